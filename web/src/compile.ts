@@ -1,6 +1,7 @@
 // Entry points. In: a model with a loss or a forward function. Out: a compiled program in a worker, or
 // (`trace`) what it would be. What always holds: the user's function is traced on the caller's thread, so
-// that its errors have the user's stack; everything that takes long happens in the worker, except in `trace`.
+// that its errors have the user's stack; everything that takes long happens in the worker, except in `trace` (for a GPU in Node.js
+// the caller's thread serves).
 
 import type { Dtype } from './dtype.js';
 import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';

@@ -65,8 +65,9 @@ impl Batches {
     #[must_use]
     pub fn drop_last(mut self) -> Self {
         assert!(self.batch <= self.examples, "no batch of {} in {} examples", self.batch, self.examples);
+        let given = self.position();
         self.drops_last = true;
-        self
+        self.at(given)
     }
 
     /// Batches of an epoch.
@@ -192,6 +193,9 @@ mod tests {
             assert_eq!(batches.position(), 3 * batches.per_epoch() as u64);
             assert!(examples < 5 || orders[0] != orders[1]);
         }
+        // Where the third batch, the one that is left out, would be the next.
+        let mut later = Batches::new(11, 4).at(2).drop_last();
+        assert_eq!((later.position(), later.next_batch()), (2, vec![0, 1, 2, 3]));
         let whole: Vec<_> = Batches::new(10, 3).drop_last().epoch().collect();
         assert_eq!(whole, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
     }

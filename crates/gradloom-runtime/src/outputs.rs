@@ -141,7 +141,14 @@ impl Outputs for Tensor {
     }
 }
 
-impl<const N: usize, R: Outputs> Outputs for [R; N] {
+/// Outputs of a number that their type tells: what arrays and tuples are made of. A vector takes all values
+/// that are left.
+pub trait Part: Outputs {}
+impl Part for Tensor {}
+impl<T: Element> Part for Typed<T> {}
+impl<const N: usize, R: Part> Part for [R; N] {}
+
+impl<const N: usize, R: Part> Outputs for [R; N] {
     type Read = [R::Read; N];
     fn tensors(self) -> Vec<Tensor> {
         self.into_iter().flat_map(R::tensors).collect()
@@ -164,7 +171,8 @@ impl Outputs for Vec<Tensor> {
 
 macro_rules! tuples {
     ($(($($name:ident)+);)*) => {$(
-        impl<$($name: Outputs),+> Outputs for ($($name,)+) {
+        impl<$($name: Part),+> Part for ($($name,)+) {}
+        impl<$($name: Part),+> Outputs for ($($name,)+) {
             type Read = ($($name::Read,)+);
             #[allow(non_snake_case)]
             fn tensors(self) -> Vec<Tensor> {

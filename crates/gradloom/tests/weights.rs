@@ -128,6 +128,24 @@ fn a_file_of_pytorch_is_read_and_written() {
     assert_eq!(outputs(&ours), outputs(&theirs));
 }
 
+/// PyTorch numbers the layers of `nn.LSTM` and `nn.GRU`.
+#[test]
+fn recurrent_layers_have_their_names_in_pytorch() {
+    let (_folder, file) = folder();
+    let session = |seed| Session::new(Lstm::new(3, 2), &Device::cpu(), seed).unwrap();
+    let ours = session(1);
+    ours.save_for_torch(file("lstm.safetensors")).unwrap();
+    let written = Weights::open(file("lstm.safetensors")).unwrap();
+    let names: Vec<_> = written.iter().map(|(name, tensor)| format!("{name} {tensor}")).collect();
+    let expected = ["bias_hh_l0 f32[8]", "bias_ih_l0 f32[8]", "weight_hh_l0 f32[8, 2]", "weight_ih_l0 f32[8, 3]"];
+    assert_eq!(names, expected);
+    let theirs = session(2);
+    theirs.load_with(&written, &Load::strict().torch()).unwrap();
+    for name in ["weight_ih", "weight_hh", "bias_ih", "bias_hh"] {
+        assert_eq!(ours.get(name).unwrap(), theirs.get(name).unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn types_are_converted_and_what_does_not_fit_is_said() {
     let (_folder, file) = folder();
@@ -328,8 +346,10 @@ fn a_checkpoint_is_taken_whole_or_not_at_all() {
         let after: Vec<_> = train.store().read_all().unwrap().into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!((train.attempted_steps(), &after), (2, &before));
     }
-    let reserved: Entries = [("gradloom.seed".to_string(), "1".to_string())].into();
-    assert!(train.save_checkpoint(file("c.safetensors"), &reserved).is_err());
+    for name in ["gradloom.seed", "gradloom.best", "gradloom.number.x"] {
+        let reserved: Entries = [(name.to_string(), "1".to_string())].into();
+        assert!(train.save_checkpoint(file("c.safetensors"), &reserved).is_err(), "{name}");
+    }
     assert_eq!(fs::read(file("c.safetensors")).unwrap(), sound, "the old file stays");
     // Another optimizer has other states.
     let mut other = Trainer::new(Net::new())

@@ -154,7 +154,14 @@ impl Events {
             // The reader may have had enough.
             let _ = io::stdout().write_all(line.as_bytes());
         }
-        (&self.file).write_all(line.as_bytes()).map_err(|error| unusable(&self.path, &error))
+        let push = || -> io::Result<()> {
+            let before = self.file.metadata()?.len();
+            (&self.file).write_all(line.as_bytes()).inspect_err(|_| {
+                // Half a line would spoil the next one.
+                let _ = self.file.set_len(before);
+            })
+        };
+        push().map_err(|error| unusable(&self.path, &error))
     }
 
     /// Makes the events durable.

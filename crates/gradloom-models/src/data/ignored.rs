@@ -33,7 +33,7 @@ impl Ignored {
                 read => read.map_err(|source| DataError::Unreadable { path, source })?,
             };
             let mut builder = GitignoreBuilder::new(folder);
-            for line in String::from_utf8_lossy(&bytes).lines() {
+            for line in String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').lines() {
                 let _ = builder.add_line(None, line);
             }
             patterns.push(builder.build().unwrap_or_else(|_| Gitignore::empty()));

@@ -55,7 +55,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     pub fn save_checkpoint(&self, path: impl AsRef<Path>, entries: &Entries) -> Result<()> {
         let mut all = self.notes();
         for (name, text) in entries {
-            if all.insert(name.clone(), text.clone()).is_some() {
+            if self.is_own(name) || all.insert(name.clone(), text.clone()).is_some() {
                 let message = format!("the entry `{name}` is called like one of the trainer's notes");
                 return Err(Error::new(ErrorKind::File, message).help("give it another name"));
             }
@@ -119,15 +119,17 @@ impl<M: Module, const N: usize> Train<M, N> {
         let tensors = checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
         self.store().write_all(&tensors)?;
         self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
-        let is_own = |key: &str| {
-            key.strip_prefix(&self.prefix()).is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER))
-        };
-        let others = checkpoint.entries().iter().filter(|(key, _)| !is_own(key));
+        let others = checkpoint.entries().iter().filter(|(key, _)| !self.is_own(key));
         Ok(Restored {
             entries: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
             attempted_steps: notes.attempted_steps,
             was_scheduled: notes.was_scheduled,
         })
+    }
+
+    /// Whether a note's name is one that this trainer's notes may have.
+    fn is_own(&self, key: &str) -> bool {
+        key.strip_prefix(&self.prefix()).is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER))
     }
 
     fn prefix(&self) -> String {

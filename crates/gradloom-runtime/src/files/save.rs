@@ -24,8 +24,9 @@ impl<M: Module> Session<M> {
         self.save_in(path.as_ref(), false)
     }
 
-    /// Like [`Session::save`], with the weights of linear and recurrent layers as PyTorch keeps them: `[out,
-    /// in]`.
+    /// Like [`Session::save`], with the weights of linear and recurrent layers as PyTorch keeps them, `[out,
+    /// in]`, and those of recurrent layers under the names that `nn.LSTM` and `nn.GRU` of one layer have:
+    /// `weight_ih_l0`.
     ///
     /// # Errors
     /// As [`Session::save`].
@@ -38,14 +39,23 @@ impl<M: Module> Session<M> {
             self.model_entries()?.into_iter().map(|entry| (entry.name, entry.transposed_in_torch)).collect();
         let mut tensors = Vec::new();
         for (entry, bytes) in self.store().read_where(|entry| model.contains_key(&entry.name))? {
+            let name = if torch { name_in_torch(entry.name.clone()) } else { entry.name.clone() };
             tensors.push(match torch && model[&entry.name] {
-                true => (entry.name, swapped(&entry.ty), transposed(&bytes, &entry.ty)),
-                false => (entry.name, entry.ty, bytes),
+                true => (name, swapped(&entry.ty), transposed(&bytes, &entry.ty)),
+                false => (name, entry.ty, bytes),
             });
         }
         let tensors: Vec<_> =
             tensors.iter().map(|(name, ty, bytes)| TensorBytes { name, ty, bytes }).collect();
         write(path, &tensors, &Entries::new())
+    }
+}
+
+/// PyTorch's name of a parameter: its recurrent layers number theirs.
+fn name_in_torch(name: String) -> String {
+    match name.rsplit('.').next() {
+        Some("weight_ih" | "weight_hh" | "bias_ih" | "bias_hh") => format!("{name}_l0"),
+        _ => name,
     }
 }
 

@@ -74,15 +74,11 @@ fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
         let Some(op) = graph.defining_op(value) else {
             return Error::new(ErrorKind::Internal, format!("{value} is not finite, and nothing made it"));
         };
-        // An infinity that the model asks for is no fault.
-        let is_constant = |v: &ValueId| {
-            graph.defining_op(*v).is_some_and(|op| op.operands.is_empty() && leaf(&op.kind).is_none())
-        };
         let worst = op
             .operands
             .iter()
             .copied()
-            .filter(|v| !is_constant(v))
+            .filter(|&v| !is_asked_for(run, v))
             .map(|v| (fault(run, v), v))
             .max_by_key(|(fault, _)| *fault)
             .filter(|(fault, _)| *fault != Fault::None);
@@ -91,6 +87,18 @@ fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
             None => return described(run, value, kind),
         }
     }
+}
+
+/// Whether a value's infinities are those of constants: the model asks for them, to mask what does not count.
+fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
+    let Some(op) = run.graph().defining_op(value) else { return false };
+    if op.operands.is_empty() {
+        return leaf(&op.kind).is_none();
+    }
+    let mut infinite = op.operands.iter().filter(|&&v| fault(run, v) != Fault::None).peekable();
+    fault(run, value) == Fault::Infinity
+        && infinite.peek().is_some()
+        && infinite.all(|&v| is_asked_for(run, v))
 }
 
 /// An input, a parameter or a state.
@@ -113,7 +121,11 @@ fn described(run: &DebugRun, value: ValueId, kind: ErrorKind) -> Error {
             .help("look at what was fed, loaded or learnt before");
     }
     let name = op.kind.name();
-    let mut error = Error::new(kind, format!("`{name}` made {what} from finite numbers"));
+    let from = match op.operands.iter().any(|&operand| fault(run, operand) != Fault::None) {
+        true => "the infinities of a mask",
+        false => "finite numbers",
+    };
+    let mut error = Error::new(kind, format!("`{name}` made {what} from {from}"));
     for &operand in &op.operands {
         if let Ok(tensor) = run.read(operand) {
             let values = tensor.to_f64();

@@ -20,7 +20,9 @@ impl Segment {
     /// Compiles a segment; where that cannot be, the numbers of its instructions.
     pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
         let code = Compiled::new(of.routine.clone()).ok_or_else(|| of.instructions.clone())?;
-        let streaming = of.streaming.as_ref().and_then(|Streaming { routine, operands }| {
+        // WebAssembly has no stores past the caches.
+        let streaming = of.streaming.as_ref().filter(|_| cfg!(target_arch = "x86_64"));
+        let streaming = streaming.and_then(|Streaming { routine, operands }| {
             Some((Compiled::new(routine.clone())?, operands.clone()))
         });
         Ok(Self { code, streaming, of: of.clone() })

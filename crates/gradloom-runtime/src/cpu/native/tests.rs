@@ -172,8 +172,20 @@ fn ways() -> impl Iterator<Item = Way> {
 /// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0
 /// columns, one.
 fn call(way: Way, routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
+    call_from(way, routine, 0, rows, columns, operands);
+}
+
+/// [`call`], for columns from this one on.
+fn call_from(
+    way: Way,
+    routine: &Routine,
+    first: usize,
+    rows: usize,
+    columns: usize,
+    operands: &mut [(&mut Memory, usize)],
+) {
     if let Way::Wasm = way {
-        return wasm::call(routine, rows, columns, operands);
+        return wasm::call(routine, first, rows, columns, operands);
     }
     let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
@@ -183,7 +195,7 @@ fn call(way: Way, routine: &Routine, rows: usize, columns: usize, operands: &mut
         for (number, (memory, row_stride)) in operands.iter_mut().enumerate() {
             call.operand(n(number), memory.start(), *row_stride);
         }
-        call.first_column(0);
+        call.first_column(first);
         compiled.run(&call);
     }
 }
@@ -466,6 +478,35 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
         }
         let negated = |&bits: &u32| (-f32::from_bits(bits)).to_bits();
         assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn columns_have_their_numbers_in_the_middle_of_rows_too() {
+    for way in ways() {
+        // Writes the numbers of the columns, and the element that the index names, if it is among these.
+        let mut builder = Builder::default();
+        let (x, number) = (builder.load(n(0), 4), builder.columns());
+        builder.store(n(1), 4, number);
+        let all = builder.finish();
+        let routine = Routine {
+            picks: vec![Pick { index: n(2), lines: all.adding(x, n(3)) }],
+            lines: all.used(),
+            operands: vec![4; 4],
+            ..Routine::default()
+        };
+        let (first, columns, indices) = (100, 22, [99, 100, 121, 122]);
+        let values: Vec<u32> = (0..4 * columns).map(|i| (1.0 + i as f32).to_bits()).collect();
+        let (mut x, mut numbers) = (Memory::of(&values, 4), Memory::new(16 * columns));
+        let mut index = Memory::of(&indices, 4);
+        let mut sums = Memory::of(&[0; 4], 4);
+        let operands =
+            &mut [(&mut x, 4 * columns), (&mut numbers, 4 * columns), (&mut index, 4), (&mut sums, 4)];
+        call_from(way, &routine, first, 4, columns, operands);
+        let expected: Vec<u32> = (0..4 * columns).map(|i| (first + i % columns) as u32).collect();
+        assert_eq!(numbers.elements()[..4 * columns], expected, "{way:?}");
+        let picked = [0.0, 1.0 + columns as f32, 1.0 + (2 * columns + 21) as f32, 0.0];
+        assert_eq!(sums.elements()[..4], picked.map(f32::to_bits), "{way:?}");
     }
 }
 

@@ -10,7 +10,13 @@ const BETWEEN: u8 = 0xa5;
 
 /// Calls the module of a routine; see [`super::call`]. One of the operands, in turn, ends where the memory
 /// does, so that what is read behind it traps.
-pub(super) fn call(routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
+pub(super) fn call(
+    routine: &Routine,
+    first: usize,
+    rows: usize,
+    columns: usize,
+    operands: &mut [(&mut Memory, usize)],
+) {
     let (code, frame_bytes) = assemble(routine).expect("a short routine");
     let extents: Vec<usize> = operands
         .iter()
@@ -55,7 +61,7 @@ pub(super) fn call(routine: &Routine, rows: usize, columns: usize, operands: &mu
         word(Frame::operand(n(number)), starts[number]);
         word(Frame::operand(n(number)) + 8, *stride);
     }
-    (0..16).for_each(|column| word(Frame::NUMBERS + 4 * column, column));
+    (0..16).for_each(|column| word(Frame::NUMBERS + 4 * column, first + column));
     for ((operand, _), (&start, &extent)) in operands.iter_mut().zip(starts.iter().zip(&extents)) {
         data[start..][..extent].copy_from_slice(&operand.bytes()[..extent]);
     }
