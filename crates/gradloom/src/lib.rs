@@ -31,8 +31,8 @@ pub use gradloom_core::trace::{
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
-    Data, DebugRun, Device, Element, Feed, GradientCheck, Infer, Load, Outputs, Precision, Retention,
-    Session, Step, Store, Summary, Train, Trainer, Typed, Weights, typed,
+    CancelToken, Data, DebugRun, Device, DeviceTensor, Element, Feed, GradientCheck, Infer, Load, Outputs,
+    Precision, Retention, Session, Step, Store, Summary, Train, Trainer, Typed, Weights, typed,
 };
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.

@@ -35,8 +35,12 @@ pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     Some(match dtype {
         Dtype::F64 => bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32).collect(),
         Dtype::F32 => bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
-        Dtype::F16 => bytes.as_chunks().0.iter().map(|&bytes| half::from_f16(u16::from_le_bytes(bytes))).collect(),
-        Dtype::BF16 => bytes.as_chunks().0.iter().map(|&bytes| half::from_bf16(u16::from_le_bytes(bytes))).collect(),
+        Dtype::F16 => {
+            bytes.as_chunks().0.iter().map(|&bytes| half::from_f16(u16::from_le_bytes(bytes))).collect()
+        }
+        Dtype::BF16 => {
+            bytes.as_chunks().0.iter().map(|&bytes| half::from_bf16(u16::from_le_bytes(bytes))).collect()
+        }
         _ => return None,
     })
 }

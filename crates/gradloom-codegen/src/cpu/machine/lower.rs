@@ -61,7 +61,13 @@ impl Builder {
         self.binary(op.combiner(), dtype, a, b)
     }
 
-    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: VectorOperand, b: VectorOperand) -> VectorOperand {
+    pub(super) fn binary(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: VectorOperand,
+        b: VectorOperand,
+    ) -> VectorOperand {
         functions::binary_formula(self, op, dtype, [a, b]).unwrap_or_else(|| no_lines(op.name(), dtype))
     }
 
