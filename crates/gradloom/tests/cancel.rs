@@ -216,10 +216,10 @@ fn steps_that_were_submitted_go_on() {
     assert_eq!((train.attempted_steps(), train.applied_steps().unwrap()), (3, 3));
 }
 
-/// A step that takes a second or so of a software GPU.
+/// A step that takes a software GPU a tenth of a second.
 #[cfg(feature = "wgpu")]
 fn long_step(watchdog: Duration) -> (Train<Linear, 1>, Vec<f32>) {
-    const WIDE: usize = 1024;
+    const WIDE: usize = 512;
     let options = gradloom::WgpuOptions::default().adapter(gradloom_testing::adapter::name());
     let device = Device::wgpu_with(&options.software().watchdog(watchdog)).unwrap();
     let train = Trainer::new(Linear::no_bias(WIDE, WIDE))

@@ -147,15 +147,14 @@ fn results_have_the_form_that_the_closure_gave_them() {
         let mut infer = session
             .infer([f32("x", [2, 3]), i64("n", [3])], |m, [x, n]| {
                 let y = m.forward(x).capture("y");
-                let bits = typed::<bool>(y.less(0.0));
+                let bits = typed::<bool>(y.lt(0.0));
                 ([y, y.transpose(0, 1)], bits, typed::<i64>(n), y.slice(1, 1..3), x)
             })
             .unwrap();
         let (x, n) = (wave(6, 5), [1i64 << 40, -1, 3]);
         let ([y, t], bits, n_host, part, x_host) = infer.run((&x, &n)).unwrap();
         assert_eq!(infer.get("y").unwrap(), y);
-        let (x_kept, n_kept) =
-            (session.upload(&x, [2, 3]).unwrap(), session.upload(&n, [3]).unwrap());
+        let (x_kept, n_kept) = (session.upload(&x, [2, 3]).unwrap(), session.upload(&n, [3]).unwrap());
         let ([y_kept, t_kept], bits_kept, n_kept, part_kept, x_kept) =
             infer.run_on_device((&x_kept, &n_kept)).unwrap();
         assert!(infer.get("y").is_err(), "captures of a run that stays are not read");
@@ -194,8 +193,7 @@ fn narrow_elements_and_none_at_all() {
 fn batches_of_any_extent_and_debug_runs() {
     for device in devices() {
         let session = session(&device);
-        let mut infer =
-            session.infer_any_batch([f32("x", [4, 3])], |m, [x]| m.encoder.forward(x)).unwrap();
+        let mut infer = session.infer_any_batch([f32("x", [4, 3])], |m, [x]| m.encoder.forward(x)).unwrap();
         for batch in [4, 1, 7] {
             let x = wave(3 * batch, 1);
             let kept = session.upload(&x, [batch, 3]).unwrap();
@@ -215,7 +213,8 @@ fn batches_of_any_extent_and_debug_runs() {
 #[test]
 fn a_program_that_updates_states_keeps_its_results_too() {
     for device in devices() {
-        let session = Session::new(gradloom::State::new([2], DType::F32, 0.0), &device, 1).unwrap();
+        let session =
+            Session::new(gradloom::State::new([2], DType::F32, 0.0).named("sum"), &device, 1).unwrap();
         let mut count = session
             .infer([f32("x", [2])], |state, [x]| {
                 let sum = state.tensor() + x;
