@@ -1,5 +1,6 @@
 //! The interface between programs and devices. Each backend has a folder of its own.
 
+use crate::cancel::Stop;
 use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
@@ -112,6 +113,26 @@ pub(crate) trait Resident: Send {
     /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
     /// any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
+    /// Sets an input of so many bytes to those of a tensor of the device, until [`Resident::unbind`].
+    #[cfg(not(target_family = "wasm"))]
+    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+        let mut copy = crate::elements::zeroed(bytes, &"a tensor on the host")?;
+        tensor.read(0, &mut copy)?;
+        self.write(buffer, &copy);
+        Ok(())
+    }
+    /// Gives the tensors of inputs back, behind a run or where there was none.
+    #[cfg(not(target_family = "wasm"))]
+    fn unbind(&mut self) {}
+    /// Copies the elements of an access, row-major, to the start of a new tensor. The store is locked.
+    #[cfg(not(target_family = "wasm"))]
+    fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
+        let bytes = access.layout.shape.elements().saturating_mul(access.dtype.bytes());
+        let mut elements = Elements::default();
+        elements.make_room(bytes, &"a result")?;
+        self.read(access, &mut elements)?;
+        tensor.write(0, &elements)
+    }
     /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone,
     /// and every operand is there.
     fn run_one(&mut self, _launch: usize) -> Result<()> {
@@ -134,8 +155,8 @@ pub(crate) trait Resident: Send {
 
 /// A program whose steps the host runs itself, in the order of these methods.
 pub(crate) trait Immediate: Resident {
-    /// Runs the compute launches. The store is locked for reading.
-    fn compute(&mut self) -> Result<()>;
+    /// Runs the compute launches, unless it is stopped between two of them. The store is locked for reading.
+    fn compute(&mut self, stop: Stop<'_>) -> Result<()>;
     /// Checks what could fail in the commit. The store is locked for reading.
     fn check_commit(&self) -> Result<()>;
     /// Name of the first guard that is not finite.
@@ -146,11 +167,17 @@ pub(crate) trait Immediate: Resident {
 
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Queued: Resident {
-    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for
-    /// it.
-    fn make_room(&mut self) -> Result<()>;
-    /// Queues a step on what was written before. The caller has the store's turn.
-    fn submit(&mut self) -> Result<Box<dyn Pending>>;
+    /// Waits until the device has few enough steps to do for another one, or until it is stopped; nothing is
+    /// copied to the host for it.
+    fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
+    /// Whether [`Queued::submit`] can keep an output, by its number, on the device.
+    fn can_keep(&self, _output: usize) -> bool {
+        false
+    }
+    /// Queues a step on what was written before, unless it is stopped before a submission. The outputs with
+    /// these numbers are copied to new tensors; where there are some, the step's results have no outputs. The
+    /// caller has the store's turn.
+    fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>>;
     /// The work of a step.
     fn work(&self) -> Work;
 }
@@ -168,6 +195,8 @@ pub struct Work {
     pub host_ops: usize,
     /// Number of times that results were copied to the host so far.
     pub readbacks: usize,
+    /// Number of times that data of an input was copied from the host so far.
+    pub uploads: usize,
     /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
     pub extra_bytes: usize,
 }

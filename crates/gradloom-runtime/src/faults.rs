@@ -4,6 +4,7 @@
 //! Always holds: operations without a fault behave as on the inner device; a fault happens once.
 
 use crate::backend::{Backend, Finished, Immediate, Loaded, Pending, Queued, Resident, Work};
+use crate::cancel::Stop;
 use crate::cpu::Pool;
 use crate::device::Device;
 use crate::elements::Elements;
@@ -260,6 +261,15 @@ impl<P: Resident + ?Sized> FaultyProgram<P> {
         }
         Err(failed(&format!("launch {failing} (`{}`)", self.plan.launches[failing].kernel.name())))
     }
+
+    /// Counts a read.
+    fn read_fault(&self, access: &Access) -> Result<()> {
+        let names = self.plan.outputs.iter().chain(&self.plan.guards);
+        match names.into_iter().find(|(_, known)| known == access) {
+            Some((name, _)) => self.faults.read(&format!("`{name}`")),
+            None => self.faults.read(&access.buffer.to_string()),
+        }
+    }
 }
 
 impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
@@ -267,16 +277,28 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
         self.inner.write(buffer, bytes);
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+        self.inner.bind(buffer, bytes, tensor)
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn unbind(&mut self) {
+        self.inner.unbind();
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
+        self.read_fault(access)?;
+        self.inner.copy_out(access, tensor)
+    }
+
     fn run_one(&mut self, launch: usize) -> Result<()> {
         self.run(launch..launch + 1, |inner| inner.run_one(launch))
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        let names = self.plan.outputs.iter().chain(&self.plan.guards);
-        match names.into_iter().find(|(_, known)| known == access) {
-            Some((name, _)) => self.faults.read(&format!("`{name}`"))?,
-            None => self.faults.read(&access.buffer.to_string())?,
-        }
+        self.read_fault(access)?;
         self.inner.read(access, into)
     }
 
@@ -298,8 +320,8 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
 }
 
 impl Immediate for FaultyProgram<dyn Immediate> {
-    fn compute(&mut self) -> Result<()> {
-        self.run(0..self.plan.first_commit(), |inner| inner.compute())
+    fn compute(&mut self, stop: Stop<'_>) -> Result<()> {
+        self.run(0..self.plan.first_commit(), |inner| inner.compute(stop))
     }
 
     fn check_commit(&self) -> Result<()> {
@@ -323,18 +345,22 @@ impl Immediate for FaultyProgram<dyn Immediate> {
 
 /// A queued step fails as a whole: at its submission, or when its results are read.
 impl Queued for FaultyProgram<dyn Queued> {
-    fn make_room(&mut self) -> Result<()> {
-        self.inner.make_room()
+    fn make_room(&mut self, stop: Stop<'_>) -> Result<()> {
+        self.inner.make_room(stop)
     }
 
-    fn submit(&mut self) -> Result<Box<dyn Pending>> {
+    fn can_keep(&self, output: usize) -> bool {
+        self.inner.can_keep(output)
+    }
+
+    fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
         if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
             return Err(failed(&format!(
                 "launch {failing} (`{}`)",
                 self.plan.launches[failing].kernel.name()
             )));
         }
-        let inner = self.inner.submit()?;
+        let inner = self.inner.submit(stop, kept)?;
         Ok(Box::new(FaultyPending { inner, faults: self.faults.clone() }))
     }
 

@@ -1,8 +1,13 @@
 //! Data that a caller passes to a run.
 
+use crate::backend::Backend;
+#[cfg(not(target_family = "wasm"))]
+use crate::device_tensor::DeviceTensor;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use gradloom_core::trace::Input;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Row-major elements of one input.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +22,9 @@ pub enum Data<'a> {
     BF16(&'a [u16]),
     U8(&'a [u8]),
     I64(&'a [i64]),
+    /// Elements that are on the device already.
+    #[cfg(not(target_family = "wasm"))]
+    Device(&'a DeviceTensor),
 }
 
 impl<'a> Data<'a> {
@@ -46,6 +54,8 @@ impl Data<'_> {
             Data::BF16(_) => DType::BF16,
             Data::U8(_) => DType::U8,
             Data::I64(_) => DType::I64,
+            #[cfg(not(target_family = "wasm"))]
+            Data::Device(tensor) => tensor.dtype(),
         }
     }
 
@@ -58,12 +68,17 @@ impl Data<'_> {
             Data::BF16(v) => v.len(),
             Data::U8(v) => v.len(),
             Data::I64(v) => v.len(),
+            #[cfg(not(target_family = "wasm"))]
+            Data::Device(tensor) => tensor.ty().elements(),
         }
     }
 
-    /// The elements as bytes, in native order.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
+    /// The elements as bytes of the host, in native order.
+    ///
+    /// # Errors
+    /// When they are on a device, and cannot be read.
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(match self {
             Data::F32(v) => bytes_of(v),
             Data::I32(v) => bytes_of(v),
             Data::U32(v) => bytes_of(v),
@@ -71,12 +86,32 @@ impl Data<'_> {
             Data::BF16(v) => bytes_of(v),
             Data::U8(v) => v,
             Data::I64(v) => bytes_of(v),
-        }
+            #[cfg(not(target_family = "wasm"))]
+            Data::Device(tensor) => return Ok(Cow::Owned(tensor.to_host()?.to_vec())),
+        }))
     }
 
     /// # Errors
-    /// When dtype or number of elements are not the declared ones.
+    /// When dtype or number of elements are not the declared ones, or elements of a device have another shape.
     pub(crate) fn check(&self, input: &Input) -> Result<()> {
+        #[cfg(not(target_family = "wasm"))]
+        if let Data::Device(tensor) = self {
+            if *tensor.ty() == input.ty {
+                return Ok(());
+            }
+            let Input { name, ty } = input;
+            let message = format!("the input `{name}` is {ty}, got {} of the device", tensor.ty());
+            let help = match tensor.dtype() == ty.dtype {
+                true if tensor.ty().elements() == ty.elements() => {
+                    format!("give it the shape of the input: `.reshape({:?})`", ty.shape.to_vec())
+                }
+                true => "pass as many elements as were declared with `.inputs(..)`".to_string(),
+                false => {
+                    format!("pass a tensor of {}: convert it with `.cast(..)` where it is made", ty.dtype)
+                }
+            };
+            return Err(Error::new(ErrorKind::Feed, message).help(help));
+        }
         if self.dtype() != input.ty.dtype {
             return Err(Error::new(
                 ErrorKind::Feed,
@@ -124,8 +159,9 @@ impl Number for i64 {}
 impl Number for u16 {}
 
 /// # Errors
-/// When there is not data for each input, of its dtype and size.
-pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>]) -> Result<()> {
+/// When there is not data for each input, of its dtype and size, of the host or of the device.
+#[cfg_attr(target_family = "wasm", allow(unused_variables))]
+pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>], device: &Arc<dyn Backend>) -> Result<()> {
     if inputs.len() != data.len() {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let message = format!("{} inputs were declared, got data for {}", inputs.len(), data.len());
@@ -135,7 +171,25 @@ pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>]) -> Result<()> {
         };
         return Err(Error::new(ErrorKind::Feed, message).help(help));
     }
+    #[cfg(not(target_family = "wasm"))]
+    for (input, data) in inputs.iter().zip(data) {
+        if let Data::Device(tensor) = data
+            && !tensor.is_on(device)
+        {
+            let message = format!("the tensor for the input `{}` is on another device", input.name);
+            return Err(Error::new(ErrorKind::Device, message)
+                .note(format!("the program is on {}, the tensor is {tensor:?}", device.name()))
+                .help("upload it to the program's device, or make both with clones of one `Device`"));
+        }
+    }
     inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input))
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl<'a> From<&'a DeviceTensor> for Data<'a> {
+    fn from(tensor: &'a DeviceTensor) -> Self {
+        Data::Device(tensor)
+    }
 }
 
 macro_rules! data {
@@ -216,7 +270,8 @@ mod tests {
         let bytes = bytes_of(&words);
         for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Bool) {
             let data = Data::of_bytes(dtype, bytes).unwrap();
-            assert_eq!((data.dtype(), data.len(), data.bytes()), (dtype, 16 / dtype.bytes(), bytes));
+            let seen = (data.dtype(), data.len(), &data.bytes().unwrap()[..]);
+            assert_eq!(seen, (dtype, 16 / dtype.bytes(), bytes));
             assert_eq!(Data::of_bytes(dtype, &bytes[16..]).unwrap().len(), 0);
             let whole = dtype == DType::U8;
             assert_eq!(Data::of_bytes(dtype, &bytes[1..]).is_some(), whole, "not aligned");

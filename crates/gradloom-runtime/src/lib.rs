@@ -6,8 +6,11 @@
 mod backend;
 #[cfg(not(target_family = "wasm"))]
 pub mod batches;
+mod cancel;
 pub mod cpu;
 mod device;
+#[cfg(not(target_family = "wasm"))]
+mod device_tensor;
 mod elements;
 mod faults;
 mod feed;
@@ -39,7 +42,11 @@ mod webgpu;
 mod wgpu;
 
 pub use backend::Work;
+#[cfg(not(target_family = "wasm"))]
+pub use cancel::CancelToken;
 pub use device::Device;
+#[cfg(not(target_family = "wasm"))]
+pub use device_tensor::DeviceTensor;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
 #[cfg(feature = "files")]

@@ -103,7 +103,7 @@ impl Memory {
             _ => {
                 let mut values = crate::elements::zeroed(elements, &"initial values")?;
                 f(&mut values)?;
-                self.write(offset, crate::feed::Data::F32(&values).bytes())
+                self.write(offset, crate::feed::bytes_of(&values))
             }
         }
     }

@@ -1,9 +1,12 @@
 //! The types of results of a forward program.
 
+#[cfg(not(target_family = "wasm"))]
+use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use gradloom_core::trace::Tensor;
+use std::fmt::Display;
 use std::marker::PhantomData;
 
 /// Tensors that a closure returns, and the host data that a run gives for them: a `Vec<f32>` for each tensor,
@@ -18,6 +21,12 @@ pub trait Outputs {
     /// # Errors
     /// When an integer is not an f32, or elements are of another type than was said.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
+    /// A [`DeviceTensor`] for each tensor, in the form in which the closure returned them.
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice;
+    /// The form, of one for each tensor in order.
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice;
 }
 
 /// The elements of a result.
@@ -96,12 +105,18 @@ impl sealed::FromBytes for bool {
 ///
 /// # Errors
 /// When they are of another type.
-pub(crate) fn read_as<T: Element>(name: &str, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
+pub(crate) fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     if dtype == T::DTYPE {
         return Ok(T::all(bytes));
     }
-    Err(Error::new(ErrorKind::Feed, format!("{} is {dtype}, not {}", output(name), T::DTYPE))
+    Err(Error::new(ErrorKind::Feed, format!("{what} is {dtype}, not {}", T::DTYPE))
         .help(format!("read it as {dtype}, or convert it in the model with `.cast(..)`")))
+}
+
+/// A result that stays on the device.
+#[cfg(not(target_family = "wasm"))]
+fn next_tensor(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
+    tensors.next().expect("one for each tensor")
 }
 
 fn next<'a>(values: &mut dyn Iterator<Item = Value<'a>>) -> Value<'a> {
@@ -115,7 +130,13 @@ impl<T: Element> Outputs for Typed<T> {
     }
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Vec<T>> {
         let Value { name, dtype, elements } = next(values);
-        read_as(name, dtype, elements)
+        read_as(&output(name), dtype, elements)
+    }
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice = DeviceTensor;
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
+        next_tensor(tensors)
     }
 }
 
@@ -128,6 +149,10 @@ impl Outputs for () {
     fn read(_: &mut dyn Iterator<Item = Value<'_>>) -> Result<()> {
         Ok(())
     }
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice = ();
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(_: &mut dyn Iterator<Item = DeviceTensor>) {}
 }
 
 impl Outputs for Tensor {
@@ -138,6 +163,12 @@ impl Outputs for Tensor {
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Vec<f32>> {
         let Value { name, dtype, elements } = next(values);
         elements.take_f32(dtype, &output(name))
+    }
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice = DeviceTensor;
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
+        next_tensor(tensors)
     }
 }
 
@@ -157,6 +188,12 @@ impl<const N: usize, R: Part> Outputs for [R; N] {
         let all: Vec<_> = (0..N).map(|_| R::read(values)).collect::<Result<_>>()?;
         Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as were read")))
     }
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice = [R::OnDevice; N];
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
+        std::array::from_fn(|_| R::on_device(tensors))
+    }
 }
 
 impl Outputs for Vec<Tensor> {
@@ -166,6 +203,12 @@ impl Outputs for Vec<Tensor> {
     }
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
         values.map(|value| value.elements.take_f32(value.dtype, &output(value.name))).collect()
+    }
+    #[cfg(not(target_family = "wasm"))]
+    type OnDevice = Vec<DeviceTensor>;
+    #[cfg(not(target_family = "wasm"))]
+    fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
+        tensors.collect()
     }
 }
 
@@ -183,6 +226,12 @@ macro_rules! tuples {
             }
             fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
                 Ok(($($name::read(values)?,)+))
+            }
+            #[cfg(not(target_family = "wasm"))]
+            type OnDevice = ($($name::OnDevice,)+);
+            #[cfg(not(target_family = "wasm"))]
+            fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
+                ($($name::on_device(tensors),)+)
             }
         }
     )*};

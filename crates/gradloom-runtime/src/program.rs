@@ -13,9 +13,14 @@ pub use debug::{DebugRun, Retention};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use evaluate::tensor as host_tensor;
 
-use crate::backend::{Backend, Immediate, Loaded, Pending, Work};
+use crate::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
+use crate::cancel::Stop;
 use crate::device::Device;
+#[cfg(not(target_family = "wasm"))]
+use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
+use crate::feed::Data;
+use crate::memory::Memory;
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
@@ -208,12 +213,6 @@ impl Program {
         }
     }
 
-    /// The backend that runs it.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
-    pub(crate) fn backend(&self) -> &dyn Backend {
-        &*self.backend
-    }
-
     /// Number of different kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.resident().unique_kernels()
@@ -238,6 +237,32 @@ impl Program {
         }
     }
 
+    /// Sets the inputs, by name, to data that was checked, before every run: a run may overwrite them.
+    ///
+    /// # Errors
+    /// When the data is on a device, and cannot be had.
+    pub(crate) fn feed<'a>(&mut self, data: impl Iterator<Item = (&'a str, &'a Data<'a>)>) -> Result<()> {
+        #[cfg(not(target_family = "wasm"))]
+        self.loaded.resident_mut().unbind();
+        for (name, data) in data {
+            #[cfg(not(target_family = "wasm"))]
+            if let Data::Device(tensor) = data {
+                if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
+                    let resident = self.loaded.resident_mut();
+                    resident.bind(port.buffer, tensor.bytes(), tensor.memory())?;
+                }
+                continue;
+            }
+            self.set_input(name, &data.bytes()?);
+        }
+        Ok(())
+    }
+
+    /// The device.
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
     /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
@@ -250,20 +275,21 @@ impl Program {
     /// is an error.
     ///
     /// # Errors
-    /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be
-    /// restored.
-    pub(crate) fn run(&mut self, outputs: &mut Vec<Elements>) -> Result<Outcome> {
-        self.run_and_read(outputs, None)
+    /// A trap, or that it was stopped, before which nothing took effect; or [`ErrorKind::Lost`], after which
+    /// the store must be restored.
+    pub(crate) fn run(&mut self, stop: Stop<'_>, outputs: &mut Vec<Elements>) -> Result<Outcome> {
+        self.run_and_read(stop, outputs, None)
     }
 
     /// Like [`Program::run`]; `guards` receives the bytes of each guard.
     pub(crate) fn run_and_read(
         &mut self,
+        stop: Stop<'_>,
         outputs: &mut Vec<Elements>,
-        guards: Option<&mut Vec<Elements>>,
+        mut guards: Option<&mut Vec<Elements>>,
     ) -> Result<Outcome> {
         let Loaded::Immediate(program) = &mut self.loaded else {
-            let finished = self.submit()?.expect("steps are queued").wait()?;
+            let finished = self.submit(stop)?.expect("steps are queued").wait()?;
             *outputs = finished.outputs;
             if let Some(guards) = guards {
                 *guards = finished.guards;
@@ -271,57 +297,133 @@ impl Program {
             return finished.outcome;
         };
         let commits = !self.graph.updates.is_empty();
-        let outcome = run_now(&mut **program, &self.plan, &self.store, commits, outputs, guards);
+        let plan = &self.plan;
+        // Before anything is computed: a step whose results have no room is not run.
+        let room = make_room(&plan.outputs, outputs);
+        let outcome = room.and_then(|()| {
+            run_now(&mut **program, &self.store, commits, stop, |program| {
+                read_all(program, &plan.outputs, outputs)?;
+                if let Some(guards) = guards.as_deref_mut() {
+                    make_room(&plan.guards, guards)?;
+                    read_all(program, &plan.guards, guards)?;
+                }
+                Ok(())
+            })
+        });
+        #[cfg(not(target_family = "wasm"))]
+        program.unbind();
         if outcome.is_err() {
             outputs.clear();
         }
         outcome
     }
 
+    /// Runs the program, and leaves its first outputs on the device, as many as are asked for; others are not
+    /// read. On a device that works beside the host the run is queued, and this returns at once, unless the
+    /// run can trap, or one of the outputs is a view, which takes a way through the host.
+    ///
+    /// # Errors
+    /// As [`Program::run`]; when there is no memory for the tensors.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn run_on_device(
+        &mut self,
+        stop: Stop<'_>,
+        count: usize,
+    ) -> Result<(Outcome, Vec<DeviceTensor>)> {
+        let types: Vec<Type> = self.outputs().take(count).map(|(_, ty)| ty.clone()).collect();
+        let new = |ty: &Type| DeviceTensor::new(&self.backend, ty.clone());
+        let tensors: Vec<DeviceTensor> = types.iter().map(new).collect::<Result<_>>()?;
+        let kept: Vec<(usize, Arc<Memory>)> =
+            tensors.iter().map(|tensor| Arc::clone(tensor.memory())).enumerate().collect();
+        let commits = !self.graph.updates.is_empty();
+        let outcome = match &mut self.loaded {
+            Loaded::Immediate(program) => {
+                let outputs = &self.plan.outputs;
+                let outcome = run_now(&mut **program, &self.store, commits, stop, |program| {
+                    kept.iter().try_for_each(|(output, tensor)| program.copy_out(&outputs[*output].1, tensor))
+                });
+                program.unbind();
+                outcome?
+            }
+            Loaded::Queued(program) if kept.iter().all(|(output, _)| program.can_keep(*output)) => {
+                let can_trap = self.graph.ops.iter().any(|(_, op)| self.graph.can_trap(op));
+                let pending = self.submit_keeping(stop, &kept)?.expect("steps are queued");
+                // A tensor of a run that trapped must not become the data of another.
+                if can_trap { pending.wait()?.outcome? } else { Outcome::Committed }
+            }
+            Loaded::Queued(_) => {
+                let mut outputs = Vec::new();
+                let outcome = self.run(stop, &mut outputs)?;
+                for ((_, tensor), elements) in kept.iter().zip(&outputs) {
+                    tensor.write(0, elements)?;
+                }
+                outcome
+            }
+        };
+        Ok((outcome, tensors))
+    }
+
     /// Queues a run, on a device that works beside the host; nothing on others.
     ///
     /// # Errors
-    /// When the store is lost, or the device is.
-    pub(crate) fn submit(&mut self) -> Result<Option<Box<dyn Pending>>> {
+    /// When the store is lost, or the device is; when it was stopped before.
+    pub(crate) fn submit(&mut self, stop: Stop<'_>) -> Result<Option<Box<dyn Pending>>> {
+        self.submit_keeping(stop, &[])
+    }
+
+    /// Like [`Program::submit`]; see [`crate::backend::Queued::submit`].
+    fn submit_keeping(
+        &mut self,
+        stop: Stop<'_>,
+        kept: &[(usize, Arc<Memory>)],
+    ) -> Result<Option<Box<dyn Pending>>> {
         let Loaded::Queued(program) = &mut self.loaded else { return Ok(None) };
-        // Before the store is locked: others may read it meanwhile.
-        program.make_room()?;
-        let store = self.store.clone();
-        let _turn = store.take_turn();
-        if self.graph.updates.is_empty() {
-            store.read_lock().check_sound()?;
-            return program.submit().map(Some);
-        }
-        let mut content = store.write_lock();
-        content.check_sound()?;
-        let pending = program.submit()?;
-        content.begin_commit();
-        content.end_commit();
-        Ok(Some(pending))
+        let commits = !self.graph.updates.is_empty();
+        let pending = queue(&mut **program, &self.store, commits, stop, kept);
+        #[cfg(not(target_family = "wasm"))]
+        program.unbind();
+        pending.map(Some)
     }
 }
 
-/// Runs a step of a program whose steps the host runs itself.
-fn run_now(
-    program: &mut dyn Immediate,
-    plan: &Plan,
+/// Queues a step of a program on a device that works beside the host.
+fn queue(
+    program: &mut dyn Queued,
     store: &Store,
     commits: bool,
-    outputs: &mut Vec<Elements>,
-    guards: Option<&mut Vec<Elements>>,
+    stop: Stop<'_>,
+    kept: &[(usize, Arc<Memory>)],
+) -> Result<Box<dyn Pending>> {
+    // Before the store is locked: others may read it meanwhile.
+    program.make_room(stop)?;
+    let _turn = store.take_turn_unless(stop)?;
+    if !commits {
+        store.read_lock().check_sound()?;
+        return program.submit(stop, kept);
+    }
+    let mut content = store.write_lock();
+    content.check_sound()?;
+    let pending = program.submit(stop, kept)?;
+    content.begin_commit();
+    content.end_commit();
+    Ok(pending)
+}
+
+/// Runs a step of a program whose steps the host runs itself. `read` takes the results, between compute and
+/// commit.
+fn run_now(
+    program: &mut dyn Immediate,
+    store: &Store,
+    commits: bool,
+    stop: Stop<'_>,
+    read: impl FnOnce(&dyn Immediate) -> Result<()>,
 ) -> Result<Outcome> {
-    // Before anything is computed: a step whose results have no room is not run.
-    make_room(&plan.outputs, outputs)?;
-    let _turn = commits.then(|| store.take_turn());
+    let _turn = if commits { Some(store.take_turn_unless(stop)?) } else { None };
     {
         let content = store.read_lock();
         content.check_sound()?;
-        program.compute()?;
-        read_all(program, &plan.outputs, outputs)?;
-        if let Some(guards) = guards {
-            make_room(&plan.guards, guards)?;
-            read_all(program, &plan.guards, guards)?;
-        }
+        program.compute(stop)?;
+        read(program)?;
         // A region out of range is an error whether guards hold or not, as in the reference.
         program.check_commit()?;
         if let Some(guard) = program.failed_guard()? {
@@ -329,6 +431,7 @@ fn run_now(
         }
     }
     if commits {
+        stop.check()?;
         let mut content = store.write_lock();
         // Should a kernel panic or fail from here on, the store stays marked.
         content.begin_commit();
@@ -405,10 +508,10 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     for (port, elements) in program.inputs.clone().iter().zip(inputs) {
         let data = crate::feed::Data::from(elements);
         data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() })?;
-        program.set_input(&port.name, data.bytes());
+        program.set_input(&port.name, &data.bytes()?);
     }
     let mut results = Vec::new();
-    program.run(&mut results)?;
+    program.run(Stop::default(), &mut results)?;
     let outputs = program.outputs().zip(&mut results);
     outputs.map(|((name, ty), elements)| elements.take_f32(ty.dtype, &output(name))).collect()
 }

@@ -4,6 +4,7 @@
 //! programs. Always holds: what is written together changes together or not at all; no reader sees half a
 //! commit; growth moves nothing.
 
+use crate::cancel::Stop;
 use crate::device::Device;
 use crate::elements::{Elements, zeroed};
 use crate::feed::bytes_of;
@@ -14,7 +15,11 @@ use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
 use std::borrow::Cow;
 use std::ops::Range;
+#[cfg(not(target_family = "wasm"))]
+use std::sync::TryLockError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(target_family = "wasm"))]
+use std::time::Duration;
 
 // Bytes go to and from callers as little-endian, and to and from kernels as they are.
 const _: () = assert!(cfg!(target_endian = "little"), "gradloom's stores and checkpoints are little-endian");
@@ -79,6 +84,29 @@ impl Store {
     /// Waits until no program is between its first read and its commit, and keeps others from starting.
     pub(crate) fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`Store::take_turn`], unless the wait is stopped.
+    ///
+    /// # Errors
+    /// When it is.
+    pub(crate) fn take_turn_unless(&self, stop: Stop<'_>) -> Result<MutexGuard<'_, ()>> {
+        #[cfg(not(target_family = "wasm"))]
+        if stop.is_possible() {
+            // A lock cannot be given up while it is waited for. Who waits does so for a step of another
+            // program: next to that, a look from time to time is nothing.
+            loop {
+                stop.check()?;
+                match self.shared.turn.try_lock() {
+                    Ok(turn) => return Ok(turn),
+                    Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
+                    Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+                }
+            }
+        }
+        let turn = self.take_turn();
+        stop.check()?;
+        Ok(turn)
     }
 
     /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load`

@@ -31,9 +31,9 @@ pub use gradloom_core::trace::{
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
-    Data, DebugRun, Device, Element, Feed, Figures, GradientCheck, Infer, Inspection, LaunchProfile, Load,
-    Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step, Store, Summary, Train, Trainer,
-    Typed, Weights, typed,
+    CancelToken, Data, DebugRun, Device, DeviceTensor, Element, Feed, Figures, GradientCheck, Infer,
+    Inspection, LaunchProfile, Load, Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step,
+    Store, Summary, Train, Trainer, Typed, Weights, typed,
 };
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.

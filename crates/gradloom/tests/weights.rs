@@ -137,10 +137,11 @@ fn recurrent_layers_have_their_names_in_pytorch() {
     ours.save_for_torch(file("lstm.safetensors")).unwrap();
     let written = Weights::open(file("lstm.safetensors")).unwrap();
     let names: Vec<_> = written.iter().map(|(name, tensor)| format!("{name} {tensor}")).collect();
-    let expected = ["bias_hh_l0 f32[8]", "bias_ih_l0 f32[8]", "weight_hh_l0 f32[8, 2]", "weight_ih_l0 f32[8, 3]"];
+    let expected =
+        ["bias_hh_l0 f32[8]", "bias_ih_l0 f32[8]", "weight_hh_l0 f32[8, 2]", "weight_ih_l0 f32[8, 3]"];
     assert_eq!(names, expected);
     let theirs = session(2);
-    theirs.load_with(&written, &Load::strict().torch()).unwrap();
+    let _ = theirs.load_with(&written, &Load::strict().torch()).unwrap();
     for name in ["weight_ih", "weight_hh", "bias_ih", "bias_hh"] {
         assert_eq!(ours.get(name).unwrap(), theirs.get(name).unwrap(), "{name}");
     }

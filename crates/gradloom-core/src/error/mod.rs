@@ -54,6 +54,10 @@ pub enum ErrorKind {
     /// A check on the device failed, such as an index that is out of range; nothing of the step was
     /// committed.
     Trap,
+    /// The caller cancelled the run; nothing of it was committed.
+    Cancelled,
+    /// The caller's deadline for the run has passed; nothing of it was committed.
+    DeadlineExceeded,
     /// The parameters may be half updated and must be restored from a checkpoint.
     Lost,
     /// The plan does not fit into memory, or demands something that cannot be had.

@@ -4,6 +4,7 @@
 
 use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
 use crate::backend::{Backend, Immediate, Loaded, Resident};
+use crate::cancel::Stop;
 use crate::elements::{Elements, each_position};
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Spans};
@@ -95,6 +96,9 @@ struct CpuProgram {
     constants: Memory,
     scratch: Memory,
     profile: Spans,
+    /// The tensors of the device that inputs are bound to, by their buffers.
+    #[cfg(not(target_family = "wasm"))]
+    bound: Vec<(usize, Arc<Memory>)>,
     /// Keeps the store's addresses valid.
     _store: Vec<Arc<Memory>>,
 }
@@ -176,13 +180,16 @@ impl CpuProgram {
             constants,
             scratch,
             profile: Spans::default(),
+            #[cfg(not(target_family = "wasm"))]
+            bound: Vec::new(),
             _store: kept,
         })
     }
 
-    fn run(&mut self, range: std::ops::Range<usize>) -> Result<()> {
+    fn run(&mut self, range: std::ops::Range<usize>, stop: Stop<'_>) -> Result<()> {
         if self.profile.on {
             for i in range {
+                stop.check()?;
                 let began = Instant::now();
                 self.launch(i)?;
                 self.profile.note(i, began);
@@ -190,9 +197,21 @@ impl CpuProgram {
             return Ok(());
         }
         for i in range {
+            stop.check()?;
             self.launch(i)?;
         }
         Ok(())
+    }
+
+    /// Has everything that looks at a buffer look elsewhere.
+    #[cfg(not(target_family = "wasm"))]
+    fn point(&mut self, buffer: usize, to: *mut u8) {
+        let value = self.plan.buffers[buffer].value;
+        for (step, launch) in self.steps.iter_mut().zip(&self.plan.launches) {
+            let reads = step.reads.iter_mut().zip(&launch.reads);
+            reads.filter(|(_, read)| read.buffer == value).for_each(|(address, _)| *address = to);
+        }
+        self.addresses[buffer] = to;
     }
 
     #[inline]
@@ -255,8 +274,51 @@ impl CpuProgram {
 impl Resident for CpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.plan.buffers[buffer].bytes, "the feed was checked");
+        #[cfg(not(target_family = "wasm"))]
+        assert!(self.bound.iter().all(|(bound, _)| *bound != buffer), "a tensor is not written to");
         // SAFETY: the buffer has that many bytes in the arena, and `&mut self` excludes a run.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[buffer], bytes.len()) };
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+        let planned = &self.plan.buffers[buffer];
+        assert!(bytes == planned.bytes && tensor.len() >= bytes, "the feed was checked");
+        let value = planned.value;
+        let mut writes = self.plan.launches.iter().flat_map(|launch| &launch.writes);
+        let is_written = writes.any(|write| write.buffer == value);
+        assert!(planned.role == Role::Input && planned.region == Region::Step && !is_written, "an input");
+        self.point(buffer, tensor.at(0));
+        self.bound.push((buffer, Arc::clone(tensor)));
+        Ok(())
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn unbind(&mut self) {
+        while let Some((buffer, _tensor)) = self.bound.pop() {
+            self.point(buffer, self.arena.at(self.plan.buffers[buffer].offset));
+        }
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
+        let size = access.dtype.bytes();
+        let base = self.addresses[self.plan.buffer_of[&access.buffer]];
+        let bytes = access.layout.shape.elements() * size;
+        assert!(bytes <= tensor.len(), "the tensor has the output's type");
+        if access.layout.is_contiguous() {
+            let from = base.wrapping_add(access.layout.offset * size);
+            // SAFETY: as in `read`; the tensor is new, and the caller's alone.
+            unsafe { std::ptr::copy_nonoverlapping(from, tensor.at(0), bytes) };
+            return Ok(());
+        }
+        let mut to = 0;
+        self.elements(access, |address| {
+            // SAFETY: as above, element by element.
+            unsafe { std::ptr::copy_nonoverlapping(address, tensor.at(to), size) };
+            to += size;
+        });
+        Ok(())
     }
 
     fn run_one(&mut self, launch: usize) -> Result<()> {
@@ -300,9 +362,9 @@ impl Resident for CpuProgram {
 }
 
 impl Immediate for CpuProgram {
-    fn compute(&mut self) -> Result<()> {
+    fn compute(&mut self, stop: Stop<'_>) -> Result<()> {
         self.profile.clear();
-        self.run(0..self.first_commit)
+        self.run(0..self.first_commit, stop)
     }
 
     fn check_commit(&self) -> Result<()> {
@@ -319,6 +381,6 @@ impl Immediate for CpuProgram {
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.run(self.first_commit..self.steps.len())
+        self.run(self.first_commit..self.steps.len(), Stop::default())
     }
 }

@@ -2,6 +2,7 @@
 //! for plans of models that the machine at hand could not hold.
 
 use crate::backend::{Backend, Immediate, Loaded, Resident};
+use crate::cancel::Stop;
 use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
@@ -106,7 +107,7 @@ impl Resident for NullProgram {
 }
 
 impl Immediate for NullProgram {
-    fn compute(&mut self) -> Result<()> {
+    fn compute(&mut self, _: Stop<'_>) -> Result<()> {
         self.recorded += self.plan.launches.len();
         Ok(())
     }

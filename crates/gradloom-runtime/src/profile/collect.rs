@@ -94,7 +94,7 @@ impl Profile {
                 ));
         }
         let (device, threads) = (backend.description(), backend.threads());
-        let roof = roof::of(roof, backend);
+        let roof = roof::of(roof, &**backend);
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); program(subject).plan().launches.len()];
         let (mut whole, mut host, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         program(subject).set_profiling(true);

@@ -2,6 +2,7 @@
 //! and next values out. For comparing the two, and for trying out graphs in text form.
 
 use super::{Outcome, Program};
+use crate::cancel::Stop;
 use crate::device::Device;
 use crate::elements::Elements;
 use crate::store::{Store, element};
@@ -70,7 +71,7 @@ impl Program {
         }
         self.set_scalars(|name| scalars.iter().find(|(known, _)| known == name).map(|(_, number)| *number))?;
         let (mut outputs, mut guards) = (Vec::new(), Vec::new());
-        let not_finite = match self.run_and_read(&mut outputs, Some(&mut guards))? {
+        let not_finite = match self.run_and_read(Stop::default(), &mut outputs, Some(&mut guards))? {
             Outcome::Committed => None,
             Outcome::NotFinite { guard } => Some(guard),
         };

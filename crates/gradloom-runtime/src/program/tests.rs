@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::backend::Resident;
+use crate::cancel::Stop;
 use gradloom_core::ir::parse;
 use gradloom_core::reference::HostTensor;
 
@@ -55,8 +56,8 @@ impl Resident for Broken {
 }
 
 impl Immediate for Broken {
-    fn compute(&mut self) -> Result<()> {
-        self.inner.compute()?;
+    fn compute(&mut self, stop: Stop<'_>) -> Result<()> {
+        self.inner.compute(stop)?;
         assert!(self.fault != Fault::PanicInCompute, "on demand");
         self.meet(Fault::Compute)
     }
@@ -88,7 +89,7 @@ fn a_fault_before_the_commit_changes_nothing_and_the_next_run_works() {
         let store = healthy.store().clone();
         let mut broken = break_at(healthy, fault);
         let mut outputs = vec![Elements::default()];
-        let run = std::panic::AssertUnwindSafe(|| broken.run(&mut outputs).map(|_| ()));
+        let run = std::panic::AssertUnwindSafe(|| broken.run(Stop::default(), &mut outputs).map(|_| ()));
         match std::panic::catch_unwind(run) {
             Ok(result) => {
                 assert_eq!(result.unwrap_err().kind(), ErrorKind::Trap);
@@ -100,7 +101,7 @@ fn a_fault_before_the_commit_changes_nothing_and_the_next_run_works() {
         assert_eq!(store.read_f32("w").unwrap(), [1.0, 1.0]);
 
         let mut again = program();
-        assert!(matches!(again.run(&mut outputs), Ok(Outcome::Committed)));
+        assert!(matches!(again.run(Stop::default(), &mut outputs), Ok(Outcome::Committed)));
         assert_eq!(again.store().read_f32("w").unwrap(), [2.0, 2.0]);
     }
 }
@@ -111,7 +112,7 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
         let mut broken = break_at(program(), fault);
         let store = broken.store().clone();
         let mut outputs = Vec::new();
-        let run = std::panic::AssertUnwindSafe(|| broken.run(&mut outputs).map(|_| ()));
+        let run = std::panic::AssertUnwindSafe(|| broken.run(Stop::default(), &mut outputs).map(|_| ()));
         match std::panic::catch_unwind(run) {
             Ok(result) => {
                 let error = result.unwrap_err();
@@ -122,16 +123,16 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
         }
         assert!(store.is_lost());
         // Every program over the store says so, whichever caused it.
-        assert_eq!(broken.run(&mut outputs).unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(broken.run(Stop::default(), &mut outputs).unwrap_err().kind(), ErrorKind::Lost);
         let reader = parse("graph {\n%0: f32[2] = param \"w\"\noutput \"w\" %0\n}").unwrap();
         let initial = |_: &str, _: &Type, _: &mut [f32]| panic!("the store has it");
         let mut reader =
             Program::load(reader, &Device::cpu_with_threads(1).unwrap(), &store, initial).unwrap();
-        assert_eq!(reader.run(&mut outputs).unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(reader.run(Stop::default(), &mut outputs).unwrap_err().kind(), ErrorKind::Lost);
 
         let restored = [3.0f32, 4.0].map(f32::to_le_bytes).concat();
         store.write_all(&[("w", &Type::new(DType::F32, [2]), &restored)]).unwrap();
-        assert!(reader.run(&mut outputs).is_ok());
+        assert!(reader.run(Stop::default(), &mut outputs).is_ok());
         assert_eq!((outputs.len(), &outputs[0][..]), (1, &restored[..]));
     }
 }
@@ -195,12 +196,12 @@ fn readers_see_whole_steps() {
         scope.spawn(|| {
             let mut outputs = Vec::new();
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                reader.run(&mut outputs).unwrap();
+                reader.run(Stop::default(), &mut outputs).unwrap();
                 assert_eq!(outputs[0][..], outputs[1][..], "all elements are of one step");
             }
         });
         for _ in 0..STEPS {
-            writer.run(&mut Vec::new()).unwrap();
+            writer.run(Stop::default(), &mut Vec::new()).unwrap();
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });

@@ -77,7 +77,7 @@ impl<M: Module> Session<M> {
         loss: impl FnOnce(&M, [Tensor; K]) -> Tensor,
     ) -> Result<GradientCheck> {
         let data = data.feed();
-        check_all(&inputs, &data)?;
+        check_all(&inputs, &data, &self.device().backend)?;
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
         let traced =
             trace(self.model(), &inputs, false, |x| loss(self.model(), array(x)), |loss| vec![loss])?;
@@ -93,7 +93,7 @@ impl<M: Module> Session<M> {
             values.insert(entry.name.clone(), host_tensor(entry.ty.clone(), &bytes));
         }
         for (input, data) in inputs.iter().zip(&data) {
-            values.insert(format!("input {}", input.name), host_tensor(input.ty.clone(), data.bytes()));
+            values.insert(format!("input {}", input.name), host_tensor(input.ty.clone(), &data.bytes()?));
         }
         let gradients = run(&graph, &values)?;
         let mut check = GradientCheck::default();

@@ -3,6 +3,9 @@
 use super::any_batch::{self, check};
 use super::failures::Failures;
 use super::{Session, Step};
+#[cfg(not(target_family = "wasm"))]
+use crate::cancel::CancelToken;
+use crate::cancel::Token;
 use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
@@ -20,6 +23,7 @@ use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
@@ -32,8 +36,11 @@ pub struct Infer<const K: usize, R> {
     /// Makes others, where the batch may have any extent, of the declared inputs.
     recipe: Option<(Recipe, Vec<Input>)>,
     outputs: Vec<Elements>,
-    seed: u64,
+    /// The session's, which a checkpoint may change.
+    seed: Arc<AtomicU64>,
     runs: u64,
+    /// What ends runs early.
+    token: Token,
     results: PhantomData<fn() -> R>,
 }
 
@@ -51,6 +58,11 @@ impl Lane {
     fn new(inputs: Vec<Input>, program: Program) -> Self {
         Self { inputs, program, failures: Arc::default() }
     }
+}
+
+/// What keys the random numbers of runs.
+fn key(seed: &AtomicU64) -> u64 {
+    seed.load(Ordering::Relaxed) ^ DOMAIN
 }
 
 impl<const K: usize, R> std::fmt::Debug for Infer<K, R> {
@@ -71,8 +83,9 @@ impl<const K: usize, R> Infer<K, R> {
             lanes: vec![Lane::new(inputs, program)],
             recipe: None,
             outputs: Vec::new(),
-            seed: session.seed(),
+            seed: session.shared_seed(),
             runs: 0,
+            token: Token::default(),
             results: PhantomData,
         })
     }
@@ -91,18 +104,43 @@ impl<const K: usize, R> Infer<K, R> {
     ///
     /// # Errors
     /// When there is not data of the declared dtype and size for each input; when the store or the device is
-    /// lost.
+    /// lost; when the run was cancelled.
     pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
-        self.select(data)?;
-        let Lane { inputs, program, failures } = &mut self.lanes[0];
-        check_all(inputs, data)?;
-        for (input, data) in inputs.iter().zip(data) {
-            program.set_input(&input.name, data.bytes());
-        }
-        program.set_scalars(random_key(self.seed ^ DOMAIN, self.runs))?;
-        let step = Step::queued(program, self.runs, failures)?;
+        self.prepare(data)?;
+        let Lane { program, failures, .. } = &mut self.lanes[0];
+        let step = Step::queued(program, self.token.stop(), self.runs, failures)?;
         self.runs += 1;
         Ok(step)
+    }
+
+    /// Sets everything that a run takes.
+    fn prepare(&mut self, data: &[Data<'_>]) -> Result<()> {
+        self.token.stop().check()?;
+        self.select(data)?;
+        let Lane { inputs, program, .. } = &mut self.lanes[0];
+        check_all(inputs, data, program.backend())?;
+        program.feed(inputs.iter().map(|input| input.name.as_str()).zip(data))?;
+        program.set_scalars(random_key(key(&self.seed), self.runs))
+    }
+
+    /// Lets a token end the runs from here on, or none: see [`CancelToken`]. A run that is ended so is an
+    /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, trace::f32};
+    /// use gradloom_runtime::{CancelToken, Device, Session};
+    /// use std::time::Duration;
+    ///
+    /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
+    /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
+    /// // For each request, as it comes.
+    /// forward.set_cancel_token(CancelToken::with_timeout(Duration::from_secs(3600)));
+    /// forward.run([&[0.0f32; 3]])?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    #[cfg(not(target_family = "wasm"))]
+    pub fn set_cancel_token(&mut self, token: impl Into<Option<CancelToken>>) {
+        self.token.given = token.into();
     }
 
     /// The launches of a run, and the place of every buffer.
@@ -193,32 +231,72 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// Runs the program on the data.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; a trap, such as an index out of range.
+    /// When data does not have the declared dtype or size; a trap, such as an index out of range; when the
+    /// run was cancelled.
     pub fn run<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::Read> {
-        let data = data.feed();
-        self.select(&data)?;
-        let Lane { inputs, program, .. } = &mut self.lanes[0];
-        check_all(inputs, &data)?;
-        for (input, data) in inputs.iter().zip(&data) {
-            program.set_input(&input.name, data.bytes());
-        }
+        self.prepare(&data.feed())?;
+        let outcome = self.lanes[0].program.run(self.token.stop(), &mut self.outputs);
+        self.ended(outcome)?;
+        let program = &self.lanes[0].program;
+        let outputs = program.outputs().zip(&mut self.outputs).filter(|((name, _), _)| is_result(name));
+        R::read(&mut outputs.map(|((name, ty), elements)| Value { name, dtype: ty.dtype, elements }))
+    }
+
+    /// Runs the program on the data, and leaves the results on the device: a [`DeviceTensor`] for each tensor
+    /// that the closure returned, in the same form. What was captured is not read.
+    ///
+    /// On a device that works beside the host the run is queued, and this returns at once; the data of steps
+    /// that are queued with the tensors is what the run will give. A program that can trap (it looks something
+    /// up by numbers that data gives) is waited for, so that no step takes what a trap left behind; and a
+    /// result that is a view of something else (transposed, broadcast) is copied through the host.
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom_runtime::{Device, Session};
+    ///
+    /// let device = Device::cpu();
+    /// let session = Session::new((Linear::new(3, 2), Linear::new(2, 1)), &device, 7)?;
+    /// let mut encode = session.infer([f32("x", [4, 3])], |m, [x]| m.0.forward(x).relu())?;
+    /// let mut train = session
+    ///     .trainer()
+    ///     .only("1.*")
+    ///     .inputs([f32("code", [4, 2])])
+    ///     .loss(|m, [code]| m.1.forward(code).square().mean())
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .compile(&device)?;
+    /// let code = encode.run_on_device([&[1.0f32; 12]])?;
+    /// train.step([&code])?.loss()?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Infer::run`]; when the device has no memory for the results.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn run_on_device<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::OnDevice> {
+        self.prepare(&data.feed())?;
+        self.outputs.clear();
+        let program = &mut self.lanes[0].program;
+        let results = program.outputs().filter(|(name, _)| is_result(name)).count();
+        let (outcome, tensors) = match program.run_on_device(self.token.stop(), results) {
+            Ok((outcome, tensors)) => (Ok(outcome), tensors),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        self.ended(outcome)?;
+        Ok(R::on_device(&mut tensors.into_iter()))
+    }
+
+    /// Counts a run, and gives its error.
+    fn ended(&mut self, outcome: Result<Outcome>) -> Result<()> {
         let run = self.runs;
-        program.set_scalars(random_key(self.seed ^ DOMAIN, run))?;
-        let outcome = program.run(&mut self.outputs);
         // As in training: a run that the device failed to do does not count.
         let attempted = outcome.as_ref().map_or_else(|error| error.kind() == ErrorKind::Trap, |_| true);
         self.runs += u64::from(attempted);
         match outcome? {
-            Outcome::Committed => {}
+            Outcome::Committed => Ok(()),
             Outcome::NotFinite { guard } => {
-                return Err(Error::new(
-                    ErrorKind::NotFinite { step: run },
-                    format!("the {guard} is not finite"),
-                ));
+                Err(Error::new(ErrorKind::NotFinite { step: run }, format!("the {guard} is not finite")))
             }
         }
-        let outputs = program.outputs().zip(&mut self.outputs).filter(|((name, _), _)| is_result(name));
-        R::read(&mut outputs.map(|((name, ty), elements)| Value { name, dtype: ty.dtype, elements }))
     }
 
     /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store
@@ -229,10 +307,11 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, &data)?;
+        check_all(inputs, &data, program.backend())?;
+        let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;
         let fed: Vec<(&str, &[u8])> =
-            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
-        program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
+            inputs.iter().zip(&bytes).map(|(input, bytes)| (input.name.as_str(), &bytes[..])).collect();
+        program.debug_run(&fed, random_key(key(&self.seed), self.runs), retention)
     }
 
     /// A tensor captured under a name in the last run. What the closure returned is no capture:
@@ -251,7 +330,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// As [`Infer::get`], and when it is of another type.
     pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
         let (dtype, elements) = self.captured(name)?;
-        read_as(name, dtype, elements)
+        read_as(&output(name), dtype, elements)
     }
 
     fn captured(&self, name: &str) -> Result<(DType, &Elements)> {

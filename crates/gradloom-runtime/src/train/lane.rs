@@ -6,6 +6,7 @@
 use super::Session;
 use super::failures::Failures;
 use super::step::{Done, Slot, Step};
+use crate::cancel::Stop;
 use crate::feed::Data;
 use crate::program::Program;
 use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
@@ -59,20 +60,19 @@ impl Lane {
     pub(super) fn submit(
         &mut self,
         step: u64,
+        stop: Stop<'_>,
         data: &[Data<'_>],
         scalars: impl Fn(&str) -> Option<Number>,
     ) -> Result<Step> {
         self.program.set_scalars(scalars)?;
-        for (input, data) in self.inputs.iter().zip(data) {
-            self.program.set_input(&input.name, data.bytes());
-        }
+        self.program.feed(self.inputs.iter().map(|input| input.name.as_str()).zip(data))?;
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
         let mut values = slot.done.take().unwrap_or_default().values;
         // Gives back what the slot's last step was to be read from, which can no longer happen.
         slot.pending = Mutex::default();
         slot.step = step;
-        let pending = self.program.submit()?;
+        let pending = self.program.submit(stop)?;
         slot.run = pending.as_ref().map_or(self.runs, |pending| pending.run());
         self.failures.number(slot.run, step);
         match pending {
@@ -81,7 +81,7 @@ impl Lane {
                 self.last = Some(Step { slot: Arc::clone(&self.slots[index]) });
             }
             None => {
-                let outcome = self.program.run(&mut values);
+                let outcome = self.program.run(stop, &mut values);
                 let done = Done::new(step, outcome, values)?;
                 done.error.iter().for_each(|error| self.failures.add(slot.run, error.clone()));
                 slot.done = OnceLock::from(done);

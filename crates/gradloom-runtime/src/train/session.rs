@@ -4,12 +4,16 @@ use super::summary::Summary;
 use super::{Infer, Trainer};
 use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
+#[cfg(not(target_family = "wasm"))]
+use crate::device_tensor::DeviceTensor;
 use crate::feed::Data;
 use crate::outputs::Outputs;
 use crate::program::Program;
 use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::ir::Shape;
 use gradloom_core::ir::{Graph, OpKind, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
@@ -256,7 +260,28 @@ impl<M: Module> Session<M> {
             );
             return Err(Error::new(ErrorKind::Store, message).help("pass as many elements of its dtype"));
         }
-        self.store.write(&[(name, &ty, elements.bytes())])
+        self.store.write(&[(name, &ty, &elements.bytes()?)])
+    }
+
+    /// Copies elements, row-major, to the device, where they stay for any number of steps: see
+    /// [`DeviceTensor`].
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, trace::f32};
+    /// use gradloom_runtime::{Device, Session};
+    ///
+    /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
+    /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
+    /// let x = session.upload(&[0.5f32; 3], [1, 3])?;
+    /// assert_eq!(forward.run([&x])?, forward.run([&[0.5f32; 3]])?);
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::upload`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn upload<'a>(&self, data: impl Into<Data<'a>>, shape: impl Into<Shape>) -> Result<DeviceTensor> {
+        self.device.upload(data, shape)
     }
 
     /// Lets parameters and states of the model come into being that no program has needed yet.
@@ -305,6 +330,11 @@ impl<M: Module> Session<M> {
             transposed_in_torch: false,
         });
         Ok(params.chain(states).collect())
+    }
+
+    /// The seed, as it changes.
+    pub(super) fn shared_seed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.seed)
     }
 
     /// Keys random numbers from now on.

@@ -2,6 +2,7 @@
 
 use super::failures::{Failures, with_others};
 use crate::backend::Pending;
+use crate::cancel::Stop;
 use crate::elements::Elements;
 use crate::outputs::{Element, read_as};
 use crate::program::{Outcome, Program};
@@ -93,10 +94,15 @@ pub struct Step {
 
 impl Step {
     /// Queues a run of a program, or runs it, where there is no queue.
-    pub(super) fn queued(program: &mut Program, step: u64, failures: &Arc<Failures>) -> Result<Self> {
+    pub(super) fn queued(
+        program: &mut Program,
+        stop: Stop<'_>,
+        step: u64,
+        failures: &Arc<Failures>,
+    ) -> Result<Self> {
         let names = program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();
         let mut slot = Slot { step, run: step, names, failures: Arc::clone(failures), ..Slot::default() };
-        match program.submit()? {
+        match program.submit(stop)? {
             Some(pending) => {
                 slot.run = pending.run();
                 failures.number(slot.run, step);
@@ -104,7 +110,7 @@ impl Step {
             }
             None => {
                 let mut values = Vec::new();
-                let outcome = program.run(&mut values);
+                let outcome = program.run(stop, &mut values);
                 slot.done = OnceLock::from(Done::new(step, outcome, values)?);
             }
         }
@@ -194,7 +200,7 @@ impl Step {
         self.slot.done();
         self.slot.failures.tell_before(self.slot.run)?;
         match self.slot.done().values.get(output) {
-            Some(elements) => read_as(name, self.slot.names[output].1, elements),
+            Some(elements) => read_as(&crate::elements::output(name), self.slot.names[output].1, elements),
             None => self.result().map(|()| Vec::new()),
         }
     }

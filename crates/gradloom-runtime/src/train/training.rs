@@ -3,6 +3,9 @@
 use super::lane::Lane;
 use super::summary::Summary;
 use super::{Infer, Session, Step, any_batch};
+#[cfg(not(target_family = "wasm"))]
+use crate::cancel::CancelToken;
+use crate::cancel::Token;
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
@@ -42,6 +45,8 @@ pub struct Train<M, const N: usize> {
     /// The schedule that replaces the optimizer's, if one was set.
     schedule: Option<Schedule>,
     attempted: u64,
+    /// What ends steps early.
+    token: Token,
 }
 
 /// Makes a lane for other inputs than those that were declared.
@@ -73,7 +78,18 @@ impl<M: Module, const N: usize> Train<M, N> {
         let mut numbers = optimizer.hyperparameters();
         numbers.extend(options.settings.numbers());
         let lanes = vec![lane];
-        Self { session, name, optimizer, options, lanes, recipe, numbers, schedule: None, attempted: 0 }
+        Self {
+            session,
+            name,
+            optimizer,
+            options,
+            lanes,
+            recipe,
+            numbers,
+            schedule: None,
+            attempted: 0,
+            token: Token::default(),
+        }
     }
 
     /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm
@@ -91,8 +107,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
-    /// its error was not read; when the store or the device is lost. Nothing was run then, and the number of
-    /// attempted steps is as before.
+    /// its error was not read; when the store or the device is lost; when the step was cancelled
+    /// ([`Train::set_cancel_token`]). Nothing took effect then, and the number of attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
     }
@@ -102,14 +118,39 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// As [`Train::step`], and when there is not one for each input.
     pub fn step_with(&mut self, data: &[Data<'_>]) -> Result<Step> {
+        self.token.stop().check()?;
         self.select(data)?;
         self.tell()?;
-        check_all(&self.lanes[0].inputs, data)?;
+        let Lane { inputs, program, .. } = &self.lanes[0];
+        check_all(inputs, data, program.backend())?;
         self.update_numbers()?;
         let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
-        let step = self.lanes[0].submit(self.attempted, data, scalars)?;
+        let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
         self.attempted += 1;
         Ok(step)
+    }
+
+    /// Lets a token end the steps from here on, or none: see [`CancelToken`]. A step that is ended so is an
+    /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom_runtime::{CancelToken, Device, Trainer};
+    /// use std::time::Duration;
+    ///
+    /// let mut train = Trainer::new(Linear::new(3, 1))
+    ///     .inputs([f32("x", [4, 3])])
+    ///     .loss(|layer, [x]| layer.forward(x).square().mean())
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .compile(&Device::cpu())?;
+    /// train.set_cancel_token(CancelToken::with_timeout(Duration::from_secs(3600)));
+    /// train.step([&[1.0f32; 12]])?;
+    /// train.set_cancel_token(None);
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    #[cfg(not(target_family = "wasm"))]
+    pub fn set_cancel_token(&mut self, token: impl Into<Option<CancelToken>>) {
+        self.token.given = token.into();
     }
 
     /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
@@ -244,11 +285,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         run: impl FnOnce(&Program, &[(&str, &[u8])], &dyn Fn(&str) -> Option<Number>) -> Result<R>,
     ) -> Result<R> {
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, data)?;
+        check_all(inputs, data, program.backend())?;
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, None)?;
+        let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;
         let fed: Vec<(&str, &[u8])> =
-            inputs.iter().zip(data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+            inputs.iter().zip(&bytes).map(|(input, bytes)| (input.name.as_str(), &bytes[..])).collect();
         let key = random_key(self.session.seed(), self.attempted);
         run(program, &fed, &scalars(&numbers, key))
     }

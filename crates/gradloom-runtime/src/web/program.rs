@@ -4,6 +4,7 @@ use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
 use super::memory::WebMemory;
 use crate::backend::{Finished, Pending, Queued, Resident, Work};
+use crate::cancel::Stop;
 use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
@@ -100,6 +101,7 @@ impl WebProgram {
             submits: 1,
             host_ops: 0,
             readbacks: 0,
+            uploads: 0,
             extra_bytes: 0,
         };
         let mut sources: Vec<&str> = shaders.iter().map(|shader| &shader.dispatch.source[..]).collect();
@@ -134,12 +136,12 @@ impl Drop for WebProgram {
 }
 
 impl Queued for WebProgram {
-    fn make_room(&mut self) -> Result<()> {
+    fn make_room(&mut self, _: Stop<'_>) -> Result<()> {
         // The script awaits older steps before it asks for another one.
         Ok(())
     }
 
-    fn submit(&mut self) -> Result<Box<dyn Pending>> {
+    fn submit(&mut self, _: Stop<'_>, _: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
         check(&*self.host)?;
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);

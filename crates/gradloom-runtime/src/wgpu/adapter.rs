@@ -193,7 +193,7 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
         Error::new(ErrorKind::Device, format!("the GPU `{}` cannot be opened: {error}", report.name))
     })?;
-    let health = Arc::new(Health::default());
+    let health = Arc::new(Health::new(options.watchdog));
     health.watch(&device);
     let folder = options.overrides.cache.clone().or_else(crate::user_cache::folder);
     let kept = folder.and_then(|folder| SavedPipelines::open(&device, &adapter.get_info(), &folder));

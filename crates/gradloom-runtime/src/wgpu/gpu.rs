@@ -4,12 +4,13 @@ use super::adapter::AdapterReport;
 use super::pipeline_cache::SavedPipelines;
 use super::pipelines::Pipelines;
 use super::poller::Poller;
+use crate::cancel::Stop;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::ALIGNMENT;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, PollError, PollType, Queue,
     SubmissionIndex,
@@ -113,11 +114,19 @@ impl Gpu {
     /// Waits for everything that was submitted up to an index.
     ///
     /// # Errors
-    /// When the device is lost, or was found ill.
+    /// When the device is lost, was found ill, or is not done within the watchdog's time.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
-        let wait = PollType::Wait { submission_index: Some(submission), timeout: None };
+        self.wait_unless(submission, Stop::default())
+    }
+
+    /// Like [`Gpu::wait`], unless the wait is stopped.
+    ///
+    /// # Errors
+    /// As [`Gpu::wait`], and when it is stopped.
+    pub(super) fn wait_unless(&self, submission: SubmissionIndex, stop: Stop<'_>) -> Result<()> {
         let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
-        poll(&self.device, &self.health, wait).map_err(|error| self.explain(stopped(error)))?;
+        let waited = wait(&self.device, &self.health, submission, stop)?;
+        waited.map_err(|error| self.explain(stopped(error)))?;
         self.check()
     }
 }
@@ -145,13 +154,49 @@ pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::resu
     })
 }
 
+/// How long a wait that can be stopped lasts before it looks whether it is.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Waits for a device to do what was submitted up to an index.
+///
+/// # Errors
+/// When the wait is stopped; inside, as [`poll`], and when the watchdog's time is over.
+pub(super) fn wait(
+    device: &Device,
+    health: &Health,
+    submission: SubmissionIndex,
+    stop: Stop<'_>,
+) -> Result<std::result::Result<(), PollError>> {
+    let began = Instant::now();
+    loop {
+        stop.check()?;
+        let left = health.watchdog.map(|limit| limit.saturating_sub(began.elapsed()));
+        let timeout = if stop.is_possible() { Some(left.map_or(LOOK, |left| left.min(LOOK))) } else { left };
+        let how = PollType::Wait { submission_index: Some(submission.clone()), timeout };
+        match poll(device, health, how) {
+            Err(PollError::Timeout) if health.kind() != Some(ErrorKind::Lost) && timeout.is_some() => {}
+            ended => return Ok(ended),
+        }
+        if let Some(limit) = health.watchdog.filter(|limit| began.elapsed() >= *limit) {
+            health.fail(ErrorKind::Lost, format!("the GPU hangs: a step was not done within {limit:?}"));
+            return Ok(Err(PollError::Timeout));
+        }
+    }
+}
+
 /// Errors of a device that arrive outside of the calls that cause them.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     trouble: Mutex<Option<(ErrorKind, String)>>,
+    /// How long a step may take before the device counts as lost.
+    watchdog: Option<Duration>,
 }
 
 impl Health {
+    pub(super) fn new(watchdog: Option<Duration>) -> Self {
+        Self { watchdog, ..Self::default() }
+    }
+
     /// Notes the device's errors from here on.
     pub(super) fn watch(self: &Arc<Self>, device: &Device) {
         let health = Arc::clone(self);

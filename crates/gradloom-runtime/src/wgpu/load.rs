@@ -81,6 +81,8 @@ impl WgpuProgram {
             steps,
             scalars: vec![0; plan.scalar_bytes()],
             changed_scalars: Vec::new(),
+            bound: Vec::new(),
+            uploads: 0,
             stagings: Arc::new(Stagings::new(gpu, results)),
             runs: 0,
             in_flight: VecDeque::new(),

@@ -3,6 +3,7 @@
 use crate::testing::WgpuOverrides;
 use gradloom_codegen::wgsl::Precision;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless
 /// something else is asked for.
@@ -12,6 +13,7 @@ pub struct WgpuOptions {
     pub(super) precision: Precision,
     pub(super) tuning: Option<PathBuf>,
     pub(super) software: bool,
+    pub(super) watchdog: Option<Duration>,
     pub(crate) overrides: WgpuOverrides,
 }
 
@@ -41,6 +43,22 @@ impl WgpuOptions {
     /// block tables and the gradient of attention with an offset or a length.
     pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tuning = Some(folder.into());
+        self
+    }
+
+    /// Counts the device as lost when something that waits for a step has waited so long: the wait ends with
+    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever is
+    /// asked of the device later. Up to four steps are queued, and the wait for the last of them is for all.
+    /// Without it, which is the default, a device that hangs is waited for until its driver gives it up.
+    ///
+    /// ```
+    /// use gradloom_runtime::WgpuOptions;
+    /// use std::time::Duration;
+    ///
+    /// let options = WgpuOptions::default().watchdog(Duration::from_secs(60));
+    /// ```
+    pub fn watchdog(mut self, limit: Duration) -> Self {
+        self.watchdog = Some(limit);
         self
     }
 

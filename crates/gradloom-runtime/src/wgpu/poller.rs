@@ -5,11 +5,12 @@
 //! by itself.) Always holds: each mapping is announced, also when the device is lost.
 
 use super::download::Arrival;
-use super::gpu::{Gpu, Health, poll};
+use super::gpu::{Gpu, Health, wait};
+use crate::cancel::Stop;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle, current};
-use wgpu::{Device, PollType, SubmissionIndex};
+use wgpu::{Device, SubmissionIndex};
 
 /// A thread that waits for a device, once it is needed.
 #[derive(Debug, Default)]
@@ -48,8 +49,7 @@ fn start(device: Device, health: Arc<Health>) -> Option<(Sender<Request>, JoinHa
 
 impl Request {
     fn serve(self, device: &Device, health: &Health) {
-        let wait = PollType::Wait { submission_index: Some(self.submission), timeout: None };
-        if poll(device, health, wait).is_err() {
+        if !matches!(wait(device, health, self.submission, Stop::default()), Ok(Ok(()))) {
             // The woken thread finds out why.
             self.arrival.give_up();
         }

@@ -8,7 +8,9 @@ use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
 use super::timestamps::Timestamps;
 use crate::backend::{Pending, Queued, Resident, Work};
+use crate::cancel::Stop;
 use crate::elements::{Elements, zeroed};
+use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Spans};
 use crate::webgpu::{Regions, STATUS_BYTES, STEP_BYTES, gather};
 use gradloom_codegen::wgsl::Owner;
@@ -46,6 +48,10 @@ pub(super) struct WgpuProgram {
     pub(super) scalars: Vec<u8>,
     /// Ranges of it that were set since it was last written.
     pub(super) changed_scalars: Vec<Range<usize>>,
+    /// The tensors that a step copies to inputs, by their buffers.
+    pub(super) bound: Vec<(usize, Arc<Memory>)>,
+    /// Number of times that data of an input came from the host.
+    pub(super) uploads: usize,
     pub(super) stagings: Arc<Stagings>,
     /// Number of steps so far.
     pub(super) runs: u64,
@@ -88,6 +94,16 @@ pub(super) fn encode(
     }
 }
 
+/// Copies bytes, in whole words, from one buffer to another.
+fn copy(encoder: &mut CommandEncoder, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
+    let ((from, start), (to, at)) = (from, to);
+    let (from, to, bytes) = (&on_device(from).buffer, &on_device(to).buffer, bytes.next_multiple_of(4));
+    encoder.copy_buffer_to_buffer(from, start as u64, to, at as u64, bytes as u64);
+}
+
 impl WgpuProgram {
     /// See [`HostLaunch::run`].
     pub(super) fn run_on_host(&self, host: &HostLaunch, encoder: CommandEncoder) -> Result<CommandEncoder> {
@@ -104,16 +120,23 @@ impl WgpuProgram {
 }
 
 impl Queued for WgpuProgram {
-    fn make_room(&mut self) -> Result<()> {
+    fn make_room(&mut self, stop: Stop<'_>) -> Result<()> {
         while self.in_flight.len() >= IN_FLIGHT {
-            let oldest = self.in_flight.pop_front().expect("there are some");
-            self.gpu.wait(oldest)?;
+            self.gpu.wait_unless(self.in_flight[0].clone(), stop)?;
+            self.in_flight.pop_front();
         }
         Ok(())
     }
 
-    fn submit(&mut self) -> Result<Box<dyn Pending>> {
+    fn can_keep(&self, output: usize) -> bool {
+        // Copies are of whole words, side by side.
+        let access = &self.plan.outputs[output].1;
+        access.layout.is_contiguous() && (access.layout.offset * access.dtype.bytes()).is_multiple_of(4)
+    }
+
+    fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
         self.gpu.check()?;
+        stop.check()?;
         self.changed_scalars.clear();
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
@@ -122,16 +145,29 @@ impl Queued for WgpuProgram {
         let status = &on_device(self.memory.status()).buffer;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, Some(STEP_BYTES));
+        for (input, tensor) in &self.bound {
+            let buffer = &self.plan.buffers[*input];
+            let (to, start) = self.memory.place(buffer.region, buffer.offset);
+            copy(&mut encoder, (tensor, 0), (to, start), buffer.bytes);
+        }
         let timestamps = self.timestamps.as_ref();
         let mut first = 0;
         for host in &self.host {
+            stop.check()?;
             encode(&mut encoder, &self.steps[first..host.before], first, timestamps);
             encoder = self.run_on_host(host, encoder)?;
             first = host.before;
         }
         encode(&mut encoder, &self.steps[first..self.pause], first, timestamps);
         let staging = self.stagings.take()?;
-        for copy in self.stagings.results().copies(&self.memory) {
+        for (output, tensor) in kept {
+            let access = &self.plan.outputs[*output].1;
+            let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+            let (size, elements) = (access.dtype.bytes(), access.layout.shape.elements());
+            let from = self.memory.place(buffer.region, buffer.offset + access.layout.offset * size);
+            copy(&mut encoder, from, (tensor, 0), elements * size);
+        }
+        for copy in self.stagings.results().copies(&self.memory).filter(|_| kept.is_empty()) {
             let (from, to, bytes) = (&on_device(copy.memory).buffer, copy.to as u64, copy.bytes as u64);
             encoder.copy_buffer_to_buffer(from, copy.start as u64, &staging, to, bytes);
         }
@@ -140,6 +176,9 @@ impl Queued for WgpuProgram {
             timestamps.resolve(&mut encoder);
         }
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
+        if !self.host.is_empty() {
+            stop.check()?;
+        }
         let submission = self.gpu.submit(encoder)?;
         let run = self.runs;
         self.runs += 1;
@@ -168,6 +207,7 @@ impl Queued for WgpuProgram {
             submits: 1 + self.host.len(),
             host_ops: self.host.len(),
             readbacks: self.stagings.readbacks(),
+            uploads: self.uploads,
             extra_bytes: self.extra_bytes(),
         }
     }
@@ -187,6 +227,7 @@ impl Resident for WgpuProgram {
         if bytes.is_empty() {
             return;
         }
+        self.uploads += 1;
         let (memory, start) = self.memory.place(buffer.region, buffer.offset);
         if bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, bytes);
@@ -196,6 +237,16 @@ impl Resident for WgpuProgram {
             words.resize(bytes.len().next_multiple_of(4), 0);
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, &words);
         }
+    }
+
+    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+        assert_eq!(bytes, self.plan.buffers[buffer].bytes, "the feed was checked");
+        self.bound.push((buffer, Arc::clone(tensor)));
+        Ok(())
+    }
+
+    fn unbind(&mut self) {
+        self.bound.clear();
     }
 
     fn run_one(&mut self, launch: usize) -> Result<()> {

@@ -122,3 +122,11 @@ pub fn gpu() -> Option<gradloom::Device> {
     let name = gradloom_testing::adapter::name();
     Some(gradloom::Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}")))
 }
+
+/// The CPU, and the adapter under test, if there is one.
+pub fn devices() -> Vec<gradloom::Device> {
+    #[cfg(feature = "wgpu")]
+    return [gradloom::Device::cpu()].into_iter().chain(gpu()).collect();
+    #[cfg(not(feature = "wgpu"))]
+    vec![gradloom::Device::cpu()]
+}
