@@ -171,6 +171,7 @@ pub(crate) trait Queued: Resident {
     /// copied to the host for it.
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
     /// Whether [`Queued::submit`] can keep an output, by its number, on the device.
+    #[cfg(not(target_family = "wasm"))]
     fn can_keep(&self, _output: usize) -> bool {
         false
     }

@@ -349,6 +349,7 @@ impl Queued for FaultyProgram<dyn Queued> {
         self.inner.make_room(stop)
     }
 
+    #[cfg(not(target_family = "wasm"))]
     fn can_keep(&self, output: usize) -> bool {
         self.inner.can_keep(output)
     }

@@ -286,7 +286,7 @@ impl Program {
         &mut self,
         stop: Stop<'_>,
         outputs: &mut Vec<Elements>,
-        mut guards: Option<&mut Vec<Elements>>,
+        guards: Option<&mut Vec<Elements>>,
     ) -> Result<Outcome> {
         let Loaded::Immediate(program) = &mut self.loaded else {
             let finished = self.submit(stop)?.expect("steps are queued").wait()?;
@@ -303,7 +303,7 @@ impl Program {
         let outcome = room.and_then(|()| {
             run_now(&mut **program, &self.store, commits, stop, |program| {
                 read_all(program, &plan.outputs, outputs)?;
-                if let Some(guards) = guards.as_deref_mut() {
+                if let Some(guards) = guards {
                     make_room(&plan.guards, guards)?;
                     read_all(program, &plan.guards, guards)?;
                 }
