@@ -66,7 +66,7 @@ pub use store::StorePlace;
 #[doc(hidden)]
 pub use train::thousands;
 #[cfg(not(target_family = "wasm"))]
-pub use train::{GradientCheck, Mistake};
+pub use train::{Deviation, GradientCheck, Mistake, Verification};
 pub use train::{Infer, Row, Session, Stages, Step, Summary, Train, Trainer, differentiate};
 #[cfg(feature = "web")]
 pub use web::{WebCopy, WebHost, WebKernel, WebRange};

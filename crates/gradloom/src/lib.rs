@@ -33,7 +33,7 @@ pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
     CancelToken, Data, DebugRun, Device, DeviceTensor, Element, Feed, Figures, GradientCheck, Infer,
     Inspection, LaunchProfile, Load, Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step,
-    Store, Summary, Train, Trainer, Typed, Weights, typed,
+    Store, Summary, Train, Trainer, Typed, Verification, Weights, typed,
 };
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.

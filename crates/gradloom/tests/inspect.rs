@@ -125,3 +125,16 @@ fn a_tensor_says_what_it_is_while_it_is_traced() {
     let left = left.unwrap();
     assert_eq!(format!("{left:?}"), "Tensor(%2 of a trace that is closed)");
 }
+
+#[test]
+fn a_step_is_verified_without_being_made() {
+    let train = train(&Device::cpu());
+    let (x, class) = (std::array::from_fn::<f32, 24, _>(|i| (i as f32).sin()), [0i32, 1, 2, 1]);
+    let before = train.store().read("hidden.weight").unwrap();
+    let verification = train.verify((&x, &class)).unwrap();
+    verification.check().unwrap();
+    let groups: Vec<&str> = verification.device.iter().map(|deviation| deviation.group).collect();
+    assert_eq!(groups, ["output", "gradient", "squared gradient", "parameter", "state"]);
+    assert!(verification.to_string().contains("device against float64 (tolerance 1e-5)"), "{verification}");
+    assert_eq!((train.attempted_steps(), train.store().read("hidden.weight").unwrap()), (0, before));
+}

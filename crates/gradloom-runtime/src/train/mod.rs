@@ -14,6 +14,8 @@ mod step;
 mod summary;
 mod trainer;
 mod training;
+#[cfg(not(target_family = "wasm"))]
+mod verify;
 
 #[cfg(not(target_family = "wasm"))]
 pub use check_gradients::{GradientCheck, Mistake};
@@ -24,3 +26,5 @@ pub use step::Step;
 pub use summary::{Row, Summary, thousands};
 pub use trainer::Trainer;
 pub use training::Train;
+#[cfg(not(target_family = "wasm"))]
+pub use verify::{Deviation, Verification};

@@ -2,6 +2,8 @@
 
 use super::lane::Lane;
 use super::summary::Summary;
+#[cfg(not(target_family = "wasm"))]
+use super::verify::{Verification, verify};
 use super::{Infer, Session, Step, any_batch};
 #[cfg(not(target_family = "wasm"))]
 use crate::cancel::CancelToken;
@@ -306,6 +308,32 @@ impl<M: Module, const N: usize> Train<M, N> {
     pub fn find_not_finite<'a>(&self, data: impl Feed<'a, N>) -> Result<Option<Error>> {
         let kind = ErrorKind::NotFinite { step: self.attempted };
         self.on_copies(&data.feed(), |program, fed, scalars| program.find_not_finite(fed, scalars, kind))
+    }
+
+    /// Computes the next step on this data in three ways: the graph before and after the passes in float64,
+    /// and the latter on the device. They agree unless the compiler or a kernel is wrong. The float64
+    /// evaluator is slow: a small model of the same layers shows as much. Nothing of the training changes.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// # use gradloom_runtime::{Device, Trainer};
+    /// let train = Trainer::new(Linear::new(3, 2))
+    ///     .inputs([f32("x", [4, 3])])
+    ///     .loss(|layer, [x]| layer.forward(x).square().mean())
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .compile(&Device::cpu())?;
+    /// let verification = train.verify([&[0.5f32; 12]])?;
+    /// println!("{verification}");
+    /// verification.check()?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Train::debug_run`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn verify<'a>(&self, data: impl Feed<'a, N>) -> Result<Verification> {
+        let (stages, device) = (&self.lanes[0].stages, self.session.device());
+        self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
     }
 
     /// What is trained, and what a step takes.
