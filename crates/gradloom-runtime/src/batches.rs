@@ -1,7 +1,8 @@
 //! Which examples of a data set a step takes, and their data, fetched ahead.
 //!
 //! ```
-//! use gradloom_runtime::batches::{Batches, gather, prefetch};
+//! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+//! use gradloom::batches::{Batches, gather, prefetch};
 //!
 //! let (images, classes) = (vec![0.0f32; 100 * 784], vec![3i32; 100]);
 //! let mut batches = Batches::new(100, 32).shuffled(7);

@@ -1,7 +1,7 @@
 //! Ending runs early: by another thread, or by the clock.
 //!
-//! In: a [`CancelToken`], which the caller gives to a program. Out: an error at the next place where a run can
-//! end, before its commit. Always holds: a run that ends so changes nothing that persists.
+//! In: a [`CancelToken`], which the caller gives to a program. Out: an error at the next place where a run
+//! can end, before its commit. Always holds: a run that ends so changes nothing that persists.
 
 use gradloom_core::error::Result;
 #[cfg(not(target_family = "wasm"))]
@@ -65,11 +65,13 @@ mod token {
     ///
     /// A run ends before its next launch on the CPU, and before its next submission on a GPU: a step that
     /// was submitted goes on. The store is left as before the step, and so is the number of attempted steps,
-    /// so that the same step can be run again, with the same bits. A commit that has begun is not interrupted.
+    /// so that the same step can be run again, with the same bits. A commit that has begun is not
+    /// interrupted.
     ///
     /// ```
-    /// use gradloom_core::{error::ErrorKind, nn::Linear, optim::Sgd, trace::f32};
-    /// use gradloom_runtime::{CancelToken, Device, Trainer};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{error::ErrorKind, nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom::{CancelToken, Device, Trainer};
     ///
     /// let mut train = Trainer::new(Linear::new(3, 1))
     ///     .inputs([f32("x", [4, 3])])
@@ -113,8 +115,9 @@ mod token {
         /// A token that ends runs from a moment on, too.
         ///
         /// ```
-        /// use gradloom_core::{error::ErrorKind, nn::Linear, trace::f32};
-        /// use gradloom_runtime::{CancelToken, Device, Session};
+        /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+        /// use gradloom::{error::ErrorKind, nn::Linear, trace::f32};
+        /// use gradloom::{CancelToken, Device, Session};
         ///
         /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
         /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;

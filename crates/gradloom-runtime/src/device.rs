@@ -124,7 +124,8 @@ impl Device {
     /// A GPU with options: which one, in which type it multiplies, and whether products are measured.
     ///
     /// ```no_run
-    /// use gradloom_runtime::{Device, Precision, WgpuOptions};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{Device, Precision, WgpuOptions};
     ///
     /// let device = Device::wgpu_with(&WgpuOptions::default().precision(Precision::F16))?;
     /// # Ok::<(), gradloom_core::error::Error>(())

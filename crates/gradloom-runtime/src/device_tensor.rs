@@ -22,12 +22,13 @@ use std::sync::Arc;
 /// same device take it as data, beside slices of the host.
 ///
 /// A program on the CPU reads it where it lies. On a GPU its bytes are copied from buffer to buffer, in the
-/// submission of the step; nothing goes through the host. Clones are handles to the same elements, which never
-/// change.
+/// submission of the step; nothing goes through the host. Clones are handles to the same elements, which
+/// never change.
 ///
 /// ```
-/// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
-/// use gradloom_runtime::{Device, Trainer};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
+/// use gradloom::{Device, Trainer};
 ///
 /// let mut train = Trainer::new(Linear::new(3, 1))
 ///     .inputs([f32("x", [4, 3]), f32("y", [4, 1])])
@@ -115,7 +116,8 @@ impl DeviceTensor {
     /// The type of its elements.
     ///
     /// ```
-    /// use gradloom_core::ir::DType;
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::ir::DType;
     /// let tensor = gradloom_runtime::Device::cpu().upload(&[1u8, 2], [2])?;
     /// assert_eq!(tensor.dtype(), DType::U8);
     /// # Ok::<(), gradloom_core::error::Error>(())

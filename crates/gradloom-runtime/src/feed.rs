@@ -92,7 +92,8 @@ impl Data<'_> {
     }
 
     /// # Errors
-    /// When dtype or number of elements are not the declared ones, or elements of a device have another shape.
+    /// When dtype or number of elements are not the declared ones, or elements of a device have another
+    /// shape.
     pub(crate) fn check(&self, input: &Input) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
         if let Data::Device(tensor) = self {

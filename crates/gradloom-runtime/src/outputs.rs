@@ -46,8 +46,9 @@ pub struct Typed<T>(Tensor, PhantomData<T>);
 /// `u8`, `bool`, `f16`, `bf16`, `f32`.
 ///
 /// ```
-/// use gradloom_core::{nn::Linear, trace::f32};
-/// use gradloom_runtime::{Device, Session, typed};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::{nn::Linear, trace::f32};
+/// use gradloom::{Device, Session, typed};
 ///
 /// let session = Session::new(Linear::new(3, 4), &Device::cpu(), 7)?;
 /// let mut program = session.infer([f32("x", [2, 3])], |layer, [x]| {

@@ -126,6 +126,27 @@ fn a_file_of_pytorch_is_read_and_written() {
     let report = theirs.load_with(&foreign, &Load::strict().torch()).unwrap();
     assert_eq!(report.taken.len(), 7);
     assert_eq!(outputs(&ours), outputs(&theirs));
+
+    fs::write(file("model.pt"), [&b"PK\x03\x04"[..], &[7; 60]].concat()).unwrap();
+    let error = Weights::open(file("model.pt")).unwrap_err();
+    assert!(error.message().contains("as `torch.save` writes"), "{error}");
+}
+
+/// Of square matrices, shapes do not tell which way they lie.
+#[test]
+fn the_layout_that_a_file_says_must_be_the_one_that_is_asked_for() {
+    let (_folder, file) = folder();
+    let session = Session::new(Linear::new(3, 3), &Device::cpu(), 1).unwrap();
+    session.save(file("ours.safetensors")).unwrap();
+    session.save_for_torch(file("torch.safetensors")).unwrap();
+    let error = session.load(file("torch.safetensors")).unwrap_err();
+    assert!(error.message().ends_with("the weights of linear layers have PyTorch's layout"), "{error}");
+    let ours = Weights::open(file("ours.safetensors")).unwrap();
+    let error = session.load_with(&ours, &Load::strict().torch()).unwrap_err();
+    assert!(error.message().ends_with("the weights of linear layers have gradloom's layout"), "{error}");
+    session.load(file("ours.safetensors")).unwrap();
+    let none = session.load_with(&ours, &Load::strict().only("encodr.*")).unwrap_err();
+    assert_eq!(none.message(), "no parameter or state is called encodr.*");
 }
 
 /// PyTorch numbers the layers of `nn.LSTM` and `nn.GRU`.

@@ -24,7 +24,8 @@ thread_local! {
 /// tied in the model is tied in the clone.
 ///
 /// ```
-/// use gradloom_core::nn::{Linear, Module, Param, duplicate};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::nn::{Linear, Module, Param, duplicate};
 /// # extern crate gradloom_core as gradloom;
 ///
 /// #[derive(Clone, Module)]

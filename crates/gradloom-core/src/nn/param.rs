@@ -20,8 +20,9 @@ pub struct ParamId(u64);
 /// In a trace `&Param` stands in arithmetic, on either side, as the tensor that it is:
 ///
 /// ```
-/// use gradloom_core::nn::{Init, Module, Param, Visitor};
-/// use gradloom_core::trace::{Tensor, f32, trace};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::nn::{Init, Module, Param, Visitor};
+/// use gradloom::trace::{Tensor, f32, trace};
 ///
 /// struct Affine {
 ///     scale: Param,

@@ -21,9 +21,10 @@ pub struct StateId(u64);
 /// same step, use the tensor that it is set to.
 ///
 /// ```
-/// use gradloom_core::ir::DType;
-/// use gradloom_core::nn::{Module, State};
-/// use gradloom_core::trace::{Tensor, is_training};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::ir::DType;
+/// use gradloom::nn::{Module, State};
+/// use gradloom::trace::{Tensor, is_training};
 /// # extern crate gradloom_core as gradloom;
 ///
 /// /// Subtracts the mean of the batches seen in training.

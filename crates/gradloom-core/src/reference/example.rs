@@ -8,7 +8,8 @@ use crate::trace::{Tensor, trace};
 /// Random numbers are those of step 0 with the seed 0.
 ///
 /// ```
-/// use gradloom_core::{reference::eval, trace::literal};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::{reference::eval, trace::literal};
 ///
 /// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).square().sum().sqrt()), [5.0]);
 /// ```

@@ -110,8 +110,9 @@ fn add_op(
 /// Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
 /// ```
-/// use gradloom_core::nn::Linear;
-/// use gradloom_core::trace::{checkpoint, f32, trace};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::nn::Linear;
+/// use gradloom::trace::{checkpoint, f32, trace};
 ///
 /// let layers: Vec<Linear> = (0..4).map(|_| Linear::new(8, 8)).collect();
 /// let loss = |x| layers.iter().fold(x, |x, layer| checkpoint(|| layer.forward(x).tanh())).mean();

@@ -26,7 +26,8 @@ impl Tensor {
     ///         let from = &operands[0];
     ///         Ok(vec![HostTensor::from_f64(from.ty.clone(), from.to_f64().into_iter().rev())])
     ///     }
-    ///     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
+    ///     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>])
+    ///     -> Result<(), String> {
     ///         let (Slice::F32(from), SliceMut::F32(to)) = (&operands[0], &mut results[0]) else {
     ///             return Err("it is for f32".into());
     ///         };

@@ -77,7 +77,8 @@ impl Tensor {
     /// ```
     /// # use gradloom_core::{ir::DotAxes, reference::eval, trace::*};
     /// let y = eval(|| {
-    ///     let (rows, more) = (literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]), literal(&[5.0, 6.0, 7.0, 8.0], [2, 2]));
+    ///     let rows = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     let more = literal(&[5.0, 6.0, 7.0, 8.0], [2, 2]);
     ///     // Row by row: axis 0 is a batch, axis 1 is contracted.
     ///     let axes = DotAxes {
     ///         lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![1], rhs_contract: vec![1],

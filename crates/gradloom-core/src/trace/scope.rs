@@ -147,8 +147,9 @@ pub fn trace<R>(
 /// also by a panic.
 ///
 /// ```
-/// use gradloom_core::ir::Origin;
-/// use gradloom_core::trace::{Recording, f32};
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::ir::Origin;
+/// use gradloom::trace::{Recording, f32};
 ///
 /// let recording = Recording::open(&(), false)?;
 /// let x = recording.input(&f32("x", [2, 3]))?;

@@ -22,7 +22,8 @@ pub struct Tensor {
 /// and the line that asked for it.
 ///
 /// ```
-/// use gradloom_core::trace::*;
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::trace::*;
 ///
 /// let loss = |x: Tensor| {
 ///     let hidden = x.exp();

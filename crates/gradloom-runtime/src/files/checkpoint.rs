@@ -10,9 +10,9 @@ use std::path::Path;
 // What a checkpoint of the npm package says in the texts of its header has the same names: see
 // `web/src/state.ts`.
 /// What entries of trainers begin with: `gradloom.`, then the trainer's name, if it has one, then these.
-const PREFIX: &str = "gradloom.";
+pub(super) const PREFIX: &str = "gradloom.";
 /// The version of this form.
-const VERSION: &str = "state";
+pub(super) const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
 /// The number that replaces the optimizer's schedule; a schedule that does is another text.

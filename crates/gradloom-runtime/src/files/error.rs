@@ -49,6 +49,13 @@ pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
         .help("check that this is the file you meant; if it is, restore it from a copy")
 }
 
+/// The file is one of `torch.save`: a zip archive of pickles.
+pub(super) fn pickled(file: &str) -> Error {
+    error(file, "the file is a zip archive, as `torch.save` writes, and no safetensors file").help(
+        "convert it in Python: `safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")`",
+    )
+}
+
 /// The contents are not those that were written.
 pub(super) fn changed(file: &str) -> Error {
     error(file, "the file is damaged: its contents do not match their checksum").help(RESTORE)

@@ -1,6 +1,6 @@
 //! The header of a safetensors file: eight bytes with its length, then JSON, then the tensors' data.
 
-use super::error::{malformed, truncated, unreadable};
+use super::error::{malformed, pickled, truncated, unreadable};
 use gradloom_core::error::Result;
 use memmap2::Mmap;
 use safetensors::tensor::{Metadata, SafeTensorError};
@@ -63,6 +63,9 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
         return Err(truncated(name, format_args!("it has only {size} bytes")));
     };
     let length = u64::from_le_bytes(*length);
+    if length > LARGEST && bytes.starts_with(b"PK") {
+        return Err(pickled(name));
+    }
     if length > LARGEST {
         return Err(malformed(name, SafeTensorError::HeaderTooLarge));
     }

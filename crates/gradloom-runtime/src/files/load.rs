@@ -1,10 +1,12 @@
 //! Taking a model's parameters and states from a file.
 
+use super::checkpoint::{PREFIX, VERSION};
 use super::convert::{converted, fits, transposed};
 use super::error::{Differences, of_another_model};
+use super::save::{LAYOUT, OF_TORCH, OURS};
 use super::{Found, Weights};
 use crate::Session;
-use gradloom_core::error::Result;
+use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
 use gradloom_core::nn::{Module, Pattern};
 use gradloom_core::optim::STATE_PREFIX;
@@ -19,7 +21,8 @@ use std::path::Path;
 /// them.
 ///
 /// ```
-/// use gradloom_runtime::files::{Load, Source};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::files::{Load, Source};
 /// // A checkpoint of PyTorch's, whose layers are called otherwise, without its head.
 /// let load = Load::partial().only("encoder.*").torch().from(|name| name.replace("encoder", "backbone"));
 /// ```
@@ -160,6 +163,7 @@ impl<M: Module> Session<M> {
     /// When the load is strict and a tensor is missing, superfluous, or does not fit: nothing changes then;
     /// on the null device.
     pub fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
+        check_layout(weights, load)?;
         let mut report = LoadReport::default();
         let mut chosen: Vec<(String, Type, Found<'_>, bool)> = Vec::new();
         let mut used = BTreeSet::new();
@@ -193,12 +197,18 @@ impl<M: Module> Session<M> {
                 report.mismatched.push((sources[0].name.clone(), wanted, tensor.to_string()));
             }
         }
+        let nothing =
+            [&report.taken, &report.missing].into_iter().all(Vec::is_empty) && report.mismatched.is_empty();
+        if let (Some(only), true) = (&load.only, nothing) {
+            let message = format!("no parameter or state is called {only}");
+            return Err(Error::new(ErrorKind::Store, message).help("`summary()` lists their names"));
+        }
         report.skipped = load.skipped(weights, &used);
         let differences = report.differences();
         if !load.partial && !differences.is_empty() {
             return Err(of_another_model(weights.name(), &differences).help(
-                "take what fits with `Load::partial()`, other names with `.from(..)`, a file of PyTorch with \
-                     `.torch()`",
+                "`load_with(&Weights::open(path)?, &Load::partial())` takes what fits, `Load::strict().from(..)` \
+                     other names, `Load::strict().torch()` a file of PyTorch",
             ));
         }
         let bytes: Vec<Cow<'_, [u8]>> = chosen
@@ -221,6 +231,21 @@ impl<M: Module> Session<M> {
         self.store().write(&all)?;
         Ok(report)
     }
+}
+
+/// Of square matrices, shapes do not tell; what wrote the file may have.
+fn check_layout(weights: &Weights, load: &Load<'_>) -> Result<()> {
+    let entries = weights.entries();
+    let written = entries.get(LAYOUT).map(String::as_str);
+    let is_checkpoint = entries.contains_key(&format!("{PREFIX}{VERSION}"));
+    let help = match (written.or(is_checkpoint.then_some(OURS)), load.torch) {
+        (Some(OF_TORCH), false) => "load it with `load_with(.., &Load::strict().torch())`",
+        (Some(OURS), true) => "load it without `.torch()`",
+        _ => return Ok(()),
+    };
+    let has = if load.torch { "gradloom's layout" } else { "PyTorch's layout" };
+    let message = format!("{}: the weights of linear layers have {has}", weights.name());
+    Err(Error::new(ErrorKind::File, message).help(help))
 }
 
 impl Load<'_> {

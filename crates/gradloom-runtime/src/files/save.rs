@@ -47,9 +47,17 @@ impl<M: Module> Session<M> {
         }
         let tensors: Vec<_> =
             tensors.iter().map(|(name, ty, bytes)| TensorBytes { name, ty, bytes }).collect();
-        write(path, &tensors, &Entries::new())
+        let layout = if torch { OF_TORCH } else { OURS };
+        write(path, &tensors, &[(LAYOUT.to_string(), layout.to_string())].into())
     }
 }
+
+/// The entry that says how a file has the weights of linear and recurrent layers.
+pub(super) const LAYOUT: &str = "gradloom.layout";
+/// See [`LAYOUT`].
+pub(super) const OURS: &str = "in, out";
+/// See [`LAYOUT`].
+pub(super) const OF_TORCH: &str = "out, in";
 
 /// PyTorch's name of a parameter: its recurrent layers number theirs.
 fn name_in_torch(name: String) -> String {

@@ -24,8 +24,9 @@ use std::path::{Path, PathBuf};
 /// took, how many launches there are, and what is in memory.
 ///
 /// ```
-/// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
-/// use gradloom_runtime::{Device, Trainer};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
+/// use gradloom::{Device, Trainer};
 ///
 /// let train = Trainer::new(Linear::new(8, 2))
 ///     .inputs([f32("x", [4, 8])])
@@ -82,9 +83,9 @@ impl<'p> Inspection<'p> {
         self.program.plan().view(self.program.graph())
     }
 
-    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, and the
-    /// numbers of launches and bytes. Its keys are added to, never renamed. [`Inspection::plan`] has the JSON
-    /// of the plan.
+    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, and
+    /// the numbers of launches and bytes. Its keys are added to, never renamed. [`Inspection::plan`] has the
+    /// JSON of the plan.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

@@ -1,7 +1,7 @@
 //! Where the time of a program goes.
 //!
-//! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`], launch by launch
-//! and kind by kind, beside what the machine can do.
+//! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`], launch by
+//! launch and kind by kind, beside what the machine can do.
 
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
 mod collect;

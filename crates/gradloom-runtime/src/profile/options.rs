@@ -6,7 +6,8 @@ use crate::cpu::Roofline;
 /// How many steps are profiled, and what they are held against. A number is that of the steps that are timed.
 ///
 /// ```
-/// use gradloom_runtime::ProfileOptions;
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::ProfileOptions;
 ///
 /// let options = ProfileOptions::new(100).warm_up(10).named("my classifier");
 /// assert_eq!(ProfileOptions::from(20), ProfileOptions::new(20));

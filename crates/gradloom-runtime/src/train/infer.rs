@@ -127,8 +127,9 @@ impl<const K: usize, R> Infer<K, R> {
     /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
     ///
     /// ```
-    /// use gradloom_core::{nn::Linear, trace::f32};
-    /// use gradloom_runtime::{CancelToken, Device, Session};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, trace::f32};
+    /// use gradloom::{CancelToken, Device, Session};
     /// use std::time::Duration;
     ///
     /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
@@ -246,13 +247,14 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// that the closure returned, in the same form. What was captured is not read.
     ///
     /// On a device that works beside the host the run is queued, and this returns at once; the data of steps
-    /// that are queued with the tensors is what the run will give. A program that can trap (it looks something
-    /// up by numbers that data gives) is waited for, so that no step takes what a trap left behind; and a
-    /// result that is a view of something else (transposed, broadcast) is copied through the host.
+    /// that are queued with the tensors is what the run will give. A program that can trap (it looks
+    /// something up by numbers that data gives) is waited for, so that no step takes what a trap left behind;
+    /// and a result that is a view of something else (transposed, broadcast) is copied through the host.
     ///
     /// ```
-    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
-    /// use gradloom_runtime::{Device, Session};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom::{Device, Session};
     ///
     /// let device = Device::cpu();
     /// let session = Session::new((Linear::new(3, 2), Linear::new(2, 1)), &device, 7)?;

@@ -28,8 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// A [`Train`](super::Train) has a session inside; make one yourself to run a model that is not trained:
 ///
 /// ```
-/// use gradloom_core::{nn::Linear, trace::f32};
-/// use gradloom_runtime::{Device, Session};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::{nn::Linear, trace::f32};
+/// use gradloom::{Device, Session};
 ///
 /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
 /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
@@ -41,8 +42,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// go on over it side by side, each with its own loss, optimizer and part of the parameters:
 ///
 /// ```
-/// use gradloom_core::{nn::Linear, optim::Adam, trace::f32};
-/// use gradloom_runtime::{Device, Session};
+/// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// use gradloom::{nn::Linear, optim::Adam, trace::f32};
+/// use gradloom::{Device, Session};
 ///
 /// let device = Device::cpu();
 /// let session = Session::new([Linear::new(1, 1), Linear::new(1, 1)], &device, 7)?;
@@ -267,8 +269,9 @@ impl<M: Module> Session<M> {
     /// [`DeviceTensor`].
     ///
     /// ```
-    /// use gradloom_core::{nn::Linear, trace::f32};
-    /// use gradloom_runtime::{Device, Session};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, trace::f32};
+    /// use gradloom::{Device, Session};
     ///
     /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
     /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;

@@ -90,8 +90,9 @@ impl<M: Module> Trainer<M> {
     /// before the program runs. A step takes data by [`Train::step_with`].
     ///
     /// ```
-    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::{Tensor, concat, f32}};
-    /// use gradloom_runtime::{Data, Device, Trainer};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, optim::Sgd, trace::{Tensor, concat, f32}};
+    /// use gradloom::{Data, Device, Trainer};
     ///
     /// let parts: Vec<_> = (0..3).map(|i| f32(&format!("part{i}"), [4, 2])).collect();
     /// let mut train = Trainer::new(Linear::new(6, 1))

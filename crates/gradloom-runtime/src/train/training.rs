@@ -110,7 +110,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
     /// its error was not read; when the store or the device is lost; when the step was cancelled
-    /// ([`Train::set_cancel_token`]). Nothing took effect then, and the number of attempted steps is as before.
+    /// ([`Train::set_cancel_token`]). Nothing took effect then, and the number of attempted steps is as
+    /// before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
     }
@@ -136,8 +137,9 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
     ///
     /// ```
-    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
-    /// use gradloom_runtime::{CancelToken, Device, Trainer};
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom::{CancelToken, Device, Trainer};
     /// use std::time::Duration;
     ///
     /// let mut train = Trainer::new(Linear::new(3, 1))

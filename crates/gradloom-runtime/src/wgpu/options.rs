@@ -47,12 +47,13 @@ impl WgpuOptions {
     }
 
     /// Counts the device as lost when something that waits for a step has waited so long: the wait ends with
-    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever is
-    /// asked of the device later. Up to four steps are queued, and the wait for the last of them is for all.
-    /// Without it, which is the default, a device that hangs is waited for until its driver gives it up.
+    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever
+    /// is asked of the device later. Up to four steps are queued, and the wait for the last of them is for
+    /// all. Without it, which is the default, a device that hangs is waited for until its driver gives it up.
     ///
     /// ```
-    /// use gradloom_runtime::WgpuOptions;
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::WgpuOptions;
     /// use std::time::Duration;
     ///
     /// let options = WgpuOptions::default().watchdog(Duration::from_secs(60));

@@ -1,9 +1,9 @@
 //! Code for loops over vectors: machine code on x86-64 with AVX-512 (`x86`), WebAssembly in a browser
 //! (`wasm`).
 //!
-//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: code that
-//! is called with a frame of addresses ([`Frame`]). Always holds: results are those of the interpreted loops,
-//! bit for bit, but for which NaN a NaN is.
+//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: code
+//! that is called with a frame of addresses ([`Frame`]). Always holds: results are those of the interpreted
+//! loops, bit for bit, but for which NaN a NaN is.
 
 mod frame;
 mod ir;

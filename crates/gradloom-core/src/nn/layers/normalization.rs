@@ -211,7 +211,9 @@ impl BatchNorm {
     /// f32 `[batch, channels, S..]`, as it was. At most once in a training program.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
-        let (mean, variance) = if is_training() {
+        // Of other channels, `batch_norm` says what is wrong.
+        let fits = x.shape().get(1) == self.weight.shape().first();
+        let (mean, variance) = if is_training() && fits {
             let mean = x.channel_mean();
             let variance = x.channel_variance(mean);
             let count = x.shape().elements().checked_div(mean.shape().elements()).unwrap_or(0) as f64;

@@ -87,8 +87,9 @@ impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function
 /// Layers one after the other; their parameters are named by their numbers, as `0.weight`.
 ///
 /// ```
-/// use gradloom_core::nn::{Linear, Sequential};
-/// use gradloom_core::trace::Tensor;
+/// # mod gradloom { pub use gradloom_core::*; }
+/// use gradloom::nn::{Linear, Sequential};
+/// use gradloom::trace::Tensor;
 ///
 /// let model = Sequential::new().layer(Linear::new(784, 256)).function(Tensor::relu).layer(Linear::new(256,
 /// 10));

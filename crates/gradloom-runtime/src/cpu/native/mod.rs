@@ -52,10 +52,10 @@ impl Compiled {
     /// Runs the code.
     ///
     /// # Safety
-    /// On x86-64, the machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was
-    /// filled in: at least one row, and an address and a stride for each operand of the routine, which has
-    /// its elements at all rows and columns. A result overlaps no element of an operand but the one at its
-    /// own position.
+    /// On x86-64, the machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`]
+    /// bytes and was filled in: at least one row, and an address and a stride for each operand of the
+    /// routine, which has its elements at all rows and columns. A result overlaps no element of an operand
+    /// but the one at its own position.
     #[inline]
     pub(in crate::cpu) unsafe fn run(&self, call: &Call) {
         // SAFETY: the caller's promise.

@@ -1,7 +1,7 @@
 //! Lines as instructions over four lanes.
 //!
-//! In: a line. Out: instructions that take its sources from locals and leave its value in a local. A mask is a
-//! vector with all bits of a lane set, or none.
+//! In: a line. Out: instructions that take its sources from locals and leave its value in a local. A mask is
+//! a vector with all bits of a lane set, or none.
 
 use super::{Emitter, Reduce, is_plain};
 use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, ROUND, UnaryInst};

@@ -34,7 +34,8 @@ const VECTOR_COLUMNS: i32 = 16;
 /// Vectors of the frame for each reduction: four of running results, and one of a row's last elements.
 const BUFFERS: usize = 5;
 
-/// The bytes of a routine's module, and the size of the frame that its function wants; none if it is too long.
+/// The bytes of a routine's module, and the size of the frame that its function wants; none if it is too
+/// long.
 pub fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     let copies = if routine.long && !routine.reductions.is_empty() { 6 } else { 2 };
     let picks: usize = routine.picks.iter().map(|pick| pick.lines.len()).sum();
