@@ -243,8 +243,9 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         R::read(&mut outputs.map(|((name, ty), elements)| Value { name, dtype: ty.dtype, elements }))
     }
 
-    /// Runs the program on the data, and leaves the results on the device: a [`DeviceTensor`] for each tensor
-    /// that the closure returned, in the same form. What was captured is not read.
+    /// Runs the program on the data, and leaves the results on the device: a
+    /// [`DeviceTensor`](crate::DeviceTensor) for each tensor that the closure returned, in the same form.
+    /// What was captured is not read.
     ///
     /// On a device that works beside the host the run is queued, and this returns at once; the data of steps
     /// that are queued with the tensors is what the run will give. A program that can trap (it looks
