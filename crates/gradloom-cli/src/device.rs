@@ -6,6 +6,8 @@ use crate::format::count;
 #[cfg(feature = "wgpu")]
 use crate::output::tell;
 use crate::train::settings::check_threads;
+#[cfg(feature = "cuda")]
+use gradloom::CudaOptions;
 use gradloom::Device;
 #[cfg(feature = "wgpu")]
 use gradloom::WgpuOptions;
@@ -20,7 +22,9 @@ pub(crate) enum Target {
     Cpu,
     /// A GPU, through Vulkan, Metal or Direct3D 12
     Wgpu,
-    /// A GPU if there is one, otherwise the processor
+    /// An NVIDIA GPU, through CUDA
+    Cuda,
+    /// A GPU if there is one, through CUDA if that can be, otherwise the processor
     Auto,
 }
 
@@ -33,6 +37,19 @@ pub(crate) enum Precision {
     F32,
     /// 16 bits between kernels and in products, sums in 32: on GPUs that have them
     F16,
+    /// 16 bits with the range of f32, likewise: with CUDA
+    Bf16,
+}
+
+impl Precision {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 /// The flags of commands that run something.
@@ -41,7 +58,8 @@ pub(crate) struct DeviceArguments {
     /// Where it runs. [default: cpu]
     #[arg(long, value_enum)]
     pub(crate) device: Option<Target>,
-    /// Take the GPU whose name contains this; `gradloom devices` lists them.
+    /// Take the GPU whose name contains this, with --device cuda that of this number; `gradloom devices`
+    /// lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
     /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
@@ -65,14 +83,22 @@ impl DeviceArguments {
         match target {
             Target::Cpu => self.cpu(),
             Target::Wgpu => self.gpu(),
-            // A processor does not do what was asked for.
-            Target::Auto if self.is_half() => self.gpu(),
-            Target::Auto => self.gpu().or_else(|_| self.cpu()),
+            Target::Cuda => self.cuda(),
+            Target::Auto => {
+                let gpu =
+                    || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
+                // A processor does not do what was asked for.
+                if self.half().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
+            }
         }
     }
 
-    fn is_half(&self) -> bool {
-        self.precision == Some(Precision::F16)
+    fn half(&self) -> Option<gradloom::Precision> {
+        match self.precision? {
+            Precision::F32 => None,
+            Precision::F16 => Some(gradloom::Precision::F16),
+            Precision::Bf16 => Some(gradloom::Precision::Bf16),
+        }
     }
 
     fn cpu(&self) -> Result<Device> {
@@ -81,8 +107,9 @@ impl DeviceArguments {
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
         }
-        if self.is_half() {
-            return Err(Failure::usage("--precision f16: the CPU multiplies in f32")
+        if self.half().is_some() {
+            let name = self.precision.map_or("", Precision::name);
+            return Err(Failure::usage(format!("--precision {name}: the CPU multiplies in f32"))
                 .help("use --precision f32, or --device wgpu"));
         }
         if self.tune && self.device != Some(Target::Auto) {
@@ -101,8 +128,13 @@ impl DeviceArguments {
         if let Some(name) = &self.adapter {
             options = options.adapter(name);
         }
-        if self.is_half() {
-            options = options.precision(gradloom::Precision::F16);
+        match self.half() {
+            Some(gradloom::Precision::Bf16) => {
+                return Err(Failure::usage("--precision bf16: WebGPU has no such type")
+                    .help("use --precision f16, or --device cuda"));
+            }
+            Some(half) => options = options.precision(half),
+            None => {}
         }
         if self.tune {
             let folder = gradloom::runtime::user_cache::folder().ok_or_else(|| {
@@ -112,6 +144,35 @@ impl DeviceArguments {
             options = options.tuned(folder.join("tuning"));
         }
         Device::wgpu_with(&options).map_err(|error| in_our_words(&error))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self) -> Result<Device> {
+        let mut options = CudaOptions::default();
+        if let Some(number) = &self.adapter {
+            let wrong = || {
+                Failure::usage(format!("--adapter {number}: with --device cuda it is a number, from 0"))
+                    .help("`gradloom devices` lists them")
+            };
+            options = options.index(number.parse().map_err(|_| wrong())?);
+        }
+        if let Some(half) = self.half() {
+            options = options.precision(half);
+        }
+        if self.tune && self.device == Some(Target::Cuda) {
+            return Err(Failure::usage("--tune: with --device cuda a rule chooses").help("leave it out"));
+        }
+        Device::cuda_with(&options).map_err(|error| {
+            Failure::failed(error.message().to_string()).help(
+                "`gradloom devices` tells what is there; --device wgpu needs no CUDA, --device cpu no GPU",
+            )
+        })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn cuda(&self) -> Result<Device> {
+        Err(Failure::usage("--device cuda: this build of gradloom has no CUDA")
+            .help("install it with `--features cuda`, or use --device wgpu or cpu"))
     }
 
     #[cfg(not(feature = "wgpu"))]

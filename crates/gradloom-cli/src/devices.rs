@@ -1,7 +1,7 @@
 //! `gradloom devices`.
 
 use crate::failure::Result;
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
 use crate::format::bytes;
 use crate::format::count;
 use crate::output::print_line;
@@ -25,17 +25,70 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             "threads": cpu.threads(),
             "simd": instruction_sets(),
         })];
+        all.extend(cuda_as_json());
         all.extend(gpus_as_json());
         return print_line!("{}", serde_json::Value::from(all));
     }
     print_line!("{:<6} {}, {}", cpu.name(), cpu.description(), count(cpu.threads(), "thread"))?;
     print_line!("{:<6} compiles and plans, and runs nothing", Device::null().name())?;
+    cuda()?;
     gpus()?;
     let features = instruction_sets();
     print_line!(
         "\nSIMD   {}",
         if features.is_empty() { "none that is used".to_string() } else { features.join(", ") }
     )
+}
+
+/// The NVIDIA GPUs, or what keeps CUDA from using them.
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<()> {
+    match gradloom::cuda_devices() {
+        Ok(all) => {
+            for gpu in all {
+                let ((major, minor), (driver, of)) = (gpu.capability, gpu.driver);
+                print_line!("{:<6} {}: {}, driver of CUDA {driver}.{of}", "cuda", gpu.index, gpu.name)?;
+                let memory = bytes(gpu.memory_bytes as u64);
+                let processors = count(gpu.multiprocessors as usize, "multiprocessor");
+                print_line!("       {memory}, {processors}, compute capability {major}.{minor}")?;
+            }
+            Ok(())
+        }
+        Err(error) => {
+            print_line!("{:<6} cannot be used: {}", "cuda", error.message())?;
+            error.remedies().try_for_each(|help| print_line!("       {help}"))
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_as_json() -> Vec<serde_json::Value> {
+    let all = match gradloom::cuda_devices() {
+        Ok(all) => all,
+        Err(error) => return vec![serde_json::json!({ "device": "cuda", "error": error.message() })],
+    };
+    let gpu = |gpu: gradloom::CudaReport| {
+        serde_json::json!({
+            "device": "cuda",
+            "index": gpu.index,
+            "name": gpu.name,
+            "compute_capability": format!("{}.{}", gpu.capability.0, gpu.capability.1),
+            "driver": format!("{}.{}", gpu.driver.0, gpu.driver.1),
+            "memory_bytes": gpu.memory_bytes,
+            "multiprocessors": gpu.multiprocessors,
+        })
+    };
+    all.into_iter().map(gpu).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_as_json() -> Vec<serde_json::Value> {
+    Vec::new()
 }
 
 /// The adapters, with what they offer.

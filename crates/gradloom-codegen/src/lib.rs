@@ -19,4 +19,5 @@ pub mod pipeline;
 pub mod product;
 pub mod schedule;
 pub mod simt;
+pub mod step;
 pub mod wgsl;

@@ -2,6 +2,8 @@
 
 use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
+#[cfg(feature = "cuda")]
+use crate::cuda::{CudaBackend, CudaOptions};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions};
@@ -19,11 +21,16 @@ pub struct Device {
 }
 
 impl Device {
-    /// The best device of this machine and this build: a GPU that is not one in name only, otherwise the CPU.
+    /// The best device of this machine and this build: an NVIDIA GPU through CUDA, another GPU that is not one
+    /// in name only, otherwise the CPU.
     ///
     /// # Errors
     /// When there is none; the CPU is always there.
     pub fn auto() -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Ok(gpu) = Self::cuda() {
+            return Ok(gpu);
+        }
         #[cfg(feature = "wgpu")]
         if let Ok(gpu) = Self::wgpu() {
             return Ok(gpu);
@@ -138,6 +145,49 @@ impl Device {
         Ok(Self::with(WgpuBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
     }
 
+    /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are looked
+    /// for now and when the first program is compiled; nothing of CUDA is needed to build.
+    ///
+    /// Compiled kernels are kept in `gradloom/cubins` in the user's cache folder, which can be deleted at any
+    /// time.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be opened.
+    #[cfg(feature = "cuda")]
+    pub fn cuda() -> Result<Self> {
+        Self::cuda_with(&CudaOptions::default())
+    }
+
+    /// A build without CUDA has none.
+    ///
+    /// # Errors
+    /// Always: it says which feature is missing.
+    #[cfg(not(feature = "cuda"))]
+    pub fn cuda() -> Result<Self> {
+        let message = "this build of gradloom has no CUDA: its feature `cuda` is off";
+        Err(Error::new(ErrorKind::Device, message).help(
+            "depend on it with `features = [\"cuda\"]`, or use `Device::cpu()`; `Device::auto()` takes what \
+             there is",
+        ))
+    }
+
+    /// An NVIDIA GPU with options: which one, what it computes in, how its steps run.
+    ///
+    /// ```no_run
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{CudaOptions, Device};
+    ///
+    /// let second = Device::cuda_with(&CudaOptions::default().index(1))?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::cuda`].
+    #[cfg(feature = "cuda")]
+    pub fn cuda_with(options: &CudaOptions) -> Result<Self> {
+        Ok(Self::with(CudaBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
+    }
+
     /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep
     /// them.
     #[doc(hidden)]
@@ -191,7 +241,7 @@ impl Device {
         self.backend.is_gpu()
     }
 
-    /// `cpu`, `wgpu` or `null`.
+    /// `cpu`, `wgpu`, `cuda` or `null`.
     pub fn name(&self) -> &'static str {
         self.backend.name()
     }

@@ -8,6 +8,8 @@ mod backend;
 pub mod batches;
 mod cancel;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 #[cfg(not(target_family = "wasm"))]
 mod device_tensor;
@@ -16,6 +18,8 @@ mod faults;
 mod feed;
 #[cfg(feature = "files")]
 pub mod files;
+#[cfg(any(feature = "wgpu", feature = "web", feature = "cuda"))]
+mod gpu;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod host_op;
@@ -36,14 +40,14 @@ mod train;
 pub mod user_cache;
 #[cfg(feature = "web")]
 mod web;
-#[cfg(any(feature = "wgpu", feature = "web"))]
-mod webgpu;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
 pub use backend::Work;
 #[cfg(not(target_family = "wasm"))]
 pub use cancel::CancelToken;
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaOptions, CudaReport, cuda_devices};
 pub use device::Device;
 #[cfg(not(target_family = "wasm"))]
 pub use device_tensor::DeviceTensor;

@@ -18,6 +18,9 @@ pub(crate) enum Memory {
     /// A buffer of a GPU.
     #[cfg(feature = "wgpu")]
     Wgpu(crate::wgpu::DeviceMemory),
+    /// Memory of an NVIDIA GPU.
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::CudaMemory),
     /// A buffer of a page's GPU.
     #[cfg(feature = "web")]
     Web(crate::web::WebMemory),
@@ -35,6 +38,8 @@ impl Memory {
             Self::Host(memory) => memory.bytes,
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.len(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(memory) => memory.len(),
             #[cfg(feature = "web")]
             Self::Web(memory) => memory.len(),
         }
@@ -44,7 +49,7 @@ impl Memory {
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         match self {
             Self::Host(memory) => memory.at(offset),
-            #[cfg(any(feature = "wgpu", feature = "web"))]
+            #[cfg(any(feature = "wgpu", feature = "web", feature = "cuda"))]
             _ => unreachable!("a device's memory has no address"),
         }
     }
@@ -61,6 +66,8 @@ impl Memory {
             }
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.read(offset, into),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(memory) => memory.read(offset, into),
             #[cfg(feature = "web")]
             Self::Web(memory) => memory.read(),
         }
@@ -77,6 +84,8 @@ impl Memory {
             }
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.write(offset, bytes),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(memory) => memory.write(offset, bytes),
             #[cfg(feature = "web")]
             Self::Web(memory) => {
                 memory.write(offset, bytes);
@@ -99,7 +108,7 @@ impl Memory {
                 // SAFETY: the range lies inside the allocation, aligned and zeroed, and the caller is alone.
                 f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
             }
-            #[cfg(any(feature = "wgpu", feature = "web"))]
+            #[cfg(any(feature = "wgpu", feature = "web", feature = "cuda"))]
             _ => {
                 let mut values = crate::elements::zeroed(elements, &"initial values")?;
                 f(&mut values)?;
@@ -114,11 +123,13 @@ impl Memory {
         match (self, &copy) {
             #[cfg(feature = "wgpu")]
             (Self::Wgpu(from), Self::Wgpu(to)) => from.copy_to(to)?,
+            #[cfg(feature = "cuda")]
+            (Self::Cuda(from), Self::Cuda(to)) => from.copy_to(to)?,
             (Self::Host(from), _) => {
                 // SAFETY: as in `read`: these are all bytes of the allocation.
                 copy.write(0, unsafe { std::slice::from_raw_parts(from.at(0), from.bytes) })?;
             }
-            #[cfg(any(feature = "wgpu", feature = "web"))]
+            #[cfg(any(feature = "wgpu", feature = "web", feature = "cuda"))]
             _ => {
                 let mut bytes = crate::elements::zeroed(self.len(), &"a copy of the device's memory")?;
                 self.read(0, &mut bytes)?;

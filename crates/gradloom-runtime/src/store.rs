@@ -160,6 +160,8 @@ impl Store {
                 Memory::Web(memory) => StorePlace::Web { buffer: memory.buffer(), start: at },
                 #[cfg(feature = "wgpu")]
                 Memory::Wgpu(_) => StorePlace::None,
+                #[cfg(feature = "cuda")]
+                Memory::Cuda(_) => StorePlace::None,
             },
             None => StorePlace::None,
         };

@@ -55,6 +55,20 @@ pub fn overriding(mut options: WgpuOptions, overrides: WgpuOverrides) -> WgpuOpt
     options
 }
 
+/// The GPU that tests run on, by a part of its name; `cuda` is the first NVIDIA GPU through CUDA,
+/// `cuda-uncaptured` the same without graphs.
+///
+/// # Errors
+/// As [`Device::wgpu`] and [`Device::cuda`].
+pub fn gpu(name: &str) -> Result<Device> {
+    match name {
+        "cuda" => Device::cuda(),
+        #[cfg(feature = "cuda")]
+        "cuda-uncaptured" => Device::cuda_with(&crate::CudaOptions::default().uncaptured()),
+        _ => Device::wgpu_named(name),
+    }
+}
+
 /// Takes the device away, as a crash of its driver does. Nothing happens on devices that cannot get lost.
 pub fn lose(device: &Device) {
     device.backend.lose();

@@ -33,6 +33,18 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written
 }
 
+/// A 64-bit hash after FNV-1a, over words of 8 bytes instead of single ones: against damage, not against malice.
+#[cfg_attr(not(any(feature = "wgpu", feature = "cuda")), allow(dead_code))]
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+    let start = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
+    bytes.chunks(8).fold(start, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        step(hash, u64::from_le_bytes(word))
+    })
+}
+
 fn user_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // By the XDG specification, a relative path is to be ignored.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -64,5 +76,20 @@ mod tests {
                 Some("/home/a/.cache".into())
             );
         }
+    }
+
+    #[test]
+    fn every_bit_and_the_length_count() {
+        let bytes: Vec<u8> = (0..37).map(|i| i * 7).collect();
+        let whole = hash(&bytes);
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(hash(&damaged), whole, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert_ne!(hash(&bytes[..length]), whole);
+        }
+        assert_ne!(hash(&[0; 8]), hash(&[0; 7]));
     }
 }

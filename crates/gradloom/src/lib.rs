@@ -35,6 +35,8 @@ pub use gradloom_runtime::{
     Inspection, LaunchProfile, Load, Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step,
     Store, Summary, Train, Trainer, Typed, Verification, Weights, typed,
 };
+#[cfg(feature = "cuda")]
+pub use gradloom_runtime::{CudaOptions, CudaReport, cuda_devices};
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {

@@ -7,7 +7,7 @@
 
 // 3 blocks of 256 threads
 // argmax
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, int* b1, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_argmax(const float* b0, int* b1, unsigned* status) {
     __shared__ unsigned a0[256];
     __shared__ unsigned a1[256];
     unsigned v6 = (blockIdx.x * 400u);

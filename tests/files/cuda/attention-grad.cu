@@ -29,7 +29,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(64) k_attention_grad_queries(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);
@@ -116,7 +116,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(64) kernel_0_1(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, float* b8, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(64) k_attention_grad_keys(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, float* b8, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);

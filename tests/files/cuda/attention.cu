@@ -26,7 +26,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, const float* b1, const float* b2, float* b3, float* b4, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(64) k_attention(const float* b0, const float* b1, const float* b2, float* b3, float* b4, unsigned* status) {
     unsigned v5 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v7 = remainder_of(v5, 6u);
     unsigned v11 = divide(v5, 6u);

@@ -22,7 +22,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_reduce_1024_x_40(const float* b0, float* b1, unsigned* status) {
     __shared__ float a0[256];
     unsigned v2 = remainder_of(threadIdx.x, 64u);
     unsigned v5 = divide(threadIdx.x, 64u);
@@ -64,7 +64,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_1_0(const unsigned* b0, const float* b1, float* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_1_kernels_sums_of_columns(const unsigned* b0, const float* b1, float* b2, unsigned* status) {
     __shared__ float a0[256];
     unsigned v7 = b0[1u];
     unsigned v10 = b0[2u];

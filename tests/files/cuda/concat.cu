@@ -23,7 +23,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(float* b0, const float* b1, const float* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_concat(float* b0, const float* b1, const float* b2, unsigned* status) {
     unsigned v5 = ((blockIdx.x * 256u) + threadIdx.x);
     if (((blockIdx.x < 1u) && (v5 < 15u))) {
         float v15 = b1[v5];

@@ -22,7 +22,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_cumulate_pieces(const float* b0, float* b1, unsigned* status) {
     __shared__ float a0[256];
     unsigned v8 = (((remainder_of(blockIdx.x, 2u) * 256u) + threadIdx.x) * 8u);
     unsigned v12 = divide(blockIdx.x, 2u);
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, fl
 
 // 2 blocks of 256 threads
 // cumulate: before
-extern "C" __global__ void __launch_bounds__(256) kernel_0_1(float* b0, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_cumulate_before(float* b0, unsigned* status) {
     __shared__ float a0[256];
     unsigned v2 = (blockIdx.x * 2u);
     unsigned v7 = min(threadIdx.x, 2u);
@@ -98,7 +98,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_2(const float* b0, float* b1, float* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_cumulate(const float* b0, float* b1, float* b2, unsigned* status) {
     __shared__ float a0[256];
     unsigned v8 = (((remainder_of(blockIdx.x, 2u) * 256u) + threadIdx.x) * 8u);
     unsigned v12 = divide(blockIdx.x, 2u);

@@ -21,7 +21,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
         status[4] = extent;
     }
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const int* b0, const int* b1, int* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_div(const int* b0, const int* b1, int* b2, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 70u)) {
         int v10 = b0[v4];

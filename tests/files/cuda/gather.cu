@@ -30,7 +30,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
         status[4] = extent;
     }
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const int* b0, const float* b1, float* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_gather(const int* b0, const float* b1, float* b2, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 480u)) {
         unsigned v8 = divide(v4, 40u);

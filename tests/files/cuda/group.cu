@@ -22,7 +22,7 @@ __device__ int divide(int a, int b) {
 __device__ unsigned divide(unsigned a, unsigned b) {
     return b == 0u ? 0u : a / b;
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const unsigned* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_3_kernels_map(const unsigned* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
     unsigned x0 = 0u;
     unsigned x1 = 3u;
     for (unsigned i0 = 0u; i0 < 2u; i0 += 1u) {

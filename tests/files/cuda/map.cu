@@ -23,7 +23,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, const float* b1, float* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_map_6_x_50(const float* b0, const float* b1, float* b2, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 300u)) {
         float v14 = b0[v4];

@@ -9,7 +9,7 @@
 
 // 1 blocks of 256 threads
 // random_bits
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const unsigned* b0, const unsigned* b1, const unsigned* b2, unsigned* b3, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_random_bits(const unsigned* b0, const unsigned* b1, const unsigned* b2, unsigned* b3, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 16u)) {
         unsigned v9 = b0[0u];

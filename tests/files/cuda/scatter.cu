@@ -31,7 +31,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
         status[4] = extent;
     }
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(unsigned* b0, unsigned* b1, const int* b2, const float* b3, float* b4, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_scatter_sort(unsigned* b0, unsigned* b1, const int* b2, const float* b3, float* b4, unsigned* status) {
     __shared__ unsigned a0[256];
     __shared__ unsigned a1[256];
     __shared__ unsigned a2[256];
@@ -102,7 +102,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_1(unsigned* b0, unsigned* b1, const int* b2, float* b3, const float* b4, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_scatter(unsigned* b0, unsigned* b1, const int* b2, float* b3, const float* b4, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 160u)) {
         unsigned v8 = divide(v4, 8u);

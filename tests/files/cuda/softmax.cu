@@ -33,7 +33,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_row_5_x_70(const float* b0, float* b1, unsigned* status) {
     unsigned v2 = remainder_of(threadIdx.x, 32u);
     unsigned v9 = (v2 + 32u);
     unsigned v11 = (v2 + 64u);

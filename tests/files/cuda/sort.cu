@@ -8,7 +8,7 @@
 
 // 3 blocks of 256 threads
 // sort: parts
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, int* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_sort_parts(const float* b0, float* b1, int* b2, unsigned* status) {
     __shared__ unsigned a0[1024];
     __shared__ unsigned a1[1024];
     for (unsigned i0 = threadIdx.x; i0 < 1024u; i0 += 256u) {

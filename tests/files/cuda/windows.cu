@@ -31,7 +31,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
         status[4] = extent;
     }
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const int* b0, const int* b1, const float* b2, float* b3, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_dynamic_slice(const int* b0, const int* b1, const float* b2, float* b3, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 6u)) {
         int v9 = b0[0u];
@@ -60,7 +60,7 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
-extern "C" __global__ void __launch_bounds__(256) kernel_1_0(const float* b0, float* b1, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_pad(const float* b0, float* b1, unsigned* status) {
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 32u)) {
         float x0 = (-1.5f);

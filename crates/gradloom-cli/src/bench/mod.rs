@@ -20,7 +20,7 @@ use timing::{measure, measure_queued};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Which step: S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm.
+    /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm.
     #[arg(long, value_name = "NAME", required_unless_present = "host_cost")]
     config: Option<String>,
     /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
@@ -60,6 +60,7 @@ pub(crate) struct Arguments {
 enum BenchTarget {
     Cpu,
     Wgpu,
+    Cuda,
     Auto,
     Null,
 }
@@ -100,9 +101,11 @@ fn open(arguments: &Arguments) -> Result<Device> {
         None => None,
         Some(BenchTarget::Cpu) => Some(Target::Cpu),
         Some(BenchTarget::Wgpu) => Some(Target::Wgpu),
+        Some(BenchTarget::Cuda) => Some(Target::Cuda),
         Some(BenchTarget::Auto) => Some(Target::Auto),
-        Some(BenchTarget::Null) if arguments.precision == Some(Precision::F16) => {
-            return Err(Failure::usage("--precision f16: the null device does not multiply")
+        Some(BenchTarget::Null) if !matches!(arguments.precision, None | Some(Precision::F32)) => {
+            let name = arguments.precision.map_or("", Precision::name);
+            return Err(Failure::usage(format!("--precision {name}: the null device does not multiply"))
                 .help("use --precision f32, or --device wgpu"));
         }
         Some(BenchTarget::Null) if arguments.tune => {

@@ -11,10 +11,12 @@ use crate::schedule::group;
 use crate::simt::custom::{self, on_host};
 use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
+use crate::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
+use std::ops::Range;
 
 /// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
 /// count them in 32 bits.
@@ -31,6 +33,8 @@ pub struct CudaKernel {
     pub source: String,
     /// The function's parameters, behind which the status follows.
     pub parameters: Vec<Parameter>,
+    /// What it touches: kernels that touch the same bytes, one of them to write, keep their order.
+    pub spans: Spans,
     /// Blocks.
     pub groups: usize,
     /// Threads of a block.
@@ -46,17 +50,95 @@ pub enum Parameter {
     Workspace(usize),
     /// Numbers of the kernel's own.
     Table(Vec<u32>),
+    /// No byte: of an operand without elements, which no kernel looks at.
+    Nothing,
+}
+
+/// What a kernel touches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// What it reads.
+    pub reads: Vec<Span>,
+    /// What it writes, and scratch, which it also reads.
+    pub writes: Vec<Span>,
+    /// Whether it may report a fault in the step's status.
+    pub traps: bool,
+    /// Whether it writes the verdict of the step.
+    pub decides: bool,
+    /// Whether it looks at the step's verdict before it writes.
+    pub gated: bool,
+}
+
+/// Bytes of the memory of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Of a region.
+    Memory(Region, Range<usize>),
+    /// Of the scratch.
+    Workspace(Range<usize>),
+}
+
+impl Span {
+    /// The bytes between the first and the last element of an access, if it has elements.
+    pub(super) fn of(plan: &Plan, access: &Access) -> Option<Self> {
+        let (region, offset) = place(plan, access);
+        let bytes = access.dtype.bytes();
+        let range = offset + access.layout.offset * bytes..offset + access.layout.end() * bytes;
+        (!range.is_empty()).then_some(Self::Memory(region, range))
+    }
+
+    /// Whether the two share a byte.
+    pub fn meets(&self, other: &Self) -> bool {
+        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        match (self, other) {
+            (Self::Memory(region, a), Self::Memory(other, b)) => region == other && overlap(a, b),
+            (Self::Workspace(a), Self::Workspace(b)) => overlap(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl Spans {
+    /// Of operands and results, with scratch.
+    fn of<'a>(
+        plan: &Plan,
+        reads: impl Iterator<Item = &'a Access>,
+        writes: impl Iterator<Item = &'a Access>,
+        scratch: Range<usize>,
+    ) -> Self {
+        let mut writes: Vec<Span> = writes.filter_map(|access| Span::of(plan, access)).collect();
+        if !scratch.is_empty() {
+            writes.push(Span::Workspace(scratch));
+        }
+        Self { reads: reads.filter_map(|access| Span::of(plan, access)).collect(), writes, ..Self::default() }
+    }
+
+    /// Whether one of the two has to be done before the other starts.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let meet = |a: &[Span], b: &[Span]| a.iter().any(|a| b.iter().any(|b| a.meets(b)));
+        meet(&self.writes, &other.writes)
+            || meet(&self.writes, &other.reads)
+            || meet(&self.reads, &other.writes)
+    }
 }
 
 /// The kernels of a plan's launch; none of one that the host runs.
 ///
 /// # Errors
 /// When an op has no kernel for GPUs.
-pub fn kernels(launch: &Launch, number: usize, plan: &Plan, graph: &Graph) -> Result<Vec<CudaKernel>> {
+pub fn kernels(
+    launch: &Launch,
+    number: usize,
+    plan: &Plan,
+    graph: &Graph,
+    cuts: &Cuts,
+) -> Result<Vec<CudaKernel>> {
     if on_host(launch, graph).is_some() {
         return Ok(Vec::new());
     }
-    let Schedule::Group(schedule) = &launch.schedule else { return alone(launch, number, 0, plan, graph) };
+    let Schedule::Group(schedule) = &launch.schedule else {
+        return alone(launch, number, 0..launch.workspace, plan, graph);
+    };
     let parts = match &launch.kernel {
         LaunchKernel::Group(parts) => parts.clone(),
         _ => vec![Part::whole(launch)],
@@ -78,7 +160,8 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan, graph: &Graph) -> Re
         let wider: Option<Vec<_>> = both
             .map(|(&(region, start, end), &(other, from, to))| {
                 let (start, end) = (start.min(from), end.max(to));
-                (region == other && end - start <= MOST_BYTES).then_some((region, start, end))
+                let together = cuts.segment(region, start) == cuts.segment(region, from);
+                (region == other && together && end - start <= MOST_BYTES).then_some((region, start, end))
             })
             .collect();
         let joins = wider.is_some();
@@ -92,7 +175,7 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan, graph: &Graph) -> Re
         match batch[..] {
             [only] if !group::is_columns(&parts[only], launch) => {
                 let part = &parts[only];
-                made.extend(alone(&part.alone(launch), number, part.workspace.start, plan, graph)?);
+                made.extend(alone(&part.alone(launch), number, part.workspace.clone(), plan, graph)?);
             }
             _ => {
                 let members: Vec<&Part> = batch.iter().map(|&i| &parts[i]).collect();
@@ -103,11 +186,11 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan, graph: &Graph) -> Re
     Ok(made)
 }
 
-/// The kernels of a launch that is no group, whose scratch starts at a byte.
+/// The kernels of a launch that is no group, whose scratch is these bytes.
 fn alone(
     launch: &Launch,
     number: usize,
-    scratch: usize,
+    scratch: Range<usize>,
     plan: &Plan,
     graph: &Graph,
 ) -> Result<Vec<CudaKernel>> {
@@ -128,17 +211,14 @@ fn alone(
         return Err(Error::new(ErrorKind::Device, format!("`{}` has no GPU kernel", launch.kernel.name()))
             .help("use the CPU"));
     };
-    let address = |access: &Access| {
-        let (region, offset) = place(plan, access);
-        Parameter::Memory(region, offset)
-    };
     let parameter = |role: Role, table: &[u32]| match role {
-        Role::Operand(read) => address(&launch.reads[read]),
-        Role::Result(write) => address(&launch.writes[write]),
-        Role::Workspace { start, .. } => Parameter::Workspace(scratch + start),
+        Role::Operand(read) => address(plan, &launch.reads[read]),
+        Role::Result(write) => address(plan, &launch.writes[write]),
+        Role::Workspace { start, .. } => Parameter::Workspace(scratch.start + start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
-    Ok(finished(&kernels, number, &parameter))
+    let spans = Spans::of(plan, launch.reads.iter(), launch.writes.iter(), scratch.clone());
+    Ok(finished(&kernels, number, &spans, &parameter))
 }
 
 /// The kernels of parts of one class.
@@ -175,18 +255,32 @@ fn together(
         in_place: false,
     };
     let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
-    let address = |i: usize, access: &Access| Parameter::Memory(place(plan, access).0, firsts[i]);
+    let address = |i: usize, access: &Access| match address(plan, access) {
+        Parameter::Memory(region, _) => Parameter::Memory(region, firsts[i]),
+        other => other,
+    };
     let parameter = |role: Role, table: &[u32]| match role {
         Role::Operand(read) => address(read, &reads[read]),
         Role::Result(write) => address(reads.len() + write, &writes[write]),
         Role::Workspace { start, .. } => Parameter::Workspace(start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
-    finished(&kernels::group(&views, body, &table, schedule, short), number, &parameter)
+    // The first pass of each part leaves its scratch to the second.
+    let members = parts.iter();
+    let all = members.clone().flat_map(|part| &launch.reads[part.reads.clone()]);
+    let results = members.flat_map(|part| &launch.writes[part.writes.clone()]);
+    let spans = Spans::of(plan, all, results, 0..schedule.workspace);
+    finished(&kernels::group(&views, body, &table, schedule, short), number, &spans, &parameter)
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {
     View { dtype: access.dtype, layout: &access.layout, has_vectors }
+}
+
+/// The address of an access's buffer.
+pub(super) fn address(plan: &Plan, access: &Access) -> Parameter {
+    let (region, offset) = place(plan, access);
+    if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 
 /// Where an access's buffer begins.
@@ -198,18 +292,34 @@ fn place(plan: &Plan, access: &Access) -> (Region, usize) {
 fn finished(
     kernels: &[Kernel],
     number: usize,
+    spans: &Spans,
     parameter: &dyn Fn(Role, &[u32]) -> Parameter,
 ) -> Vec<CudaKernel> {
-    let finish = |(i, kernel): (usize, &Kernel)| {
-        let name = format!("kernel_{number}_{i}");
+    let finish = |kernel: &Kernel| {
+        let name = function_name(&kernel.label);
         CudaKernel {
             label: kernel.label.clone(),
             source: print(kernel, &name, number),
             name,
             parameters: kernel.buffers.iter().map(|buffer| parameter(buffer.role, &kernel.table)).collect(),
+            spans: Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..spans.clone() },
             groups: kernel.groups,
             threads: kernel.workgroup,
         }
     };
-    kernels.iter().enumerate().map(finish).collect()
+    kernels.iter().map(finish).collect()
+}
+
+/// A function's name from what it computes, for profilers: equal kernels have equal texts.
+fn function_name(label: &str) -> String {
+    let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut name = String::from("k");
+    for word in words {
+        if name.len() + word.len() > 60 {
+            break;
+        }
+        name.push('_');
+        name.push_str(word);
+    }
+    name
 }

@@ -5,8 +5,13 @@
 //! (`--fmad=false`) and without fast approximations.
 
 mod functions;
+mod guards;
 mod launch;
+#[cfg(feature = "nvrtc")]
+pub mod nvrtc;
 mod print;
+mod units;
 
-pub use launch::{CudaKernel, Parameter, kernels};
+pub use launch::{CudaKernel, Parameter, Span, Spans, kernels};
 pub use print::print;
+pub use units::{CudaUnit, units};

@@ -274,7 +274,7 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
 }
 
 /// The type of an element in memory: bools and u8 are bytes.
-fn stored_name(ty: ValueType) -> &'static str {
+pub(super) fn stored_name(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(DType::Bool | DType::U8) => "unsigned char",
         ValueType::Scalar(DType::F16 | DType::BF16) => "unsigned short",

@@ -11,6 +11,7 @@ mod training;
 pub use target::{Gpu, Target, Text};
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
+use crate::cuda::CudaUnit;
 use crate::wgsl::Unit;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fused;
@@ -28,6 +29,8 @@ pub enum Code {
     None,
     /// Shaders in the order in which they run.
     Wgsl(Vec<Unit>),
+    /// Kernels in the order in which they run.
+    Cuda(Vec<CudaUnit>),
 }
 
 impl Code {
@@ -38,9 +41,24 @@ impl Code {
     pub fn wgsl(&self) -> Result<&[Unit]> {
         match self {
             Self::Wgsl(units) => Ok(units),
-            Self::None => Err(Error::new(ErrorKind::Internal, "the program was compiled for another device")),
+            _ => Err(other_device()),
         }
     }
+
+    /// The kernels for CUDA.
+    ///
+    /// # Errors
+    /// When the code is for another kind of device.
+    pub fn cuda(&self) -> Result<&[CudaUnit]> {
+        match self {
+            Self::Cuda(units) => Ok(units),
+            _ => Err(other_device()),
+        }
+    }
+}
+
+fn other_device() -> Error {
+    Error::new(ErrorKind::Internal, "the program was compiled for another device")
 }
 
 /// The time of a stage, by its name; none where there is no clock.

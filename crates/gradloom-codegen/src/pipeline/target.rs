@@ -3,7 +3,9 @@
 //! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned,
 //! the text of their kernels ([`Target::emit`]).
 
-use crate::wgsl::{self, Choices, Context, Cuts, Limits, Owner, Precision};
+use crate::cuda::CudaUnit;
+use crate::step::Owner;
+use crate::wgsl::{self, Choices, Context, Cuts, Limits, Precision};
 use crate::{cpu, cuda, lower};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
@@ -123,23 +125,28 @@ impl Target {
             Self::Wgsl(Gpu { limits, .. }) => {
                 let cuts = Cuts::default();
                 for unit in wgsl::units(&Context { plan, graph, limits, cuts: &cuts })? {
-                    let (launch, is_hoisted) = match unit.owner {
-                        Owner::Hoisted(number) => (number, true),
-                        Owner::Launch(number) => (number, false),
-                        Owner::Guards => (plan.first_commit(), false),
-                    };
+                    let (launch, is_hoisted) = place(unit.owner, plan);
                     let all = unit.shaders.dispatches.iter();
                     texts.extend(all.map(|made| text(launch, is_hoisted, &made.label, &made.source)));
                 }
             }
             Self::Cuda(_) => {
-                for (is_hoisted, number, launch) in launches(plan) {
-                    let made = cuda::kernels(launch, number, plan, graph)?;
-                    texts.extend(made.iter().map(|made| text(number, is_hoisted, &made.label, &made.source)));
+                for CudaUnit { owner, kernel } in cuda::units(plan, graph, &Cuts::default())? {
+                    let (launch, is_hoisted) = place(owner, plan);
+                    texts.push(text(launch, is_hoisted, &kernel.label, &kernel.source));
                 }
             }
         }
         Ok(texts)
+    }
+}
+
+/// The number of the launch before or in which a kernel runs, and whether that is a hoisted one.
+fn place(owner: Owner, plan: &Plan) -> (usize, bool) {
+    match owner {
+        Owner::Hoisted(number) => (number, true),
+        Owner::Launch(number) => (number, false),
+        Owner::Guards => (plan.first_commit(), false),
     }
 }
 

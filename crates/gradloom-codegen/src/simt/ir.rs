@@ -342,6 +342,19 @@ impl Kernel {
             ValueType::Vector(_) | ValueType::Half4(_) | ValueType::Matrix(..) => DType::F32,
         }
     }
+
+    /// Whether it may report a fault.
+    pub fn traps(&self) -> bool {
+        fn reports(block: &Block) -> bool {
+            block.0.iter().any(|stmt| matches!(stmt, Stmt::Report(..)) || stmt.block().is_some_and(reports))
+        }
+        reports(&self.body)
+    }
+
+    /// Whether it looks at the step's verdict.
+    pub fn is_gated(&self) -> bool {
+        self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))
+    }
 }
 
 impl Stmt {

@@ -1,14 +1,17 @@
 //! What decides on the device whether a step may commit.
 //!
 //! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two
-//! phases, and leaves a [`Verdict`](super::Verdict) in the step's status, with a record of the step if it
+//! phases, and leaves a [`Verdict`](crate::step::Verdict) in the step's status, with a record of the step if it
 //! failed.
 
 use super::dispatch::{Context, Shaders, checked};
 use super::operands::Operands;
 use super::shader_builder::{ShaderBuilder, index_at};
-use super::status::{FIRST_GUARD, TRAPPED, record};
 use crate::narrow::narrow;
+use crate::step::status::{
+    ACKNOWLEDGED, FAILURES, FIRST_GUARD, FIRST_RECORDS, RECORD_WORDS, RECORDS, STEPS, TRAPPED,
+};
+use crate::step::{Window, windows};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 
@@ -19,17 +22,9 @@ use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 /// As [`super::shaders`].
 pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     let Context { plan, limits, .. } = *context;
-    let mut windows = Vec::new();
     let mut reads: Vec<Access> = plan.guards.iter().map(|(_, access)| access.clone()).collect();
-    for (number, launch) in plan.launches.iter().enumerate() {
-        if launch.phase == Phase::Commit && launch.kernel == Kernel::WriteRegion {
-            let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
-            for (axis, start) in launch.reads[1..].iter().enumerate() {
-                windows.push((number, axis, whole[axis] - window[axis], reads.len()));
-                reads.push(start.clone());
-            }
-        }
-    }
+    let windows: Vec<Window<'_>> = windows(plan).collect();
+    reads.extend(windows.iter().map(|window| window.start.clone()));
     // Each may be a parameter of its own.
     let together = reads.len() >= limits.storage_buffers;
     let launch =
@@ -52,13 +47,12 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     }
     source.line("workgroupBarrier();");
     source.line("if (local == 0u) {");
-    for (number, axis, room, read) in windows {
-        let start = &operands.reads[read];
+    for (window, start) in windows.iter().zip(&operands.reads[plan.guards.len()..]) {
         let value = source.load(start, &index_at(&start.layout, "0u"));
-        source.launch = number;
+        source.launch = window.launch;
         source.line("{");
         source.line(format_args!("let start = {value};"));
-        source.check_index("start", room + 1, &format!("{axis}u"));
+        source.check_index("start", window.room + 1, &format!("{}u", window.axis));
         source.line("}");
     }
     source.uses_status();
@@ -71,4 +65,27 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     source.line("}");
     let dispatch = source.finish("guards", 64, 1);
     checked(Shaders { operands, dispatches: vec![dispatch] }, &launch, context)
+}
+
+/// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation
+/// runs them.
+fn record(source: &mut ShaderBuilder<'_>) {
+    let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
+    source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
+    source.line("if (atomicLoad(&status[0]) != 0u) {");
+    source.line(format_args!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
+    source.line(format_args!(
+        "let among_first = failure - atomicLoad(&status[{ACKNOWLEDGED}]) < {FIRST_RECORDS}u;"
+    ));
+    // A loop, as compilers write a function out wherever it is called.
+    source.line("for (var copy = select(1u, 0u, among_first); copy < 2u; copy++) {");
+    let place = format!("{first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u)");
+    source.line(format_args!("let at = select({place}, {last}u, copy == 1u);"));
+    source.line("atomicStore(&status[at], failure + 1u);");
+    source.line("atomicStore(&status[at + 1u], run);");
+    source.line("for (var i = 0u; i < 5u; i++) {");
+    source.line("atomicStore(&status[at + 2u + i], atomicLoad(&status[i]));");
+    source.line("}");
+    source.line("}");
+    source.line("}");
 }

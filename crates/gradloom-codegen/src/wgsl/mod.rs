@@ -19,7 +19,6 @@ mod pieces;
 mod print;
 mod product;
 mod shader_builder;
-mod status;
 mod units;
 
 pub use crate::limits::Limits;
@@ -37,9 +36,7 @@ pub use crate::schedule::tuning::{Choices, Precision};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
-pub use status::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status, Verdict};
-
-pub use units::{Owner, Shader, Unit, pause, units, writable};
+pub use units::{Shader, Unit, units, writable};
 
 use crate::schedule::group as grouped;
 use crate::simt;
@@ -47,6 +44,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase, Schedule};
 use shader_builder::ShaderBuilder;
+pub(crate) use shader_builder::index_at;
 
 /// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///

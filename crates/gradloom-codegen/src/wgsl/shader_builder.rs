@@ -6,9 +6,9 @@
 use super::dispatch::{Bound, Dispatch};
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
-use super::status::STATUS_WORDS;
 use crate::limits::Limits;
 use crate::narrow::{has_words, narrow};
+use crate::step::STATUS_WORDS;
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;

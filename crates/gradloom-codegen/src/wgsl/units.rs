@@ -7,40 +7,10 @@ use super::dispatch::{Bound, Context, Dispatch, Shaders};
 use super::operands::Operands;
 use super::{guards, shaders};
 use crate::simt::custom::on_host;
-use gradloom_core::error::{Error, Result};
-use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Access, Kernel, Launch};
-use gradloom_core::plan::{Plan, Region};
-
-/// The part of a program that a shader belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// A launch that runs once, by its number among those.
-    Hoisted(usize),
-    /// A launch of the step.
-    Launch(usize),
-    /// The shader that decides whether the step commits.
-    Guards,
-}
-
-impl Owner {
-    fn launch(self, plan: &Plan) -> Option<&Launch> {
-        match self {
-            Self::Hoisted(i) => Some(&plan.hoisted[i]),
-            Self::Launch(i) => Some(&plan.launches[i]),
-            Self::Guards => None,
-        }
-    }
-
-    /// An error of a kernel, with the place in the user's source that it computes.
-    pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
-        let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
-        match op.and_then(|op| Some((graph.origin(op)?, op))) {
-            Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
-            None => error,
-        }
-    }
-}
+use crate::step::{Owner, can_fail};
+use gradloom_core::error::Result;
+use gradloom_core::kernel::Launch;
+use gradloom_core::plan::Plan;
 
 /// Some shaders over the same operands.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,19 +71,7 @@ impl Unit {
 /// Whether anything can keep a step from its commit, or from being a success.
 fn decides<'a>(plan: &Plan, mut step: impl Iterator<Item = &'a Unit>) -> bool {
     let traps = |shader: Shader<'_>| shader.dispatch.bindings.contains(&Bound::Status { writable: true });
-    let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
-    !plan.guards.is_empty() || plan.launches.iter().any(windows) || step.any(|unit| unit.shaders().any(traps))
-}
-
-/// The number of the first of a step's kernels that is run in a pass of its own, because the store's values
-/// from before it are results: guards that are parameters themselves. Their number if there is none.
-pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
-    let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
-    if !plan.guards.iter().any(|(_, access)| stored(access)) {
-        return step.len();
-    }
-    let commits = |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
-    step.iter().position(commits).unwrap_or(step.len())
+    can_fail(plan) || step.any(|unit| unit.shaders().any(traps))
 }
 
 /// Which bindings of a shader may be written.

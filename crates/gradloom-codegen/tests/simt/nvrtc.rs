@@ -17,7 +17,7 @@ fn nvidias_compiler_takes_every_kernel() {
         .collect();
     texts.extend(custom::cuda_texts());
     // One text for all: making a compiler's program takes longer than compiling a kernel.
-    library.check(texts.iter().map(String::as_str));
+    nvrtc::check(&library, texts.iter().map(String::as_str));
     assert!(texts.len() > 60, "{} kernels", texts.len());
     eprintln!("{} kernels compiled for sm_80 and sm_90a", texts.len());
 }

@@ -9,7 +9,7 @@ use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
 use gradloom_codegen::cuda::{self, CudaKernel};
 use gradloom_codegen::pipeline::{Gpu, Target};
-use gradloom_codegen::wgsl::{Limits, Precision};
+use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 use gradloom_core::ir::Graph;
 use gradloom_testing::nvrtc;
 use std::collections::BTreeSet;
@@ -185,7 +185,8 @@ fn cuda(case: &Case) -> (String, Vec<CudaKernel>) {
     let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), case.precision));
     let plan = plan_for(&graph, &target);
     let made = plan.hoisted.iter().chain(&plan.launches).enumerate().flat_map(|(number, launch)| {
-        cuda::kernels(launch, number, &plan, &graph).unwrap_or_else(|error| panic!("{error}"))
+        cuda::kernels(launch, number, &plan, &graph, &Cuts::default())
+            .unwrap_or_else(|error| panic!("{error}"))
     });
     let made: Vec<_> = made.collect();
     let mut text = heading(case, &graph);
@@ -222,17 +223,14 @@ fn kernels_in_wgsl_are_as_reviewed() {
 
 #[test]
 fn kernels_in_cuda_c_are_as_reviewed() {
-    // All are compiled as one text, in which no two may have the same name.
     let mut texts = Vec::new();
-    for (number, case) in cases().iter().enumerate() {
+    for case in &cases() {
         let (text, made) = cuda(case);
         is_as_reviewed(case, "cuda", "cu", &text);
-        texts.extend(made.into_iter().map(|kernel| {
-            kernel.source.replacen(&kernel.name, &format!("case_{number}_{}", kernel.name), 1)
-        }));
+        texts.extend(made.into_iter().map(|kernel| kernel.source));
     }
     if let Some(library) = nvrtc::library() {
-        library.check(texts.iter().map(String::as_str));
+        nvrtc::check(&library, texts.iter().map(String::as_str));
     }
 }
 

@@ -152,6 +152,7 @@ fn label(choice: &ProductChoice) -> String {
             let staging = match x.staging {
                 Staging::Registers => "registers".into(),
                 Staging::Scalars => "scalars".into(),
+                Staging::Sliced(slices) => format!("sliced {slices}"),
                 Staging::Workgroup(buffers) => format!("staged {buffers}"),
             };
             format!("{}x{}x{} {}x{} {staging}", x.m, x.n, x.k, x.thread_m, x.thread_n)

@@ -45,7 +45,7 @@ impl Spans {
     }
 
     /// Adds the span of a launch that ran elsewhere, so long after the run began.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
     pub(crate) fn add(&mut self, launch: usize, began: Instant, took: Duration) {
         self.spans.push(LaunchSpan { launch, began, took });
     }

@@ -85,6 +85,7 @@ impl Program {
             return Err(Error::new(ErrorKind::Device, "this device plans only: it runs no launches")
                 .help("compile for the CPU: `Device::cpu()`"));
         }
+        self.backend.check()?;
         let plan = match retention {
             Retention::AsPlanned => Arc::clone(&self.plan),
             Retention::EveryValue => {

@@ -4,16 +4,16 @@
 //! ([`units`]), pipelines, bindings, and one run of what never changes.
 
 use super::gpu::Gpu;
-use super::host_launch::host_launches;
 use super::memory::on_device;
 use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, encode};
+use crate::gpu::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
 use crate::memory::Allocate;
 use crate::profile::Spans;
 use crate::store::Content;
-use crate::webgpu::{BoundBytes, Regions, Results, Tables, bound_bytes};
-use gradloom_codegen::wgsl::{Dispatch, Operands, Owner, Shader, Unit, pause};
+use gradloom_codegen::step::{Owner, pause};
+use gradloom_codegen::wgsl::{Dispatch, Operands, Shader, Unit};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
@@ -76,7 +76,7 @@ impl WgpuProgram {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
             memory,
-            host: host_launches(graph, plan, &steps),
+            host: host_launches(graph, plan, &parts),
             pause: pause(plan, &parts),
             steps,
             scalars: vec![0; plan.scalar_bytes()],

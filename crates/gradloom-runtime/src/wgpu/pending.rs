@@ -6,7 +6,7 @@ use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
 use crate::backend::{Finished, Pending};
-use crate::webgpu::Results;
+use crate::gpu::Results;
 use gradloom_core::error::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

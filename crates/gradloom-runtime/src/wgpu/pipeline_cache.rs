@@ -5,7 +5,7 @@
 //! error, as pipelines are compiled without it. Not all drivers give their cache away.
 
 use super::gpu::validated;
-use crate::user_cache;
+use crate::user_cache::{self, hash};
 use std::path::{Path, PathBuf};
 use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 
@@ -46,7 +46,7 @@ impl SavedPipelines {
     pub(super) fn save(&self) {
         if let Some(data) = self.cache.get_data().filter(|data| data.len() as u64 <= LARGEST) {
             let mut bytes = MAGIC.to_vec();
-            bytes.extend(checksum(&data).to_le_bytes());
+            bytes.extend(hash(&data).to_le_bytes());
             bytes.extend(data);
             // What cannot be kept is compiled again.
             let _ = user_cache::write(&self.file, &bytes);
@@ -59,40 +59,9 @@ fn read(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = crate::regular_file::read(file, LARGEST + HEADER as u64).ok()?;
     let header = bytes.get(..HEADER)?;
     let sum = u64::from_le_bytes(header[8..].try_into().ok()?);
-    if header[..8] != MAGIC || checksum(&bytes[HEADER..]) != sum {
+    if header[..8] != MAGIC || hash(&bytes[HEADER..]) != sum {
         return None;
     }
     bytes.drain(..HEADER);
     Some(bytes)
-}
-
-/// The 64-bit FNV-1a hash, over words of 8 bytes instead of single ones: against damage, not against malice.
-fn checksum(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
-    let start = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
-    bytes.chunks(8).fold(start, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        step(hash, u64::from_le_bytes(word))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::checksum;
-
-    #[test]
-    fn every_bit_and_the_length_count() {
-        let bytes: Vec<u8> = (0..37).map(|i| i * 7).collect();
-        let whole = checksum(&bytes);
-        for bit in 0..8 * bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(checksum(&damaged), whole, "bit {bit}");
-        }
-        for length in 0..bytes.len() {
-            assert_ne!(checksum(&bytes[..length]), whole);
-        }
-        assert_ne!(checksum(&[0; 8]), checksum(&[0; 7]));
-    }
 }

@@ -2,7 +2,7 @@
 //! submits it; where the host runs a user's op in between, it submits what came before first.
 
 use super::gpu::Gpu;
-use super::host_launch::HostLaunch;
+use super::host_launch;
 use super::memory::on_device;
 use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
@@ -10,10 +10,10 @@ use super::timestamps::Timestamps;
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::{Elements, zeroed};
+use crate::gpu::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES, gather};
 use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Spans};
-use crate::webgpu::{Regions, STATUS_BYTES, STEP_BYTES, gather};
-use gradloom_codegen::wgsl::Owner;
+use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
@@ -105,13 +105,13 @@ fn copy(encoder: &mut CommandEncoder, from: (&Memory, usize), to: (&Memory, usiz
 }
 
 impl WgpuProgram {
-    /// See [`HostLaunch::run`].
+    /// See [`host_launch::run`].
     pub(super) fn run_on_host(&self, host: &HostLaunch, encoder: CommandEncoder) -> Result<CommandEncoder> {
         let failed = |error: Error| match error.kind() {
             ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
             _ => error,
         };
-        host.run(&self.gpu, &self.memory, encoder).map_err(failed)
+        host_launch::run(host, &self.gpu, &self.memory, encoder).map_err(failed)
     }
 
     fn extra_bytes(&self) -> usize {

@@ -7,11 +7,9 @@ use super::download::Download;
 use super::memory::{on_device, staging};
 use super::program::{WgpuProgram, encode};
 use crate::backend::Resident;
-use crate::elements::Elements;
-use crate::webgpu::{STATUS_BYTES, STEP_BYTES};
-use gradloom_codegen::wgsl::{Owner, Status, Verdict};
+use crate::gpu::{STATUS_BYTES, STEP_BYTES, check_window};
+use gradloom_codegen::step::{Owner, Status};
 use gradloom_core::error::Result;
-use gradloom_core::kernel::Kernel;
 use gradloom_core::plan::Region;
 use wgpu::CommandEncoderDescriptor;
 
@@ -22,7 +20,7 @@ impl WgpuProgram {
     /// A trap; a lost device.
     pub(super) fn run_launch(&mut self, launch: usize) -> Result<()> {
         self.gpu.check()?;
-        self.check_window(launch)?;
+        check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;
         // Others of the block may have lost their bytes to later values.
         for range in self.changed_scalars.drain(..) {
             let (arena, start) = self.memory.place(Region::Step, range.start);
@@ -43,26 +41,5 @@ impl WgpuProgram {
         let submission = self.gpu.submit(encoder)?;
         let (status, _) = Download::new(staging, submission).read(&self.gpu, Status::new)?;
         status.trap().map_or(Ok(()), |trap| self.stagings.results().outcome(trap).map(|_| ()))
-    }
-
-    /// The check that the guards make before a commit.
-    fn check_window(&self, number: usize) -> Result<()> {
-        let launch = &self.plan.launches[number];
-        if launch.kernel != Kernel::WriteRegion {
-            return Ok(());
-        }
-        let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
-        for (axis, access) in launch.reads[1..].iter().enumerate() {
-            let mut bytes = Elements::default();
-            bytes.make_room(4, &"the start of a window")?;
-            self.read(access, &mut bytes)?;
-            let start = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let room = whole[axis] - window[axis];
-            if usize::try_from(start).map_or(true, |start| start > room) {
-                let trap = Verdict::Trapped { launch: number, position: axis, index: start, bound: room };
-                self.stagings.results().outcome(trap)?;
-            }
-        }
-        Ok(())
     }
 }

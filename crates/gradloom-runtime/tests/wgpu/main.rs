@@ -22,12 +22,17 @@ use gradloom_testing::{Leaves, values};
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
-    Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
+    gradloom_runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom_runtime::adapters().is_empty())
+}
+
+/// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
+fn not_webgpu() -> bool {
+    gradloom_testing::adapter::is_cuda() || skipped()
 }
 
 /// Whether two numbers are neither equal nor close; NaN is close to nothing.
@@ -49,13 +54,16 @@ fn random_graphs() -> u64 {
 
 /// The device under test as it is, and with kernels that are made for other limits: those of a GPU, the least
 /// that there are, and those of a device that takes vectors apart.
-fn devices() -> [Device; 4] {
+fn devices() -> Vec<Device> {
     let name = gradloom_testing::adapter::name();
+    if gradloom_testing::adapter::is_cuda() {
+        return ["cuda", "cuda-uncaptured"].map(|name| gradloom_runtime::testing::gpu(name).unwrap()).into();
+    }
     let limited = |limit| {
         gradloom_runtime::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
             .unwrap_or_else(|error| panic!("{error}"))
     };
-    [
+    vec![
         device(),
         limited(|limits| (limits.software, limits.scalar) = (false, false)),
         limited(|limits| {

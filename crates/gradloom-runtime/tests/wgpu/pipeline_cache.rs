@@ -1,6 +1,6 @@
 //! Pipelines that are kept between processes, and files of them that are of no use.
 
-use super::skipped;
+use super::not_webgpu;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::nn::Linear;
 use gradloom_core::trace::f32;
@@ -40,7 +40,7 @@ fn unkept(device: &Device) -> bool {
 
 #[test]
 fn a_second_device_finds_what_the_first_one_made() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn a_second_device_finds_what_the_first_one_made() {
 
 #[test]
 fn a_damaged_file_is_ignored_and_replaced() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn a_damaged_file_is_ignored_and_replaced() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_no_error() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

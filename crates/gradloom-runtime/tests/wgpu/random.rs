@@ -26,7 +26,7 @@ fn training_steps_agree_with_the_reference() {
 /// WebGPU promises no more than 8 bindings: the values of larger kernels share some.
 #[test]
 fn a_small_adapter_agrees_too() {
-    if crate::skipped() {
+    if crate::not_webgpu() {
         return;
     }
     let name = gradloom_testing::adapter::name();
@@ -40,7 +40,7 @@ fn a_small_adapter_agrees_too() {
 /// Kernels that load element by element, whatever the adapter does best.
 #[test]
 fn a_device_that_takes_vectors_apart_agrees_too() {
-    if crate::skipped() {
+    if crate::not_webgpu() {
         return;
     }
     let name = gradloom_testing::adapter::name();
@@ -52,7 +52,7 @@ fn a_device_that_takes_vectors_apart_agrees_too() {
 /// Memory in many buffers, where kernels with more values than bindings bind a buffer at a time.
 #[test]
 fn small_buffers_agree_too() {
-    if crate::skipped() {
+    if crate::not_webgpu() {
         return;
     }
     let name = gradloom_testing::adapter::name();

@@ -1,6 +1,6 @@
 //! Kernels that the device refuses, which are defects: the error names the kernel and the user's line.
 
-use super::skipped;
+use super::not_webgpu;
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::fuse::Fusion;
@@ -28,7 +28,7 @@ fn is_meant(dispatch: &Dispatch) -> bool {
 
 #[track_caller]
 fn blames_the_line(dispatch: fn(&mut Dispatch), why: &str) {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let (compiled, line) = compile(dispatch);
@@ -42,7 +42,7 @@ fn blames_the_line(dispatch: fn(&mut Dispatch), why: &str) {
 
 #[test]
 fn what_is_not_broken_runs() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let result = compile(|_| {}).0.unwrap().run([&[0.0f32; 20]]).unwrap();

@@ -1,7 +1,7 @@
 //! Attention whose kernels are measured: what is chosen is right, is kept, and is what programs run.
 
 use crate::attention::{Extents, check};
-use crate::skipped;
+use crate::not_webgpu;
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_runtime::testing::{WgpuOverrides, overriding};
 use gradloom_runtime::{Device, Tuning, WgpuOptions};
@@ -37,7 +37,7 @@ fn software(tuning: &Tuning) -> bool {
 
 #[test]
 fn attention_is_measured_once_and_kept() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn attention_is_measured_once_and_kept() {
 /// Of a cache, of which all keys are there while it is measured; the gradient is the rule's.
 #[test]
 fn attention_over_a_cache_is_measured() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn attention_over_a_cache_is_measured() {
 /// `GRADLOOM_EVERY_BLOCK` asks for them.
 #[test]
 fn blocks_in_workgroup_memory_are_measured() {
-    if skipped() || std::env::var_os("GRADLOOM_EVERY_BLOCK").is_none() {
+    if not_webgpu() || std::env::var_os("GRADLOOM_EVERY_BLOCK").is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn remember(dispatch: &mut Dispatch) {
 
 #[test]
 fn a_program_runs_the_choice_of_the_file() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn is_meant(dispatch: &Dispatch) -> bool {
 
 #[test]
 fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let wrong = |dispatch: &mut Dispatch| {

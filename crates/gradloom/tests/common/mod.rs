@@ -120,7 +120,7 @@ pub fn gpu() -> Option<gradloom::Device> {
         return None;
     }
     let name = gradloom_testing::adapter::name();
-    Some(gradloom::Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}")))
+    Some(gradloom::runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// The CPU, and the adapter under test, if there is one.

@@ -1,6 +1,6 @@
 //! Adapters that allow less than a value needs: it is bound in pieces, or what is computed is.
 
-use super::skipped;
+use super::not_webgpu;
 use gradloom::nn::{Embedding, Linear, Module};
 use gradloom::{AdamW, Device, ErrorKind, Tensor, Train, Trainer, i32};
 use gradloom_core::fuse::Fusion;
@@ -57,7 +57,7 @@ fn losses(train: &mut Train<Model, 2>) -> Vec<f32> {
 
 #[test]
 fn a_value_larger_than_a_binding_is_bound_in_pieces() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     // The table has 24,080 bytes: as GPT-2's 154 MB are more than the 128 MiB that WebGPU grants.
@@ -78,7 +78,7 @@ fn a_value_larger_than_a_binding_is_bound_in_pieces() {
 
 #[test]
 fn what_cannot_be_bound_says_how_much_it_needs_and_what_to_do() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let error = compiled(&device(|limits| (limits.binding_bytes, limits.storage_buffers) = (1024, 8))).err();

@@ -18,12 +18,17 @@ use gradloom::{AdamW, Device, ErrorKind, Schedule, Tensor, Train, Trainer, f32, 
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
-    Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
+    gradloom::runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
+}
+
+/// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
+fn not_webgpu() -> bool {
+    gradloom_testing::adapter::is_cuda() || skipped()
 }
 
 #[derive(Module)]

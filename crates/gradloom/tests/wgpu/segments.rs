@@ -1,6 +1,6 @@
 //! Memory that is larger than a buffer of the device.
 
-use super::{Model, compiled, data, device, parameters, skipped};
+use super::{Model, compiled, data, device, not_webgpu, parameters};
 use gradloom::fuse::Fusion;
 use gradloom::nn::Linear;
 use gradloom::runtime::testing::WgpuOverrides;
@@ -18,7 +18,7 @@ const BYTES: usize = 1536;
 
 #[test]
 fn arena_and_parameters_in_many_buffers_give_the_same_bits() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let (mut cut, mut whole) = (compiled(&small(BYTES as u64)), compiled(&device()));
@@ -64,7 +64,7 @@ fn arena_and_parameters_in_many_buffers_give_the_same_bits() {
 
 #[test]
 fn a_value_larger_than_a_buffer_is_named() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let device = small(1024);
@@ -83,7 +83,7 @@ fn a_value_larger_than_a_buffer_is_named() {
 
 #[test]
 fn a_parameter_larger_than_a_buffer_is_named() {
-    if skipped() {
+    if not_webgpu() {
         return;
     }
     let session = Session::new(Linear::new(40, 10), &small(1024), 1).unwrap();

@@ -17,7 +17,7 @@ const fn tile([m, n, k, thread_m, thread_n]: [u32; 5], staging: Staging) -> Tile
 const ONE: Staging = Staging::Workgroup(1);
 const NONE: Staging = Staging::Registers;
 
-const STAGED: [Tile; 9] = [
+const STAGED: [Tile; 11] = [
     tile([32, 32, 32, 2, 4], ONE),
     tile([32, 32, 32, 4, 4], ONE),
     tile([64, 64, 16, 8, 4], ONE),
@@ -25,6 +25,8 @@ const STAGED: [Tile; 9] = [
     tile([128, 64, 16, 8, 8], ONE),
     tile([128, 128, 16, 8, 8], ONE),
     tile([128, 128, 32, 8, 8], ONE),
+    tile([32, 32, 32, 4, 4], Staging::Sliced(4)),
+    tile([32, 32, 32, 4, 4], Staging::Sliced(2)),
     tile([32, 32, 4, 4, 4], NONE),
     tile([64, 64, 4, 8, 8], NONE),
 ];

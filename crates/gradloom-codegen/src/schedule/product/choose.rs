@@ -1,9 +1,10 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::fits;
+use super::{fits, suits};
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{DotProblem, Side};
+use crate::schedule::precision::Precision;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
@@ -117,8 +118,22 @@ fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     [choice(tile, parts), choice(small, 1)].into_iter().find(|choice| fits(choice.method, limits))
 }
 
+/// Groups of threads that share the terms of small tiles between them, where that fills the device: on an H200
+/// 1.1 to 1.6 times as fast as the other tiles for the products of S with few results (CUDA, in a graph).
+fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
+    let tile = Tile { m: 32, n: 32, k: 32, thread_m: 4, thread_n: 4, staging: Staging::Sliced(4) };
+    let choice = ProductChoice { method: Method::Portable(tile), parts: 1 };
+    let few = (16..400).contains(&tiles(problem, 32, 32)) && problem.k <= 512;
+    let deep = tiles(problem, 32, 32) <= 32 && (512..=1024).contains(&problem.k);
+    let possible = suits(&choice, problem, Precision::F32, limits);
+    (possible && (few || deep)).then_some(choice)
+}
+
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
 fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
+    if let Some(sliced) = sliced(problem, limits) {
+        return sliced;
+    }
     let (count, small, k) = (tiles(problem, 64, 64), tiles(problem, 32, 32), problem.k);
     let (tile, parts) = match count {
         0..14 if k > 512 => (staged([32, 32, 32, 4, 4]), parts(small, k)),

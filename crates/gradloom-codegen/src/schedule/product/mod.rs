@@ -46,6 +46,10 @@ pub fn fits(method: Method, limits: &Limits) -> bool {
 /// Whether a product can be computed so on a device with these limits, in a precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
+        // Each group has as many whole tiles of terms.
+        Method::Portable(tile) if tile.slices() > 1 => {
+            choice.parts == 1 && problem.k > 0 && problem.k.is_multiple_of((tile.slices() * tile.k) as usize)
+        }
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
         Method::Cooperative(_) => limits.half(precision).is_some(),

@@ -2,14 +2,16 @@
 //!
 //! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
 //! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
-//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element) or `cooperative` (tile
-//! `m n k`, subgroup `m n`, buffers), and the parts of the sums.
+//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element, 10 and more for slices)
+//! or `cooperative` (tile `m n k`, subgroup `m n`, buffers), and the parts of the sums.
 
 use crate::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 /// What stands for no buffers, element by element.
 const SCALARS: u32 = 3;
+/// What the number of slices is added to.
+const SLICED: u32 = 10;
 /// Numbers of a choice are no larger than this.
 const LARGEST: u32 = 1024;
 
@@ -30,6 +32,7 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
                 Staging::Registers => 0,
                 Staging::Workgroup(buffers) => buffers,
                 Staging::Scalars => SCALARS,
+                Staging::Sliced(slices) => SLICED + slices,
             };
             ("portable", [m, n, k, thread_m, thread_n, buffers])
         }
@@ -77,6 +80,7 @@ pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
             let staging = match buffers {
                 0 => Staging::Registers,
                 SCALARS => Staging::Scalars,
+                SLICED.. => Staging::Sliced(buffers - SLICED),
                 buffers => Staging::Workgroup(buffers),
             };
             Method::Portable(Tile { m, n, k, thread_m: each_m, thread_n: each_n, staging })

@@ -13,6 +13,10 @@ pub enum Staging {
     /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other
     /// is read.
     Workgroup(u32),
+    /// The same in one buffer, by so many groups of threads: each has an equal share of the terms in a tile of
+    /// its own, and their sums are added up at the end. A workgroup without enough threads to hide its loads
+    /// has more that way.
+    Sliced(u32),
 }
 
 /// A tile of the portable kernel: a workgroup computes `m` x `n` results, `k` terms at a time; each thread
@@ -36,7 +40,17 @@ pub struct Tile {
 impl Tile {
     /// Threads of a workgroup.
     pub fn threads(&self) -> u32 {
+        self.group() * self.slices()
+    }
+
+    /// Threads that compute the same terms.
+    pub fn group(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)
+    }
+
+    /// Groups of threads.
+    pub fn slices(&self) -> u32 {
+        if let Staging::Sliced(slices) = self.staging { slices } else { 1 }
     }
 
     /// Bytes of workgroup memory, with a column of padding for either operand's layout.
@@ -44,6 +58,9 @@ impl Tile {
         match self.staging {
             Staging::Registers | Staging::Scalars => 0,
             Staging::Workgroup(buffers) => 4 * buffers * ((self.m + self.n) * (self.k + 4)),
+            Staging::Sliced(slices) => {
+                4 * (slices * (self.m + self.n) * (self.k + 4) + (slices - 1) * self.m * self.n)
+            }
         }
     }
 
@@ -57,6 +74,10 @@ impl Tile {
             Staging::Workgroup(buffers) => {
                 let sides = self.m.is_multiple_of(4) && self.n.is_multiple_of(4);
                 self.thread_n.is_multiple_of(4) && sides && (1..=2).contains(&buffers)
+            }
+            Staging::Sliced(slices) => {
+                let sides = self.m.is_multiple_of(4) && self.n.is_multiple_of(4);
+                self.thread_n.is_multiple_of(4) && sides && (2..=8).contains(&slices)
             }
         };
         whole && columns && few(self.thread_m) && self.k.is_multiple_of(4) && self.k > 0

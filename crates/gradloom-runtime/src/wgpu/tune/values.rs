@@ -5,8 +5,9 @@
 
 use super::super::gpu::Gpu;
 use super::super::memory::DeviceMemory;
+use gradloom_codegen::step::STATUS_WORDS;
 use gradloom_codegen::wgsl::tuning::Alone;
-use gradloom_codegen::wgsl::{Bound, Operands, STATUS_WORDS};
+use gradloom_codegen::wgsl::{Bound, Operands};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,11 +6,11 @@
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
-use super::staged::{Shape, Staged, pipeline};
+use super::staged::{Group, Shape, Staged, pipeline};
 use super::{At, Product};
 use crate::narrow::narrow;
 use crate::product::Along;
-use crate::simt::{Builder, Kernel, Value, Variable};
+use crate::simt::{Builder, Kernel, Value, ValueType, Variable};
 use gradloom_core::kernel::{Staging, Tile};
 
 /// How a thread reads one operand.
@@ -69,12 +69,16 @@ impl<'k> Reader<'k> {
         operand: TiledOperand<'k>,
         [extent, each, strip]: [u32; 3],
         place: Value<'k>,
-        (staging, depth, threads): (Staging, u32, u32),
+        tile: &Tile,
+        group: Group<'k>,
     ) -> Self {
-        let from = match staging {
-            Staging::Workgroup(buffers) => {
-                From::Tile(Staged::new(operand, Shape { extent, depth, half: None, strip, threads, buffers }))
-            }
+        let staged = |buffers| {
+            let shape = Shape { extent, depth: tile.k, half: None, strip, threads: tile.group(), buffers };
+            From::Tile(Staged::new(operand, shape, group))
+        };
+        let from = match tile.staging {
+            Staging::Workgroup(buffers) => staged(buffers),
+            Staging::Sliced(_) => staged(1),
             Staging::Registers | Staging::Scalars => From::Registers(Vec::new()),
         };
         let mut reader =
@@ -186,14 +190,20 @@ impl Product<'_> {
         let k = Builder::new(&self.label(": parts"), tile.threads(), grid.count());
         let own = grid.tile(&k, self.problem);
         let [lhs, rhs] = TiledOperand::both(&k, self, &own);
-        let [row, column] = places(&k, tile);
-        let how = (tile.staging, tile.k, tile.threads());
-        let lhs = Reader::new(lhs, [tile.m, tile.thread_m, tile.thread_m.min(4)], row, how);
-        let rhs = Reader::new(rhs, [tile.n, tile.thread_n, 4], column, how);
+        let slices = tile.slices();
+        let slice = (slices > 1).then(|| k.local() / tile.group());
+        let local = if slices > 1 { k.local() % tile.group() } else { k.local() };
+        let group = Group { local, slice, slices, terms: narrow(self.problem.k) / slices };
+        let [row, column] = places(local, tile);
+        let lhs = Reader::new(lhs, [tile.m, tile.thread_m, tile.thread_m.min(4)], row, tile, group);
+        let rhs = Reader::new(rhs, [tile.n, tile.thread_n, 4], column, tile, group);
         let sum = || k.var(k.f32(0.0).splat());
         let sums: Vec<Vec<_>> = (0..lhs.count()).map(|_| (0..rhs.strips).map(|_| sum()).collect()).collect();
         if self.problem.k > 0 {
-            let terms = self.terms(&k, own.part);
+            let terms = match slices {
+                1 => self.terms(&k, own.part),
+                _ => [k.u32(0), k.u32(group.terms)],
+            };
             match (&lhs.from, &rhs.from) {
                 (From::Tile(left), From::Tile(right)) => {
                     pipeline(&k, [left, right], terms, |[left, right]| {
@@ -209,7 +219,13 @@ impl Product<'_> {
             }
         }
         let at = At { batch: own.batch, part: own.part, row, column };
-        self.results(&k, at, [&lhs, &rhs], &sums);
+        match slice {
+            None => self.results(&k, at, [&lhs, &rhs], &sums),
+            Some(slice) => {
+                add_slices(&k, &sums, tile, group, slice);
+                k.when(slice.equals(k.u32(0)), || self.results(&k, at, [&lhs, &rhs], &sums));
+            }
+        }
         k.finish()
     }
 
@@ -261,6 +277,33 @@ impl Product<'_> {
     }
 }
 
+/// Adds the sums of the other groups to those of the first one, through workgroup memory.
+fn add_slices<'k>(
+    k: &'k Builder,
+    sums: &[Vec<Variable<'k>>],
+    tile: &Tile,
+    group: Group<'k>,
+    slice: Value<'k>,
+) {
+    let all: Vec<&Variable<'k>> = sums.iter().flatten().collect();
+    let (count, threads) = (narrow(all.len()), tile.group());
+    let waiting = k.shared(ValueType::Vector(4), (group.slices - 1) * count * threads);
+    let place = |slice: Value<'k>, i: u32| (slice * count + i) * threads + group.local;
+    k.when(k.u32(0).less(slice), || {
+        for (i, sum) in (0..).zip(&all) {
+            k.set_element(waiting, place(slice - 1, i), sum.get());
+        }
+    });
+    k.barrier();
+    k.when(slice.equals(k.u32(0)), || {
+        for (i, sum) in (0..).zip(&all) {
+            for other in 0..group.slices - 1 {
+                sum.set(sum.get() + k.element(waiting, place(k.u32(other), i)));
+            }
+        }
+    });
+}
+
 /// Adds the products of loaded terms.
 fn multiply<'k>(
     k: &'k Builder,
@@ -282,8 +325,8 @@ fn multiply<'k>(
 
 /// This thread's row and column in the tile: blocks of 8 x 4 threads read fewest different addresses
 /// together.
-fn places<'k>(k: &'k Builder, tile: &Tile) -> [Value<'k>; 2] {
-    let (rows, columns, thread) = (tile.m / tile.thread_m, tile.n / tile.thread_n, k.local());
+fn places<'k>(thread: Value<'k>, tile: &Tile) -> [Value<'k>; 2] {
+    let (rows, columns) = (tile.m / tile.thread_m, tile.n / tile.thread_n);
     if rows.is_multiple_of(4) && columns.is_multiple_of(8) && columns > 8 {
         let blocks = columns / 8;
         return [(thread / (32 * blocks)) * 4 + (thread / 8) % 4, (thread / 32 % blocks) * 8 + thread % 8];

@@ -22,14 +22,36 @@ pub(super) struct Shape {
     /// Rows that a thread reads together; they are stored this far apart from each other, so that
     /// neighbouring threads read neighbours.
     pub(super) strip: u32,
+    /// Of the group that shares the tile.
     pub(super) threads: u32,
     pub(super) buffers: u32,
+}
+
+/// The group of threads that a tile belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Group<'k> {
+    /// This thread's number in it.
+    pub(super) local: Value<'k>,
+    /// Its number among the groups of the workgroup, if there are several.
+    pub(super) slice: Option<Value<'k>>,
+    /// Groups.
+    pub(super) slices: u32,
+    /// Terms of each, if there are several.
+    pub(super) terms: u32,
+}
+
+impl<'k> Group<'k> {
+    /// All threads of a workgroup.
+    pub(super) fn whole(k: &'k Builder) -> Self {
+        Self { local: k.local(), slice: None, slices: 1, terms: 0 }
+    }
 }
 
 /// A tile of `extent` rows (or columns) by `depth` terms, in items of four neighbours.
 pub(super) struct Staged<'k> {
     operand: TiledOperand<'k>,
     shape: Shape,
+    group: Group<'k>,
     /// The array of the workgroup.
     pub(super) array: u32,
     rounds: Vec<Round<'k>>,
@@ -62,7 +84,7 @@ pub(super) fn pipeline<'k>(
     let starts = || {
         sides.map(|side| match buffer {
             Some(buffer) => buffer.get() * side.size(),
-            None => k.u32(0),
+            None => side.group.slice.map_or(k.u32(0), |slice| slice * side.size()),
         })
     };
     let store = || sides.iter().zip(starts()).for_each(|(side, start)| side.store(start));
@@ -116,12 +138,12 @@ impl Shape {
 }
 
 impl<'k> Staged<'k> {
-    pub(super) fn new(operand: TiledOperand<'k>, shape: Shape) -> Self {
+    pub(super) fn new(operand: TiledOperand<'k>, shape: Shape, group: Group<'k>) -> Self {
         let k = operand.k;
         let lines = if operand.side.along == Along::Contract { shape.extent } else { shape.depth };
         let size = shape.pitch(operand.side.along) * lines;
-        let mut staged =
-            Self { operand, shape, array: k.shared(shape.item(), shape.buffers * size), rounds: Vec::new() };
+        let array = k.shared(shape.item(), group.slices * shape.buffers * size);
+        let mut staged = Self { operand, shape, group, array, rounds: Vec::new() };
         staged.rounds = (0..shape.items().div_ceil(shape.threads)).map(|round| staged.round(round)).collect();
         staged
     }
@@ -145,7 +167,7 @@ impl<'k> Staged<'k> {
     /// Where this thread's item of a round comes from and goes to.
     fn round(&self, round: u32) -> Round<'k> {
         let (k, Shape { extent, depth, threads, .. }) = (self.operand.k, self.shape);
-        let number = k.local() + round * threads;
+        let number = self.group.local + round * threads;
         let is_contract = self.operand.side.along == Along::Contract;
         let width = if is_contract { depth } else { extent } / 4;
         let (along, other) = (number % width, number / width);
@@ -165,6 +187,8 @@ impl<'k> Staged<'k> {
 
     /// Loads the tile of terms from `term` on into registers.
     fn fetch(&self, term: Value<'k>) {
+        // The same round of the loop is at other terms in other groups.
+        let term = self.group.slice.map_or(term, |slice| term + slice * self.group.terms);
         for round in &self.rounds {
             self.operand.k.guard([round.active], || round.next.set(self.value(round, term)));
         }

@@ -5,7 +5,7 @@
 //! here.
 
 use crate::memory::Memory;
-use gradloom_codegen::wgsl::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status};
+use gradloom_codegen::step::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the status.

@@ -8,7 +8,6 @@
 //! guards alone, but for [`ACKNOWLEDGED`]: how many steps there were, how many of them failed, and a record
 //! of the first failures that the host was not told of, and of the last one.
 
-use super::shader_builder::ShaderBuilder;
 use gradloom_core::collections::sort_by_key;
 
 /// Words that are of one step.
@@ -19,18 +18,20 @@ pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
 pub const ACKNOWLEDGED: usize = 10;
 
 /// Steps so far.
-const STEPS: usize = 8;
+pub(crate) const STEPS: usize = 8;
 /// Those of them that failed.
-const FAILURES: usize = 9;
+pub(crate) const FAILURES: usize = 9;
 /// Where records begin: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
-const RECORDS: usize = 12;
-const RECORD_WORDS: usize = 8;
+pub(crate) const RECORDS: usize = 12;
+pub(crate) const RECORD_WORDS: usize = 8;
 /// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`.
 /// The newest failure always has one, behind those.
-const FIRST_RECORDS: usize = 4;
+pub(crate) const FIRST_RECORDS: usize = 4;
 
-pub(super) const TRAPPED: u32 = 1;
-pub(super) const FIRST_GUARD: u32 = 2;
+/// The verdict of a step that trapped.
+pub(crate) const TRAPPED: u32 = 1;
+/// The verdict of a step whose first guard is not finite; the others follow.
+pub(crate) const FIRST_GUARD: u32 = 2;
 
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,29 +121,6 @@ impl Status {
         failures.dedup();
         failures
     }
-}
-
-/// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation
-/// runs them.
-pub(super) fn record(source: &mut ShaderBuilder<'_>) {
-    let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
-    source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
-    source.line("if (atomicLoad(&status[0]) != 0u) {");
-    source.line(format_args!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
-    source.line(format_args!(
-        "let among_first = failure - atomicLoad(&status[{ACKNOWLEDGED}]) < {FIRST_RECORDS}u;"
-    ));
-    // A loop, as compilers write a function out wherever it is called.
-    source.line("for (var copy = select(1u, 0u, among_first); copy < 2u; copy++) {");
-    let place = format!("{first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u)");
-    source.line(format_args!("let at = select({place}, {last}u, copy == 1u);"));
-    source.line("atomicStore(&status[at], failure + 1u);");
-    source.line("atomicStore(&status[at + 1u], run);");
-    source.line("for (var i = 0u; i < 5u; i++) {");
-    source.line("atomicStore(&status[at + 2u + i], atomicLoad(&status[i]));");
-    source.line("}");
-    source.line("}");
-    source.line("}");
 }
 
 #[cfg(test)]

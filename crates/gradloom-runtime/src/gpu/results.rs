@@ -9,7 +9,7 @@ use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
 use crate::program::{Outcome, out_of_i32, trap};
-use gradloom_codegen::wgsl::{self, Status, Verdict};
+use gradloom_codegen::step::{self, Status, Verdict};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
@@ -90,7 +90,7 @@ impl Results {
         }
         let guards = values.split_off(self.plan.outputs.len());
         let status = Status::new(bytes);
-        let failure = |(failure, others): (wgsl::Failure, u32)| Failure {
+        let failure = |(failure, others): (step::Failure, u32)| Failure {
             run: failure.step.into(),
             outcome: self.outcome(failure.verdict),
             others,

@@ -1,0 +1,152 @@
+//! NVIDIA's runtime compiler, NVRTC, which turns CUDA C into machine code. It needs no GPU.
+//!
+//! In: the text of a kernel, an architecture as `sm_90a`. Out: a cubin, or the compiler's messages. The
+//! library is opened when it is first needed: where `GRADLOOM_NVRTC` says, then where the system has
+//! libraries, then in CUDA's folders. Functions and their types are those of NVRTC's documentation.
+
+use libloading::{Library, Symbol};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::ptr;
+
+type Program = *mut c_void;
+type Create = unsafe extern "C" fn(
+    *mut Program,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
+type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+
+/// How kernels are compiled, but for the architecture: floats as written.
+pub const FLAGS: [&str; 1] = ["--fmad=false"];
+
+/// The environment's variable with the library's file.
+pub const VARIABLE: &str = "GRADLOOM_NVRTC";
+
+/// The compiler's library. Threads may use it at the same time.
+#[derive(Debug)]
+pub struct Nvrtc {
+    library: Library,
+    version: (i32, i32),
+}
+
+/// What came of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The machine code.
+    pub cubin: Vec<u8>,
+    /// The compiler's warnings.
+    pub messages: String,
+}
+
+impl Nvrtc {
+    /// Opens the library; none if it is nowhere.
+    pub fn open() -> Option<Self> {
+        // SAFETY: what NVIDIA's library does when it is loaded is sound.
+        let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
+        let library = places(VARIABLE, "nvrtc", &["13", "12"]).into_iter().find_map(open)?;
+        let mut nvrtc = Self { library, version: (0, 0) };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the function has this type, and writes two numbers.
+        let known = unsafe { nvrtc.function::<Version>(b"nvrtcVersion")?(&raw mut major, &raw mut minor) };
+        nvrtc.version = if known == 0 { (major, minor) } else { return None };
+        Some(nvrtc)
+    }
+
+    /// The compiler's version, as 12 and 9.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    fn function<F>(&self, name: &[u8]) -> Option<Symbol<'_, F>> {
+        // SAFETY: the callers name the documented type of each function.
+        unsafe { self.library.get(name) }.ok()
+    }
+
+    /// Compiles a text for an architecture.
+    ///
+    /// # Errors
+    /// The compiler's messages.
+    pub fn compile(&self, source: &str, architecture: &str) -> Result<Compiled, String> {
+        let missing = || "the compiler's library lacks a function".to_string();
+        let create = self.function::<Create>(b"nvrtcCreateProgram").ok_or_else(missing)?;
+        let run = self.function::<Compile>(b"nvrtcCompileProgram").ok_or_else(missing)?;
+        let log_size = self.function::<Size>(b"nvrtcGetProgramLogSize").ok_or_else(missing)?;
+        let log = self.function::<Text>(b"nvrtcGetProgramLog").ok_or_else(missing)?;
+        let cubin_size = self.function::<Size>(b"nvrtcGetCUBINSize").ok_or_else(missing)?;
+        let cubin_bytes = self.function::<Text>(b"nvrtcGetCUBIN").ok_or_else(missing)?;
+        let destroy = self.function::<Destroy>(b"nvrtcDestroyProgram").ok_or_else(missing)?;
+
+        let text = CString::new(source).map_err(|_| "the text has a zero byte".to_string())?;
+        let options: Vec<CString> = FLAGS
+            .iter()
+            .map(|flag| CString::new(*flag).expect("flags have no zero byte"))
+            .chain(CString::new(format!("--gpu-architecture={architecture}")))
+            .collect();
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let count = c_int::try_from(pointers.len()).expect("they are few");
+        let bytes_of = |program: Program, size: &Size, get: &Text| {
+            let mut bytes = 0;
+            // SAFETY: the program lives, and the second function writes as many bytes as the first one says.
+            let mut all = match unsafe { size(program, &raw mut bytes) } {
+                0 => vec![0_u8; bytes],
+                _ => return Vec::new(),
+            };
+            // SAFETY: as above.
+            if unsafe { get(program, all.as_mut_ptr().cast()) } != 0 {
+                all.clear();
+            }
+            all
+        };
+        let mut program = ptr::null_mut();
+        // SAFETY: all pointers are to strings that live until the calls return; the program is destroyed once.
+        unsafe {
+            let name = c"kernel.cu".as_ptr();
+            let made = create(&raw mut program, text.as_ptr(), name, 0, ptr::null(), ptr::null());
+            if made != 0 {
+                return Err(format!("the compiler takes no text (error {made})"));
+            }
+            let result = run(program, count, pointers.as_ptr());
+            let mut messages = bytes_of(program, &log_size, &log);
+            messages.push(0);
+            let messages = CStr::from_bytes_until_nul(&messages).unwrap_or_default().to_string_lossy();
+            let messages = messages.trim().to_string();
+            let cubin = if result == 0 { bytes_of(program, &cubin_size, &cubin_bytes) } else { Vec::new() };
+            destroy(&raw mut program);
+            match (result, cubin.is_empty()) {
+                (0, false) => Ok(Compiled { cubin, messages }),
+                (0, true) => Err(format!("no machine code came out for {architecture} {messages}")),
+                (_, _) if messages.is_empty() => Err(format!("error {result} of the compiler")),
+                _ => Err(messages),
+            }
+        }
+    }
+}
+
+/// Where one of CUDA's libraries may be, in the order in which it is looked for: the file that a variable of
+/// the environment names, the system's places, CUDA's folders.
+pub fn places(variable: &str, name: &str, versions: &[&str]) -> Vec<PathBuf> {
+    let file = |version: &str| match (cfg!(windows), version) {
+        (true, "") => format!("{name}64.dll"),
+        // Files are named after the first minor version of a major one.
+        (true, version) if name == "nvrtc" => format!("{name}64_{version}0_0.dll"),
+        (true, version) => format!("{name}64_{version}.dll"),
+        (false, "") => format!("lib{name}.so"),
+        (false, version) => format!("lib{name}.so.{version}"),
+    };
+    let files: Vec<String> = versions.iter().copied().chain([""]).map(file).collect();
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let homes = homes.chain((!cfg!(windows)).then(|| PathBuf::from("/usr/local/cuda")));
+    let folders = homes.flat_map(|home| ["lib64", "lib", "bin"].map(|folder| home.join(folder)));
+    let in_folders =
+        folders.flat_map(|folder| files.iter().map(move |file| folder.join(file)).collect::<Vec<_>>());
+    named.into_iter().chain(files.iter().map(PathBuf::from)).chain(in_folders).collect()
+}

@@ -1,0 +1,87 @@
+//! What a step is on a GPU, in whichever dialect its kernels are: which part of the program a kernel belongs
+//! to, what can keep the step from its commit, and the words in which the device says so.
+//!
+//! In: a plan. Out: [`Owner`]s, [`Window`]s, [`Status`].
+
+pub(crate) mod status;
+
+pub use status::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status, Verdict};
+
+use gradloom_core::error::Error;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
+use gradloom_core::plan::{Plan, Region};
+
+/// The part of a program that a kernel belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A launch that runs once, by its number among those.
+    Hoisted(usize),
+    /// A launch of the step.
+    Launch(usize),
+    /// The kernel that decides whether the step commits.
+    Guards,
+}
+
+impl Owner {
+    fn launch(self, plan: &Plan) -> Option<&Launch> {
+        match self {
+            Self::Hoisted(i) => Some(&plan.hoisted[i]),
+            Self::Launch(i) => Some(&plan.launches[i]),
+            Self::Guards => None,
+        }
+    }
+
+    /// An error of a kernel, with the place in the user's source that it computes.
+    pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
+        let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
+        match op.and_then(|op| Some((graph.origin(op)?, op))) {
+            Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
+            None => error,
+        }
+    }
+}
+
+/// The start along one axis of a window that the commit replaces: one that does not fit is a trap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'p> {
+    /// Number of the launch that replaces it.
+    pub(crate) launch: usize,
+    pub(crate) axis: usize,
+    /// The largest start that fits.
+    pub(crate) room: usize,
+    /// Where the start is.
+    pub(crate) start: &'p Access,
+}
+
+/// The windows of a plan's commit, axis by axis.
+pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
+    let replaces = |launch: &Launch| launch.phase == Phase::Commit && launch.kernel == Kernel::WriteRegion;
+    let launches = plan.launches.iter().enumerate().filter(move |(_, launch)| replaces(launch));
+    launches.flat_map(|(number, launch)| {
+        let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
+        launch.reads[1..].iter().enumerate().map(move |(axis, start)| Window {
+            launch: number,
+            axis,
+            room: whole[axis] - window[axis],
+            start,
+        })
+    })
+}
+
+/// Whether a plan's guards or windows can keep a step from its commit; so can a kernel that traps.
+pub(crate) fn can_fail(plan: &Plan) -> bool {
+    let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
+    !plan.guards.is_empty() || plan.launches.iter().any(windows)
+}
+
+/// The number of the first of a step's kernels that is run in a pass of its own, because the store's values
+/// from before it are results: guards that are parameters themselves. Their number if there is none.
+pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
+    let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
+    if !plan.guards.iter().any(|(_, access)| stored(access)) {
+        return step.len();
+    }
+    let commits = |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
+    step.iter().position(commits).unwrap_or(step.len())
+}

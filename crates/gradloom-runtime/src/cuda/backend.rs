@@ -1,0 +1,123 @@
+//! The backend: an open device behind the runtime's traits.
+
+use super::devices::open;
+use super::gpu::Gpu;
+use super::memory::CudaMemory;
+use super::options::{CudaOptions, Replay};
+use super::program::CudaProgram;
+use crate::backend::{Backend, Loaded};
+use crate::cpu::Pool;
+use crate::gpu::cuts;
+use crate::memory::{Allocate, Memory};
+use crate::store::Content;
+use gradloom_codegen::cuda;
+use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
+use gradloom_core::error::Result;
+use gradloom_core::fuse::{Fused, Fusion};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Lowered;
+use gradloom_core::plan::Plan;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// An NVIDIA GPU.
+#[derive(Debug)]
+pub(crate) struct CudaBackend {
+    gpu: Arc<Gpu>,
+    precision: Precision,
+    replay: Replay,
+    fusion: Fusion,
+    pool: Arc<Pool>,
+}
+
+impl CudaBackend {
+    pub(crate) fn new(options: &CudaOptions, fusion: Fusion) -> Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (precision, replay) = (options.precision, options.replay);
+        let gpu = Arc::new(open(options)?);
+        Ok(Self { gpu, precision, replay, fusion, pool: Arc::new(Pool::new(threads)) })
+    }
+}
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn description(&self) -> String {
+        let precision = match self.precision {
+            Precision::F32 => "",
+            Precision::F16 => ", in f16",
+            Precision::Bf16 => ", in bf16",
+        };
+        let (major, minor) = (self.gpu.version / 1000, self.gpu.version % 1000 / 10);
+        let name = &self.gpu.properties.name;
+        format!("{name} ({}, driver of CUDA {major}.{minor}){precision}", self.gpu.architecture())
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
+    fn is_resident(&self) -> bool {
+        true
+    }
+
+    fn is_gpu(&self) -> bool {
+        true
+    }
+
+    fn memory_limit(&self) -> Option<usize> {
+        self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.gpu.check()
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        Some(self.gpu.kernels.found.load(Ordering::Relaxed))
+    }
+
+    fn lose(&self) {
+        self.gpu.lose("the GPU was lost: it was taken away".to_string());
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn fusion(&self) -> Fusion {
+        self.fusion
+    }
+
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
+        Ok(wgsl::lower_fused(graph, fused, &Limits::cuda(), &Choices::by_rule(precision)))
+    }
+
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+        Ok(Code::Cuda(cuda::units(plan, graph, &cuts(plan, store, usize::MAX))?))
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Memory> {
+        CudaMemory::new(&self.gpu, bytes).map(Memory::Cuda)
+    }
+
+    fn load(
+        &self,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        code: &Code,
+        store: &Content,
+        allocate: Allocate<'_>,
+    ) -> Result<Loaded> {
+        let units = code.cuda()?;
+        let program = CudaProgram::load(&self.gpu, graph, plan, units, store, allocate, self.replay)?;
+        Ok(Loaded::Queued(Box::new(program)))
+    }
+}

@@ -1,0 +1,113 @@
+//! The NVIDIA GPUs of this machine, and how one is opened.
+
+use super::driver::{Driver, Failure, Properties};
+use super::gpu::Gpu;
+use super::kernels::{Kernels, no_compiler};
+use super::nvidia::Nvidia;
+use super::options::CudaOptions;
+use crate::user_cache;
+use gradloom_codegen::cuda::nvrtc::Nvrtc;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// The oldest driver that has what is asked of it: of CUDA 12.
+const OLDEST_DRIVER: i32 = 12_000;
+/// The oldest architecture that kernels are made for: Ampere.
+const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
+
+/// An NVIDIA GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaReport {
+    /// Its number, for [`CudaOptions::index`].
+    pub index: usize,
+    /// Its model.
+    pub name: String,
+    /// Its compute capability, as (9, 0).
+    pub capability: (i32, i32),
+    /// Bytes of its memory.
+    pub memory_bytes: usize,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// The CUDA version of the driver, as (13, 0).
+    pub driver: (i32, i32),
+}
+
+/// The NVIDIA GPUs that CUDA can use on this machine, in the driver's order. None if there is no driver.
+///
+/// # Errors
+/// What keeps them from being used, with the remedy: a driver that is too old or does not start, a missing
+/// compiler.
+pub fn cuda_devices() -> Result<Vec<CudaReport>> {
+    let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
+    let driver = driver.map_err(|failure| not_started(&failure))?;
+    let reports = reports(&driver)?;
+    if !reports.is_empty() && Nvrtc::open().is_none() {
+        return Err(no_compiler());
+    }
+    Ok(reports)
+}
+
+fn reports(driver: &dyn Driver) -> Result<Vec<CudaReport>> {
+    let asked = |failure: Failure| not_started(&failure);
+    let version = driver.version().map_err(asked)?;
+    let count = driver.device_count().map_err(asked)?;
+    let report = |index: usize| {
+        let Properties { name, capability, bytes, multiprocessors } =
+            driver.properties(index).map_err(asked)?;
+        let driver = (version / 1000, version % 1000 / 10);
+        Ok(CudaReport { index, name, capability, memory_bytes: bytes, multiprocessors, driver })
+    };
+    (0..count).map(report).collect()
+}
+
+fn not_started(failure: &Failure) -> Error {
+    let help = match failure.code {
+        100 => "the driver finds no GPU: `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more",
+        803 | 804 | 999 => {
+            "the driver's library and its kernel module do not suit each other: restart the machine, or \
+                            install the driver anew"
+        }
+        _ => "`nvidia-smi` tells more",
+    };
+    Error::new(ErrorKind::Device, format!("NVIDIA's driver does not start: {failure}")).help(help)
+}
+
+/// Opens the GPU that the options name.
+///
+/// # Errors
+/// When there is no driver, it is too old, or the GPU is not there, is too old or cannot be opened.
+pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
+    let driver: Arc<dyn Driver> = match &options.overrides.driver {
+        Some(driver) => Arc::clone(driver),
+        None => {
+            let driver = Nvidia::open().ok_or_else(|| {
+                Error::new(ErrorKind::Device, "there is no NVIDIA driver on this machine").help(
+                    "install NVIDIA's driver for a GPU of theirs, or use `Device::wgpu()` or `Device::cpu()`; \
+                     `Device::auto()` takes what there is",
+                )
+            })?;
+            Arc::new(driver.map_err(|failure| not_started(&failure))?)
+        }
+    };
+    let reports = reports(&*driver)?;
+    let Some(report) = reports.get(options.index) else {
+        let message = format!("there is no NVIDIA GPU {}: there are {}", options.index, reports.len());
+        return Err(Error::new(ErrorKind::Device, message)
+            .help("they are numbered from 0; CUDA_VISIBLE_DEVICES may hide some"));
+    };
+    let (major, minor) = report.driver;
+    if major * 1000 + minor * 10 < OLDEST_DRIVER {
+        let message = format!("NVIDIA's driver is of CUDA {major}.{minor}, which is too old");
+        return Err(Error::new(ErrorKind::Device, message).help("install a driver of CUDA 12 or newer"));
+    }
+    if report.capability < OLDEST_CAPABILITY {
+        let (major, minor) = report.capability;
+        let message = format!("{} has compute capability {major}.{minor}, which is too old", report.name);
+        return Err(Error::new(ErrorKind::Device, message)
+            .help("8.0 (Ampere) is the oldest that works; `Device::wgpu()` can use older ones"));
+    }
+    let known = || user_cache::folder().map(|folder| folder.join("cubins"));
+    let folder = options.overrides.cache.clone().or_else(known).filter(|_| !options.overrides.no_cache);
+    let kernels = Kernels::new(folder, options.overrides.compiler.clone());
+    Gpu::open(driver, options.index, kernels, options.watchdog)
+}

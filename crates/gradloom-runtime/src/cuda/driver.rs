@@ -1,0 +1,146 @@
+//! What this backend asks of a CUDA driver: NVIDIA's ([`super::nvidia`]), or, in tests, one that runs nothing
+//! and notes what it was asked for (`fake.rs`).
+//!
+//! Handles are plain numbers, so that a driver can be anything. Always holds for the callers: a context is
+//! current ([`Driver::enter`]) before anything is asked of it; memory is freed and modules are unloaded only
+//! when no work on the device can use them.
+
+use std::fmt;
+
+/// The address of a byte on the device, or of one of the host that the device reaches under the same address.
+pub(super) type Address = u64;
+
+/// A driver's own number of something.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        $($(#[$doc])* #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)] pub(super) struct $name(pub(super) usize);)+
+    };
+}
+
+handles! {
+    /// A device's context.
+    Context,
+    /// A queue of work that is done in order.
+    Stream,
+    /// A point in a stream.
+    Event,
+    /// Loaded machine code.
+    Module,
+    /// A kernel of a module.
+    Function,
+    /// A graph that is being built.
+    Graph,
+    /// A kernel in a graph.
+    Node,
+    /// A graph that is ready to be launched.
+    GraphExec,
+}
+
+/// A call of the driver that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The driver's function.
+    pub(super) call: &'static str,
+    /// The driver's number of the error.
+    pub(super) code: u32,
+    /// What it says.
+    pub(super) text: String,
+}
+
+/// The driver's number for missing memory.
+pub(super) const OUT_OF_MEMORY: u32 = 2;
+
+impl Failure {
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        self.code == OUT_OF_MEMORY
+    }
+
+    /// Whether nothing more can be done on the device in this process: a kernel or the device itself failed.
+    pub(super) fn is_loss(&self) -> bool {
+        // CUDA's driver API, "CUresult": deinitialised, ECC, illegal address, launch timeout, context is
+        // destroyed, assertion, hardware stack, illegal instruction, misaligned address, invalid address
+        // space, invalid program counter, launch failed, and unknown.
+        matches!(self.code, 4 | 214 | 219 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 999)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, error {})", self.text, self.call, self.code)
+    }
+}
+
+pub(super) type Fallible<T> = Result<T, Failure>;
+
+/// A device, as its driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Properties {
+    pub(super) name: String,
+    /// As (9, 0).
+    pub(super) capability: (i32, i32),
+    /// Bytes of its memory.
+    pub(super) bytes: usize,
+    pub(super) multiprocessors: u32,
+}
+
+/// A kernel with what it is run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KernelCall {
+    pub(super) function: Function,
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+    /// Addresses, in the order of the function's parameters.
+    pub(super) parameters: Vec<Address>,
+}
+
+/// A CUDA driver.
+pub(super) trait Driver: fmt::Debug + Send + Sync {
+    /// As 13000 for 13.0.
+    fn version(&self) -> Fallible<i32>;
+    fn device_count(&self) -> Fallible<usize>;
+    fn properties(&self, device: usize) -> Fallible<Properties>;
+    fn retain(&self, device: usize) -> Fallible<Context>;
+    fn release(&self, device: usize);
+    /// Makes the context that of the calling thread.
+    fn enter(&self, context: Context) -> Fallible<()>;
+    /// Free bytes of the device's memory.
+    fn free_bytes(&self) -> Fallible<usize>;
+
+    fn allocate(&self, bytes: usize) -> Fallible<Address>;
+    /// Waits for the device, and frees memory.
+    fn free(&self, address: Address);
+    /// Memory of the host that the device reads and writes under the same address.
+    fn allocate_host(&self, bytes: usize) -> Fallible<Address>;
+    fn free_host(&self, address: Address);
+    /// Sets bytes to a value.
+    fn fill(&self, address: Address, value: u8, bytes: usize, stream: Stream) -> Fallible<()>;
+    /// Copies bytes of the host to the device; they may change once this returns.
+    fn upload(&self, to: Address, bytes: &[u8], stream: Stream) -> Fallible<()>;
+    /// Copies bytes to the host, and returns when they are there.
+    fn download(&self, from: Address, into: &mut [u8], stream: Stream) -> Fallible<()>;
+    fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Fallible<()>;
+
+    fn stream(&self) -> Fallible<Stream>;
+    fn destroy_stream(&self, stream: Stream);
+    /// `timed`: it can be held against others.
+    fn event(&self, timed: bool) -> Fallible<Event>;
+    fn destroy_event(&self, event: Event);
+    fn record(&self, event: Event, stream: Stream) -> Fallible<()>;
+    /// Whether the device is past an event.
+    fn is_done(&self, event: Event) -> Fallible<bool>;
+    /// Milliseconds from one timed event to another; the device is past both.
+    fn elapsed(&self, from: Event, to: Event) -> Fallible<f32>;
+
+    fn load(&self, cubin: &[u8]) -> Fallible<Module>;
+    fn unload(&self, module: Module);
+    fn function(&self, module: Module, name: &str) -> Fallible<Function>;
+    fn launch(&self, call: &KernelCall, stream: Stream) -> Fallible<()>;
+
+    fn graph(&self) -> Fallible<Graph>;
+    fn destroy_graph(&self, graph: Graph);
+    /// Adds a kernel that starts when those before it are done.
+    fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
+    fn instantiate(&self, graph: Graph) -> Fallible<GraphExec>;
+    fn destroy_exec(&self, exec: GraphExec);
+    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> Fallible<()>;
+}

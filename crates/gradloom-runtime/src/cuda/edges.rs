@@ -1,0 +1,175 @@
+//! Which kernels of a step have to be done before which others start.
+//!
+//! In: what each kernel touches, in the order of the plan. Out: for each one those before it that it waits
+//! for. Always holds: any order that keeps the edges gives what the plan's order gives: of two kernels that
+//! touch the same byte, one of them to write, the second waits for the first; a kernel of the commit waits
+//! for the verdict. No edge follows from others.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a kernel touches: bytes of numbered memories.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touches {
+    pub(super) reads: Vec<(usize, Range<usize>)>,
+    pub(super) writes: Vec<(usize, Range<usize>)>,
+}
+
+/// The last kernels that touched some bytes.
+#[derive(Clone, Debug, Default)]
+struct Last {
+    end: usize,
+    writer: Option<usize>,
+    readers: Vec<usize>,
+}
+
+/// For each kernel, those that it waits for, in ascending order.
+pub(super) fn edges(kernels: &[Touches]) -> Vec<Vec<usize>> {
+    let mut bytes: BTreeMap<(usize, usize), Last> = BTreeMap::new();
+    // For each kernel, all that are done before it, as bits.
+    let mut before: Vec<Vec<u64>> = Vec::with_capacity(kernels.len());
+    let mut all = Vec::with_capacity(kernels.len());
+    for (i, kernel) in kernels.iter().enumerate() {
+        let mut waits = Vec::new();
+        for (memory, range) in kernel.reads.iter().filter(|(_, range)| !range.is_empty()) {
+            cut(&mut bytes, *memory, range);
+            for (_, last) in bytes.range_mut((*memory, range.start)..(*memory, range.end)) {
+                waits.extend(last.writer);
+                if last.readers.last() != Some(&i) {
+                    last.readers.push(i);
+                }
+            }
+        }
+        for (memory, range) in kernel.writes.iter().filter(|(_, range)| !range.is_empty()) {
+            cut(&mut bytes, *memory, range);
+            for (_, last) in bytes.range_mut((*memory, range.start)..(*memory, range.end)) {
+                waits.extend(last.writer);
+                waits.append(&mut last.readers);
+                last.writer = Some(i);
+            }
+        }
+        waits.retain(|&other| other != i);
+        waits.sort_unstable_by(|a, b| b.cmp(a));
+        waits.dedup();
+        // From the last one back: those that it waits for itself need no edge.
+        let mut done = vec![0_u64; i.div_ceil(64)];
+        let mut own = Vec::new();
+        for other in waits {
+            if done[other / 64] >> (other % 64) & 1 == 1 {
+                continue;
+            }
+            own.push(other);
+            done[other / 64] |= 1 << (other % 64);
+            done.iter_mut().zip(&before[other]).for_each(|(done, before)| *done |= before);
+        }
+        own.reverse();
+        all.push(own);
+        before.push(done);
+    }
+    all
+}
+
+/// Cuts what is known of bytes at the ends of a range, and fills the gaps in it.
+fn cut(bytes: &mut BTreeMap<(usize, usize), Last>, memory: usize, range: &Range<usize>) {
+    for at in [range.start, range.end] {
+        let found = bytes.range_mut((memory, 0)..(memory, at)).next_back();
+        if let Some((_, last)) = found.filter(|(_, last)| last.end > at) {
+            let behind = last.clone();
+            last.end = at;
+            bytes.insert((memory, at), behind);
+        }
+    }
+    let mut at = range.start;
+    let mut gaps = Vec::new();
+    for ((_, start), last) in bytes.range((memory, range.start)..(memory, range.end)) {
+        if *start > at {
+            gaps.push(at..*start);
+        }
+        at = last.end;
+    }
+    if at < range.end {
+        gaps.push(at..range.end);
+    }
+    for gap in gaps {
+        bytes.insert((memory, gap.start), Last { end: gap.end, ..Last::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_testing::Random;
+
+    /// Ranges as (start, end).
+    fn touches(reads: &[(usize, usize)], writes: &[(usize, usize)]) -> Touches {
+        let all = |ranges: &[(usize, usize)]| ranges.iter().map(|&(start, end)| (0, start..end)).collect();
+        Touches { reads: all(reads), writes: all(writes) }
+    }
+
+    #[test]
+    fn a_chain_has_no_edges_that_follow_from_others() {
+        let chain = [
+            touches(&[], &[(0, 8)]),
+            touches(&[(0, 4)], &[(8, 12)]),
+            touches(&[(4, 8)], &[(12, 16)]),
+            // Waits for both readers, not for the first one again.
+            touches(&[(8, 16)], &[(0, 8)]),
+        ];
+        assert_eq!(edges(&chain), [vec![], vec![0], vec![0], vec![1, 2]]);
+    }
+
+    #[test]
+    fn readers_run_side_by_side_and_empty_ranges_mean_nothing() {
+        let kernels = [
+            touches(&[], &[(0, 4)]),
+            touches(&[(0, 4), (2, 2)], &[]),
+            touches(&[(0, 4)], &[]),
+            touches(&[], &[(3, 3)]),
+        ];
+        assert_eq!(edges(&kernels), [vec![], vec![0], vec![0], vec![]]);
+    }
+
+    fn meet(a: &[(usize, Range<usize>)], b: &[(usize, Range<usize>)]) -> bool {
+        a.iter().any(|(m, a)| b.iter().any(|(n, b)| m == n && a.start.max(b.start) < a.end.min(b.end)))
+    }
+
+    /// Random kernels: every conflict is ordered by a path of edges, and no edge is implied by the others.
+    #[test]
+    fn all_conflicts_are_ordered_and_no_edge_is_idle() {
+        let mut random = Random::new(17);
+        for _ in 0..300 {
+            let count = 2 + random.below(40);
+            let mut range = || {
+                let start = random.below(60);
+                (random.below(2), start..start + random.below(12))
+            };
+            let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
+            let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();
+            let edges = edges(&kernels);
+            // Reachability, without the edge `skip`.
+            let reaches = |from: usize, to: usize, skip: Option<(usize, usize)>| {
+                let mut open = vec![to];
+                while let Some(at) = open.pop() {
+                    for &other in edges[at].iter().filter(|&&other| skip != Some((other, at))) {
+                        if other == from {
+                            return true;
+                        }
+                        open.push(other);
+                    }
+                }
+                false
+            };
+            for to in 0..count {
+                for from in 0..to {
+                    let (a, b) = (&kernels[from], &kernels[to]);
+                    let conflict =
+                        meet(&a.writes, &b.writes) || meet(&a.writes, &b.reads) || meet(&a.reads, &b.writes);
+                    assert!(!conflict || reaches(from, to, None), "{from} and {to} of {kernels:?}");
+                }
+                for &from in &edges[to] {
+                    assert!(!reaches(from, to, Some((from, to))), "{from} to {to} is idle in {kernels:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! An open device and its health.
+
+use super::driver::{Address, Context, Driver, Event, Failure, Fallible, Properties, Stream};
+use super::kernels::Kernels;
+use super::poller::Poller;
+use crate::cancel::Stop;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A device with what programs on it share: one stream, in which everything is done in order.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) index: usize,
+    pub(super) properties: Properties,
+    /// The driver's version, as 13000 for 13.0.
+    pub(super) version: i32,
+    context: Context,
+    pub(super) stream: Stream,
+    pub(super) kernels: Kernels,
+    pub(super) poller: Poller,
+    health: Mutex<Option<(ErrorKind, String)>>,
+    watchdog: Option<Duration>,
+    /// Events that no step uses.
+    events: Mutex<Vec<Event>>,
+}
+
+/// How long a wait asks the device without a pause; then it lets other threads run, and later it sleeps.
+const SPIN: Duration = Duration::from_micros(200);
+const YIELD: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_micros(100);
+
+impl Gpu {
+    /// Opens a device of a driver.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(super) fn open(
+        driver: Arc<dyn Driver>,
+        index: usize,
+        kernels: Kernels,
+        watchdog: Option<Duration>,
+    ) -> Result<Self> {
+        let opened = |failure: Failure| {
+            Error::new(ErrorKind::Device, format!("GPU {index} cannot be opened: {failure}")).help(
+                "`gradloom devices` tells what the driver says; other programs may keep it to themselves",
+            )
+        };
+        let version = driver.version().map_err(opened)?;
+        let properties = driver.properties(index).map_err(opened)?;
+        let context = driver.retain(index).map_err(opened)?;
+        let stream = driver.enter(context).and_then(|()| driver.stream());
+        let stream = stream.inspect_err(|_| driver.release(index)).map_err(opened)?;
+        Ok(Self {
+            driver,
+            index,
+            properties,
+            version,
+            context,
+            stream,
+            kernels,
+            poller: Poller::default(),
+            health: Mutex::default(),
+            watchdog,
+            events: Mutex::default(),
+        })
+    }
+
+    /// The architecture that kernels are compiled for, as `sm_90a`: of the newest kind, with what only it has.
+    pub(super) fn architecture(&self) -> String {
+        let (major, minor) = self.properties.capability;
+        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+    }
+
+    /// Asks the driver for something in the device's context.
+    ///
+    /// # Errors
+    /// When the device is lost, or the driver fails.
+    pub(super) fn ask<T>(&self, what: &str, f: impl FnOnce(&dyn Driver) -> Fallible<T>) -> Result<T> {
+        self.check()?;
+        self.driver
+            .enter(self.context)
+            .and_then(|()| f(&*self.driver))
+            .map_err(|failure| self.failed(&failure, || format!("the GPU cannot {what}: {failure}")))
+    }
+
+    /// Gives something back, whatever the device's health.
+    pub(super) fn give_back(&self, f: impl FnOnce(&dyn Driver)) {
+        if self.driver.enter(self.context).is_ok() {
+            f(&*self.driver);
+        }
+    }
+
+    /// Like [`Gpu::ask`], of memory: none if there is not that much.
+    pub(super) fn ask_memory(&self, f: impl FnOnce(&dyn Driver) -> Fallible<Address>) -> Option<Address> {
+        self.check().ok()?;
+        match self.driver.enter(self.context).and_then(|()| f(&*self.driver)) {
+            Ok(address) => Some(address),
+            Err(failure) if failure.is_out_of_memory() => None,
+            Err(failure) => {
+                self.failed(&failure, || format!("the GPU gives no memory: {failure}"));
+                None
+            }
+        }
+    }
+
+    /// The error of a call that failed; notes it if the device is lost.
+    fn failed(&self, failure: &Failure, message: impl FnOnce() -> String) -> Error {
+        if failure.is_loss() {
+            self.lose(format!("the GPU was lost: {failure}"));
+        }
+        self.check().err().unwrap_or_else(|| Error::new(ErrorKind::Device, message()))
+    }
+
+    /// Notes that nothing more can be done on the device.
+    pub(super) fn lose(&self, message: String) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.get_or_insert((ErrorKind::Lost, message));
+    }
+
+    /// # Errors
+    /// What went wrong so far: nothing that was computed since can be relied on.
+    pub(super) fn check(&self) -> Result<()> {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*health {
+            None => Ok(()),
+            Some((kind, message)) => Err(Error::new(*kind, message.clone()).help(
+                "start the program again, and restore the parameters from the last checkpoint: CUDA gives no \
+                 lost GPU back to a process that has seen it fail",
+            )),
+        }
+    }
+
+    /// Waits until the device is past an event.
+    ///
+    /// # Errors
+    /// When the device is lost, or is not done within the watchdog's time; when the wait is stopped.
+    pub(super) fn wait(&self, event: Event, stop: Stop<'_>) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            if self.ask("tell whether a step is done", |driver| driver.is_done(event))? {
+                return Ok(());
+            }
+            stop.check()?;
+            let waited = began.elapsed();
+            if let Some(limit) = self.watchdog.filter(|limit| waited >= *limit) {
+                self.lose(format!("the GPU hangs: a step was not done within {limit:?}"));
+                return self.check();
+            }
+            if waited < SPIN {
+                std::hint::spin_loop();
+            } else if waited < YIELD {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Waits until everything that was asked for so far is done.
+    ///
+    /// # Errors
+    /// As [`Gpu::wait`].
+    pub(super) fn wait_for_all(self: &Arc<Self>) -> Result<()> {
+        self.mark()?.wait(Stop::default())
+    }
+
+    /// A point in the stream behind everything that was asked for so far.
+    ///
+    /// # Errors
+    /// When the device is lost, or has no more events.
+    pub(super) fn mark(self: &Arc<Self>) -> Result<Mark> {
+        let free = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let event = match free {
+            Some(event) => event,
+            None => self.ask("make an event", |driver| driver.event(false))?,
+        };
+        let mark = Mark { gpu: Arc::clone(self), event };
+        self.ask("mark a point in its work", |driver| driver.record(event, self.stream))?;
+        Ok(mark)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        let events = std::mem::take(self.events.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.give_back(|driver| {
+            events.into_iter().for_each(|event| driver.destroy_event(event));
+            driver.destroy_stream(self.stream);
+            self.kernels.unload(driver);
+        });
+        self.driver.release(self.index);
+    }
+}
+
+/// A point in the stream.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) gpu: Arc<Gpu>,
+    event: Event,
+}
+
+impl Mark {
+    /// See [`Gpu::wait`].
+    pub(super) fn wait(&self, stop: Stop<'_>) -> Result<()> {
+        self.gpu.wait(self.event, stop)
+    }
+
+    /// Whether the device is past the point, or lost.
+    pub(super) fn is_over(&self) -> bool {
+        self.gpu.ask("tell whether a step is done", |driver| driver.is_done(self.event)).unwrap_or(true)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.gpu.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.event);
+    }
+}

@@ -1,0 +1,206 @@
+//! Compiled kernels: by NVIDIA's compiler, kept in the user's cache, loaded on the device.
+//!
+//! In: texts of kernels. Out: functions of the device. Always holds: a kernel is compiled once for a text,
+//! compiler, flags and architecture; a damaged file of the cache is as none; a problem with the cache is
+//! never an error.
+
+use super::driver::{Driver, Function, Module};
+use super::gpu::Gpu;
+use crate::regular_file;
+use crate::user_cache::{self, hash};
+use gradloom_codegen::cuda::nvrtc::{Compiled, FLAGS, Nvrtc, VARIABLE};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The start of a file: a format, whose number is the last byte.
+const MAGIC: [u8; 8] = *b"gradlcu\x01";
+/// A larger file is not read: no kernel has so much.
+const LARGEST: u64 = 64 << 20;
+
+/// A compiler of CUDA C.
+pub(super) trait Compiler: fmt::Debug + Send + Sync {
+    /// Its version, as a text that tells it from others.
+    fn version(&self) -> String;
+    /// # Errors
+    /// The compiler's messages.
+    fn compile(&self, source: &str, architecture: &str) -> std::result::Result<Compiled, String>;
+}
+
+impl Compiler for Nvrtc {
+    fn version(&self) -> String {
+        let (major, minor) = self.version();
+        format!("NVRTC {major}.{minor}")
+    }
+
+    fn compile(&self, source: &str, architecture: &str) -> std::result::Result<Compiled, String> {
+        self.compile(source, architecture)
+    }
+}
+
+/// The kernels of a device.
+pub(super) struct Kernels {
+    compiler: OnceLock<Option<Arc<dyn Compiler>>>,
+    /// The folder of the cache, if there is one.
+    folder: Option<PathBuf>,
+    /// By their texts.
+    loaded: Mutex<HashMap<String, (Module, Function)>>,
+    pub(super) found: AtomicUsize,
+    pub(super) compiled: AtomicUsize,
+}
+
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernels").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// The text of a kernel, and its function's name.
+pub(super) type Text<'t> = (&'t str, &'t str);
+
+impl Kernels {
+    /// Kernels that NVIDIA's compiler makes, when the first one is needed, unless another is given.
+    pub(super) fn new(folder: Option<PathBuf>, compiler: Option<Arc<dyn Compiler>>) -> Self {
+        let known = OnceLock::new();
+        if compiler.is_some() {
+            // It is empty.
+            let _ = known.set(compiler);
+        }
+        let (found, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { compiler: known, folder, loaded: Mutex::default(), found, compiled }
+    }
+
+    /// The functions of kernels, in their order.
+    ///
+    /// # Errors
+    /// When there is no compiler, a text is refused, or the device takes no kernel; `blame` adds where it
+    /// comes from, by its number.
+    pub(super) fn get(
+        &self,
+        gpu: &Gpu,
+        texts: &[Text<'_>],
+        blame: impl Fn(usize, Error) -> Error,
+    ) -> Result<Vec<Function>> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing: Vec<usize> = Vec::new();
+        for (i, (source, _)) in texts.iter().enumerate() {
+            if !loaded.contains_key(*source) && !missing.iter().any(|&j| texts[j].0 == *source) {
+                missing.push(i);
+            }
+        }
+        let sources: Vec<&str> = missing.iter().map(|&i| texts[i].0).collect();
+        for (&i, cubin) in missing.iter().zip(self.cubins(gpu, &sources)?) {
+            let (source, name) = texts[i];
+            let cubin = cubin.map_err(|messages| {
+                let message = format!("NVIDIA's compiler refuses the kernel `{name}`: {messages}");
+                let help = "this is a mistake of gradloom; please report it with the messages";
+                blame(i, Error::new(ErrorKind::Internal, message).help(help))
+            })?;
+            let load = |driver: &dyn Driver| {
+                let module = driver.load(&cubin)?;
+                let function = driver.function(module, name).inspect_err(|_| driver.unload(module))?;
+                Ok((module, function))
+            };
+            let kernel = gpu.ask("load a kernel", load).map_err(|error| blame(i, error))?;
+            loaded.insert(source.to_string(), kernel);
+        }
+        Ok(texts.iter().map(|(source, _)| loaded[*source].1).collect())
+    }
+
+    /// The machine code of texts, from the cache or the compiler.
+    fn cubins(&self, gpu: &Gpu, sources: &[&str]) -> Result<Vec<std::result::Result<Vec<u8>, String>>> {
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
+        let architecture = gpu.architecture();
+        let compiler = self.compiler()?;
+        let key = |source: &str| format!("{}\n{architecture}\n{FLAGS:?}\n{source}", compiler.version());
+        let make = |source: &str| {
+            let key = key(source);
+            let file = self
+                .folder
+                .as_ref()
+                .map(|folder| folder.join(format!("{:016x}.cubin", hash(key.as_bytes()))));
+            if let Some(cubin) = file.as_ref().and_then(|file| read(file, &key)) {
+                self.found.fetch_add(1, Ordering::Relaxed);
+                return Ok(cubin);
+            }
+            let cubin = compiler.compile(source, &architecture)?.cubin;
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+            if let Some(file) = file {
+                // What cannot be kept is compiled again.
+                let _ = user_cache::write(&file, &packed(&key, &cubin));
+            }
+            Ok(cubin)
+        };
+        Ok(in_threads(sources, make))
+    }
+
+    /// # Errors
+    /// When it is nowhere.
+    fn compiler(&self) -> Result<&Arc<dyn Compiler>> {
+        let open = || Nvrtc::open().map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);
+        self.compiler.get_or_init(open).as_ref().ok_or_else(no_compiler)
+    }
+
+    /// Takes the kernels from the device, which uses none of them.
+    pub(super) fn unload(&self, driver: &dyn Driver) {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.drain().for_each(|(_, (module, _))| driver.unload(module));
+    }
+}
+
+/// The error of a machine without NVIDIA's compiler.
+pub(super) fn no_compiler() -> Error {
+    Error::new(ErrorKind::Device, "NVIDIA's runtime compiler (NVRTC) is not on this machine").help(format!(
+        "install CUDA 12 or newer, or the Python package `nvidia-cuda-nvrtc`, and name its file in {VARIABLE} if \
+         it is not where the system looks for libraries"
+    ))
+}
+
+/// Applies a function to all, in as many threads as there are cores.
+fn in_threads<T: Send>(sources: &[&str], f: impl Fn(&str) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, T)>> = Mutex::default();
+    let work = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(i) else { break };
+            let value = f(source);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((i, value));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, value)| value).collect()
+}
+
+/// A file's bytes: what the machine code was made from, and itself, with a checksum of both.
+fn packed(key: &str, cubin: &[u8]) -> Vec<u8> {
+    let content = [&(key.len() as u64).to_le_bytes(), key.as_bytes(), cubin].concat();
+    [&MAGIC[..], &hash(&content).to_le_bytes(), &content].concat()
+}
+
+/// The machine code in a file, if it is whole and was made from this.
+fn read(file: &Path, key: &str) -> Option<Vec<u8>> {
+    let bytes = regular_file::read(file, LARGEST).ok()?;
+    let content = bytes.strip_prefix(&MAGIC)?;
+    let (sum, content) = content.split_first_chunk::<8>()?;
+    if hash(content) != u64::from_le_bytes(*sum) {
+        return None;
+    }
+    let (length, content) = content.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let (made_from, cubin) = content.split_at_checked(length)?;
+    (made_from == key.as_bytes() && !cubin.is_empty()).then(|| cubin.to_vec())
+}

@@ -1,0 +1,133 @@
+//! Memory of a device, and of the host where the device reaches it.
+
+use super::driver::Address;
+use super::gpu::Gpu;
+use crate::memory::Memory;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::ptr;
+use std::sync::Arc;
+
+/// Bytes on a device, zeroed at first.
+#[derive(Debug)]
+pub(crate) struct CudaMemory {
+    gpu: Arc<Gpu>,
+    address: Address,
+    bytes: usize,
+}
+
+impl CudaMemory {
+    /// `None` when the device has not that much memory.
+    pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
+        // Whole words are copied.
+        let whole = bytes.max(16).checked_next_multiple_of(16)?;
+        let address = gpu.ask_memory(|driver| driver.allocate(whole))?;
+        let memory = Self { gpu: Arc::clone(gpu), address, bytes };
+        gpu.ask("clear memory", |driver| driver.fill(address, 0, whole, gpu.stream)).ok()?;
+        Some(memory)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of a byte.
+    pub(super) fn at(&self, offset: usize) -> Address {
+        assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
+        self.address + offset as Address
+    }
+
+    /// Waits for the device, and copies bytes out.
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        assert!(into.len() <= self.bytes - offset, "the range was planned");
+        if into.is_empty() {
+            return self.gpu.check();
+        }
+        self.gpu.wait_for_all()?;
+        self.gpu.ask("hand out bytes", |driver| driver.download(self.at(offset), into, self.gpu.stream))
+    }
+
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes - offset, "the range was planned");
+        if bytes.is_empty() {
+            return self.gpu.check();
+        }
+        self.gpu.ask("take bytes", |driver| driver.upload(self.at(offset), bytes, self.gpu.stream))
+    }
+
+    pub(crate) fn copy_to(&self, other: &Self) -> Result<()> {
+        assert!(other.bytes >= self.bytes, "the copy is as large");
+        if self.bytes == 0 {
+            return self.gpu.check();
+        }
+        self.gpu.ask("copy memory", |driver| {
+            driver.copy(self.address, other.address, self.bytes, self.gpu.stream)
+        })
+    }
+}
+
+impl Drop for CudaMemory {
+    fn drop(&mut self) {
+        self.gpu.give_back(|driver| driver.free(self.address));
+    }
+}
+
+/// The device's memory behind a handle.
+pub(super) fn on_device(memory: &Memory) -> &CudaMemory {
+    match memory {
+        Memory::Cuda(memory) => memory,
+        _ => unreachable!("the backend allocates on the device"),
+    }
+}
+
+/// Bytes of the host that the device reads and writes under the same address.
+#[derive(Debug)]
+pub(super) struct HostBuffer {
+    gpu: Arc<Gpu>,
+    address: Address,
+    bytes: usize,
+}
+
+impl HostBuffer {
+    /// # Errors
+    /// When the system has not that much memory that stays where it is.
+    pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize, what: &str) -> Result<Self> {
+        let whole = bytes.max(16).next_multiple_of(16);
+        let address = gpu.ask_memory(|driver| driver.allocate_host(whole)).ok_or_else(|| {
+            gpu.check().err().unwrap_or_else(|| {
+                Error::new(ErrorKind::Device, format!("no memory of the host for {bytes} bytes of {what}"))
+                    .help("capture fewer or smaller tensors, or feed smaller ones")
+            })
+        })?;
+        let buffer = Self { gpu: Arc::clone(gpu), address, bytes: whole };
+        // SAFETY: the memory was just given, with as many bytes.
+        unsafe { ptr::write_bytes(buffer.pointer(), 0, whole) };
+        Ok(buffer)
+    }
+
+    pub(super) fn address(&self) -> Address {
+        self.address
+    }
+
+    fn pointer(&self) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(usize::try_from(self.address).expect("it is one of the host"))
+    }
+
+    /// Sets bytes that the device does not use now.
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(bytes.len() <= self.bytes - offset, "the range was planned");
+        // SAFETY: the range lies inside the allocation, and the device is past the steps that use it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) };
+    }
+
+    /// The bytes, which the device has written and does not write now.
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory has as many bytes, initialised; the device is past the step that wrote them.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        self.gpu.give_back(|driver| driver.free_host(self.address));
+    }
+}

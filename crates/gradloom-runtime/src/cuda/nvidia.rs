@@ -1,0 +1,293 @@
+//! NVIDIA's driver, through `cudarc`'s bindings, which open its library when they are first used.
+//!
+//! In: calls of [`Driver`]. Out: the driver's answers. Always holds: nothing here keeps state but that the
+//! driver was initialised.
+
+use super::driver::{
+    Address, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall, Module, Node,
+    Properties, Stream,
+};
+use cudarc::driver::sys;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+/// The driver of this machine, initialised.
+#[derive(Debug)]
+pub(super) struct Nvidia(());
+
+/// Calls a function of the driver, whose arguments the caller has checked.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: handles are those that the driver gave and that were not given back since, pointers are to
+        // values that live until the call returns, and memory is as large as the call says: see `Driver`.
+        checked(stringify!($name), unsafe { sys::$name($($argument),*) })
+    };
+}
+
+fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
+    if result == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut text = ptr::null();
+    // SAFETY: the function writes a pointer to a text of the driver's own.
+    let known = unsafe { sys::cuGetErrorString(result, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
+    let text = match known && !text.is_null() {
+        // SAFETY: the driver's texts end with a zero and live as long as the process.
+        true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        false => "unknown error".to_string(),
+    };
+    Err(Failure { call, code: result as u32, text })
+}
+
+impl Nvidia {
+    /// The driver; `None` if its library is not installed.
+    ///
+    /// # Errors
+    /// When it does not initialise: there is no device, or it does not suit the kernel of the system.
+    pub(super) fn open() -> Option<Fallible<Self>> {
+        static STATE: OnceLock<Option<Fallible<()>>> = OnceLock::new();
+        let state = STATE.get_or_init(|| {
+            // SAFETY: what NVIDIA's library does when it is loaded is sound.
+            unsafe { sys::is_culib_present() }.then(|| call!(cuInit(0)))
+        });
+        state.clone().map(|initialised| initialised.map(|()| Self(())))
+    }
+
+    fn attribute(device: c_int, attribute: sys::CUdevice_attribute) -> Fallible<c_int> {
+        let mut value = 0;
+        call!(cuDeviceGetAttribute(&raw mut value, attribute, device))?;
+        Ok(value)
+    }
+
+    fn device(index: usize) -> Fallible<c_int> {
+        let mut device = 0;
+        call!(cuDeviceGet(&raw mut device, c_int::try_from(index).unwrap_or(c_int::MAX)))?;
+        Ok(device)
+    }
+}
+
+/// The parameters of a kernel as the driver takes them: pointers to the values.
+fn pointers(call: &KernelCall) -> Vec<*mut c_void> {
+    call.parameters.iter().map(|value| ptr::from_ref(value).cast_mut().cast()).collect()
+}
+
+impl Driver for Nvidia {
+    fn version(&self) -> Fallible<i32> {
+        let mut version = 0;
+        call!(cuDriverGetVersion(&raw mut version))?;
+        Ok(version)
+    }
+
+    fn device_count(&self) -> Fallible<usize> {
+        let mut count = 0;
+        call!(cuDeviceGetCount(&raw mut count))?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    fn properties(&self, index: usize) -> Fallible<Properties> {
+        use sys::CUdevice_attribute as Attribute;
+        let device = Self::device(index)?;
+        let mut name = [0; 256];
+        call!(cuDeviceGetName(name.as_mut_ptr(), 256, device))?;
+        let name: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c.cast_unsigned()).collect();
+        let mut bytes = 0;
+        call!(cuDeviceTotalMem_v2(&raw mut bytes, device))?;
+        let major = Self::attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = Self::attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let count = Self::attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        Ok(Properties {
+            name: String::from_utf8_lossy(&name).into_owned(),
+            capability: (major, minor),
+            bytes,
+            multiprocessors: u32::try_from(count).unwrap_or(1),
+        })
+    }
+
+    fn retain(&self, index: usize) -> Fallible<Context> {
+        let device = Self::device(index)?;
+        let mut context = ptr::null_mut();
+        call!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+        Ok(Context(context.expose_provenance()))
+    }
+
+    fn release(&self, index: usize) {
+        if let Ok(device) = Self::device(index) {
+            // What fails here has no remedy.
+            let _ = call!(cuDevicePrimaryCtxRelease_v2(device));
+        }
+    }
+
+    fn enter(&self, context: Context) -> Fallible<()> {
+        call!(cuCtxSetCurrent(handle(context.0)))
+    }
+
+    fn free_bytes(&self) -> Fallible<usize> {
+        let (mut free, mut total) = (0, 0);
+        call!(cuMemGetInfo_v2(&raw mut free, &raw mut total))?;
+        Ok(free)
+    }
+
+    fn allocate(&self, bytes: usize) -> Fallible<Address> {
+        let mut address = 0;
+        call!(cuMemAlloc_v2(&raw mut address, bytes))?;
+        Ok(address)
+    }
+
+    fn free(&self, address: Address) {
+        let _ = call!(cuMemFree_v2(address));
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Fallible<Address> {
+        let mut pointer = ptr::null_mut();
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        call!(cuMemHostAlloc(&raw mut pointer, bytes, flags))?;
+        Ok(pointer.expose_provenance() as Address)
+    }
+
+    fn free_host(&self, address: Address) {
+        let _ = call!(cuMemFreeHost(handle(host(address))));
+    }
+
+    fn fill(&self, address: Address, value: u8, bytes: usize, stream: Stream) -> Fallible<()> {
+        call!(cuMemsetD8Async(address, value, bytes, handle(stream.0)))
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8], stream: Stream) -> Fallible<()> {
+        call!(cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), handle(stream.0)))
+    }
+
+    fn download(&self, from: Address, into: &mut [u8], stream: Stream) -> Fallible<()> {
+        call!(cuMemcpyDtoHAsync_v2(into.as_mut_ptr().cast(), from, into.len(), handle(stream.0)))?;
+        call!(cuStreamSynchronize(handle(stream.0)))
+    }
+
+    fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Fallible<()> {
+        call!(cuMemcpyDtoDAsync_v2(to, from, bytes, handle(stream.0)))
+    }
+
+    fn stream(&self) -> Fallible<Stream> {
+        let mut stream = ptr::null_mut();
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        call!(cuStreamCreate(&raw mut stream, flags))?;
+        Ok(Stream(stream.expose_provenance()))
+    }
+
+    fn destroy_stream(&self, stream: Stream) {
+        let _ = call!(cuStreamDestroy_v2(handle(stream.0)));
+    }
+
+    fn event(&self, timed: bool) -> Fallible<Event> {
+        use sys::CUevent_flags_enum as Flags;
+        let flags = if timed { Flags::CU_EVENT_DEFAULT } else { Flags::CU_EVENT_DISABLE_TIMING };
+        let mut event = ptr::null_mut();
+        call!(cuEventCreate(&raw mut event, flags as u32))?;
+        Ok(Event(event.expose_provenance()))
+    }
+
+    fn destroy_event(&self, event: Event) {
+        let _ = call!(cuEventDestroy_v2(handle(event.0)));
+    }
+
+    fn record(&self, event: Event, stream: Stream) -> Fallible<()> {
+        call!(cuEventRecord(handle(event.0), handle(stream.0)))
+    }
+
+    fn is_done(&self, event: Event) -> Fallible<bool> {
+        // SAFETY: as in `call!`.
+        match unsafe { sys::cuEventQuery(handle(event.0)) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => checked("cuEventQuery", result).map(|()| true),
+        }
+    }
+
+    fn elapsed(&self, from: Event, to: Event) -> Fallible<f32> {
+        let mut milliseconds = 0.0;
+        call!(cuEventElapsedTime(&raw mut milliseconds, handle(from.0), handle(to.0)))?;
+        Ok(milliseconds)
+    }
+
+    fn load(&self, cubin: &[u8]) -> Fallible<Module> {
+        let mut module = ptr::null_mut();
+        call!(cuModuleLoadData(&raw mut module, cubin.as_ptr().cast()))?;
+        Ok(Module(module.expose_provenance()))
+    }
+
+    fn unload(&self, module: Module) {
+        let _ = call!(cuModuleUnload(handle(module.0)));
+    }
+
+    fn function(&self, module: Module, name: &str) -> Fallible<Function> {
+        let name = CString::new(name).unwrap_or_default();
+        let mut function = ptr::null_mut();
+        call!(cuModuleGetFunction(&raw mut function, handle(module.0), name.as_ptr()))?;
+        Ok(Function(function.expose_provenance()))
+    }
+
+    fn launch(&self, kernel: &KernelCall, stream: Stream) -> Fallible<()> {
+        let mut parameters = pointers(kernel);
+        let (blocks, threads) = (kernel.blocks, kernel.threads);
+        let (function, stream) = (handle(kernel.function.0), handle(stream.0));
+        let parameters = parameters.as_mut_ptr();
+        let none = ptr::null_mut();
+        call!(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, none))
+    }
+
+    fn graph(&self) -> Fallible<Graph> {
+        let mut graph = ptr::null_mut();
+        call!(cuGraphCreate(&raw mut graph, 0))?;
+        Ok(Graph(graph.expose_provenance()))
+    }
+
+    fn destroy_graph(&self, graph: Graph) {
+        let _ = call!(cuGraphDestroy(handle(graph.0)));
+    }
+
+    fn add_kernel(&self, graph: Graph, after: &[Node], kernel: &KernelCall) -> Fallible<Node> {
+        let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
+        let mut parameters = pointers(kernel);
+        let described = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: handle(kernel.function.0),
+            gridDimX: kernel.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: kernel.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            kernelParams: parameters.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        let mut node = ptr::null_mut();
+        let described = &raw const described;
+        let (first, count) = (after.as_ptr(), after.len());
+        call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
+        Ok(Node(node.expose_provenance()))
+    }
+
+    fn instantiate(&self, graph: Graph) -> Fallible<GraphExec> {
+        let mut exec = ptr::null_mut();
+        call!(cuGraphInstantiateWithFlags(&raw mut exec, handle(graph.0), 0))?;
+        Ok(GraphExec(exec.expose_provenance()))
+    }
+
+    fn destroy_exec(&self, exec: GraphExec) {
+        let _ = call!(cuGraphExecDestroy(handle(exec.0)));
+    }
+
+    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> Fallible<()> {
+        call!(cuGraphLaunch(handle(exec.0), handle(stream.0)))
+    }
+}
+
+/// The driver's pointer behind a handle.
+fn handle<T>(number: usize) -> *mut T {
+    ptr::with_exposed_provenance_mut(number)
+}
+
+/// The pointer's number of an address of the host.
+fn host(address: Address) -> usize {
+    usize::try_from(address).expect("addresses of the host fit its words")
+}

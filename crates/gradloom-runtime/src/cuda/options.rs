@@ -1,0 +1,95 @@
+//! Options of an NVIDIA GPU.
+
+use super::driver::Driver;
+use super::kernels::Compiler;
+use gradloom_codegen::wgsl::Precision;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What [`Device::cuda_with`](crate::Device::cuda_with) opens: the first GPU, computing in f32, whose steps
+/// are replayed as graphs, unless something else is asked for.
+#[derive(Clone, Debug)]
+pub struct CudaOptions {
+    pub(super) index: usize,
+    pub(super) precision: Precision,
+    pub(super) replay: Replay,
+    pub(super) watchdog: Option<Duration>,
+    pub(super) overrides: Overrides,
+}
+
+/// How steps run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replay {
+    /// As graphs of their kernels.
+    pub(super) captured: bool,
+    /// With arena and scratch filled with NaN before each step: it may rely on nothing in them.
+    pub(super) poisoned: bool,
+}
+
+/// What tests exchange.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overrides {
+    pub(super) driver: Option<Arc<dyn Driver>>,
+    pub(super) compiler: Option<Arc<dyn Compiler>>,
+    /// The folder for compiled kernels, instead of the user's cache folder.
+    pub(super) cache: Option<PathBuf>,
+    /// No folder at all.
+    pub(super) no_cache: bool,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        Self {
+            index: 0,
+            precision: Precision::F32,
+            replay: Replay { captured: true, poisoned: false },
+            watchdog: None,
+            overrides: Overrides::default(),
+        }
+    }
+}
+
+impl CudaOptions {
+    /// Takes the GPU of this number, from 0, in the driver's order: [`cuda_devices`](crate::cuda_devices)
+    /// lists them, and `CUDA_VISIBLE_DEVICES` changes which there are.
+    pub fn index(mut self, index: usize) -> Self {
+        self.index = index;
+        self
+    }
+
+    /// What programs on the device compute in, unless they say otherwise: see [`Precision`].
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Launches the kernels of each step one by one instead of replaying a graph of them: the same kernels
+    /// with the same results, slower. To compare with, and for tools that look at single launches.
+    ///
+    /// ```
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::CudaOptions;
+    ///
+    /// let options = CudaOptions::default().index(1).uncaptured();
+    /// ```
+    pub fn uncaptured(mut self) -> Self {
+        self.replay.captured = false;
+        self
+    }
+
+    /// Fills a program's arena and scratch with NaN before each of its steps, which must not matter.
+    #[doc(hidden)]
+    pub fn poisoned(mut self) -> Self {
+        self.replay.poisoned = true;
+        self
+    }
+
+    /// Counts the device as lost when something that waits for a step has waited so long: the wait ends with
+    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever
+    /// is asked of the device later. Without it, which is the default, a device that hangs is waited for.
+    pub fn watchdog(mut self, limit: Duration) -> Self {
+        self.watchdog = Some(limit);
+        self
+    }
+}

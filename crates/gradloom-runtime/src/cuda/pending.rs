@@ -1,0 +1,101 @@
+//! A step that was submitted and not read.
+//!
+//! In: memory of the host that a step fills. Out: what the step left, once it is read.
+
+use super::gpu::{Gpu, Mark};
+use super::memory::HostBuffer;
+use crate::backend::{Finished, Pending};
+use crate::cancel::Stop;
+use crate::gpu::Results;
+use gradloom_core::error::Result;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+/// The memory for results of a program's steps.
+#[derive(Debug)]
+pub(super) struct Stagings {
+    gpu: Arc<Gpu>,
+    results: Results,
+    free: Mutex<Vec<HostBuffer>>,
+    readbacks: AtomicUsize,
+}
+
+impl Stagings {
+    pub(super) fn new(gpu: &Arc<Gpu>, results: Results) -> Self {
+        Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
+    }
+
+    /// The layout of the results.
+    pub(super) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// Memory that no step uses: one whose step may still run is used again behind it, as steps run in order.
+    pub(super) fn take(&self) -> Result<HostBuffer> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.map_or_else(|| HostBuffer::new(&self.gpu, self.results.bytes(), "results"), Ok)
+    }
+
+    fn put_back(&self, staging: HostBuffer) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
+    }
+
+    /// Number of times that results were read so far.
+    pub(super) fn readbacks(&self) -> usize {
+        self.readbacks.load(Ordering::Relaxed)
+    }
+}
+
+/// A step that was submitted.
+#[derive(Debug)]
+pub(super) struct PendingStep {
+    stagings: Arc<Stagings>,
+    run: u64,
+    /// None once it was read.
+    staging: Option<HostBuffer>,
+    end: Arc<Mark>,
+    /// Those that are woken at its end.
+    wakers: Vec<Waker>,
+}
+
+impl PendingStep {
+    /// A step whose results go to memory of the host, just submitted.
+    pub(super) fn new(stagings: &Arc<Stagings>, run: u64, staging: HostBuffer, end: Arc<Mark>) -> Self {
+        Self { stagings: Arc::clone(stagings), run, staging: Some(staging), end, wakers: Vec::new() }
+    }
+}
+
+impl Pending for PendingStep {
+    fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        if self.end.is_over() {
+            return Poll::Ready(());
+        }
+        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+            self.stagings.gpu.poller.watch(&self.end, waker);
+        }
+        Poll::Pending
+    }
+
+    fn wait(mut self: Box<Self>) -> Result<Finished> {
+        self.stagings.readbacks.fetch_add(1, Ordering::Relaxed);
+        self.end.wait(Stop::default())?;
+        let staging = self.staging.take().expect("it is read once");
+        let finished = self.stagings.results.finished(staging.bytes());
+        self.stagings.put_back(staging);
+        finished
+    }
+}
+
+impl Drop for PendingStep {
+    fn drop(&mut self) {
+        if let Some(staging) = self.staging.take() {
+            self.stagings.put_back(staging);
+        }
+    }
+}

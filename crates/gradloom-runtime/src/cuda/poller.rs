@@ -1,0 +1,54 @@
+//! Waits for the device on behalf of futures.
+//!
+//! In: points in the stream, and wakers. Out: the wakers are woken when the device is past the points, or
+//! lost. A thread waits, from the first future on.
+
+use super::gpu::Mark;
+use crate::cancel::Stop;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::thread::Builder;
+
+/// A point, and who waits for it.
+type Request = (Arc<Mark>, Waker);
+
+/// A thread that waits for a device, once it is needed. It ends with the device.
+#[derive(Debug, Default)]
+pub(super) struct Poller {
+    thread: Mutex<Option<Sender<Request>>>,
+}
+
+impl Poller {
+    /// Wakes a waker when the device is past a point.
+    pub(super) fn watch(&self, mark: &Arc<Mark>, waker: &Waker) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            *thread = start();
+        }
+        let request = (Arc::clone(mark), waker.clone());
+        let unsent = match &*thread {
+            Some(sender) => sender.send(request).map_err(|refused| refused.0).err(),
+            None => Some(request),
+        };
+        if let Some(request) = unsent {
+            serve(request);
+        }
+    }
+}
+
+fn start() -> Option<Sender<Request>> {
+    let (sender, requests): (_, Receiver<Request>) = channel();
+    let serve_all = move || requests.iter().for_each(serve);
+    Builder::new().name("gradloom CUDA".to_string()).spawn(serve_all).ok()?;
+    Some(sender)
+}
+
+fn serve((mark, waker): Request) {
+    // Whoever is woken finds out about a loss.
+    let _ = mark.wait(Stop::default());
+    // The device may end with the mark; it must not end here after its owner was told that all is done.
+    drop(mark);
+    // A waker that panics is its owner's trouble.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+}

@@ -1,0 +1,353 @@
+//! A program on a GPU: memory as planned, kernels loaded, and a graph of them that a step launches. Where the
+//! host runs a user's op in between, there are several graphs.
+
+use super::driver::{GraphExec, KernelCall};
+use super::edges::Touches;
+use super::exchange::Exchange;
+use super::gpu::{Gpu, Mark};
+use super::memory::{CudaMemory, on_device};
+use super::pending::{PendingStep, Stagings};
+use crate::backend::{Pending, Queued, Resident, Work};
+use crate::cancel::Stop;
+use crate::elements::{Elements, zeroed};
+use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window, gather};
+use crate::memory::Memory;
+use crate::profile::{LaunchSpan, Spans};
+use gradloom_codegen::step::{Owner, Status};
+use gradloom_core::error::{ErrorKind, Result};
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::{Plan, Region, Role, Totals};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Steps that the device has not finished, at most: enough for it never to wait for the host.
+const IN_FLIGHT: usize = 4;
+
+/// Numbers of the memories that kernels touch; before them are the regions of the plan.
+pub(super) const WORKSPACE: usize = 3;
+pub(super) const STATUS: usize = 4;
+pub(super) const EXCHANGE: usize = 5;
+
+/// What a kernel of a step belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    /// It takes over the step's data.
+    Begin,
+    /// A kernel of the plan.
+    Planned(Owner),
+    /// It hands the results out, between the phases.
+    Results,
+}
+
+/// A kernel of a step.
+#[derive(Clone, Debug)]
+pub(super) struct Ready {
+    pub(super) member: Member,
+    pub(super) call: KernelCall,
+    pub(super) touches: Touches,
+}
+
+/// Kernels of a step that follow each other without the host.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) kernels: Range<usize>,
+    /// The graph of them, unless they are launched one by one.
+    pub(super) exec: Option<GraphExec>,
+}
+
+/// A program. It is made in `load.rs`.
+pub(super) struct CudaProgram {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) memory: Regions,
+    /// The step's kernels, in order.
+    pub(super) steps: Vec<Ready>,
+    pub(super) segments: Vec<Segment>,
+    /// What the host runs, behind each segment but the last.
+    pub(super) host: Vec<HostLaunch>,
+    pub(super) exchange: Exchange,
+    /// Numbers that kernels have of their own.
+    pub(super) tables: Vec<CudaMemory>,
+    /// The per-step block.
+    pub(super) scalars: Vec<u8>,
+    /// Ranges of it that were set since the last step or launch.
+    pub(super) changed_scalars: Vec<Range<usize>>,
+    /// The tensors that a step copies to inputs, by their buffers.
+    pub(super) bound: Vec<(usize, Arc<Memory>)>,
+    /// Number of times that data of an input came from the host.
+    pub(super) uploads: usize,
+    pub(super) stagings: Arc<Stagings>,
+    /// Number of steps so far.
+    pub(super) runs: u64,
+    /// The ends of the last steps, the oldest first.
+    pub(super) in_flight: VecDeque<Arc<Mark>>,
+    pub(super) unique: usize,
+    pub(super) profile: Spans,
+    /// See [`Replay`](super::options::Replay).
+    pub(super) poisoned: bool,
+}
+
+impl CudaProgram {
+    fn place(&self, buffer: usize) -> (&CudaMemory, usize) {
+        let buffer = &self.plan.buffers[buffer];
+        let (memory, start) = self.memory.place(buffer.region, buffer.offset);
+        (on_device(memory), start)
+    }
+
+    /// The place of an access's first element.
+    fn place_of(&self, access: &Access) -> (&CudaMemory, usize) {
+        let (memory, start) = self.place(self.plan.buffer_of[&access.buffer]);
+        (memory, start + access.layout.offset * access.dtype.bytes())
+    }
+
+    fn status(&self) -> &CudaMemory {
+        on_device(self.memory.status())
+    }
+
+    /// Launches kernels one by one.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    pub(super) fn launch(&self, kernels: Range<usize>) -> Result<()> {
+        let stream = self.gpu.stream;
+        let launch = |step: &Ready| self.gpu.ask("run a kernel", |driver| driver.launch(&step.call, stream));
+        self.steps[kernels].iter().try_for_each(launch)
+    }
+
+    /// Runs what the host runs, unless the step has trapped. Waits for the device.
+    ///
+    /// # Errors
+    /// The op's own, as a trap; a lost device; missing memory.
+    pub(super) fn run_on_host(&self, host: &HostLaunch) -> Result<()> {
+        let mut status = [0; STATUS_BYTES];
+        self.status().read(0, &mut status)?;
+        if Status::new(&status).trap().is_some() {
+            return Ok(());
+        }
+        let read = |span: &HostSpan| {
+            let mut bytes = zeroed(span.bytes.len(), &"an operand of an op on the host")?;
+            let mut words = span.on_host()?;
+            if !bytes.is_empty() {
+                let (memory, start) = self.memory.place(span.region, span.bytes.start);
+                memory.read(start, &mut bytes)?;
+            }
+            HostSpan::fill(&bytes, &mut words);
+            Ok(words)
+        };
+        let operands: Vec<Vec<u64>> = host.reads.iter().map(read).collect::<Result<_>>()?;
+        host.call(&self.memory, &operands).map_err(|error| match error.kind() {
+            ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
+            _ => error,
+        })
+    }
+
+    /// Clears the words of the step that a launch alone writes.
+    fn clear_status(&self) -> Result<()> {
+        let (at, stream) = (self.status().at(0), self.gpu.stream);
+        self.gpu.ask("clear the status", |driver| driver.fill(at, 0, STEP_BYTES as usize, stream))
+    }
+
+    /// Fills what a step may not rely on, in tests.
+    fn poison(&self) -> Result<()> {
+        let Totals { step, workspace, .. } = self.plan.totals;
+        let fill = |memory: &Memory, bytes: usize| {
+            let (at, stream) = (on_device(memory).at(0), self.gpu.stream);
+            self.gpu.ask("fill memory", |driver| driver.fill(at, 0xff, bytes, stream))
+        };
+        if step > 0 {
+            fill(self.memory.place(Region::Step, 0).0, step)?;
+        }
+        if workspace > 0 { fill(self.memory.scratch(0).0, workspace) } else { Ok(()) }
+    }
+
+    fn extra_bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(CudaMemory::len).sum();
+        STATUS_BYTES + tables + self.exchange.extra_bytes()
+    }
+}
+
+impl Queued for CudaProgram {
+    fn make_room(&mut self, stop: Stop<'_>) -> Result<()> {
+        while self.in_flight.len() >= IN_FLIGHT {
+            self.in_flight[0].wait(stop)?;
+            self.in_flight.pop_front();
+        }
+        Ok(())
+    }
+
+    fn can_keep(&self, output: usize) -> bool {
+        let access = &self.plan.outputs[output].1;
+        // It is copied behind the commit, which must not have changed it.
+        let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+        let bytes = buffer.offset..buffer.offset + buffer.bytes;
+        let meets = |(memory, range): &(usize, Range<usize>)| {
+            *memory == buffer.region as usize && range.start < bytes.end && bytes.start < range.end
+        };
+        let results = self.steps.iter().position(|step| step.member == Member::Results);
+        let commit = results.map_or(&[][..], |results| &self.steps[results..]);
+        access.layout.is_contiguous() && !commit.iter().flat_map(|step| &step.touches.writes).any(meets)
+    }
+
+    fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
+        self.gpu.check()?;
+        stop.check()?;
+        self.changed_scalars.clear();
+        if self.poisoned {
+            self.poison()?;
+        }
+        self.exchange.set_scalars(&self.scalars);
+        let staging = self.stagings.take()?;
+        self.exchange.hand_over(&self.plan, &self.memory, &staging, kept.is_empty())?;
+        for (input, tensor) in &self.bound {
+            let (to, start) = self.place(*input);
+            let (from, bytes) = (on_device(tensor), self.plan.buffers[*input].bytes);
+            let stream = self.gpu.stream;
+            self.gpu.ask("copy an input", |driver| driver.copy(from.at(0), to.at(start), bytes, stream))?;
+        }
+        if self.profile.on {
+            self.run_profiled(stop)?;
+        } else {
+            for (i, segment) in self.segments.iter().enumerate() {
+                match segment.exec {
+                    Some(exec) => {
+                        self.gpu.ask("start a step", |driver| driver.launch_graph(exec, self.gpu.stream))?;
+                    }
+                    None => self.launch(segment.kernels.clone())?,
+                }
+                if i == 0 {
+                    self.exchange.advance();
+                }
+                if let Some(host) = self.host.get(i) {
+                    stop.check()?;
+                    self.run_on_host(host)?;
+                }
+            }
+        }
+        for (output, tensor) in kept {
+            let access = &self.plan.outputs[*output].1;
+            let bytes = access.layout.shape.elements() * access.dtype.bytes();
+            let ((from, start), to, stream) = (self.place_of(access), on_device(tensor), self.gpu.stream);
+            if bytes > 0 {
+                self.gpu
+                    .ask("keep a result", |driver| driver.copy(from.at(start), to.at(0), bytes, stream))?;
+            }
+        }
+        let run = self.runs;
+        self.runs += 1;
+        let end = Arc::new(self.gpu.mark()?);
+        self.in_flight.push_back(Arc::clone(&end));
+        Ok(Box::new(PendingStep::new(&self.stagings, run, staging, end)))
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            dispatches: self.steps.len(),
+            passes: self.segments.len(),
+            submits: self.segments.len(),
+            host_ops: self.host.len(),
+            readbacks: self.stagings.readbacks(),
+            uploads: self.uploads,
+            extra_bytes: self.extra_bytes(),
+        }
+    }
+}
+
+impl Resident for CudaProgram {
+    fn write(&mut self, buffer: usize, bytes: &[u8]) {
+        let planned = &self.plan.buffers[buffer];
+        assert_eq!(bytes.len(), planned.bytes, "the feed was checked");
+        if planned.role == Role::Scalar {
+            let range = planned.offset..planned.offset + bytes.len();
+            self.scalars[range.clone()].copy_from_slice(bytes);
+            self.changed_scalars.push(range);
+            return;
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        self.uploads += 1;
+        if !self.exchange.set(buffer, bytes) {
+            let (memory, start) = self.place(buffer);
+            // A lost device says so when the step is submitted.
+            let _ = memory.write(start, bytes);
+        }
+    }
+
+    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+        assert_eq!(bytes, self.plan.buffers[buffer].bytes, "the feed was checked");
+        if bytes > 0 {
+            self.bound.push((buffer, Arc::clone(tensor)));
+        }
+        Ok(())
+    }
+
+    fn unbind(&mut self) {
+        self.bound.clear();
+    }
+
+    fn run_one(&mut self, launch: usize) -> Result<()> {
+        check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;
+        self.exchange.flush(&self.plan, &self.memory)?;
+        // Others of the block may have lost their bytes to later values.
+        for range in self.changed_scalars.drain(..) {
+            let (arena, start) = self.memory.place(Region::Step, range.start);
+            arena.write(start, &self.scalars[range])?;
+        }
+        self.clear_status()?;
+        let is_own = |step: &&Ready| step.member == Member::Planned(Owner::Launch(launch));
+        let stream = self.gpu.stream;
+        for step in self.steps.iter().filter(is_own) {
+            self.gpu.ask("run a kernel", |driver| driver.launch(&step.call, stream))?;
+        }
+        if let Some(host) = self.host.iter().find(|host| host.launch == launch) {
+            self.run_on_host(host)?;
+        }
+        let mut status = [0; STATUS_BYTES];
+        self.status().read(0, &mut status)?;
+        let trap = Status::new(&status).trap();
+        trap.map_or(Ok(()), |trap| self.stagings.results().outcome(trap).map(|_| ()))
+    }
+
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
+        let size = access.dtype.bytes();
+        let (start, end) = (access.layout.offset * size, access.layout.end() * size);
+        if start >= end {
+            return Ok(());
+        }
+        let (memory, at) = self.place(self.plan.buffer_of[&access.buffer]);
+        let mut bytes = zeroed(end - start, &"a value that is read")?;
+        memory.read(at + start, &mut bytes)?;
+        gather(access, start, &bytes, into);
+        Ok(())
+    }
+
+    fn allocated(&self) -> usize {
+        self.memory.planned() + self.extra_bytes()
+    }
+
+    fn unique_kernels(&self) -> usize {
+        self.unique
+    }
+
+    fn set_profiling(&mut self, on: bool) {
+        self.profile.set(on, self.plan.launches.len());
+    }
+
+    fn spans(&self) -> &[LaunchSpan] {
+        self.profile.spans()
+    }
+}
+
+impl Drop for CudaProgram {
+    fn drop(&mut self) {
+        // Nothing is given back that the device still uses.
+        let _ = self.gpu.wait_for_all();
+        self.gpu.give_back(|driver| {
+            self.segments
+                .iter()
+                .filter_map(|segment| segment.exec)
+                .for_each(|exec| driver.destroy_exec(exec));
+        });
+    }
+}

@@ -1,0 +1,282 @@
+//! The backend on a driver that runs nothing: what it asks for, and what it does when that is refused.
+
+use super::fake::{Fake, FakeCompiler};
+use super::options::{CudaOptions, Overrides};
+use crate::{Device, Store, Train, Trainer};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::nn::{Dropout, Embedding, Linear};
+use gradloom_core::optim::AdamW;
+use gradloom_core::plan::{ALIGNMENT, StoreEntry};
+use gradloom_core::trace::{Tensor, f32, i32};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const ROWS: usize = 6;
+
+type Model = (Embedding, Linear, Dropout, Linear);
+
+fn model() -> Model {
+    (Embedding::new(11, 8), Linear::new(8, 16), Dropout::new(0.2), Linear::new(16, 3))
+}
+
+fn loss((table, inner, dropout, outer): &Model, ids: Tensor, y: Tensor) -> Tensor {
+    let hidden = inner.forward(table.forward(ids)).gelu();
+    (outer.forward(dropout.forward(hidden)) - y).square().mean()
+}
+
+/// A driver, and options for a device of it, without a cache on the disk.
+fn fake() -> (Arc<Fake>, CudaOptions) {
+    let driver = Arc::new(Fake::default());
+    let overrides = Overrides {
+        driver: Some(Arc::clone(&driver) as _),
+        compiler: Some(Arc::new(FakeCompiler::default())),
+        cache: None,
+        no_cache: true,
+    };
+    (driver, CudaOptions { overrides, ..CudaOptions::default() })
+}
+
+fn compiled(device: &Device) -> Result<Train<Model, 2>> {
+    Trainer::new(model())
+        .inputs([i32("ids", [ROWS]), f32("y", [ROWS, 3])])
+        .loss(|model, [ids, y]| loss(model, ids, y))
+        .optimizer(AdamW::new(0.01))
+        .clip_norm(1.0)
+        .compile(device)
+}
+
+const IDS: [i32; ROWS] = [1, 2, 3, 4, 5, 6];
+const Y: [f32; 3 * ROWS] = [0.5; 3 * ROWS];
+
+fn content(store: &Store) -> Vec<(String, Vec<u8>)> {
+    store.entries().iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()
+}
+
+#[test]
+fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    let mut train = compiled(&device).unwrap();
+    let kernels = train.program().work().unwrap().dispatches;
+    {
+        let state = driver.state();
+        let graphs: Vec<_> = state.graphs.values().collect();
+        assert_eq!(graphs.len(), 1, "the graph that was built is gone, the executable one is there");
+        assert_eq!(graphs[0].len(), kernels);
+        // The first kernel takes the step's data over; some of the others wait for none of each other.
+        assert_eq!(graphs[0][0].0, [] as [usize; 0]);
+        let chain = graphs[0].iter().enumerate().skip(1).all(|(i, (after, _))| after[..] == [i - 1]);
+        assert!(!chain, "independent kernels are branches");
+    }
+    // Memory for results is made as steps need it.
+    for _ in 0..8 {
+        train.step((&IDS, &Y)).unwrap();
+    }
+    for _ in 0..20 {
+        let before = driver.state().calls.len();
+        let step = train.step((&IDS, &Y)).unwrap();
+        // Inputs and scalars go through memory of the host: the driver is asked to launch and to mark.
+        let calls = driver.state().calls[before..].to_vec();
+        assert!(calls.contains(&"launch_graph"), "{calls:?}");
+        let others =
+            calls.iter().filter(|call| !["launch_graph", "record", "is_done", "event"].contains(call));
+        assert_eq!(others.count(), 0, "{calls:?}");
+        drop(step);
+    }
+    let state = driver.state();
+    assert_eq!((state.replays, state.launches), (28, 0));
+}
+
+#[test]
+fn uncaptured_steps_launch_the_same_kernels() {
+    let (driver, options) = fake();
+    let mut captured = compiled(&Device::cuda_with(&options).unwrap()).unwrap();
+    captured.step((&IDS, &Y)).unwrap();
+    let kernels = captured.program().work().unwrap().dispatches;
+    let mut train = compiled(&Device::cuda_with(&options.uncaptured()).unwrap()).unwrap();
+    train.step((&IDS, &Y)).unwrap();
+    assert_eq!(train.program().work().unwrap().dispatches, kernels);
+    let state = driver.state();
+    assert_eq!((state.replays, state.launches), (1, kernels));
+}
+
+#[test]
+fn planned_bytes_are_allocated_bytes() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    let train = compiled(&device).unwrap();
+    let totals = &train.plan().totals;
+    let planned = totals.step + totals.constants + totals.workspace + train.store().bytes();
+    let extra = train.program().work().unwrap().extra_bytes;
+    let used = driver.state().used();
+    // What has no bytes is allocated too, and each allocation is whole words.
+    let around = 16 * 12;
+    assert!(used >= planned + extra && used <= planned + extra + around, "{used} for {planned} and {extra}");
+    drop(train);
+    drop(device);
+    assert_eq!(driver.state().left(), "0 allocations, 0 of the host, 0 contexts, {}");
+}
+
+#[test]
+fn ten_thousand_steps_take_no_more_memory() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    let mut train = compiled(&device).unwrap();
+    let step = |train: &mut Train<Model, 2>, read: bool| {
+        let step = train.step((&IDS, &Y)).unwrap();
+        if read {
+            step.loss().unwrap();
+        }
+    };
+    (0..20).for_each(|run| step(&mut train, run % 3 == 0));
+    let used = driver.state().used();
+    let left = driver.state().left();
+    driver.state().calls.clear();
+    (0..10_000).for_each(|run| step(&mut train, run % 7 == 0));
+    let state = driver.state();
+    assert_eq!((state.used(), state.left()), (used, left));
+    assert!(!state.calls.iter().any(|call| call.starts_with("allocate")));
+}
+
+#[test]
+fn a_device_that_is_too_small_refuses_the_program_and_keeps_the_others() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    let mut train = compiled(&device).unwrap();
+    let used = driver.state().used();
+    driver.state().bytes = Some(used + ALIGNMENT);
+    let error = compiled(&device).unwrap_err();
+    assert!([ErrorKind::Plan, ErrorKind::Device].contains(&error.kind()), "{error}");
+    assert!(error.to_string().contains("memory"), "{error}");
+    assert_eq!(driver.state().used(), used, "what was allocated for it was given back");
+    train.step((&IDS, &Y)).unwrap().loss().unwrap();
+}
+
+#[test]
+fn a_device_that_hangs_is_an_error_once_the_watchdog_barks() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options.watchdog(Duration::from_millis(20))).unwrap();
+    let mut train = compiled(&device).unwrap();
+    driver.state().hangs = true;
+    let error = train.step((&IDS, &Y)).and_then(|step| step.loss()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(error.message().contains("hangs"), "{error}");
+    assert_eq!(train.step((&IDS, &Y)).map(|_| ()).unwrap_err().kind(), ErrorKind::Lost);
+}
+
+/// All of a device's life: opened, a program compiled, steps, the store read, everything given back. Gives the
+/// number of calls of the driver before the last part.
+fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Result<usize> {
+    let device = Device::cuda_with(options)?;
+    let mut train = compiled(&device)?;
+    *store = Some(train.store().clone());
+    train.step((&IDS, &Y))?.loss()?;
+    train.step((&IDS, &Y))?;
+    train.wait()?;
+    let read = |entry: &StoreEntry| train.store().read(&entry.name).map(|_| ());
+    train.store().entries().iter().try_for_each(read)?;
+    let calls = driver.state().calls.len();
+    Ok(calls)
+}
+
+/// Each call of the driver fails once, in each way: one error, nothing left behind, the store whole.
+#[test]
+fn every_call_may_fail() {
+    let (driver, options) = fake();
+    let end = life(&driver, &options, &mut None).unwrap();
+    let calls = driver.state().calls.clone();
+    assert!(calls.len() > 60, "{} calls", calls.len());
+    // Out of memory, an invalid value, an illegal address.
+    for code in [2, 1, 700] {
+        for (at, call) in calls.iter().enumerate() {
+            let (driver, options) = fake();
+            driver.state().fails = Some((at, code));
+            let mut store = None;
+            let result = life(&driver, &options, &mut store);
+            let what = format!("call {at} ({call}) with error {code}");
+            match &result {
+                // Free memory that is not known limits nothing; nobody waits for what is given back.
+                Ok(_) => assert!(at >= end || *call == "free_bytes", "{what} went unnoticed"),
+                Err(error) => check(error, code, &what),
+            }
+            // A failure that is no loss leaves the store as it was: it can be read.
+            if let (Some(store), true) = (&store, code != 700) {
+                driver.state().fails = None;
+                assert_eq!(content(store).len(), store.entries().len(), "{what}");
+            }
+            drop(store);
+            assert_eq!(driver.state().left(), "0 allocations, 0 of the host, 0 contexts, {}", "{what}");
+        }
+    }
+}
+
+fn check(error: &Error, code: u32, what: &str) {
+    let kind = error.kind();
+    let expected = if code == 700 { kind == ErrorKind::Lost || kind == ErrorKind::Device } else { true };
+    assert!(expected, "{what}: {error}");
+    assert!(kind != ErrorKind::Internal, "{what}: {error}");
+    assert!(error.message().len() > 10, "{what}: {error}");
+}
+
+#[test]
+fn programs_share_kernels_and_a_damaged_file_is_compiled_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |expected: Option<usize>| {
+        let (_, mut options) = fake();
+        let compiler = Arc::new(FakeCompiler::default());
+        options.overrides.compiler = Some(Arc::clone(&compiler) as _);
+        (options.overrides.cache, options.overrides.no_cache) = (Some(folder.path().into()), false);
+        let device = Device::cuda_with(&options).unwrap();
+        let _first = compiled(&device).unwrap();
+        let count = compiler.compiled.load(Ordering::Relaxed);
+        let _second = compiled(&device).unwrap();
+        assert_eq!(compiler.compiled.load(Ordering::Relaxed), count, "equal kernels are compiled once");
+        if let Some(expected) = expected {
+            assert_eq!(count, expected);
+        }
+        count
+    };
+    let files =
+        || -> Vec<_> { std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect() };
+    let count = run(None);
+    assert_eq!(files().len(), count);
+    run(Some(0));
+    // Cut, changed, emptied, and of another kernel.
+    let all = files();
+    let bytes = std::fs::read(&all[0]).unwrap();
+    std::fs::write(&all[0], &bytes[..bytes.len() - 1]).unwrap();
+    let mut changed = std::fs::read(&all[1]).unwrap();
+    *changed.last_mut().unwrap() ^= 1;
+    std::fs::write(&all[1], changed).unwrap();
+    std::fs::write(&all[2], []).unwrap();
+    std::fs::copy(&all[4], &all[3]).unwrap();
+    run(Some(4));
+    run(Some(0));
+}
+
+#[test]
+fn gpus_that_are_not_there_or_too_old_are_refused() {
+    let (_, options) = fake();
+    let error = Device::cuda_with(&options.clone().index(2)).unwrap_err();
+    assert!(error.message().contains("no NVIDIA GPU 2: there are 2"), "{error}");
+    let error = Device::cuda_with(&options.index(1)).unwrap_err();
+    assert!(error.message().contains("compute capability 7.5"), "{error}");
+}
+
+#[test]
+fn threads_use_a_device_at_the_same_time() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut train = compiled(&device).unwrap();
+                for _ in 0..10 {
+                    train.step((&IDS, &Y)).unwrap().loss().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(driver.state().replays, 40);
+}

@@ -1,0 +1,120 @@
+//! Launches that the host runs in the middle of a step: users' ops without kernels for GPUs.
+//!
+//! In: the plan of a step. Out: for each such launch, the bytes of its operands and results, and the call
+//! itself. Always holds: results are written only if the op succeeds.
+
+use super::Regions;
+use crate::host_op::run_on_host;
+use crate::program::trap;
+use gradloom_codegen::simt::custom::on_host;
+use gradloom_codegen::step::Owner;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{CustomOp, DType, Graph};
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::{Plan, Region};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A launch of the step.
+#[derive(Debug)]
+pub(crate) struct HostLaunch {
+    /// Its number in the plan.
+    pub(crate) launch: usize,
+    /// The number of the step's kernel before which it runs.
+    pub(crate) before: usize,
+    op: Arc<dyn CustomOp>,
+    pub(crate) reads: Vec<Span>,
+    writes: Vec<Span>,
+}
+
+/// Row-major elements in a region.
+#[derive(Debug)]
+pub(crate) struct Span {
+    dtype: DType,
+    elements: usize,
+    pub(crate) region: Region,
+    pub(crate) bytes: Range<usize>,
+}
+
+impl Span {
+    fn new(plan: &Plan, access: &Access) -> Self {
+        assert!(access.layout.is_contiguous(), "operands of a host's op were copied; please report this");
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        let (size, elements) = (access.dtype.bytes(), access.layout.shape.elements());
+        let start = buffer.offset + access.layout.offset * size;
+        let bytes = start..start + elements * size;
+        Self { dtype: access.dtype, elements, region: buffer.region, bytes }
+    }
+
+    /// The whole words that have its bytes.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn words(&self) -> Range<usize> {
+        self.bytes.start / 4 * 4..self.bytes.end.next_multiple_of(4)
+    }
+
+    /// Memory of the host for its elements, aligned to any dtype.
+    pub(crate) fn on_host(&self) -> Result<Vec<u64>> {
+        let (bytes, mut words) = (self.bytes.len(), Vec::new());
+        let words_needed = bytes.div_ceil(8);
+        words.try_reserve_exact(words_needed).map_err(|_| {
+            Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of an op on the host"))
+        })?;
+        words.resize(words_needed, 0);
+        Ok(words)
+    }
+
+    /// Fills memory for its elements with their bytes, in the machine's order.
+    pub(crate) fn fill(bytes: &[u8], words: &mut [u64]) {
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(whole);
+        }
+    }
+}
+
+/// The launches of a step that the host runs, in order; `steps` are the step's kernels.
+pub(crate) fn host_launches(graph: &Graph, plan: &Plan, steps: &[Owner]) -> Vec<HostLaunch> {
+    let spans = |all: &[Access]| all.iter().map(|access| Span::new(plan, access)).collect();
+    let launches = plan.launches.iter().enumerate();
+    let hosted = launches.filter_map(|(number, launch)| Some((number, launch, on_host(launch, graph)?)));
+    hosted
+        .map(|(number, launch, op)| HostLaunch {
+            launch: number,
+            before: steps.partition_point(|step| match *step {
+                Owner::Launch(other) => other < number,
+                // A user's op can trap, so it is never part of the commit.
+                Owner::Guards => false,
+                Owner::Hoisted(_) => true,
+            }),
+            op: Arc::clone(op),
+            reads: spans(&launch.reads),
+            writes: spans(&launch.writes),
+        })
+        .collect()
+}
+
+impl HostLaunch {
+    /// Calls the op, and writes its results.
+    ///
+    /// # Errors
+    /// The op's own, as a trap; a lost device; missing memory.
+    pub(crate) fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
+        let mut results: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
+        let reads = self.reads.iter().zip(operands);
+        let reads = reads.map(|(span, words)| (span.dtype, words.as_ptr().cast(), span.elements));
+        let writes = self.writes.iter().zip(&mut results);
+        let writes = writes.map(|(span, words)| (span.dtype, words.as_mut_ptr().cast(), span.elements));
+        // SAFETY: each vector has the bytes of its span, initialised, and is aligned to eight.
+        unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
+        for (span, words) in self.writes.iter().zip(&results) {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes.truncate(span.bytes.len());
+            if !bytes.is_empty() {
+                let (to, start) = memory.place(span.region, span.bytes.start);
+                to.write(start, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
