@@ -21,8 +21,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// The best device of this machine and this build: an NVIDIA GPU through CUDA, another GPU that is not one
-    /// in name only, otherwise the CPU.
+    /// The best device of this machine and this build: an NVIDIA GPU through CUDA, another GPU that is not
+    /// one in name only, otherwise the CPU.
     ///
     /// # Errors
     /// When there is none; the CPU is always there.
@@ -145,8 +145,8 @@ impl Device {
         Ok(Self::with(WgpuBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
     }
 
-    /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are looked
-    /// for now and when the first program is compiled; nothing of CUDA is needed to build.
+    /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are
+    /// looked for now and when the first program is compiled; nothing of CUDA is needed to build.
     ///
     /// Compiled kernels are kept in `gradloom/cubins` in the user's cache folder, which can be deleted at any
     /// time.

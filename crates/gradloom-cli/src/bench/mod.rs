@@ -20,7 +20,8 @@ use timing::{measure, measure_queued};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm.
+    /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv,
+    /// mnist-cnn, lstm.
     #[arg(long, value_name = "NAME", required_unless_present = "host_cost")]
     config: Option<String>,
     /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what

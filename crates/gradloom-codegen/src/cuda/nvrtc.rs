@@ -106,7 +106,8 @@ impl Nvrtc {
             all
         };
         let mut program = ptr::null_mut();
-        // SAFETY: all pointers are to strings that live until the calls return; the program is destroyed once.
+        // SAFETY: all pointers are to strings that live until the calls return; the program is destroyed
+        // once.
         unsafe {
             let name = c"kernel.cu".as_ptr();
             let made = create(&raw mut program, text.as_ptr(), name, 0, ptr::null(), ptr::null());

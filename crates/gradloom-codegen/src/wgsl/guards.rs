@@ -1,8 +1,8 @@
 //! What decides on the device whether a step may commit.
 //!
 //! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two
-//! phases, and leaves a [`Verdict`](crate::step::Verdict) in the step's status, with a record of the step if it
-//! failed.
+//! phases, and leaves a [`Verdict`](crate::step::Verdict) in the step's status, with a record of the step if
+//! it failed.
 
 use super::dispatch::{Context, Shaders, checked};
 use super::operands::Operands;

@@ -1,5 +1,5 @@
-//! A CUDA driver without a device, for tests: it keeps memory, notes what it is asked for, runs no kernel, and
-//! fails the call that a test names.
+//! A CUDA driver without a device, for tests: it keeps memory, notes what it is asked for, runs no kernel,
+//! and fails the call that a test names.
 
 use super::driver::{
     Address, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall, Module, Node,

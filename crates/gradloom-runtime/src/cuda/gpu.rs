@@ -67,7 +67,8 @@ impl Gpu {
         })
     }
 
-    /// The architecture that kernels are compiled for, as `sm_90a`: of the newest kind, with what only it has.
+    /// The architecture that kernels are compiled for, as `sm_90a`: of the newest kind, with what only it
+    /// has.
     pub(super) fn architecture(&self) -> String {
         let (major, minor) = self.properties.capability;
         format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })

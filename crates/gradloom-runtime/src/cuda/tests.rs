@@ -165,8 +165,8 @@ fn a_device_that_hangs_is_an_error_once_the_watchdog_barks() {
     assert_eq!(train.step((&IDS, &Y)).map(|_| ()).unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// All of a device's life: opened, a program compiled, steps, the store read, everything given back. Gives the
-/// number of calls of the driver before the last part.
+/// All of a device's life: opened, a program compiled, steps, the store read, everything given back. Gives
+/// the number of calls of the driver before the last part.
 fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Result<usize> {
     let device = Device::cuda_with(options)?;
     let mut train = compiled(&device)?;

@@ -13,9 +13,9 @@ pub enum Staging {
     /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other
     /// is read.
     Workgroup(u32),
-    /// The same in one buffer, by so many groups of threads: each has an equal share of the terms in a tile of
-    /// its own, and their sums are added up at the end. A workgroup without enough threads to hide its loads
-    /// has more that way.
+    /// The same in one buffer, by so many groups of threads: each has an equal share of the terms in a tile
+    /// of its own, and their sums are added up at the end. A workgroup without enough threads to hide its
+    /// loads has more that way.
     Sliced(u32),
 }
 
