@@ -146,7 +146,7 @@ impl Device {
     }
 
     /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are
-    /// looked for now and when the first program is compiled; nothing of CUDA is needed to build.
+    /// looked for now; nothing of CUDA is needed to build.
     ///
     /// Compiled kernels are kept in `gradloom/cubins` in the user's cache folder, which can be deleted at any
     /// time.

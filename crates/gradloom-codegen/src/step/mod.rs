@@ -1,7 +1,7 @@
 //! What a step is on a GPU, in whichever dialect its kernels are: which part of the program a kernel belongs
 //! to, what can keep the step from its commit, and the words in which the device says so.
 //!
-//! In: a plan. Out: [`Owner`]s, [`Window`]s, [`Status`].
+//! In: a plan. Out: [`Owner`]s, windows, [`Status`].
 
 pub(crate) mod status;
 

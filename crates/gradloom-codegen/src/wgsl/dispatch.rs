@@ -32,7 +32,7 @@ pub enum Bound {
     Workspace(Range<usize>),
     /// Numbers of the launch's own.
     Table(Vec<u32>),
-    /// The status, of the step and of those before: [`super::STATUS_WORDS`] words.
+    /// The status, of the step and of those before: [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
     Status {
         /// Whether the shader may write it.
         writable: bool,

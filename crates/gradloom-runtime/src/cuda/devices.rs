@@ -75,7 +75,8 @@ fn not_started(failure: &Failure) -> Error {
 /// Opens the GPU that the options name.
 ///
 /// # Errors
-/// When there is no driver, it is too old, or the GPU is not there, is too old or cannot be opened.
+/// When there is no driver or no compiler, the driver is too old, or the GPU is not there, is too old or cannot
+/// be opened.
 pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let driver: Arc<dyn Driver> = match &options.overrides.driver {
         Some(driver) => Arc::clone(driver),
@@ -109,5 +110,7 @@ pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let known = || user_cache::folder().map(|folder| folder.join("cubins"));
     let folder = options.overrides.cache.clone().or_else(known).filter(|_| !options.overrides.no_cache);
     let kernels = Kernels::new(folder, options.overrides.compiler.clone());
+    // Now, so that `Device::auto` takes another GPU where it is missing.
+    kernels.check_compiler()?;
     Gpu::open(driver, options.index, kernels, options.watchdog)
 }

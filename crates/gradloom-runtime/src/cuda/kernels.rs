@@ -140,6 +140,12 @@ impl Kernels {
     }
 
     /// # Errors
+    /// When there is no compiler.
+    pub(super) fn check_compiler(&self) -> Result<()> {
+        self.compiler().map(|_| ())
+    }
+
+    /// # Errors
     /// When it is nowhere.
     fn compiler(&self) -> Result<&Arc<dyn Compiler>> {
         let open = || Nvrtc::open().map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);

@@ -10,7 +10,7 @@ use super::pending::{PendingStep, Stagings};
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::{Elements, zeroed};
-use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window, gather};
+use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
 use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::step::{Owner, Status};
@@ -310,16 +310,7 @@ impl Resident for CudaProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        let size = access.dtype.bytes();
-        let (start, end) = (access.layout.offset * size, access.layout.end() * size);
-        if start >= end {
-            return Ok(());
-        }
-        let (memory, at) = self.place(self.plan.buffer_of[&access.buffer]);
-        let mut bytes = zeroed(end - start, &"a value that is read")?;
-        memory.read(at + start, &mut bytes)?;
-        gather(access, start, &bytes, into);
-        Ok(())
+        self.memory.read(&self.plan, access, into)
     }
 
     fn allocated(&self) -> usize {

@@ -21,8 +21,6 @@ pub(crate) use bindings::{Tables, bound_bytes};
 pub(crate) use host_launch::{HostLaunch, Span as HostSpan, host_launches};
 pub(crate) use regions::{Regions, cuts};
 pub(crate) use results::Results;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
-pub(crate) use results::gather;
 pub(crate) use status::{STATUS_BYTES, STEP_BYTES};
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub(crate) use window::check_window;

@@ -3,13 +3,19 @@
 //! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it.
 //! Always holds: the bytes of a binding are contiguous.
 
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use super::results::gather;
 use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use crate::elements::{Elements, zeroed};
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use gradloom_codegen::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::ops::Range;
 use std::sync::Arc;
@@ -99,6 +105,22 @@ impl Regions {
             Region::Store => &self.store,
         };
         place(pieces, offset)
+    }
+
+    /// Appends the elements of an access, row-major, once the device has done what it was asked for.
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    pub(crate) fn read(&self, plan: &Plan, access: &Access, into: &mut Elements) -> Result<()> {
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        let size = access.dtype.bytes();
+        let (start, end) = (access.layout.offset * size, access.layout.end() * size);
+        if start >= end {
+            return Ok(());
+        }
+        let (memory, at) = self.place(buffer.region, buffer.offset);
+        let mut bytes = zeroed(end - start, &"a value that is read")?;
+        memory.read(at + start, &mut bytes)?;
+        gather(access, start, &bytes, into);
+        Ok(())
     }
 
     /// The memory of a byte of the scratch, and where it stands there.

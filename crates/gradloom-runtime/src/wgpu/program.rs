@@ -9,8 +9,8 @@ use super::pipelines::Pipeline;
 use super::timestamps::Timestamps;
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
-use crate::elements::{Elements, zeroed};
-use crate::gpu::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES, gather};
+use crate::elements::Elements;
+use crate::gpu::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES};
 use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::step::Owner;
@@ -254,17 +254,7 @@ impl Resident for WgpuProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-        let size = access.dtype.bytes();
-        let (start, end) = (access.layout.offset * size, access.layout.end() * size);
-        if start >= end {
-            return Ok(());
-        }
-        let (memory, at) = self.memory.place(buffer.region, buffer.offset);
-        let mut bytes = zeroed(end - start, &"a value that is read")?;
-        memory.read(at + start, &mut bytes)?;
-        gather(access, start, &bytes, into);
-        Ok(())
+        self.memory.read(&self.plan, access, into)
     }
 
     fn allocated(&self) -> usize {

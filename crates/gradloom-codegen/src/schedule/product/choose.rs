@@ -1,6 +1,6 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::{fits, suits};
+use super::{HAS_SLICES, fits, suits};
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{DotProblem, Side};
@@ -131,7 +131,7 @@ fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
 
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
 fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
-    if let Some(sliced) = sliced(problem, limits) {
+    if HAS_SLICES && let Some(sliced) = sliced(problem, limits) {
         return sliced;
     }
     let (count, small, k) = (tiles(problem, 64, 64), tiles(problem, 32, 32), problem.k);

@@ -23,6 +23,10 @@ use gradloom_core::kernel::{Method, ProductChoice, ProductSchedule, Staging};
 /// page's module has no code for them.
 pub(crate) const HAS_MATRICES: bool = cfg!(not(target_family = "wasm"));
 
+/// Whether there are devices whose workgroups have the memory for slices: no browser has asked for as much. A
+/// page's module has no code for them.
+pub(crate) const HAS_SLICES: bool = cfg!(not(target_family = "wasm"));
+
 /// Whether a tile is well formed and a device with these limits can run it.
 pub fn fits(method: Method, limits: &Limits) -> bool {
     match method {

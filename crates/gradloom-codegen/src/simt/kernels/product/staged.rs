@@ -7,6 +7,7 @@
 use super::operand::TiledOperand;
 use crate::narrow::narrow;
 use crate::product::Along;
+use crate::schedule::product::HAS_SLICES;
 use crate::simt::{Builder, Value, ValueType, Variable};
 use gradloom_core::ir::DType;
 
@@ -84,7 +85,10 @@ pub(super) fn pipeline<'k>(
     let starts = || {
         sides.map(|side| match buffer {
             Some(buffer) => buffer.get() * side.size(),
-            None => side.group.slice.map_or(k.u32(0), |slice| slice * side.size()),
+            None => match side.group.slice {
+                Some(slice) if HAS_SLICES => slice * side.size(),
+                _ => k.u32(0),
+            },
         })
     };
     let store = || sides.iter().zip(starts()).for_each(|(side, start)| side.store(start));
@@ -188,7 +192,10 @@ impl<'k> Staged<'k> {
     /// Loads the tile of terms from `term` on into registers.
     fn fetch(&self, term: Value<'k>) {
         // The same round of the loop is at other terms in other groups.
-        let term = self.group.slice.map_or(term, |slice| term + slice * self.group.terms);
+        let term = match self.group.slice {
+            Some(slice) if HAS_SLICES => term + slice * self.group.terms,
+            _ => term,
+        };
         for round in &self.rounds {
             self.operand.k.guard([round.active], || round.next.set(self.value(round, term)));
         }
