@@ -75,8 +75,8 @@ fn not_started(failure: &Failure) -> Error {
 /// Opens the GPU that the options name.
 ///
 /// # Errors
-/// When there is no driver or no compiler, the driver is too old, or the GPU is not there, is too old or cannot
-/// be opened.
+/// When there is no driver or no compiler, the driver is too old, or the GPU is not there, is too old or
+/// cannot be opened.
 pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let driver: Arc<dyn Driver> = match &options.overrides.driver {
         Some(driver) => Arc::clone(driver),

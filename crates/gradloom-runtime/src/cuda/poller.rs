@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::thread::Builder;
 
-/// A point, and who waits for it.
+/// A point, and the waker of the task that awaits it.
 type Request = (Arc<Mark>, Waker);
 
 /// A thread that waits for a device, once it is needed. It ends with the device.
@@ -45,9 +45,9 @@ fn start() -> Option<Sender<Request>> {
 }
 
 fn serve((mark, waker): Request) {
-    // Whoever is woken finds out about a loss.
+    // The woken task's next poll reports a loss.
     let _ = mark.wait(Stop::default());
-    // The device may end with the mark; it must not end here after its owner was told that all is done.
+    // This may be the last reference to the device: it is dropped before the task is woken.
     drop(mark);
     // A waker that panics is its owner's trouble.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));

@@ -196,7 +196,7 @@ fn every_call_may_fail() {
             let result = life(&driver, &options, &mut store);
             let what = format!("call {at} ({call}) with error {code}");
             match &result {
-                // Free memory that is not known limits nothing; nobody waits for what is given back.
+                // Unknown free memory limits nothing, and drops report no errors.
                 Ok(_) => assert!(at >= end || *call == "free_bytes", "{what} went unnoticed"),
                 Err(error) => check(error, code, &what),
             }
