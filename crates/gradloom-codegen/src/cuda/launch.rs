@@ -86,16 +86,6 @@ impl Span {
         let range = offset + access.layout.offset * bytes..offset + access.layout.end() * bytes;
         (!range.is_empty()).then_some(Self::Memory(region, range))
     }
-
-    /// Whether the two share a byte.
-    pub fn meets(&self, other: &Self) -> bool {
-        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-        match (self, other) {
-            (Self::Memory(region, a), Self::Memory(other, b)) => region == other && overlap(a, b),
-            (Self::Workspace(a), Self::Workspace(b)) => overlap(a, b),
-            _ => false,
-        }
-    }
 }
 
 impl Spans {
@@ -111,14 +101,6 @@ impl Spans {
             writes.push(Span::Workspace(scratch));
         }
         Self { reads: reads.filter_map(|access| Span::of(plan, access)).collect(), writes, ..Self::default() }
-    }
-
-    /// Whether one of the two has to be done before the other starts.
-    pub fn conflicts(&self, other: &Self) -> bool {
-        let meet = |a: &[Span], b: &[Span]| a.iter().any(|a| b.iter().any(|b| a.meets(b)));
-        meet(&self.writes, &other.writes)
-            || meet(&self.writes, &other.reads)
-            || meet(&self.reads, &other.writes)
     }
 }
 

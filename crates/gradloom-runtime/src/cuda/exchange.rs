@@ -187,6 +187,7 @@ impl Exchange {
             add(Some(*number), address(buffer.region, buffer.offset), buffer.bytes);
         }
         let payload = at;
+        assert!(HEADER + payload <= 4 * 1024 * 16, "scalars are few");
         let mut slot_bytes = HEADER + payload;
         let mut larger = Vec::new();
         for (buffer, Buffer { bytes, .. }) in

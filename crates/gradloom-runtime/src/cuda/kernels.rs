@@ -48,8 +48,8 @@ pub(super) struct Kernels {
     folder: Option<PathBuf>,
     /// By their texts.
     loaded: Mutex<HashMap<String, (Module, Function)>>,
+    /// Bytes of machine code that the cache had.
     pub(super) found: AtomicUsize,
-    pub(super) compiled: AtomicUsize,
 }
 
 impl fmt::Debug for Kernels {
@@ -69,8 +69,7 @@ impl Kernels {
             // It is empty.
             let _ = known.set(compiler);
         }
-        let (found, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { compiler: known, folder, loaded: Mutex::default(), found, compiled }
+        Self { compiler: known, folder, loaded: Mutex::default(), found: AtomicUsize::new(0) }
     }
 
     /// The functions of kernels, in their order.
@@ -125,11 +124,10 @@ impl Kernels {
                 .as_ref()
                 .map(|folder| folder.join(format!("{:016x}.cubin", hash(key.as_bytes()))));
             if let Some(cubin) = file.as_ref().and_then(|file| read(file, &key)) {
-                self.found.fetch_add(1, Ordering::Relaxed);
+                self.found.fetch_add(cubin.len(), Ordering::Relaxed);
                 return Ok(cubin);
             }
             let cubin = compiler.compile(source, &architecture)?.cubin;
-            self.compiled.fetch_add(1, Ordering::Relaxed);
             if let Some(file) = file {
                 // What cannot be kept is compiled again.
                 let _ = user_cache::write(&file, &packed(&key, &cubin));

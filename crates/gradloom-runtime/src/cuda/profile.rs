@@ -51,7 +51,7 @@ impl CudaProgram {
         events.note()?;
         for (i, segment) in self.segments.iter().enumerate() {
             for kernel in segment.kernels.clone() {
-                self.launch(kernel..kernel + 1)?;
+                self.launch(kernel)?;
                 events.note()?;
             }
             if i == 0 {

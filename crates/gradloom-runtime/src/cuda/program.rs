@@ -105,14 +105,19 @@ impl CudaProgram {
         on_device(self.memory.status())
     }
 
-    /// Launches kernels one by one.
+    /// Launches a kernel of a step. One that is refused behind others costs the device: what the step has
+    /// done so far, some of its commit perhaps, cannot be taken back.
     ///
     /// # Errors
-    /// When the device is lost.
-    pub(super) fn launch(&self, kernels: Range<usize>) -> Result<()> {
-        let stream = self.gpu.stream;
-        let launch = |step: &Ready| self.gpu.ask("run a kernel", |driver| driver.launch(&step.call, stream));
-        self.steps[kernels].iter().try_for_each(launch)
+    /// When the device is lost, or refuses the kernel.
+    pub(super) fn launch(&self, kernel: usize) -> Result<()> {
+        let (call, stream) = (&self.steps[kernel].call, self.gpu.stream);
+        self.gpu.ask("run a kernel", |driver| driver.launch(call, stream)).map_err(|error| {
+            if kernel > 0 {
+                self.gpu.lose(format!("the GPU cut a step off: {}", error.message()));
+            }
+            self.gpu.check().err().unwrap_or(error)
+        })
     }
 
     /// Runs what the host runs, unless the step has trapped. Waits for the device.
@@ -213,7 +218,7 @@ impl Queued for CudaProgram {
                     Some(exec) => {
                         self.gpu.ask("start a step", |driver| driver.launch_graph(exec, self.gpu.stream))?;
                     }
-                    None => self.launch(segment.kernels.clone())?,
+                    None => segment.kernels.clone().try_for_each(|kernel| self.launch(kernel))?,
                 }
                 if i == 0 {
                     self.exchange.advance();

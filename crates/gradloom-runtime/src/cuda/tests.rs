@@ -183,14 +183,26 @@ fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Resu
 /// Each call of the driver fails once, in each way: one error, nothing left behind, the store whole.
 #[test]
 fn every_call_may_fail() {
-    let (driver, options) = fake();
+    fail_each(fake);
+}
+
+#[test]
+fn every_call_of_uncaptured_steps_may_fail() {
+    fail_each(|| {
+        let (driver, options) = fake();
+        (driver, options.uncaptured())
+    });
+}
+
+fn fail_each(made: impl Fn() -> (Arc<Fake>, CudaOptions)) {
+    let (driver, options) = made();
     let end = life(&driver, &options, &mut None).unwrap();
     let calls = driver.state().calls.clone();
     assert!(calls.len() > 60, "{} calls", calls.len());
     // Out of memory, an invalid value, an illegal address.
     for code in [2, 1, 700] {
         for (at, call) in calls.iter().enumerate() {
-            let (driver, options) = fake();
+            let (driver, options) = made();
             driver.state().fails = Some((at, code));
             let mut store = None;
             let result = life(&driver, &options, &mut store);
@@ -201,7 +213,8 @@ fn every_call_may_fail() {
                 Err(error) => check(error, code, &what),
             }
             // A failure that is no loss leaves the store as it was: it can be read.
-            if let (Some(store), true) = (&store, code != 700) {
+            let is_lost = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
+            if let (Some(store), false) = (&store, is_lost || code == 700) {
                 driver.state().fails = None;
                 assert_eq!(content(store).len(), store.entries().len(), "{what}");
             }
