@@ -35,6 +35,8 @@ pub struct Limits {
     pub bf16: bool,
     /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
     pub cooperative: bool,
+    /// Whether the vendor's library of matrix products is there.
+    pub library: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
     /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does
@@ -61,6 +63,7 @@ impl Limits {
             f16: false,
             bf16: false,
             cooperative: false,
+            library: false,
             software: false,
             scalar: false,
         }
@@ -90,6 +93,7 @@ impl Limits {
             f16: true,
             bf16: true,
             cooperative: true,
+            library: false,
             software: false,
             scalar: false,
         }

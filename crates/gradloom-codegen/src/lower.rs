@@ -5,7 +5,9 @@
 //! a user's op).
 
 pub(crate) mod gpu;
+mod library;
 mod narrow;
+mod pad;
 mod parts;
 mod reduce;
 
@@ -13,9 +15,10 @@ use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{
-    Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
+    Access, Body, Kernel, Launch, Layout, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
 };
 use gradloom_core::plan::ALIGNMENT;
+use library::{Padded, product_dtype};
 use parts::Unfinished;
 pub(crate) use reduce::as_body;
 
@@ -48,6 +51,11 @@ pub(crate) trait Target {
     fn shares_rows(&self, _axes: &DotAxes, _reads: &[Access]) -> bool {
         false
     }
+    /// The dtype of operands with which a library of the device's vendor computes a product, if it does that
+    /// well. The result's layout and dtype come last.
+    fn library(&self, _axes: &DotAxes, _reads: &[Access], _result: (&Layout, DType)) -> Option<DType> {
+        None
+    }
     /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes
     /// them together. 1: the kernel gives whole sums.
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
@@ -74,8 +82,22 @@ pub(crate) struct Request<'r> {
 
 /// Lowers kernels for a target.
 pub(crate) fn lower(graph: &Graph, fused: Fused, target: &impl Target) -> Lowered {
+    lower_padded(graph, fused, Vec::new(), target)
+}
+
+/// Lowers kernels, some of whose buffers are larger than what is in them.
+fn lower_padded(graph: &Graph, fused: Fused, padded: Vec<Padded>, target: &impl Target) -> Lowered {
     let shared = shared_operands(&fused.kernels, target);
-    let mut lowering = Lowering { graph, target, lowered: fused.memory, unfinished: Vec::new(), shared };
+    let mut lowering = Lowering {
+        graph,
+        target,
+        lowered: fused.memory,
+        unfinished: Vec::new(),
+        shared,
+        rounded: Vec::new(),
+        padded,
+        commits: false,
+    };
     for spec in fused.kernels {
         lowering.kernel(spec);
     }
@@ -91,6 +113,12 @@ struct Lowering<'g, T> {
     unfinished: Vec<Unfinished>,
     /// Right operands that products share a copy of.
     shared: Vec<Shared>,
+    /// Operands, and their copies of another dtype.
+    rounded: Vec<(Access, Access)>,
+    /// Buffers that are larger than what is in them.
+    padded: Vec<Padded>,
+    /// Whether what is lowered now is only needed by updates.
+    commits: bool,
 }
 
 /// The right operand of several products.
@@ -128,28 +156,35 @@ impl<T: Target> Lowering<'_, T> {
         if commit {
             self.finish();
         }
+        self.commits = commit;
+        let by_library = self.is_for_library(&kernel, &reads, &writes);
         if let Kernel::Dot { axes, epilogue } = &kernel
-            && self.is_split(&kernel)
+            && (by_library || self.is_split(&kernel))
         {
-            let split = self.dot_and_loop(axes, epilogue, reads, writes);
+            let dtype = if by_library { product_dtype(&writes) } else { DType::F32 };
+            let split = self.dot_and_loop(axes, epilogue, dtype, reads, writes);
             let [(kernel, operands, product), (body, reads, writes)] = split;
             self.finish_for(&operands);
             // The loop follows at once, so the product does not leave parts.
             self.push(op, kernel, operands, product);
             return self.kernel(KernelSpec { op, kernel: body, reads, writes, commit, once });
         }
-        if let Kernel::Group(parts) = &kernel
-            && parts.iter().any(|part| self.is_split(&part.kernel))
-        {
-            for part in parts {
-                let (reads, writes) =
-                    (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
-                self.kernel(KernelSpec { op, kernel: part.kernel.clone(), reads, writes, commit, once });
+        if let Kernel::Group(parts) = &kernel {
+            let all = parts.iter().any(|part| self.is_split(&part.kernel));
+            let (apart, together): (Vec<&Part>, Vec<&Part>) = parts.iter().partition(|part| {
+                let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
+                all || self.is_for_library(&part.kernel, reads, writes)
+            });
+            if !apart.is_empty() {
+                for parts in apart.into_iter().map(|part| vec![part]).chain([together]) {
+                    let Some((kernel, reads, writes)) = some_parts(&parts, &reads, &writes) else { continue };
+                    self.kernel(KernelSpec { op, kernel, reads, writes, commit, once });
+                }
+                return;
             }
-            return;
         }
         self.finish_for(&reads);
-        if !once {
+        if !once && !by_library {
             self.cut(op, &mut kernel, &mut reads, &mut writes);
         }
         self.push(op, kernel, reads, writes);
@@ -187,6 +222,7 @@ impl<T: Target> Lowering<'_, T> {
         &mut self,
         axes: &DotAxes,
         epilogue: &Body,
+        dtype: DType,
         reads: Vec<Access>,
         mut writes: Vec<Access>,
     ) -> [(Kernel, Vec<Access>, Vec<Access>); 2] {
@@ -203,7 +239,7 @@ impl<T: Target> Lowering<'_, T> {
                 }
                 writes.remove(write)
             }
-            None => self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns])),
+            None => self.lowered.temporary(Type::new(dtype, [epilogue.rows, epilogue.columns])),
         };
         let shaped = |shape: &Shape| {
             let layout = product.layout.reshape(shape).expect("it is contiguous");
@@ -233,6 +269,12 @@ impl<T: Target> Lowering<'_, T> {
         reads: &mut [Access],
         writes: &[Access],
     ) -> (Vec<(usize, usize)>, Schedule, usize) {
+        if let Kernel::Op(OpKind::Dot(axes)) = kernel
+            && let Some(schedule) = self.library(op, axes, reads, &writes[0])
+        {
+            let workspace = schedule.workspace(kernel);
+            return (Vec::new(), schedule, workspace);
+        }
         match kernel {
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 self.fit_dot_operands(op, axes, reads)
@@ -354,6 +396,28 @@ impl<T: Target> Lowering<'_, T> {
             _ => Vec::new(),
         }
     }
+}
+
+/// Some parts of a group with their operands and results: a group again, or the only one as it is.
+fn some_parts(
+    parts: &[&Part],
+    reads: &[Access],
+    writes: &[Access],
+) -> Option<(Kernel, Vec<Access>, Vec<Access>)> {
+    let (mut all_reads, mut all_writes, mut renumbered) = (Vec::new(), Vec::new(), Vec::new());
+    for &part in parts {
+        let (read, write) = (all_reads.len(), all_writes.len());
+        all_reads.extend_from_slice(&reads[part.reads.clone()]);
+        all_writes.extend_from_slice(&writes[part.writes.clone()]);
+        let (reads, writes) = (read..all_reads.len(), write..all_writes.len());
+        renumbered.push(Part { reads, writes, ..part.clone() });
+    }
+    let kernel = match renumbered.len() {
+        0 => return None,
+        1 => renumbered.remove(0).kernel,
+        _ => Kernel::Group(renumbered),
+    };
+    Some((kernel, all_reads, all_writes))
 }
 
 /// The store of an epilogue that gives the product itself, if a loop is left to do the others.

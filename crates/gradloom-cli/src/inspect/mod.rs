@@ -102,7 +102,11 @@ impl For {
                 Err(Failure::usage("--precision bf16: WebGPU has no such type").help("use --target cuda"))
             }
             (Self::Wgsl, _) => Ok(Target::Wgsl(Gpu::in_precision(wgsl, of))),
-            (Self::Cuda, _) => Ok(Target::Cuda(Gpu::in_precision(Limits::cuda(), of))),
+            (Self::Cuda, _) => {
+                // As on a machine that has cuBLASLt.
+                let limits = Limits { library: of != Precision::F32, ..Limits::cuda() };
+                Ok(Target::Cuda(Gpu::in_precision(limits, of)))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! of the step if it failed.
 
 use super::functions::{Function, Functions};
-use super::launch::{CudaKernel, Span, Spans, address};
+use super::launch::{CudaKernel, Span, Spans, Work, address};
 use super::print::stored_name;
 use crate::narrow::narrow;
 use crate::step::status::{
@@ -85,8 +85,7 @@ pub(super) fn guards(plan: &Plan) -> CudaKernel {
     source.push_str("}\n");
     CudaKernel {
         label: "guards".to_string(),
-        name: "guards".to_string(),
-        source,
+        work: Work::Function { name: "guards".to_string(), source, groups: 1, threads: THREADS },
         parameters: reads.iter().map(|access| address(plan, access)).collect(),
         spans: Spans {
             reads: reads.iter().filter_map(|access| Span::of(plan, access)).collect(),
@@ -94,8 +93,6 @@ pub(super) fn guards(plan: &Plan) -> CudaKernel {
             decides: true,
             ..Spans::default()
         },
-        groups: 1,
-        threads: THREADS,
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: a launch, and where the plan put its buffers. Out: [`CudaKernel`]s, which run one after the other. A
 //! parameter is an address: of a buffer, or, where one kernel runs many parts, of the first of their buffers.
 
+use super::library::LibraryProduct;
 use super::print::print;
 use crate::limits::Limits;
 use crate::narrow::narrow;
@@ -13,7 +14,7 @@ use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
 use crate::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::Graph;
+use gradloom_core::ir::{DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
@@ -27,18 +28,31 @@ const MOST_BYTES: usize = u32::MAX as usize;
 pub struct CudaKernel {
     /// What it computes, for people.
     pub label: String,
-    /// Its function in the text.
-    pub name: String,
-    /// CUDA C.
-    pub source: String,
-    /// The function's parameters, behind which the status follows.
+    /// How it is computed.
+    pub work: Work,
+    /// A function's parameters, behind which the status follows; of a library's product the left and the right
+    /// operand, the result, and scratch.
     pub parameters: Vec<Parameter>,
     /// What it touches: kernels that touch the same bytes, one of them to write, keep their order.
     pub spans: Spans,
-    /// Blocks.
-    pub groups: usize,
-    /// Threads of a block.
-    pub threads: u32,
+}
+
+/// How something is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// By a function of ours.
+    Function {
+        /// Its name in the text.
+        name: String,
+        /// CUDA C.
+        source: String,
+        /// Blocks.
+        groups: usize,
+        /// Threads of a block.
+        threads: u32,
+    },
+    /// By cuBLASLt.
+    Product(LibraryProduct),
 }
 
 /// What a parameter points to.
@@ -85,22 +99,6 @@ impl Span {
         let bytes = access.dtype.bytes();
         let range = offset + access.layout.offset * bytes..offset + access.layout.end() * bytes;
         (!range.is_empty()).then_some(Self::Memory(region, range))
-    }
-}
-
-impl Spans {
-    /// Of operands and results, with scratch.
-    fn of<'a>(
-        plan: &Plan,
-        reads: impl Iterator<Item = &'a Access>,
-        writes: impl Iterator<Item = &'a Access>,
-        scratch: Range<usize>,
-    ) -> Self {
-        let mut writes: Vec<Span> = writes.filter_map(|access| Span::of(plan, access)).collect();
-        if !scratch.is_empty() {
-            writes.push(Span::Workspace(scratch));
-        }
-        Self { reads: reads.filter_map(|access| Span::of(plan, access)).collect(), writes, ..Self::default() }
     }
 }
 
@@ -187,6 +185,11 @@ fn alone(
         }),
     };
     let label = launch.kernel.title();
+    if let (LaunchKernel::Op(OpKind::Dot(axes)), Schedule::Library(library)) =
+        (&launch.kernel, &launch.schedule)
+    {
+        return Ok(vec![product(axes, library.extents, launch, scratch, plan)]);
+    }
     let custom = custom::kernels(launch, graph, &views, &Limits::cuda())?;
     let known = || kernels::kernels(&launch.kernel, &launch.schedule, &views, &label);
     let Some(kernels) = custom.or_else(known) else {
@@ -199,8 +202,46 @@ fn alone(
         Role::Workspace { start, .. } => Parameter::Workspace(scratch.start + start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
-    let spans = Spans::of(plan, launch.reads.iter(), launch.writes.iter(), scratch.clone());
-    Ok(finished(&kernels, number, &spans, &parameter))
+    let touched = |role: Role| match role {
+        Role::Operand(read) => Span::of(plan, &launch.reads[read]).into_iter().collect(),
+        Role::Result(write) => Span::of(plan, &launch.writes[write]).into_iter().collect(),
+        Role::Workspace { .. } => vec![Span::Workspace(scratch.clone())],
+        Role::Table => Vec::new(),
+    };
+    Ok(finished(&kernels, number, &touched, &parameter))
+}
+
+/// A product by the library.
+fn product(
+    axes: &DotAxes,
+    extents: [usize; 3],
+    launch: &Launch,
+    scratch: Range<usize>,
+    plan: &Plan,
+) -> CudaKernel {
+    let product =
+        LibraryProduct::of(axes, &launch.reads, &launch.writes[0], extents).expect("it was made to fit");
+    let first = |access: &Access| {
+        let (region, offset) = place(plan, access);
+        Parameter::Memory(region, offset + access.layout.offset * access.dtype.bytes())
+    };
+    // It may look at zeros behind an operand, and write behind the result.
+    let buffer = |access: &Access| {
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        Span::Memory(buffer.region, buffer.offset..buffer.offset + buffer.bytes)
+    };
+    let spans = Spans {
+        reads: launch.reads.iter().map(buffer).collect(),
+        writes: vec![buffer(&launch.writes[0]), Span::Workspace(scratch.clone())],
+        ..Spans::default()
+    };
+    let operands = launch.reads.iter().chain(&launch.writes).map(first);
+    CudaKernel {
+        label: launch.kernel.title(),
+        parameters: operands.chain([Parameter::Workspace(scratch.start)]).collect(),
+        work: Work::Product(product),
+        spans,
+    }
 }
 
 /// The kernels of parts of one class.
@@ -247,12 +288,17 @@ fn together(
         Role::Workspace { start, .. } => Parameter::Workspace(start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
-    // The first pass of each part leaves its scratch to the second.
-    let members = parts.iter();
-    let all = members.clone().flat_map(|part| &launch.reads[part.reads.clone()]);
-    let results = members.flat_map(|part| &launch.writes[part.writes.clone()]);
-    let spans = Spans::of(plan, all, results, 0..schedule.workspace);
-    finished(&kernels::group(&views, body, &table, schedule, short), number, &spans, &parameter)
+    let of_all = |access: fn(&Launch, &Part, usize) -> Access, i: usize| {
+        parts.iter().filter_map(|part| Span::of(plan, &access(launch, part, i))).collect()
+    };
+    let touched = |role: Role| match role {
+        Role::Operand(read) => of_all(|launch, part, i| launch.reads[part.reads.start + i].clone(), read),
+        Role::Result(write) => of_all(|launch, part, i| launch.writes[part.writes.start + i].clone(), write),
+        // The first pass of each part leaves its scratch to the second.
+        Role::Workspace { .. } => vec![Span::Workspace(0..schedule.workspace)],
+        Role::Table => Vec::new(),
+    };
+    finished(&kernels::group(&views, body, &table, schedule, short), number, &touched, &parameter)
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {
@@ -274,19 +320,26 @@ fn place(plan: &Plan, access: &Access) -> (Region, usize) {
 fn finished(
     kernels: &[Kernel],
     number: usize,
-    spans: &Spans,
+    touched: &dyn Fn(Role) -> Vec<Span>,
     parameter: &dyn Fn(Role, &[u32]) -> Parameter,
 ) -> Vec<CudaKernel> {
     let finish = |kernel: &Kernel| {
         let name = function_name(&kernel.label);
+        let mut spans = Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..Spans::default() };
+        for (i, buffer) in kernel.buffers.iter().enumerate() {
+            let list = if kernel.stores_to(i) { &mut spans.writes } else { &mut spans.reads };
+            list.extend(touched(buffer.role));
+        }
         CudaKernel {
             label: kernel.label.clone(),
-            source: print(kernel, &name, number),
-            name,
             parameters: kernel.buffers.iter().map(|buffer| parameter(buffer.role, &kernel.table)).collect(),
-            spans: Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..spans.clone() },
-            groups: kernel.groups,
-            threads: kernel.workgroup,
+            spans,
+            work: Work::Function {
+                source: print(kernel, &name, number),
+                name,
+                groups: kernel.groups,
+                threads: kernel.workgroup,
+            },
         }
     };
     kernels.iter().map(finish).collect()

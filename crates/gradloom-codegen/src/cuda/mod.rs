@@ -7,11 +7,13 @@
 mod functions;
 mod guards;
 mod launch;
+mod library;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod print;
 mod units;
 
-pub use launch::{CudaKernel, Parameter, Span, Spans, kernels};
+pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
+pub use library::{EXTENT_ALIGNMENT, LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room};
 pub use print::print;
 pub use units::{CudaUnit, units};

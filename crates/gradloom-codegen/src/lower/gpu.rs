@@ -1,7 +1,10 @@
 //! Lowering for GPUs: what the kernels of `simt` can do, and the scratch that they need.
 
+use super::library::rounded_layout;
 use super::narrow::narrow;
-use super::{Request, Target, as_body};
+use super::pad::pad_rows;
+use super::{Request, Target, as_body, lower_padded};
+use crate::cuda::LibraryProduct;
 use crate::limits::Limits;
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
@@ -9,8 +12,8 @@ use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{CustomOp, DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
+use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Part, Schedule, Store};
 
 /// How ops are fused for GPUs.
 pub const FUSION: Fusion = Fusion::SumsApart;
@@ -50,10 +53,14 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
+    let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
+        if target.limits.library {
+            padded = pad_rows(&mut fused, half);
+        }
     }
-    crate::lower::lower(graph, fused, target)
+    lower_padded(graph, fused, padded, target)
 }
 
 struct Gpu<'l> {
@@ -101,6 +108,16 @@ impl Target for Gpu<'_> {
             return 1;
         }
         rows(body, self.limits).groups.max(1)
+    }
+
+    fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
+        let dtype = self.limits.half(self.choices.precision()).filter(|_| self.limits.library)?;
+        let layout = |read: &Access| match read.dtype == dtype {
+            true => read.layout.clone(),
+            false => rounded_layout(&read.layout),
+        };
+        let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
+        LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).map(|_| dtype)
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {

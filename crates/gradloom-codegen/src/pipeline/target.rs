@@ -3,7 +3,7 @@
 //! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned,
 //! the text of their kernels ([`Target::emit`]).
 
-use crate::cuda::CudaUnit;
+use crate::cuda::{CudaUnit, Work};
 use crate::step::Owner;
 use crate::wgsl::{self, Choices, Context, Cuts, Limits, Precision};
 use crate::{cpu, cuda, lower};
@@ -133,7 +133,11 @@ impl Target {
             Self::Cuda(_) => {
                 for CudaUnit { owner, kernel } in cuda::units(plan, graph, &Cuts::default())? {
                     let (launch, is_hoisted) = place(owner, plan);
-                    texts.push(text(launch, is_hoisted, &kernel.label, &kernel.source));
+                    let source = match &kernel.work {
+                        Work::Function { source, .. } => source,
+                        Work::Product(product) => &format!("// {product}\n"),
+                    };
+                    texts.push(text(launch, is_hoisted, &kernel.label, source));
                 }
             }
         }

@@ -351,6 +351,15 @@ impl Kernel {
         reports(&self.body)
     }
 
+    /// Whether it writes elements of the buffer of this number.
+    pub fn stores_to(&self, buffer: usize) -> bool {
+        fn stores(block: &Block, buffer: usize) -> bool {
+            let to = |stmt: &Stmt| matches!(stmt, Stmt::Store(number, ..) if *number as usize == buffer);
+            block.0.iter().any(|stmt| to(stmt) || stmt.block().is_some_and(|block| stores(block, buffer)))
+        }
+        stores(&self.body, buffer)
+    }
+
     /// Whether it looks at the step's verdict.
     pub fn is_gated(&self) -> bool {
         self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))

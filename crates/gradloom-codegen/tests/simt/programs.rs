@@ -112,6 +112,7 @@ impl Memory<'_> {
             Schedule::Sort(_) => "sort",
             Schedule::Attention(_) => "attention",
             Schedule::Custom(_) => "custom",
+            Schedule::Library(_) => panic!("no limits of these tests have a library"),
         };
         *self.kinds.entry(kind).or_default() += 1;
         // As a target would declare them: in vectors where a product can use them.

@@ -7,7 +7,7 @@
 
 use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
-use gradloom_codegen::cuda::{self, CudaKernel};
+use gradloom_codegen::cuda::{self, Work};
 use gradloom_codegen::pipeline::{Gpu, Target};
 use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 use gradloom_core::ir::Graph;
@@ -179,8 +179,8 @@ fn wgsl(case: &Case) -> String {
     text
 }
 
-/// The text, and the kernels.
-fn cuda(case: &Case) -> (String, Vec<CudaKernel>) {
+/// The text with its heading, and that of each kernel.
+fn cuda(case: &Case) -> (String, Vec<String>) {
     let graph = graph(&case.lines);
     let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), case.precision));
     let plan = plan_for(&graph, &target);
@@ -188,13 +188,14 @@ fn cuda(case: &Case) -> (String, Vec<CudaKernel>) {
         cuda::kernels(launch, number, &plan, &graph, &Cuts::default())
             .unwrap_or_else(|error| panic!("{error}"))
     });
-    let made: Vec<_> = made.collect();
     let mut text = heading(case, &graph);
-    for kernel in &made {
-        let [groups, threads] = [kernel.groups, kernel.threads as usize];
-        write!(text, "\n// {groups} blocks of {threads} threads\n{}", kernel.source).unwrap();
+    let mut sources = Vec::new();
+    for kernel in made {
+        let Work::Function { source, groups, threads, .. } = kernel.work else { panic!("{kernel:?}") };
+        write!(text, "\n// {groups} blocks of {threads} threads\n{source}").unwrap();
+        sources.push(source);
     }
-    (text, made)
+    (text, sources)
 }
 
 fn folder(language: &str) -> PathBuf {
@@ -227,7 +228,7 @@ fn kernels_in_cuda_c_are_as_reviewed() {
     for case in &cases() {
         let (text, made) = cuda(case);
         is_as_reviewed(case, "cuda", "cu", &text);
-        texts.extend(made.into_iter().map(|kernel| kernel.source));
+        texts.extend(made);
     }
     if let Some(library) = nvrtc::library() {
         nvrtc::check(&library, texts.iter().map(String::as_str));

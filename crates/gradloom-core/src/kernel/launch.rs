@@ -45,12 +45,13 @@ impl Kernel {
     /// Whether the kernel can write windows with gaps: into a value that several results share, or in another
     /// order of axes.
     pub fn writes_strided(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Kernel::WriteRegion
-                | Kernel::Op(OpKind::Attention(_) | OpKind::AttentionGrad(_))
-                | Kernel::Loop(_)
-        )
+            | Kernel::Op(OpKind::Attention(_) | OpKind::AttentionGrad(_))
+            | Kernel::Loop(_) => true,
+            Kernel::Group(parts) => parts.iter().all(|part| part.kernel.writes_strided()),
+            Kernel::Op(_) | Kernel::Dot { .. } | Kernel::Copy => false,
+        }
     }
 
     /// Name in plans and profiles.
@@ -207,13 +208,15 @@ impl<'l> Overwrites<'l> {
     }
 
     /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must
-    /// allow it.
+    /// allow it, or look at other bytes.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
-        let layout = &self.launch.writes[write].layout;
+        let Access { layout, dtype, .. } = &self.launch.writes[write];
+        let allows = |r: usize| {
+            let read = &self.launch.reads[r];
+            let replaced = self.aliases.contains(write, r) && read.layout == *layout;
+            replaced || read.dtype.bytes() == dtype.bytes() && read.layout.is_disjoint(layout)
+        };
         let first = self.reads.partition_point(|(read, _)| *read < buffer);
-        self.reads[first..]
-            .iter()
-            .take_while(|(read, _)| *read == buffer)
-            .all(|&(_, r)| self.aliases.contains(write, r) && self.launch.reads[r].layout == *layout)
+        self.reads[first..].iter().take_while(|(read, _)| *read == buffer).all(|&(_, r)| allows(r))
     }
 }

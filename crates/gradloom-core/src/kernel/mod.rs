@@ -17,6 +17,7 @@ pub use layout::Layout;
 pub use lowered::Lowered;
 pub use schedule::{
     AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule, AttentionTile,
-    CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, MATRIX, Method, ProductChoice,
-    ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule, Staging, Tile,
+    CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, LibrarySchedule, MATRIX, Method,
+    ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule,
+    Staging, Tile,
 };

@@ -27,6 +27,7 @@ pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,
     precision: Precision,
     replay: Replay,
+    library: bool,
     fusion: Fusion,
     pool: Arc<Pool>,
 }
@@ -36,7 +37,8 @@ impl CudaBackend {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (precision, replay) = (options.precision, options.replay);
         let gpu = Arc::new(open(options)?);
-        Ok(Self { gpu, precision, replay, fusion, pool: Arc::new(Pool::new(threads)) })
+        let library = options.library;
+        Ok(Self { gpu, precision, replay, library, fusion, pool: Arc::new(Pool::new(threads)) })
     }
 }
 
@@ -97,7 +99,10 @@ impl Backend for CudaBackend {
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fused, &Limits::cuda(), &Choices::by_rule(precision)))
+        // In f32, it has nothing to do, and opening it takes time.
+        let library = precision != Precision::F32 && self.library && self.gpu.products().is_some();
+        let limits = Limits { library, ..Limits::cuda() };
+        Ok(wgsl::lower_fused(graph, fused, &limits, &Choices::by_rule(precision)))
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

@@ -5,6 +5,7 @@
 //! current ([`Driver::enter`]) before anything is asked of it; memory is freed and modules are unloaded only
 //! when no work on the device can use them.
 
+use gradloom_codegen::cuda::LibraryProduct;
 use std::fmt;
 
 /// The address of a byte on the device, or of one of the host that the device reaches under the same address.
@@ -93,6 +94,41 @@ pub(super) struct KernelCall {
     pub(super) parameters: Vec<Address>,
 }
 
+/// A product of the vendor's library, with what it is run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProductCall {
+    pub(super) product: LibraryProduct,
+    pub(super) algorithm: Algorithm,
+    /// Of the left operand, the right one, the result, and [`LIBRARY_WORKSPACE`] bytes of scratch.
+    ///
+    /// [`LIBRARY_WORKSPACE`]: gradloom_codegen::cuda::LIBRARY_WORKSPACE
+    pub(super) addresses: [Address; 4],
+}
+
+/// How the library computes a product, in its own words.
+pub(super) type Algorithm = [u64; 8];
+
+/// What a stream does, or a node of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Kernel(KernelCall),
+    Product(ProductCall),
+}
+
+/// The vendor's library of matrix products, opened for a device, whose context is current.
+pub(super) trait Products: fmt::Debug + Send + Sync {
+    /// Ways to compute a product, best first by the library's own estimate, but so many at most.
+    fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>>;
+    /// See [`ProductCall`].
+    fn multiply(
+        &self,
+        product: &LibraryProduct,
+        algorithm: &Algorithm,
+        addresses: [Address; 4],
+        stream: Stream,
+    ) -> Fallible<()>;
+}
+
 /// A CUDA driver.
 pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// As 13000 for 13.0.
@@ -131,6 +167,9 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// Milliseconds from one timed event to another; the device is past both.
     fn elapsed(&self, from: Event, to: Event) -> Fallible<f32>;
 
+    /// The library of products for the current context; none if it is missing.
+    fn products(&self) -> Option<Box<dyn Products>>;
+
     fn load(&self, cubin: &[u8]) -> Fallible<Module>;
     fn unload(&self, module: Module);
     fn function(&self, module: Module, name: &str) -> Fallible<Function>;
@@ -140,6 +179,10 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn destroy_graph(&self, graph: Graph);
     /// Adds a kernel that starts when those before it are done.
     fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
+    /// What is asked of a stream meanwhile, as a graph instead of being done.
+    fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;
+    /// Adds a copy of another graph, which starts when the nodes before it are done.
+    fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node>;
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec>;
     fn destroy_exec(&self, exec: GraphExec);
     fn launch_graph(&self, exec: GraphExec, stream: Stream) -> Fallible<()>;

@@ -2,14 +2,15 @@
 //! and fails the call that a test names.
 
 use super::driver::{
-    Address, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall, Module, Node,
-    Properties, Stream,
+    Address, Algorithm, Call, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec,
+    KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
 };
 use super::kernels::Compiler;
+use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_codegen::cuda::nvrtc::Compiled;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Where the device's memory begins.
 const BASE: Address = 1 << 40;
@@ -17,7 +18,7 @@ const BASE: Address = 1 << 40;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 /// What the driver was asked for.
@@ -37,7 +38,9 @@ pub(super) struct State {
     live: BTreeMap<usize, &'static str>,
     next: usize,
     /// The nodes of each graph, with those that each waits for; executable graphs are among them.
-    pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, KernelCall)>>,
+    pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, Call)>>,
+    /// Products that the library was asked for since the last capture.
+    pub(super) products: Vec<Call>,
     /// Kernels that were launched by themselves.
     pub(super) launches: usize,
     /// Graphs that were launched.
@@ -76,6 +79,15 @@ impl State {
         let offset = (address - start) as usize;
         assert!(offset + bytes <= memory.len(), "{bytes} bytes at {offset} of {}", memory.len());
         &mut memory[offset..offset + bytes]
+    }
+
+    fn add(&mut self, graph: Graph, after: &[Node], call: Call) -> Node {
+        let nodes = self.graphs.get_mut(&graph.0).expect("the graph lives");
+        let number = nodes.len();
+        let after: Vec<usize> = after.iter().map(|node| node.0).collect();
+        assert!(after.iter().all(|&node| node < number), "edges lead forwards");
+        nodes.push((after, call));
+        Node(number)
     }
 
     /// Bytes of the device's memory that are in use.
@@ -236,6 +248,11 @@ impl Driver for Fake {
         self.state().meet("elapsed").map(|()| 0.25)
     }
 
+    fn products(&self) -> Option<Box<dyn Products>> {
+        let state = Arc::clone(&self.state);
+        Some(Box::new(FakeProducts { state }))
+    }
+
     fn load(&self, cubin: &[u8]) -> Fallible<Module> {
         assert!(cubin.starts_with(b"cubin of "), "it is what the compiler gave");
         let mut state = self.state();
@@ -280,12 +297,27 @@ impl Driver for Fake {
         let mut state = self.state();
         state.is_live(call.function.0, "module");
         state.meet("add_kernel")?;
-        let nodes = state.graphs.get_mut(&graph.0).expect("the graph lives");
-        let number = nodes.len();
-        let after: Vec<usize> = after.iter().map(|node| node.0).collect();
-        assert!(after.iter().all(|&node| node < number), "edges lead forwards");
-        nodes.push((after, call.clone()));
-        Ok(Node(number))
+        Ok(state.add(graph, after, Call::Kernel(call.clone())))
+    }
+
+    fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph> {
+        let mut state = self.state();
+        state.is_live(stream.0, "stream");
+        state.meet("capture")?;
+        drop(state);
+        ask()?;
+        let mut state = self.state();
+        let graph = state.new_handle("graph");
+        let captured = std::mem::take(&mut state.products);
+        state.graphs.insert(graph, captured.into_iter().map(|call| (Vec::new(), call)).collect());
+        Ok(Graph(graph))
+    }
+
+    fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node> {
+        let mut state = self.state();
+        state.meet("add_graph")?;
+        let call = state.graphs[&child.0][0].1.clone();
+        Ok(state.add(graph, after, call))
     }
 
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec> {
@@ -308,6 +340,33 @@ impl Driver for Fake {
         state.is_live(exec.0, "exec");
         state.meet("launch_graph")?;
         state.replays += 1;
+        Ok(())
+    }
+}
+
+/// A library that multiplies nothing.
+#[derive(Debug)]
+struct FakeProducts {
+    state: Arc<Mutex<State>>,
+}
+
+impl Products for FakeProducts {
+    fn algorithms(&self, _: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>> {
+        self.state.lock().unwrap().meet("algorithms")?;
+        Ok((0..most as u64).map(|number| [number; 8]).collect())
+    }
+
+    fn multiply(
+        &self,
+        product: &LibraryProduct,
+        algorithm: &Algorithm,
+        addresses: [Address; 4],
+        _: Stream,
+    ) -> Fallible<()> {
+        let mut state = self.state.lock().unwrap();
+        state.meet("multiply")?;
+        let call = ProductCall { product: *product, algorithm: *algorithm, addresses };
+        state.products.push(Call::Product(call));
         Ok(())
     }
 }

@@ -1,11 +1,16 @@
 //! An open device and its health.
 
-use super::driver::{Address, Context, Driver, Event, Failure, Fallible, Properties, Stream};
+use super::driver::{
+    Address, Algorithm, Call, Context, Driver, Event, Failure, Fallible, Graph, Node, ProductCall, Products,
+    Properties, Stream,
+};
 use super::kernels::Kernels;
 use super::poller::Poller;
 use crate::cancel::Stop;
+use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A device with what programs on it share: one stream, in which everything is done in order.
@@ -20,6 +25,9 @@ pub(super) struct Gpu {
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) poller: Poller,
+    /// The library of products, opened when it is first asked for.
+    products: OnceLock<Option<Box<dyn Products>>>,
+    algorithms: Mutex<HashMap<LibraryProduct, Algorithm>>,
     health: Mutex<Option<(ErrorKind, String)>>,
     watchdog: Option<Duration>,
     /// Events that no step uses.
@@ -61,6 +69,8 @@ impl Gpu {
             stream,
             kernels,
             poller: Poller::default(),
+            products: OnceLock::new(),
+            algorithms: Mutex::default(),
             health: Mutex::default(),
             watchdog,
             events: Mutex::default(),
@@ -84,6 +94,65 @@ impl Gpu {
             .enter(self.context)
             .and_then(|()| f(&*self.driver))
             .map_err(|failure| self.failed(&failure, || format!("the GPU cannot {what}: {failure}")))
+    }
+
+    /// The library of products, if it is there.
+    pub(super) fn products(&self) -> Option<&dyn Products> {
+        self.products.get_or_init(|| self.ask("open", |driver| Ok(driver.products())).ok()?).as_deref()
+    }
+
+    /// How the library computes a product: the same way whenever it is asked.
+    ///
+    /// # Errors
+    /// When the library has no way.
+    pub(super) fn algorithm(&self, product: &LibraryProduct) -> Result<Algorithm> {
+        let mut known = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(algorithm) = known.get(product) {
+            return Ok(*algorithm);
+        }
+        let products = self.products().expect("the program was made for it");
+        let found = self.ask("choose how to multiply", |_| products.algorithms(product, 1))?;
+        let Some(&algorithm) = found.first() else {
+            return Err(Error::new(ErrorKind::Device, format!("the library has no way for {product}"))
+                .help("report this; without the library, gradloom's own kernels multiply"));
+        };
+        known.insert(*product, algorithm);
+        Ok(algorithm)
+    }
+
+    /// Has the stream do something.
+    ///
+    /// # Errors
+    /// When the device is lost, or refuses it.
+    pub(super) fn run(&self, call: &Call) -> Result<()> {
+        match call {
+            Call::Kernel(call) => self.ask("run a kernel", |driver| driver.launch(call, self.stream)),
+            Call::Product(call) => self.ask("multiply", |_| self.multiply(call, self.stream)),
+        }
+    }
+
+    fn multiply(&self, call: &ProductCall, stream: Stream) -> Fallible<()> {
+        let products = self.products().expect("the program was made for it");
+        products.multiply(&call.product, &call.algorithm, call.addresses, stream)
+    }
+
+    /// Adds something to a graph that starts when the nodes before it are done.
+    ///
+    /// # Errors
+    /// When the device is lost, or refuses it.
+    pub(super) fn add(&self, graph: Graph, after: &[Node], call: &Call) -> Result<Node> {
+        self.ask("add to a graph", |driver| match call {
+            Call::Kernel(call) => driver.add_kernel(graph, after, call),
+            Call::Product(call) => {
+                let stream = driver.stream()?;
+                let child = driver.capture(stream, &mut || self.multiply(call, stream));
+                driver.destroy_stream(stream);
+                let child = child?;
+                let node = driver.add_graph(graph, after, child);
+                driver.destroy_graph(child);
+                node
+            }
+        })
     }
 
     /// Gives something back, whatever the device's health.
@@ -186,7 +255,9 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         let events = std::mem::take(self.events.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let products = self.products.take();
         self.give_back(|driver| {
+            drop(products);
             events.into_iter().for_each(|event| driver.destroy_event(event));
             driver.destroy_stream(self.stream);
             self.kernels.unload(driver);

@@ -4,7 +4,7 @@
 //! ([`Regions`]), kernels, their addresses, one run of what never changes, and graphs of the rest, whose
 //! edges follow from what each kernel touches.
 
-use super::driver::{GraphExec, KernelCall, Node};
+use super::driver::{Call, GraphExec, KernelCall, Node, ProductCall};
 use super::edges::{Touches, edges};
 use super::exchange::{BEGIN, Exchange, RESULTS};
 use super::gpu::Gpu;
@@ -17,7 +17,7 @@ use crate::gpu::{Regions, Results, host_launches};
 use crate::memory::{Allocate, Memory};
 use crate::profile::Spans as Times;
 use crate::store::Content;
-use gradloom_codegen::cuda::{CudaUnit, Parameter, Span, Spans};
+use gradloom_codegen::cuda::{CudaUnit, Parameter, Span, Spans, Work};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -43,23 +43,28 @@ impl CudaProgram {
     ) -> Result<Self> {
         gpu.check()?;
         let own = [(BEGIN, "begin"), (RESULTS, "results")];
-        let texts: Vec<Text<'_>> = units
+        let (blamed, texts): (Vec<Option<Owner>>, Vec<Text<'_>>) = units
             .iter()
-            .map(|unit| (unit.kernel.source.as_str(), unit.kernel.name.as_str()))
-            .chain(own)
-            .collect();
-        let blame = |i: usize, error| match units.get(i) {
-            Some(unit) => unit.owner.blame(plan, graph, error),
+            .filter_map(|unit| match &unit.kernel.work {
+                Work::Function { name, source, .. } => {
+                    Some((Some(unit.owner), (source.as_str(), name.as_str())))
+                }
+                Work::Product(_) => None,
+            })
+            .chain(own.map(|text| (None, text)))
+            .unzip();
+        let blame = |i: usize, error| match blamed[i] {
+            Some(owner) => owner.blame(plan, graph, error),
             None => error,
         };
-        let functions = gpu.kernels.get(gpu, &texts, blame)?;
+        let mut functions = gpu.kernels.get(gpu, &texts, blame)?.into_iter();
         let memory = Regions::new(graph, plan, store, usize::MAX, with)?;
         let results = Results::new(graph, plan, memory.status());
         let exchange = Exchange::new(gpu, plan, &memory, &results, with)?;
 
         let mut tables = Vec::new();
         let mut planned = Vec::new();
-        for (unit, &function) in units.iter().zip(&functions) {
+        for unit in units {
             let kernel = &unit.kernel;
             let mut parameters = Vec::with_capacity(kernel.parameters.len() + 1);
             for parameter in &kernel.parameters {
@@ -80,25 +85,34 @@ impl CudaProgram {
                     }
                 });
             }
-            parameters.push(on_device(memory.status()).at(0));
-            let blocks = u32::try_from(kernel.groups).map_err(|_| {
-                unit.owner.blame(
-                    plan,
-                    graph,
-                    Error::new(ErrorKind::Plan, "a kernel has more blocks than CUDA counts"),
-                )
-            })?;
-            // A kernel without work is not launched.
-            if blocks > 0 {
-                let call = KernelCall { function, blocks, threads: kernel.threads, parameters };
-                let touches = touches(&kernel.spans);
-                planned.push(Ready { member: Member::Planned(unit.owner), call, touches });
-            }
+            let call = match &kernel.work {
+                Work::Function { groups, threads, .. } => {
+                    let function = functions.next().expect("each has one");
+                    parameters.push(on_device(memory.status()).at(0));
+                    let blocks = u32::try_from(*groups).map_err(|_| {
+                        let error = Error::new(ErrorKind::Plan, "a kernel has more blocks than CUDA counts");
+                        unit.owner.blame(plan, graph, error)
+                    })?;
+                    // A kernel without work is not launched.
+                    if blocks == 0 {
+                        continue;
+                    }
+                    Call::Kernel(KernelCall { function, blocks, threads: *threads, parameters })
+                }
+                Work::Product(product) => {
+                    let algorithm =
+                        gpu.algorithm(product).map_err(|error| unit.owner.blame(plan, graph, error))?;
+                    let addresses = parameters.try_into().expect("it has four");
+                    Call::Product(ProductCall { product: *product, algorithm, addresses })
+                }
+            };
+            let touches = touches(&kernel.spans);
+            planned.push(Ready { member: Member::Planned(unit.owner), call, touches });
         }
         let (once, planned): (Vec<Ready>, Vec<Ready>) =
             planned.into_iter().partition(|ready| matches!(ready.member, Member::Planned(Owner::Hoisted(_))));
         for ready in &once {
-            gpu.ask("run a kernel", |driver| driver.launch(&ready.call, gpu.stream))?;
+            gpu.run(&ready.call)?;
         }
 
         let owners: Vec<Owner> = planned
@@ -114,11 +128,11 @@ impl CudaProgram {
         let commits =
             |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
         let pause = owners.iter().position(commits).unwrap_or(owners.len());
-        let [begin, handing] = [functions[units.len()], functions[units.len() + 1]];
+        let [begin, handing] = [(); 2].map(|()| functions.next().expect("they come last"));
         let (call, taken) = exchange.begin(begin, plan, memory.status());
-        let mut steps = vec![Ready { member: Member::Begin, call, touches: taken }];
+        let mut steps = vec![Ready { member: Member::Begin, call: Call::Kernel(call), touches: taken }];
         steps.extend(planned);
-        let call = exchange.results(handing, memory.status());
+        let call = Call::Kernel(exchange.results(handing, memory.status()));
         steps.insert(pause + 1, Ready { member: Member::Results, call, touches: handed_out(plan) });
 
         let mut program = Self {
@@ -223,9 +237,7 @@ fn build(gpu: &Gpu, kernels: &[Ready]) -> Result<GraphExec> {
     let mut nodes: Vec<Node> = Vec::with_capacity(kernels.len());
     for (ready, before) in kernels.iter().zip(edges(&touches)) {
         let before: Vec<Node> = before.into_iter().map(|i| nodes[i]).collect();
-        let add =
-            gpu.ask("add a kernel to a graph", |driver| driver.add_kernel(building.1, &before, &ready.call));
-        nodes.push(add?);
+        nodes.push(gpu.add(building.1, &before, &ready.call)?);
     }
     gpu.ask("make a graph ready", |driver| driver.instantiate(building.1))
 }

@@ -7,6 +7,7 @@
 //! wrong reaches the caller as an error.
 
 mod backend;
+mod cublas;
 mod devices;
 mod driver;
 mod edges;

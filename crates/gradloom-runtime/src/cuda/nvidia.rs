@@ -3,9 +3,10 @@
 //! In: calls of [`Driver`]. Out: the driver's answers. Always holds: nothing here keeps state but that the
 //! driver was initialised.
 
+use super::cublas::Cublas;
 use super::driver::{
     Address, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall, Module, Node,
-    Properties, Stream,
+    Products, Properties, Stream,
 };
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -207,6 +208,10 @@ impl Driver for Nvidia {
         Ok(milliseconds)
     }
 
+    fn products(&self) -> Option<Box<dyn Products>> {
+        Cublas::open().map(|library| Box::new(library) as Box<dyn Products>)
+    }
+
     fn load(&self, cubin: &[u8]) -> Fallible<Module> {
         let mut module = ptr::null_mut();
         call!(cuModuleLoadData(&raw mut module, cubin.as_ptr().cast()))?;
@@ -264,6 +269,33 @@ impl Driver for Nvidia {
         let described = &raw const described;
         let (first, count) = (after.as_ptr(), after.len());
         call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
+        Ok(Node(node.expose_provenance()))
+    }
+
+    fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph> {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        call!(cuStreamBeginCapture_v2(handle(stream.0), mode))?;
+        let asked = ask();
+        let mut graph = ptr::null_mut();
+        let ended = call!(cuStreamEndCapture(handle(stream.0), &raw mut graph));
+        let graph = Graph(graph.expose_provenance());
+        match asked.and(ended) {
+            Ok(()) => Ok(graph),
+            Err(failure) => {
+                if graph.0 != 0 {
+                    self.destroy_graph(graph);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node> {
+        let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
+        let mut node = ptr::null_mut();
+        let (first, count) = (after.as_ptr(), after.len());
+        let (graph, child) = (handle(graph.0), handle(child.0));
+        call!(cuGraphAddChildGraphNode(&raw mut node, graph, first, count, child))?;
         Ok(Node(node.expose_provenance()))
     }
 

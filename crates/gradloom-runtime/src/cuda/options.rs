@@ -14,6 +14,7 @@ pub struct CudaOptions {
     pub(super) index: usize,
     pub(super) precision: Precision,
     pub(super) replay: Replay,
+    pub(super) library: bool,
     pub(super) watchdog: Option<Duration>,
     pub(super) overrides: Overrides,
 }
@@ -44,6 +45,7 @@ impl Default for CudaOptions {
             index: 0,
             precision: Precision::F32,
             replay: Replay { captured: true, poisoned: false },
+            library: true,
             watchdog: None,
             overrides: Overrides::default(),
         }
@@ -75,6 +77,14 @@ impl CudaOptions {
     /// ```
     pub fn uncaptured(mut self) -> Self {
         self.replay.captured = false;
+        self
+    }
+
+    /// Computes all products by gradloom's own kernels, none by cuBLASLt, which otherwise takes large ones of
+    /// 16 bits where it is installed. `GRADLOOM_CUBLASLT` names the library's file if it is in none of the
+    /// usual places.
+    pub fn without_cublaslt(mut self) -> Self {
+        self.library = false;
         self
     }
 

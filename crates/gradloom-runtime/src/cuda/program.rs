@@ -1,7 +1,7 @@
 //! A program on a GPU: memory as planned, kernels loaded, and a graph of them that a step launches. Where the
 //! host runs a user's op in between, there are several graphs.
 
-use super::driver::{GraphExec, KernelCall};
+use super::driver::{Call, GraphExec};
 use super::edges::Touches;
 use super::exchange::Exchange;
 use super::gpu::{Gpu, Mark};
@@ -44,7 +44,7 @@ pub(super) enum Member {
 #[derive(Clone, Debug)]
 pub(super) struct Ready {
     pub(super) member: Member,
-    pub(super) call: KernelCall,
+    pub(super) call: Call,
     pub(super) touches: Touches,
 }
 
@@ -111,8 +111,7 @@ impl CudaProgram {
     /// # Errors
     /// When the device is lost, or refuses the kernel.
     pub(super) fn launch(&self, kernel: usize) -> Result<()> {
-        let (call, stream) = (&self.steps[kernel].call, self.gpu.stream);
-        self.gpu.ask("run a kernel", |driver| driver.launch(call, stream)).map_err(|error| {
+        self.gpu.run(&self.steps[kernel].call).map_err(|error| {
             if kernel > 0 {
                 self.gpu.lose(format!("the GPU cut a step off: {}", error.message()));
             }
@@ -301,9 +300,8 @@ impl Resident for CudaProgram {
         }
         self.clear_status()?;
         let is_own = |step: &&Ready| step.member == Member::Planned(Owner::Launch(launch));
-        let stream = self.gpu.stream;
         for step in self.steps.iter().filter(is_own) {
-            self.gpu.ask("run a kernel", |driver| driver.launch(&step.call, stream))?;
+            self.gpu.run(&step.call)?;
         }
         if let Some(host) = self.host.iter().find(|host| host.launch == launch) {
             self.run_on_host(host)?;

@@ -5,6 +5,7 @@
 
 mod attention;
 mod group;
+mod library;
 mod order;
 mod product;
 mod rows;
@@ -15,6 +16,7 @@ pub use attention::{
     MATRIX,
 };
 pub use group::GroupSchedule;
+pub use library::LibrarySchedule;
 pub use order::{CumulateSchedule, DIGIT_VALUES, SortMethod, SortSchedule};
 pub use product::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging, Tile};
 pub use rows::RowSchedule;
@@ -44,6 +46,8 @@ pub enum Schedule {
     Cumulate(CumulateSchedule),
     /// Rows in order.
     Sort(SortSchedule),
+    /// A matrix product by a library of the device's vendor.
+    Library(LibrarySchedule),
     /// A user's op, with the bytes of scratch that its kernels ask for.
     Custom(usize),
 }
@@ -60,6 +64,7 @@ impl Schedule {
             (_, Self::Sort(sort)) => sort.workspace(),
             (_, Self::Product(product)) => product.workspace,
             (_, Self::Group(group)) => group.workspace,
+            (_, Self::Library(library)) => library.workspace,
             (_, Self::Custom(bytes)) => *bytes,
             (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Attention(_)) => 0,
         }

@@ -3,7 +3,7 @@
 use super::super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
 use super::{broken, kernels};
 use crate::error::Result;
-use crate::kernel::{Access, Kernel, Launch, Phase};
+use crate::kernel::{Access, Kernel, Launch, Phase, Schedule};
 
 pub(super) fn check(plan: &Plan) -> Result<()> {
     check_buffers(plan)?;
@@ -119,7 +119,13 @@ fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
     if launch.may_alias.iter().any(|&(w, r)| w >= launch.writes.len() || r >= launch.reads.len()) {
         return Err(broken(format!("{name} may alias operands that it does not have")));
     }
-    let may_have_gaps = launch.kernel.writes_strided();
+    let by_library = matches!(launch.schedule, Schedule::Library(_));
+    if by_library && launch.phase == Phase::Commit {
+        return Err(broken(format!(
+            "{name} is a library's product in the commit, which it cannot keep back"
+        )));
+    }
+    let may_have_gaps = launch.kernel.writes_strided() || by_library;
     if let Some(write) = launch.writes.iter().find(|w| !may_have_gaps && !w.layout.is_contiguous()) {
         return Err(broken(format!("{name} writes {} with gaps", write.buffer)));
     }

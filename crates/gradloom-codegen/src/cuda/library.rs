@@ -1,0 +1,176 @@
+//! Products by the vendor's library, cuBLASLt.
+//!
+//! In: a product with the layouts of its operands and its result. Out: the [`LibraryProduct`] that the
+//! runtime asks the library for, if the library does it well: large, with rows that are contiguous one way or
+//! the other and start at multiples of 16 bytes, which the tensor cores' kernels want.
+
+use crate::product::{BatchAxis, DotProblem, MatrixView, fold_batch};
+use gradloom_core::ir::{DType, DotAxes, Shape};
+use gradloom_core::kernel::{Access, Layout};
+use std::fmt;
+
+/// Scratch of a product, in bytes: what NVIDIA recommends for its GPUs from Hopper on.
+pub const LIBRARY_WORKSPACE: usize = 32 << 20;
+
+/// Multiplications that pay for a call of the library, and for what follows from the product becoming a
+/// kernel of its own.
+const LARGE: usize = 1 << 30;
+
+/// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a seventh
+/// of the speed.
+pub const EXTENT_ALIGNMENT: usize = 8;
+
+/// Bytes at whose multiples rows start.
+pub const ROW_ALIGNMENT: usize = 16;
+
+/// `batch` products of `[m, k]` and `[k, n]` matrices, summed up in f32. Operands of f32 are rounded to TF32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LibraryProduct {
+    /// Number of products.
+    pub batch: usize,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Length of the sums.
+    pub k: usize,
+    /// The left operand.
+    pub lhs: LibraryMatrix,
+    /// The right operand.
+    pub rhs: LibraryMatrix,
+    /// The result.
+    pub result: LibraryMatrix,
+}
+
+/// What lies behind a matrix: elements behind the last one of each row (or column, whichever is contiguous),
+/// and rows (or columns) behind the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Elements.
+    pub elements: usize,
+    /// Rows or columns.
+    pub lines: usize,
+}
+
+impl Room {
+    /// For more rows and for more columns, of a matrix that lies by rows or not.
+    fn by(self, rows: bool) -> [usize; 2] {
+        if rows { [self.lines, self.elements] } else { [self.elements, self.lines] }
+    }
+}
+
+/// A matrix in memory, of which either the rows or the columns are contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LibraryMatrix {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Whether its rows are contiguous, not its columns.
+    pub by_rows: bool,
+    /// Elements from the start of one row (or column) to that of the next.
+    pub stride: usize,
+    /// Elements from one matrix of a batch to the next.
+    pub batch_stride: usize,
+}
+
+impl LibraryProduct {
+    /// The product of operands in these layouts, whose elements are of `dtype`.
+    pub fn new(
+        axes: &DotAxes,
+        [lhs, rhs]: [&Layout; 2],
+        dtype: DType,
+        (result, result_dtype): (&Layout, DType),
+    ) -> Option<Self> {
+        if !Self::is_large(axes, &lhs.shape, &rhs.shape) {
+            return None;
+        }
+        let problem = fold_batch(DotProblem::new(axes, lhs, rhs)?);
+        let axis = match problem.batch[..] {
+            [] => BatchAxis { extent: 1, lhs_stride: 0, rhs_stride: 0 },
+            [axis] => axis,
+            _ => return None,
+        };
+        let (m, n, k) = (problem.m, problem.n, problem.k);
+        let operand = |view: &MatrixView, free_is_row: bool, batch_stride| {
+            let (by_rows, stride) = match (view.free_stride, view.contract_stride) {
+                (stride, 1) => (free_is_row, stride),
+                (1, stride) => (!free_is_row, stride),
+                _ => return None,
+            };
+            matrix(dtype, by_rows, [view.offset, stride, batch_stride])
+        };
+        let stride = row_stride(result, axis.extent * m, n)?;
+        Some(Self {
+            batch: axis.extent,
+            m,
+            n,
+            k,
+            lhs: operand(&problem.lhs, true, axis.lhs_stride)?,
+            rhs: operand(&problem.rhs, false, axis.rhs_stride)?,
+            result: matrix(result_dtype, true, [result.offset, stride, m * stride])?,
+        })
+    }
+
+    /// The product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is room: zeros
+    /// behind the operands, and elements behind the result's rows that nothing reads.
+    #[must_use]
+    pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
+        if self.batch > 1 {
+            return self;
+        }
+        // A result has no room for more rows.
+        let [_, lhs_contract] = lhs.by(self.lhs.by_rows);
+        let [rhs_contract, rhs_free] = rhs.by(self.rhs.by_rows);
+        let [_, result_columns] = result.by(true);
+        let up = |extent: usize, rooms: [usize; 2]| {
+            let more = extent.next_multiple_of(EXTENT_ALIGNMENT);
+            if rooms.into_iter().all(|room| more - extent <= room) { more } else { extent }
+        };
+        self.n = up(self.n, [rhs_free, result_columns]);
+        self.k = up(self.k, [lhs_contract, rhs_contract]);
+        self
+    }
+
+    /// Whether a product of operands of these shapes pays for a call of the library.
+    pub(crate) fn is_large(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> bool {
+        let shared =
+            axes.rhs_batch.iter().chain(&axes.rhs_contract).map(|&axis| rhs[axis]).product::<usize>();
+        shared > 0 && lhs.elements().saturating_mul(rhs.elements() / shared) >= LARGE
+    }
+
+    /// The product of a launch.
+    pub(super) fn of(axes: &DotAxes, reads: &[Access], write: &Access, extents: [usize; 3]) -> Option<Self> {
+        let layouts = [&reads[0].layout, &reads[1].layout];
+        let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
+        let [m, n, k] = extents;
+        Some(Self { m, n, k, ..product })
+    }
+}
+
+impl fmt::Display for LibraryProduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { batch, m, n, k, lhs, rhs, result } = self;
+        write!(f, "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]")
+    }
+}
+
+impl fmt::Display for LibraryMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, {} apart, ", self.dtype, if self.by_rows { "rows" } else { "columns" }, self.stride)
+    }
+}
+
+/// A matrix whose first element and distances are aligned.
+fn matrix(dtype: DType, by_rows: bool, [offset, stride, batch_stride]: [usize; 3]) -> Option<LibraryMatrix> {
+    let aligned = |elements: usize| (elements * dtype.bytes()).is_multiple_of(ROW_ALIGNMENT);
+    let all = [offset, stride, batch_stride].into_iter().all(aligned);
+    all.then_some(LibraryMatrix { dtype, by_rows, stride, batch_stride })
+}
+
+/// The distance between rows of a layout that is `rows` contiguous rows of `columns` elements.
+fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
+    match layout.collapsed()[..] {
+        [(_, 1)] => Some(columns),
+        [(extent, stride), (columns_, 1)] if extent == rows && columns_ == columns => Some(stride),
+        _ => None,
+    }
+}

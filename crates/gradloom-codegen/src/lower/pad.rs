@@ -1,0 +1,161 @@
+//! The pass that gives rows of matrices aligned starts.
+//!
+//! In: kernels, and for which products a library wants aligned rows. Out: the same kernels, with temporaries
+//! whose rows are longer than what is in them: a vocabulary of 50,257 tokens gets rows of 50,264. Always
+//! holds: what is behind a row's end is zero if a loop writes the rows, and otherwise read by nothing.
+
+use super::library::{Padded, part, zeros};
+use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
+use gradloom_core::fuse::{Fused, KernelSpec};
+use gradloom_core::ir::{DType, OpKind, ValueId};
+use gradloom_core::kernel::{Access, Kernel, Layout, Part};
+
+/// Aligns the rows of those temporaries of `dtype` that large products read or write; gives them.
+pub(super) fn pad_rows(fused: &mut Fused, dtype: DType) -> Vec<Padded> {
+    let mut rows: Vec<Rows> = Vec::new();
+    for (kernel, reads, writes, _) in kernels(fused) {
+        let Kernel::Op(OpKind::Dot(axes)) = kernel else { continue };
+        if !LibraryProduct::is_large(axes, &reads[0].layout.shape, &reads[1].layout.shape) {
+            continue;
+        }
+        for access in reads.iter().chain(writes).filter(|access| access.dtype == dtype) {
+            if !rows.iter().any(|rows| rows.buffer == access.buffer) {
+                rows.extend(Rows::of(fused, access.buffer));
+            }
+        }
+    }
+    // Whether the library writes one may depend on others.
+    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype)) {
+        rows.remove(refused);
+    }
+    rows.into_iter().filter_map(|rows| rows.apply(fused)).collect()
+}
+
+/// Each kernel with its operands and results, and whether only updates need it; of a group, each part.
+fn kernels(fused: &Fused) -> Vec<(&Kernel, &[Access], &[Access], bool)> {
+    let mut all = Vec::new();
+    for spec in &fused.kernels {
+        match &spec.kernel {
+            Kernel::Group(parts) => all.extend(parts.iter().map(|part| {
+                let (reads, writes) = (&spec.reads[part.reads.clone()], &spec.writes[part.writes.clone()]);
+                (&part.kernel, reads, writes, spec.commit)
+            })),
+            kernel => all.push((kernel, &spec.reads[..], &spec.writes[..], spec.commit)),
+        }
+    }
+    all
+}
+
+/// A buffer whose rows are not aligned.
+struct Rows {
+    buffer: ValueId,
+    /// Their number.
+    count: usize,
+    /// Elements of a row.
+    length: usize,
+    /// Elements from the start of a row to that of the next.
+    stride: usize,
+}
+
+impl Rows {
+    /// The rows of a buffer, if they have to be padded.
+    fn of(fused: &Fused, buffer: ValueId) -> Option<Self> {
+        let ty = fused.memory.buffers.get(&buffer)?;
+        let (&length, others) = ty.shape.split_last()?;
+        let (count, stride) =
+            (others.iter().product(), length.next_multiple_of(ROW_ALIGNMENT / ty.dtype.bytes()));
+        (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
+    }
+
+    /// Whether all that read and write the buffer can do so once its rows are padded.
+    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType) -> bool {
+        let keeps_rows =
+            |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
+        let layout = |access: &Access| match all.iter().find(|rows| rows.buffer == access.buffer) {
+            Some(rows) => rows.padded(&access.layout),
+            None => Some(access.layout.clone()),
+        };
+        let can_write = |kernel: &Kernel, reads: &[Access], writes: &[Access], commit: bool| match kernel {
+            Kernel::Loop(_) => writes.iter().filter(|write| write.buffer == self.buffer).count() == 1,
+            Kernel::Op(OpKind::Dot(axes)) if !commit => {
+                let by_library = || {
+                    let (lhs, rhs, result) = (layout(&reads[0])?, layout(&reads[1])?, layout(&writes[0])?);
+                    LibraryProduct::new(axes, [&lhs, &rhs], dtype, (&result, dtype))
+                };
+                by_library().is_some()
+            }
+            _ => false,
+        };
+        fused.memory.access.values().all(keeps_rows)
+            && kernels(fused).into_iter().all(|(kernel, reads, writes, commit)| {
+                let is_written = writes.iter().any(|write| write.buffer == self.buffer);
+                reads.iter().chain(writes).all(keeps_rows)
+                    && (!is_written || can_write(kernel, reads, writes, commit))
+            })
+    }
+
+    /// A view of the buffer once its rows are padded; none if it does not keep to rows.
+    fn padded(&self, layout: &Layout) -> Option<Layout> {
+        let Self { length, stride, .. } = *self;
+        // The last element of a row that the view reaches.
+        let mut last = layout.offset % length;
+        let mut strides = Vec::with_capacity(layout.strides.len());
+        for (&extent, &step) in layout.shape.iter().zip(&layout.strides) {
+            if step.is_multiple_of(length) {
+                strides.push(step / length * stride);
+            } else {
+                last += extent.saturating_sub(1) * step;
+                strides.push(step);
+            }
+        }
+        let offset = layout.offset / length * stride + layout.offset % length;
+        (last < length).then(|| Layout::new(offset, layout.shape.clone(), strides))
+    }
+
+    /// Pads the rows. Where a loop writes them, it also writes zeros behind them.
+    fn apply(&self, fused: &mut Fused) -> Option<Padded> {
+        let by_loop = kernels(fused).into_iter().any(|(kernel, _, writes, _)| {
+            matches!(kernel, Kernel::Loop(_)) && writes.iter().any(|write| write.buffer == self.buffer)
+        });
+        let pad = |access: &mut Access| {
+            if access.buffer == self.buffer {
+                access.layout = self.padded(&access.layout).expect("it was looked at");
+            }
+        };
+        for spec in &mut fused.kernels {
+            spec.reads.iter_mut().chain(&mut spec.writes).for_each(pad);
+        }
+        let values: Vec<ValueId> = fused.memory.access.keys().copied().collect();
+        for value in values {
+            fused.memory.access.get_mut(&value).into_iter().for_each(pad);
+        }
+        let ty = fused.memory.buffers.get_mut(&self.buffer)?;
+        let mut extents = ty.shape.to_vec();
+        *extents.last_mut()? = self.stride;
+        ty.shape = extents.into();
+        let padded = Padded {
+            buffer: self.buffer,
+            elements: self.count * self.length,
+            room: Room { elements: self.stride - self.length, lines: 0 },
+            is_zero: by_loop,
+        };
+        if !by_loop {
+            return Some(padded);
+        }
+
+        let shape = [self.count, self.stride - self.length].into();
+        let layout = Layout::new(self.length, shape, vec![self.stride, 1]);
+        let behind = Access { buffer: self.buffer, dtype: ty.dtype, layout };
+        let writes = |spec: &&mut KernelSpec| spec.writes.iter().any(|write| write.buffer == self.buffer);
+        let writer = fused.kernels.iter_mut().find(writes)?;
+        let (reads, write) = (writer.reads.len(), writer.writes.len());
+        let mut parts = match std::mem::replace(&mut writer.kernel, Kernel::Copy) {
+            Kernel::Group(parts) => parts,
+            kernel => vec![Part { writes: 0..write, ..part(kernel, 0..reads, 0) }],
+        };
+        parts.push(part(zeros(&behind.layout.shape), reads..reads, write));
+        writer.kernel = Kernel::Group(parts);
+        writer.writes.push(behind);
+        Some(padded)
+    }
+}

@@ -1,0 +1,362 @@
+//! NVIDIA's library of matrix products, cuBLASLt, opened when it is first needed: where `GRADLOOM_CUBLASLT`
+//! says, then where the system has libraries, then in CUDA's folders.
+//!
+//! In: a [`LibraryProduct`], whose matrices are row-major. Out: what the library was asked, whose matrices
+//! are column-major: the transposed product, of the operands exchanged. Functions, their types and their
+//! constants are those of cuBLAS's documentation, "Using the cuBLASLt API". Always holds: an algorithm adds
+//! up in a fixed order (what splits the sums keeps the parts in scratch, and does not use atomics).
+
+use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
+use gradloom_codegen::cuda::nvrtc::places;
+use gradloom_codegen::cuda::{LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct};
+use gradloom_core::ir::DType;
+use libloading::Library;
+use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
+use std::ptr;
+
+/// The environment's variable with the library's file.
+pub(super) const VARIABLE: &str = "GRADLOOM_CUBLASLT";
+
+type Pointer = *mut c_void;
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Found {
+    algorithm: Algorithm,
+    workspace: usize,
+    state: c_int,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+type CreateHandle = unsafe extern "C" fn(*mut Pointer) -> c_int;
+type Destroy = unsafe extern "C" fn(Pointer) -> c_int;
+type CreateOperation = unsafe extern "C" fn(*mut Pointer, c_int, c_int) -> c_int;
+type CreateLayout = unsafe extern "C" fn(*mut Pointer, c_int, u64, u64, i64) -> c_int;
+type SetAttribute = unsafe extern "C" fn(Pointer, c_int, *const c_void, usize) -> c_int;
+type Search = unsafe extern "C" fn(
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    c_int,
+    *mut Found,
+    *mut c_int,
+) -> c_int;
+type Multiply = unsafe extern "C" fn(
+    Pointer,
+    Pointer,
+    *const c_void,
+    *const c_void,
+    Pointer,
+    *const c_void,
+    Pointer,
+    *const c_void,
+    *const c_void,
+    Pointer,
+    *mut c_void,
+    Pointer,
+    *const Algorithm,
+    *mut c_void,
+    usize,
+    Pointer,
+) -> c_int;
+
+/// The functions that are used.
+#[derive(Debug)]
+struct Functions {
+    create: CreateHandle,
+    destroy: Destroy,
+    create_operation: CreateOperation,
+    destroy_operation: Destroy,
+    set_operation: SetAttribute,
+    create_layout: CreateLayout,
+    destroy_layout: Destroy,
+    set_layout: SetAttribute,
+    create_preference: CreateHandle,
+    destroy_preference: Destroy,
+    set_preference: SetAttribute,
+    search: Search,
+    multiply: Multiply,
+}
+
+/// The library, opened for the device whose context was current.
+#[derive(Debug)]
+pub(super) struct Cublas {
+    functions: Functions,
+    /// The library's own, as a number.
+    handle: usize,
+    _library: Library,
+}
+
+impl Cublas {
+    /// Opens the library; none if it is nowhere, or does not suit the device.
+    pub(super) fn open() -> Option<Self> {
+        // SAFETY: what NVIDIA's library does when it is loaded is sound.
+        let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
+        let library = places(VARIABLE, "cublasLt", &["13", "12"]).into_iter().find_map(open)?;
+        let functions = functions(&library)?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the function writes a pointer.
+        let made = unsafe { (functions.create)(&raw mut handle) };
+        (made == 0).then(|| Self { functions, handle: handle.expose_provenance(), _library: library })
+    }
+
+    fn handle(&self) -> Pointer {
+        ptr::with_exposed_provenance_mut(self.handle)
+    }
+
+    /// Describes a product to the library.
+    fn described(&self, product: &LibraryProduct) -> Fallible<Described<'_>> {
+        let mut described = Described { functions: &self.functions, operation: None, layouts: Vec::new() };
+        let functions = &self.functions;
+        let compute = match product.lhs.dtype {
+            DType::F32 => COMPUTE_FAST_TF32,
+            _ => COMPUTE_F32,
+        };
+        let operation = made("cublasLtMatmulDescCreate", |to| {
+            // SAFETY: the function writes a pointer.
+            unsafe { (functions.create_operation)(to, compute, type_of(DType::F32)) }
+        })?;
+        described.operation = Some(operation);
+        let LibraryProduct { batch, m, n, k, lhs, rhs, result } = *product;
+        // Column-major, a matrix by rows is its transpose, which is what is wanted; one by columns is
+        // transposed by the library.
+        for (attribute, matrix) in [(TRANSPOSE_A, rhs), (TRANSPOSE_B, lhs)] {
+            let transposed = c_int::from(!matrix.by_rows);
+            checked("cublasLtMatmulDescSetAttribute", unsafe {
+                // SAFETY: the attribute is of that type.
+                (functions.set_operation)(operation, attribute, ptr::from_ref(&transposed).cast(), 4)
+            })?;
+        }
+        for (matrix, rows, columns) in [(rhs, k, n), (lhs, m, k), (result, m, n)] {
+            let layout = self.layout(&matrix, rows, columns)?;
+            described.layouts.push(layout);
+            if batch > 1 {
+                let count = c_int::try_from(batch).unwrap_or(c_int::MAX);
+                let distance = matrix.batch_stride as i64;
+                for (attribute, value, bytes) in [
+                    (BATCH_COUNT, ptr::from_ref(&count).cast(), 4),
+                    (BATCH_DISTANCE, ptr::from_ref(&distance).cast(), 8),
+                ] {
+                    checked("cublasLtMatrixLayoutSetAttribute", unsafe {
+                        // SAFETY: the attribute is of that type.
+                        (functions.set_layout)(layout, attribute, value, bytes)
+                    })?;
+                }
+            }
+        }
+        Ok(described)
+    }
+
+    /// The layout of a matrix of so many rows and columns, as its transpose if it lies by rows.
+    fn layout(&self, matrix: &LibraryMatrix, rows: usize, columns: usize) -> Fallible<Pointer> {
+        let [rows, columns] = if matrix.by_rows { [columns, rows] } else { [rows, columns] };
+        let (dtype, stride) = (type_of(matrix.dtype), matrix.stride as i64);
+        made("cublasLtMatrixLayoutCreate", |to| {
+            // SAFETY: the function writes a pointer.
+            unsafe { (self.functions.create_layout)(to, dtype, rows as u64, columns as u64, stride) }
+        })
+    }
+}
+
+impl Products for Cublas {
+    fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>> {
+        let described = self.described(product)?;
+        let functions = &self.functions;
+        let preference = made("cublasLtMatmulPreferenceCreate", |to| {
+            // SAFETY: the function writes a pointer.
+            unsafe { (functions.create_preference)(to) }
+        })?;
+        let bytes = LIBRARY_WORKSPACE as u64;
+        let schemes = REDUCTION_IN_SCRATCH;
+        let set = |attribute, value: *const c_void, bytes| {
+            // SAFETY: the attribute is of that type.
+            checked("cublasLtMatmulPreferenceSetAttribute", unsafe {
+                (functions.set_preference)(preference, attribute, value, bytes)
+            })
+        };
+        let none = Found { algorithm: [0; 8], workspace: 0, state: 0, waves: 0.0, reserved: [0; 4] };
+        let mut found = vec![none; most];
+        let mut count = 0;
+        let searched = set(MOST_WORKSPACE, ptr::from_ref(&bytes).cast(), 8)
+            .and_then(|()| set(REDUCTION_SCHEMES, ptr::from_ref(&schemes).cast(), 4))
+            .and_then(|()| {
+                let [a, b, d] = described.layouts();
+                let most = c_int::try_from(most).unwrap_or(1);
+                let (first, operation) = (found.as_mut_ptr(), described.operation());
+                checked("cublasLtMatmulAlgoGetHeuristic", unsafe {
+                    // SAFETY: all descriptions live, and there is room for as many results.
+                    (functions.search)(
+                        self.handle(),
+                        operation,
+                        a,
+                        b,
+                        d,
+                        d,
+                        preference,
+                        most,
+                        first,
+                        &raw mut count,
+                    )
+                })
+            });
+        // SAFETY: it was made above, and is not used again.
+        unsafe { (functions.destroy_preference)(preference) };
+        searched?;
+        found.truncate(usize::try_from(count).unwrap_or(0));
+        Ok(found.iter().filter(|found| found.state == 0).map(|found| found.algorithm).collect())
+    }
+
+    fn multiply(
+        &self,
+        product: &LibraryProduct,
+        algorithm: &Algorithm,
+        [lhs, rhs, result, workspace]: [Address; 4],
+        stream: Stream,
+    ) -> Fallible<()> {
+        let described = self.described(product)?;
+        let [a, b, d] = described.layouts();
+        let (one, zero) = (1.0_f32, 0.0_f32);
+        let [lhs, rhs, result, workspace] =
+            [lhs, rhs, result, workspace].map(|address| ptr::without_provenance_mut(address as usize));
+        checked("cublasLtMatmul", unsafe {
+            // SAFETY: the addresses are of matrices as described, on the device; the numbers are read before
+            // the call returns.
+            (self.functions.multiply)(
+                self.handle(),
+                described.operation(),
+                ptr::from_ref(&one).cast(),
+                rhs,
+                a,
+                lhs,
+                b,
+                ptr::from_ref(&zero).cast(),
+                result,
+                d,
+                result,
+                d,
+                algorithm,
+                workspace,
+                LIBRARY_WORKSPACE,
+                ptr::with_exposed_provenance_mut(stream.0),
+            )
+        })
+    }
+}
+
+impl Drop for Cublas {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the library's, and is not used again.
+        unsafe { (self.functions.destroy)(self.handle()) };
+    }
+}
+
+/// A product in the library's words; they are given back.
+struct Described<'c> {
+    functions: &'c Functions,
+    operation: Option<Pointer>,
+    /// Of the library's operands and of the result.
+    layouts: Vec<Pointer>,
+}
+
+impl Described<'_> {
+    fn operation(&self) -> Pointer {
+        self.operation.expect("it was described")
+    }
+
+    fn layouts(&self) -> [Pointer; 3] {
+        [self.layouts[0], self.layouts[1], self.layouts[2]]
+    }
+}
+
+impl Drop for Described<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the library made them, and they are not used again.
+        unsafe {
+            for &layout in &self.layouts {
+                (self.functions.destroy_layout)(layout);
+            }
+            if let Some(operation) = self.operation {
+                (self.functions.destroy_operation)(operation);
+            }
+        }
+    }
+}
+
+// `cublasComputeType_t`.
+const COMPUTE_F32: c_int = 68;
+const COMPUTE_FAST_TF32: c_int = 77;
+// `cublasLtMatmulDescAttributes_t`.
+const TRANSPOSE_A: c_int = 3;
+const TRANSPOSE_B: c_int = 4;
+// `cublasLtMatrixLayoutAttribute_t`.
+const BATCH_COUNT: c_int = 5;
+const BATCH_DISTANCE: c_int = 6;
+// `cublasLtMatmulPreferenceAttributes_t`.
+const MOST_WORKSPACE: c_int = 1;
+const REDUCTION_SCHEMES: c_int = 3;
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of sums wait in scratch, in f32.
+const REDUCTION_IN_SCRATCH: u32 = 2;
+
+/// `cudaDataType_t` of a dtype.
+fn type_of(dtype: DType) -> c_int {
+    match dtype {
+        DType::F16 => 2,
+        DType::BF16 => 14,
+        _ => 0,
+    }
+}
+
+fn made(call: &'static str, make: impl FnOnce(*mut Pointer) -> c_int) -> Fallible<Pointer> {
+    let mut pointer = ptr::null_mut();
+    checked(call, make(&raw mut pointer))?;
+    Ok(pointer)
+}
+
+fn checked(call: &'static str, status: c_int) -> Fallible<()> {
+    let text = match status {
+        0 => return Ok(()),
+        1 => "the library was not initialised",
+        3 => "the library has no memory",
+        7 => "a value is not valid",
+        8 => "the device is too old for it",
+        13 => "the product failed on the device",
+        14 => "the library failed",
+        15 => "the library does not support it",
+        _ => "the library says no more",
+    };
+    // Numbers of its own, which are none of the driver's.
+    Err(Failure { call, code: 10_000 + status.unsigned_abs(), text: text.to_string() })
+}
+
+fn functions(library: &Library) -> Option<Functions> {
+    /// Takes a function from the library.
+    macro_rules! take {
+        ($name:literal) => {
+            // SAFETY: the fields have the documented type of each function, and the library is kept open as
+            // long as they are.
+            unsafe { *library.get($name).ok()? }
+        };
+    }
+    Some(Functions {
+        create: take!(b"cublasLtCreate"),
+        destroy: take!(b"cublasLtDestroy"),
+        create_operation: take!(b"cublasLtMatmulDescCreate"),
+        destroy_operation: take!(b"cublasLtMatmulDescDestroy"),
+        set_operation: take!(b"cublasLtMatmulDescSetAttribute"),
+        create_layout: take!(b"cublasLtMatrixLayoutCreate"),
+        destroy_layout: take!(b"cublasLtMatrixLayoutDestroy"),
+        set_layout: take!(b"cublasLtMatrixLayoutSetAttribute"),
+        create_preference: take!(b"cublasLtMatmulPreferenceCreate"),
+        destroy_preference: take!(b"cublasLtMatmulPreferenceDestroy"),
+        set_preference: take!(b"cublasLtMatmulPreferenceSetAttribute"),
+        search: take!(b"cublasLtMatmulAlgoGetHeuristic"),
+        multiply: take!(b"cublasLtMatmul"),
+    })
+}
