@@ -35,6 +35,10 @@ pub struct Limits {
     pub bf16: bool,
     /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
     pub cooperative: bool,
+    /// Whether kernels that do not wait for each other run at the same time.
+    pub branches: bool,
+    /// Whether kernels of loops gain from taking four neighbours at a time.
+    pub fours: bool,
     /// Whether the vendor's library of matrix products is there.
     pub library: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
@@ -63,6 +67,8 @@ impl Limits {
             f16: false,
             bf16: false,
             cooperative: false,
+            branches: false,
+            fours: false,
             library: false,
             software: false,
             scalar: false,
@@ -93,6 +99,8 @@ impl Limits {
             f16: true,
             bf16: true,
             cooperative: true,
+            branches: true,
+            fours: true,
             library: false,
             software: false,
             scalar: false,

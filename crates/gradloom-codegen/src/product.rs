@@ -6,7 +6,7 @@
 
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::{DotAxes, OpKind, Shape, inverse_permutation};
-use gradloom_core::kernel::{Access, AttentionChoice, Kernel, Layout, Schedule};
+use gradloom_core::kernel::{Access, AttentionChoice, Body, Kernel, Layout, Schedule};
 
 /// A matrix inside a buffer: element (free i, contracted p) is at
 /// `offset + i·free_stride + p·contract_stride`, in elements.
@@ -341,6 +341,20 @@ pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Acces
     let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = kernel else { return Vec::new() };
     let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout).map(fold_batch);
     problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
+}
+
+/// Whether each row of a loop's operand or result, with an element for each position, consists of groups of
+/// four neighbours that start at multiples of four, but for what is left at the row's end.
+pub fn is_in_fours(body: &Body, access: &Access) -> bool {
+    let layout = &access.layout;
+    let axes = layout.collapsed();
+    let Some((&(run, 1), outer)) = axes.split_last() else { return false };
+    let multiples = outer.iter().map(|(_, stride)| stride).chain([&layout.offset]);
+    let whole = [run, body.columns].iter().all(|number| number.is_multiple_of(4));
+    access.dtype.is_float()
+        && layout.shape.elements() == body.rows * body.columns
+        && (run == body.columns || whole)
+        && multiples.copied().all(|number| number.is_multiple_of(4))
 }
 
 /// Whether each row, along the last axis, consists of groups of four neighbours that start at multiples of

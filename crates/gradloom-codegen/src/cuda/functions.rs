@@ -120,8 +120,9 @@ const BF16: &str = "__device__ float from_bf16(unsigned short bits) {
     return __uint_as_float((unsigned)bits << 16);
 }
 __device__ unsigned short bf16_bits(float x) {
-    unsigned bits = __float_as_uint(x);
-    return (x != x ? bits | 0x00400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    unsigned short bits;
+    asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(bits) : \"f\"(x));
+    return bits;
 }
 ";
 

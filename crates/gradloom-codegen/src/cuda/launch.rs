@@ -7,7 +7,7 @@ use super::library::LibraryProduct;
 use super::print::print;
 use crate::limits::Limits;
 use crate::narrow::narrow;
-use crate::product::reads_vectors;
+use crate::product::{is_in_fours, reads_vectors};
 use crate::schedule::group;
 use crate::simt::custom::{self, on_host};
 use crate::simt::kernels::{self, Table, View, Views};
@@ -175,10 +175,11 @@ fn alone(
     graph: &Graph,
 ) -> Result<Vec<CudaKernel>> {
     let vectors = reads_vectors(&launch.kernel, &launch.schedule, &launch.reads);
-    let view = |(i, access)| view(access, vectors.get(i).copied().unwrap_or(false));
+    let of_loop = |access| matches!(&launch.kernel, LaunchKernel::Loop(body) if is_in_fours(body, access));
+    let view = |(i, access)| view(access, of_loop(access) || vectors.get(i).copied().unwrap_or(false));
     let views = Views {
         reads: launch.reads.iter().enumerate().map(view).collect(),
-        writes: launch.writes.iter().map(|access| self::view(access, false)).collect(),
+        writes: launch.writes.iter().map(|access| self::view(access, of_loop(access))).collect(),
         gated: launch.phase == Phase::Commit,
         in_place: launch.reads.first().zip(launch.writes.first()).is_some_and(|(read, write)| {
             place(plan, read) == place(plan, write) && read.layout == write.layout

@@ -84,8 +84,20 @@ impl Printer<'_> {
             }
             Stmt::Assign(number, value) => format!("x{number} = {};", self.text(*value)),
             Stmt::Store(buffer, index, value) => {
-                let (index, stored) = (self.text(*index), self.text(*value));
-                let stored = match self.kernel.dtype(*value) {
+                let dtype = self.kernel.dtype(*value);
+                // What is rounded does not become a float again first.
+                let source = match self.kernel.expr(*value) {
+                    Expr::Cast(wide)
+                        if dtype.is_float()
+                            && dtype != self.kernel.dtype(*wide)
+                            && self.kernel.dtype(*wide) == DType::F32 =>
+                    {
+                        wide
+                    }
+                    _ => value,
+                };
+                let (index, stored) = (self.text(*index), self.text(*source));
+                let stored = match dtype {
                     DType::F16 => format!("f16_bits({stored})"),
                     DType::BF16 => format!("bf16_bits({stored})"),
                     _ => stored,

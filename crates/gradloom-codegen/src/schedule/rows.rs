@@ -5,8 +5,18 @@ use gradloom_core::kernel::{Body, RowSchedule, Store};
 
 /// Invocations of a workgroup, at most.
 const WORKGROUP: usize = 256;
-/// Partial results of a column, at most.
-const MOST_PARTIALS: usize = 128;
+/// Partial results of a column, at most, of few rows and of many.
+const MOST_PARTIALS: [usize; 2] = [128, 256];
+/// Rows that a slot takes one after the other, at least, before there are more partial results.
+const FEW_STEPS: usize = 16;
+/// Positions in a row of an invocation that takes four neighbours at a time, about, if it keeps them.
+const KEPT_IN_FOURS: usize = 16;
+/// Columns of a ragged row that are worth taking in fours.
+const LONG_ROW: usize = 1024;
+/// Columns of rows that are read several times, each time from memory unless few rows are under way.
+const VERY_LONG_ROW: usize = 16_384;
+/// Rows from which on there are invocations enough for each to take four columns.
+const MANY_ROWS: usize = 4096;
 /// The same on a software device, which has few threads.
 const FEW_PARTIALS: usize = 16;
 /// Rows from which on an invocation of a software device takes whole ones.
@@ -31,26 +41,42 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let long = sums && body.columns > SUMS_ALONE;
     let apart = !limits.software && !along;
     let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
+    let fours = limits.fours
+        && match body.columns % 4 {
+            0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
+            _ => along && !sums && body.columns >= LONG_ROW,
+        };
     // Pure column sums need no workgroup barrier. Lanes that meet have sums of columns to keep besides.
     let all = WORKGROUP.min(limits.invocations as usize);
     let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
-    let most = if along { limits.sharing().max(kept).min(all) } else { all };
+    let most = match along {
+        true if fours && body.columns >= VERY_LONG_ROW => limits.invocations as usize,
+        true => limits.sharing().max(kept).min(all),
+        false => all,
+    };
     let lanes = match alone {
         true => 1,
+        false if fours && apart => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
+        false if fours => body.columns.div_ceil(KEPT_IN_FOURS).next_power_of_two().clamp(32.min(most), most),
         // A lane for each column: what nothing is exchanged for has many workgroups side by side.
         false if apart => body.columns.next_power_of_two().clamp(1, most),
         false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
     };
     let slots = if alone { VECTOR } else { limits.sharing().max(lanes) / lanes };
-    let partials = if limits.software { FEW_PARTIALS } else { MOST_PARTIALS };
     let turns = body.rows.div_ceil(slots);
+    let partials = match limits.software {
+        true => FEW_PARTIALS,
+        false => (turns / FEW_STEPS).clamp(MOST_PARTIALS[0], MOST_PARTIALS[1]),
+    };
     let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
     let groups = turns.div_ceil(steps);
     let whole = |store: &Store| matches!(store, Store::ColumnReduce { parts: 1, .. });
     let finishes = groups != 1 && body.stores.iter().any(whole);
     let finishing = finishes.then(|| limits.column_sharing(FINISHING_LANES));
     let subgroup = limits.subgroup_of(lanes * slots).filter(|_| along && lanes > 1);
-    let each = body.columns.div_ceil(lanes);
+    let width = if fours { 4 } else { 1 };
+    let each = body.columns.div_ceil(lanes * width);
     let [each, blocks] = if apart && each > 1 { [1, each] } else { [each, 1] };
-    RowSchedule { lanes, slots, steps, each, groups, blocks, subgroup, finishing }
+    let each = each * width;
+    RowSchedule { lanes, slots, steps, each, fours, groups, blocks, subgroup, finishing }
 }

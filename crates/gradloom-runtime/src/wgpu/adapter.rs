@@ -109,6 +109,8 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
                     && matrix.ab_type == CooperativeScalarType::F16
                     && matrix.cr_type == CooperativeScalarType::F32
             }),
+        branches: false,
+        fours: false,
         library: false,
         software: info.device_type == DeviceType::Cpu,
         scalar: info.name.contains("SwiftShader"),

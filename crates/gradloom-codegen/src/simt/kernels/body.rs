@@ -3,7 +3,7 @@
 //! In: a [`Body`], and where the invocation stands. Out: the values of the nodes that are asked for and of
 //! all that they use. A node is computed once in each scope that knows it.
 
-use super::super::ir::Role;
+use super::super::ir::{Role, ValueType};
 use super::super::{index_at, index_at_row};
 use super::{Builder, Value, View, Views};
 use crate::narrow::narrow;
@@ -19,6 +19,10 @@ pub(super) struct Nodes<'k, 'b> {
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Which of the invocation's positions is meant.
     at: usize,
+    /// The first of the four neighbours among which the invocation stands, if it takes four at a time.
+    four: Option<Position<'k>>,
+    /// What was loaded for groups of four positions: group, operand, vector.
+    fours: Vec<(usize, usize, Value<'k>)>,
     /// The element of the product that the body follows.
     product: Option<Value<'k>>,
 }
@@ -50,7 +54,8 @@ pub(super) struct Position<'k> {
 
 impl<'k, 'b> Nodes<'k, 'b> {
     pub(super) fn new(k: &'k Builder, body: &'b Body, operands: Operands<'k, 'b>) -> Self {
-        Self { k, body, operands, values: vec![vec![None; body.nodes.len()]], at: 0, product: None }
+        let values = vec![vec![None; body.nodes.len()]];
+        Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), product: None }
     }
 
     /// Those that follow from an element of a product.
@@ -65,6 +70,19 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.at = position;
     }
 
+    /// Turns to one of the invocation's positions, which are groups of four neighbours; the first one of its
+    /// group is given.
+    pub(super) fn turn_to_four(&mut self, position: usize, first: Position<'k>) {
+        self.turn_to(position);
+        self.four = Some(first);
+    }
+
+    /// Turns to positions that are no groups of four.
+    pub(super) fn turn_to_single(&mut self) {
+        self.turn_to(0);
+        self.four = None;
+    }
+
     fn known(&mut self, id: NodeId) -> &mut Option<Value<'k>> {
         let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
         &mut self.values[at][id.index()]
@@ -77,6 +95,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
 
     /// Forgets the nodes of a level and above, as at another position.
     pub(super) fn forget(&mut self, from: Level) {
+        self.fours.clear();
         for values in &mut self.values {
             for (value, node) in values.iter_mut().zip(&self.body.nodes) {
                 if node.level >= from {
@@ -100,6 +119,9 @@ impl<'k, 'b> Nodes<'k, 'b> {
         let value = match &node.kind {
             NodeKind::Constant(number) => self.k.number(*number, node.dtype),
             NodeKind::Repeat(_) => x[0],
+            NodeKind::Load(read) if node.level == Level::Element && self.is_in_fours(*read, false) => {
+                self.load_four(*read).component(narrow(self.at % 4))
+            }
             NodeKind::Load(read) => {
                 let index = self.index(*read, false, node.level, position);
                 let dtype = self.views().reads[*read].dtype;
@@ -158,6 +180,59 @@ impl<'k, 'b> Nodes<'k, 'b> {
         let index = self.index(write, true, level, position);
         let dtype = self.views().writes[write].dtype;
         self.k.store(self.k.buffer(Role::Result(write), dtype), index, value);
+    }
+
+    /// Whether the neighbours of a position are read, or written, together.
+    fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
+        let views = self.views();
+        let list = if is_result { &views.writes } else { &views.reads };
+        self.four.is_some() && list[number].has_vectors
+    }
+
+    /// Four neighbours of an operand, as f32.
+    fn load_four(&mut self, read: usize) -> Value<'k> {
+        let group = self.at / 4;
+        if let Some(&(.., known)) = self.fours.iter().find(|&&(g, r, _)| (g, r) == (group, read)) {
+            return known;
+        }
+        let first = self.four.expect("positions are in fours");
+        let index = self.index(read, false, Level::Element, first) / 4;
+        let buffer = self.k.buffer(Role::Operand(read), ValueType::four(self.views().reads[read].dtype));
+        let vector = self.k.load(buffer, index).to_vector();
+        self.fours.push((group, read, vector));
+        vector
+    }
+
+    /// Stores a node at the group of four positions whose last one the invocation turned to; all of them were
+    /// computed.
+    pub(super) fn store_four(&mut self, node: NodeId, write: usize, position: Position<'k>) {
+        let first = self.four.expect("positions are in fours");
+        let last = self.at;
+        let positions = (0..4).map(|i| Position { column: first.column + narrow(i), ..position });
+        let positions: Vec<Position<'k>> = match position.number {
+            Some(_) => positions
+                .zip(0..4)
+                .map(|(at, i)| Position { number: first.number.map(|number| number + i), ..at })
+                .collect(),
+            None => positions.collect(),
+        };
+        if !self.is_in_fours(write, true) {
+            for (i, position) in positions.into_iter().enumerate() {
+                self.at = last - 3 + i;
+                self.store(node, write, Level::Element, position);
+            }
+            return;
+        }
+        let mut values = Vec::new();
+        for (i, position) in positions.into_iter().enumerate() {
+            self.at = last - 3 + i;
+            values.push(self.compute(node, position));
+        }
+        let dtype = self.views().writes[write].dtype;
+        let index = self.index(write, true, Level::Element, first) / 4;
+        let vector = self.k.vector(&values);
+        let vector = if dtype.is_for_memory() { vector.to_half(dtype) } else { vector };
+        self.k.store(self.k.buffer(Role::Result(write), ValueType::four(dtype)), index, vector);
     }
 
     fn views(&self) -> &'b Views<'b> {

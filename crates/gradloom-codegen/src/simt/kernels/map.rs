@@ -1,14 +1,17 @@
-//! Fused expressions without reductions: one invocation for each position.
+//! Fused expressions without reductions: one invocation for each position, or for four neighbours.
 
 use super::super::ir::Kernel;
 use super::Views;
 use super::body::{Nodes, Operands, Position, stores_of};
 use super::each::each;
 use crate::narrow::narrow;
-use gradloom_core::kernel::{Body, Level};
+use gradloom_core::kernel::{Body, Level, Store};
 
 /// The kernel of a body that reduces nothing.
 pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
+    if is_in_fours(views, body) {
+        return in_fours(views, body, label);
+    }
     each(label, views, body.rows * body.columns, |k, number| {
         let columns = narrow(body.columns);
         let (row, column) = (number / columns, number % columns);
@@ -36,6 +39,45 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
                     nodes.store(node, write, level, position);
                 }
             });
+        }
+    })
+}
+
+/// Positions from which on there are invocations enough for each to take four.
+const MANY: usize = 1 << 17;
+
+/// Whether an invocation takes four neighbours: where they can be loaded or stored together, and there are no
+/// results but one for each position.
+fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
+    let only_elements =
+        body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));
+    body.columns.is_multiple_of(4)
+        && body.rows * body.columns >= MANY
+        && only_elements
+        && views.reads.iter().chain(&views.writes).any(|view| view.has_vectors)
+}
+
+/// The kernel of a body that reduces nothing, with an invocation for each four positions.
+fn in_fours(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
+    each(label, views, body.rows * body.columns / 4, |k, group| {
+        let columns = narrow(body.columns);
+        let number = group * 4;
+        let first =
+            Position { row: number / columns, column: number % columns, number: Some(number), owned: None };
+        let mut nodes = Nodes::new(k, body, Operands::Views(views));
+        let stores = stores_of(body, Level::Element);
+        let mut last = first;
+        for i in 0..4 {
+            nodes.turn_to_four(i, first);
+            let i = narrow(i);
+            last = Position { column: first.column + i, number: Some(number + i), ..first };
+            Level::ALL.into_iter().for_each(|level| nodes.check(level, last));
+            for &(node, _) in &stores {
+                nodes.compute(node, last);
+            }
+        }
+        for (node, write) in stores {
+            nodes.store_four(node, write, last);
         }
     })
 }

@@ -50,6 +50,8 @@ struct Rows<'k, 'b> {
     /// The invocation's positions, if they are unrolled: the column, and whether it is there if that is a
     /// question.
     unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
+    /// The first column of each group of four of them, if that is what they are.
+    firsts: Vec<Value<'k>>,
 }
 
 /// One of an invocation's positions in a row.
@@ -59,6 +61,19 @@ struct LanePlace<'k> {
     /// Whether the column is there, if that is a question.
     inside: Option<Value<'k>>,
     which: Which<'k>,
+    /// What is stored here.
+    stored: Stored,
+}
+
+/// What is stored at a position.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    /// Its own results.
+    Own,
+    /// Those of the group of four that it ends.
+    Four,
+    /// Nothing: its group goes on.
+    Later,
 }
 
 /// The row of a turn.
@@ -83,8 +98,23 @@ impl<'k, 'b> Rows<'k, 'b> {
         };
         let own = schedule.lanes * schedule.each;
         let first = block.map_or(lane, |block| lane + block * narrow(own));
-        let mut unrolled = Vec::new();
-        if schedule.is_unrolled() {
+        let (mut unrolled, mut firsts) = (Vec::new(), Vec::new());
+        if schedule.is_unrolled() && schedule.fours {
+            let first = block.map_or(lane, |block| lane + block * lanes * narrow(schedule.each / 4));
+            for number in 0..schedule.each / 4 {
+                let at = (first + narrow(number * schedule.lanes)) * 4;
+                let end = own * (schedule.blocks - 1) + (number + 1) * schedule.lanes * 4;
+                let (at, inside) = match end > body.columns {
+                    true => {
+                        let last = k.u32(narrow(body.columns - 4));
+                        (at.min(last), Some(at.below(narrow(body.columns))))
+                    }
+                    false => (at, None),
+                };
+                firsts.push(at);
+                unrolled.extend((0..4).map(|i| (at + i, inside)));
+            }
+        } else if schedule.is_unrolled() {
             for number in 0..schedule.each {
                 let column = first + narrow(number * schedule.lanes);
                 let end = own * (schedule.blocks - 1) + (number + 1) * schedule.lanes;
@@ -101,7 +131,21 @@ impl<'k, 'b> Rows<'k, 'b> {
         let nodes = Nodes::new(k, body, Operands::Views(views));
         let is_first_block = block.map(|block| block.equals(k.u32(0)));
         let arrays = Vec::new();
-        Self { k, views, body, schedule, nodes, depths, arrays, group, is_first_block, lane, slot, unrolled }
+        Self {
+            k,
+            views,
+            body,
+            schedule,
+            nodes,
+            depths,
+            arrays,
+            group,
+            is_first_block,
+            lane,
+            slot,
+            unrolled,
+            firsts,
+        }
     }
 
     fn write(mut self) {
@@ -173,17 +217,52 @@ impl<'k, 'b> Rows<'k, 'b> {
         let at = |column, owned| Position { row: row.number, column, number: None, owned };
         if self.schedule.is_unrolled() {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
-                self.nodes.turn_to(i);
-                let position = at(column, both(inside, row.live));
-                f(&mut self.nodes, LanePlace { position, inside, which: Which::Unrolled(i) });
+                let owned = both(inside, row.live);
+                let stored = match self.firsts.get(i / 4) {
+                    Some(&first) => {
+                        self.nodes.turn_to_four(i, at(first, owned));
+                        if i % 4 == 3 { Stored::Four } else { Stored::Later }
+                    }
+                    None => {
+                        self.nodes.turn_to(i);
+                        Stored::Own
+                    }
+                };
+                let position = at(column, owned);
+                f(&mut self.nodes, LanePlace { position, inside, which: Which::Unrolled(i), stored });
             }
-            self.nodes.turn_to(0);
+            self.nodes.turn_to_single();
             return;
         }
         let (columns, lanes) = (narrow(self.body.columns), narrow(self.schedule.lanes));
+        let single = |position| LanePlace {
+            position,
+            inside: None,
+            which: Which::Turn(position.column / lanes),
+            stored: Stored::Own,
+        };
+        if self.schedule.fours {
+            let whole = columns / 4 * 4;
+            self.k.count(self.lane * 4, self.k.u32(whole), self.k.u32(lanes * 4), |first| {
+                for i in 0..4 {
+                    self.nodes.turn_to_four(i, at(first, row.live));
+                    let stored = if i == 3 { Stored::Four } else { Stored::Later };
+                    let place = single(at(first + narrow(i), row.live));
+                    f(&mut self.nodes, LanePlace { stored, ..place });
+                }
+            });
+            self.nodes.turn_to_single();
+            self.nodes.forget(Level::Element);
+            if columns > whole {
+                self.k.when(self.lane.below(columns - whole), || {
+                    f(&mut self.nodes, single(at(self.lane + whole, row.live)));
+                });
+                self.nodes.forget(Level::Element);
+            }
+            return;
+        }
         self.k.count(self.lane, self.k.u32(columns), self.k.u32(lanes), |column| {
-            let position = at(column, row.live);
-            f(&mut self.nodes, LanePlace { position, inside: None, which: Which::Turn(column / lanes) });
+            f(&mut self.nodes, single(at(column, row.live)));
         });
         self.nodes.forget(Level::Element);
     }
@@ -314,17 +393,20 @@ impl<'k, 'b> Rows<'k, 'b> {
             if self.schedule.is_unrolled() {
                 self.for_each(row, &mut |nodes, place| compute(nodes, place.position));
             }
-            self.for_each(row, &mut |nodes, LanePlace { position, which, .. }| {
+            self.for_each(row, &mut |nodes, LanePlace { position, which, stored, .. }| {
                 compute(nodes, position);
                 for column in &columns {
                     let value = nodes.compute(column.node, position);
                     let value = position.owned.map_or(value, |owned| owned.select(value, column.identity(k)));
                     sums.add(k, column, which, value);
                 }
-                if !stores.is_empty() {
+                if !stores.is_empty() && stored != Stored::Later {
                     k.guard([position.owned, views.gate(k)], || {
                         for &(node, write) in &stores {
-                            nodes.store(node, write, Level::Element, position);
+                            match stored {
+                                Stored::Four => nodes.store_four(node, write, position),
+                                _ => nodes.store(node, write, Level::Element, position),
+                            }
                         }
                     });
                 }

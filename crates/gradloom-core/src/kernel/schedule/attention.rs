@@ -243,6 +243,9 @@ pub struct AttentionSchedule {
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
     /// What matrix instructions round the operands to: floats of 16 bits.
     pub half: DType,
+    /// Whether the products of outputs with their cotangents, which both kernels of the gradient need, have a
+    /// kernel of their own, so that the two can run at the same time. It takes subgroups of this size.
+    pub means_apart: Option<u32>,
     /// Invocations of a workgroup in which each has rows of its own.
     pub workgroup: usize,
     /// From this number of rows on, such a workgroup has rows of one head. One of fewer rows may have several

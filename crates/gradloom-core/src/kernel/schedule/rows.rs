@@ -7,6 +7,8 @@ use std::ops::Range;
 /// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again
 /// for each pass.
 const UNROLLED: usize = 8;
+/// The same of positions in groups of four neighbours, which are loaded together.
+const UNROLLED_IN_FOURS: usize = 16;
 
 /// How a body's rows are shared out: a workgroup has `slots` rows at a time, `lanes` invocations on each, and
 /// goes through `steps` of them.
@@ -20,6 +22,9 @@ pub struct RowSchedule {
     pub steps: usize,
     /// Positions of an invocation in a row.
     pub each: usize,
+    /// Whether its positions are groups of four neighbours, but for up to three at the end of a row that is not
+    /// unrolled.
+    pub fours: bool,
     /// Workgroups along the rows: as many partial results has a column.
     pub groups: usize,
     /// Workgroups along the columns; more than one only where nothing is reduced along rows, and positions
@@ -35,7 +40,7 @@ pub struct RowSchedule {
 impl RowSchedule {
     /// Whether an invocation keeps its positions in registers.
     pub fn is_unrolled(&self) -> bool {
-        self.each <= UNROLLED
+        self.each <= if self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
     }
 
     /// Invocations of a workgroup.

@@ -22,11 +22,15 @@ impl<'k> Attention<'k, '_> {
             let of_keys = [place.of[0], self.key_head(place.of[1])];
             let (limits, end) = place.limits(&bounds);
             let (own_queries, own_slopes) = (self.own(q, place), self.own(cotangent, place));
-            let means = self.products_by_row(&own_slopes, output, place);
+            let known = self.known_means(place.of, &place.there);
+            let is_known = known.is_some();
+            let means = known.unwrap_or_else(|| self.products_by_row(&own_slopes, output, place));
             let part = AttentionPart::new(k, place, self.problem.depth);
-            place.each_row(|r, query| {
-                place.in_first_part(|| k.store(scratch, self.query_number(place.of, query), means[r]));
-            });
+            if !is_known {
+                place.each_row(|r, query| {
+                    place.in_first_part(|| k.store(scratch, self.query_number(place.of, query), means[r]));
+                });
+            }
             let log_sum = |&query: &Value<'k>| log_sum.number(log_sum.start(place.of, query));
             let log_sums: Vec<_> = place.there.iter().map(log_sum).collect();
             if self.problem.keys > 0 {

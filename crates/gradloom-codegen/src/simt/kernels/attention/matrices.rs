@@ -447,6 +447,9 @@ impl<'k> Attention<'k, '_> {
 
     /// The products of outputs with their cotangents, of the invocation's rows; they go to the scratch, too.
     fn means_by_matrices(&self, place: &Place<'k>, own: &Own<'k>, there: [Value<'k>; 2]) -> [Value<'k>; 2] {
+        if let Some(known) = self.known_means(own.of, &there) {
+            return [known[0], known[1]];
+        }
         let k = self.k;
         let [output, _, cotangent] = self.output_and_cotangent();
         let scratch = self.means();

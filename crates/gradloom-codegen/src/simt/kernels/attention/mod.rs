@@ -1,7 +1,7 @@
 //! Scaled dot-product attention and its gradient, without a matrix of all scores in memory.
 //!
 //! In: operands and results in any layout, and a choice for each kernel. Out: one kernel; two for the
-//! gradient, the second of which needs what the first left. Blocks of queries and keys meet in workgroup
+//! gradient, the second of which needs what the first left, or three, the first of which has that alone. Blocks of queries and keys meet in workgroup
 //! memory; where that does not fit or pay, each invocation has rows of its own. Always holds: sums run over
 //! keys (and for dk, dv over queries) in an order that the extents and the choice alone decide; what a query
 //! does not see changes nothing, and a query that sees no key gives 0 and a log-sum-exp of -inf.
@@ -13,6 +13,7 @@ mod forward_by_rows;
 mod grad_by_rows;
 mod key_grad_by_blocks;
 mod matrices;
+mod means;
 mod own;
 mod part;
 mod query_block;
@@ -39,7 +40,8 @@ const LOWEST: f32 = -3.0e38;
 /// The kernels of `Attention`, of `AttentionGrad`, or one of those.
 pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
     let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
-    schedule.kernels.iter().filter_map(kernel).collect()
+    let means = means::means(views, schedule);
+    means.into_iter().chain(schedule.kernels.iter().filter_map(kernel)).collect()
 }
 
 /// A kernel; none if there is nothing to compute.
@@ -55,7 +57,7 @@ fn one(
             return None;
         }
         let k = Builder::new(kernel.label(), narrow(workgroup), groups);
-        write(&Attention { k: &k, views, problem, half: schedule.half });
+        write(&Attention { k: &k, views, schedule, problem, half: schedule.half });
         Some(k.finish())
     };
     match choice {
@@ -91,6 +93,7 @@ fn one(
 struct Attention<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
+    schedule: &'b AttentionSchedule,
     problem: &'b AttentionProblem,
     /// What matrix instructions round the operands to.
     half: DType,

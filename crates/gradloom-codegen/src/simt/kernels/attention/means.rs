@@ -1,0 +1,47 @@
+//! The product of each query's output with its cotangent, which the kernels of the gradient take off slopes.
+//! Dao, FlashAttention-2 (2023), section 3.1.2, where it is D.
+
+use super::super::super::ir::Kernel;
+use super::super::{Builder, Value, Views, WORKGROUP};
+use super::{Attention, Head};
+use crate::narrow::narrow;
+use gradloom_core::ir::ReduceOp;
+use gradloom_core::kernel::AttentionSchedule;
+
+/// Invocations of a query.
+const LANES: u32 = 16;
+
+/// The kernel that leaves them in the scratch, if they have one of their own.
+pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<Kernel> {
+    let problem = &schedule.problem;
+    let queries = problem.pairs() * problem.queries;
+    let subgroup = schedule.means_apart.filter(|_| queries > 0)?;
+    let groups = queries.div_ceil((WORKGROUP / LANES) as usize);
+    let k = Builder::new("attention_grad: means", WORKGROUP, groups);
+    k.uses_subgroups(subgroup);
+    let attention = Attention { k: &k, views, schedule, problem, half: schedule.half };
+    let (lane, raw) = (k.local() % LANES, k.group() * (WORKGROUP / LANES) + k.local() / LANES);
+    let number = raw.min(k.u32(narrow(queries) - 1));
+    let (query, pair) = (number % narrow(problem.queries), number / narrow(problem.queries));
+    let of = [pair / narrow(problem.heads), pair % narrow(problem.heads)];
+    let [output, _, cotangent] = attention.output_and_cotangent();
+    let starts = [output, cotangent].map(|rows| rows.start(of, query));
+    let share = k.var(k.f32(0.0));
+    k.count(lane, k.u32(narrow(output.width())), k.u32(LANES), |d| {
+        share.set(output.load(starts[0], d).mul_add(cotangent.load(starts[1], d), share.get()));
+    });
+    let mean = share.get().across_subgroup(ReduceOp::Sum, LANES as usize, subgroup);
+    k.when(lane.equals(k.u32(0)) & raw.below(narrow(queries)), || {
+        k.store(attention.means(), number, mean);
+    });
+    Some(k.finish())
+}
+
+impl<'k> Attention<'k, '_> {
+    /// Those of some queries, if a kernel before this one has left them.
+    pub(super) fn known_means(&self, of: Head<'k>, queries: &[Value<'k>]) -> Option<Vec<Value<'k>>> {
+        self.schedule.means_apart?;
+        let load = |&query: &Value<'k>| self.k.load(self.means(), self.query_number(of, query));
+        Some(queries.iter().map(load).collect())
+    }
+}
