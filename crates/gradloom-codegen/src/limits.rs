@@ -1,5 +1,6 @@
 //! What an adapter allows, as far as shaders and their dispatch depend on it.
 
+use crate::cuda::LARGE_PRODUCT;
 use crate::narrow::narrow;
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
@@ -39,8 +40,8 @@ pub struct Limits {
     pub branches: bool,
     /// Whether kernels of loops gain from taking four neighbours at a time.
     pub fours: bool,
-    /// Whether the vendor's library of matrix products is there.
-    pub library: bool,
+    /// Multiplications of a matrix product from which on the vendor's library computes it, if that is there.
+    pub library: Option<usize>,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
     /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does
@@ -69,7 +70,7 @@ impl Limits {
             cooperative: false,
             branches: false,
             fours: false,
-            library: false,
+            library: None,
             software: false,
             scalar: false,
         }
@@ -101,10 +102,16 @@ impl Limits {
             cooperative: true,
             branches: true,
             fours: true,
-            library: false,
+            library: None,
             software: false,
             scalar: false,
         }
+    }
+
+    /// The same with the vendor's library of matrix products.
+    #[must_use]
+    pub fn with_library(self) -> Self {
+        Self { library: Some(LARGE_PRODUCT), ..self }
     }
 
     /// The floats of 16 bits of a precision, where the device has them: of values between kernels, and of the

@@ -104,7 +104,8 @@ impl For {
             (Self::Wgsl, _) => Ok(Target::Wgsl(Gpu::in_precision(wgsl, of))),
             (Self::Cuda, _) => {
                 // As on a machine that has cuBLASLt.
-                let limits = Limits { library: of != Precision::F32, ..Limits::cuda() };
+                let cuda = Limits::cuda();
+                let limits = if of == Precision::F32 { cuda } else { cuda.with_library() };
                 Ok(Target::Cuda(Gpu::in_precision(limits, of)))
             }
         }

@@ -23,6 +23,9 @@ use std::ops::Range;
 /// count them in 32 bits.
 const MOST_BYTES: usize = u32::MAX as usize;
 
+/// Positions from which on there are threads enough for each to take four.
+const MANY: usize = 1 << 17;
+
 /// A kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaKernel {
@@ -175,7 +178,11 @@ fn alone(
     graph: &Graph,
 ) -> Result<Vec<CudaKernel>> {
     let vectors = reads_vectors(&launch.kernel, &launch.schedule, &launch.reads);
-    let of_loop = |access| matches!(&launch.kernel, LaunchKernel::Loop(body) if is_in_fours(body, access));
+    let of_loop = |access| match (&launch.kernel, &launch.schedule) {
+        (LaunchKernel::Loop(body), Schedule::Whole) if body.rows * body.columns < MANY => false,
+        (LaunchKernel::Loop(body), _) => is_in_fours(body, access),
+        _ => false,
+    };
     let view = |(i, access)| view(access, of_loop(access) || vectors.get(i).copied().unwrap_or(false));
     let views = Views {
         reads: launch.reads.iter().enumerate().map(view).collect(),

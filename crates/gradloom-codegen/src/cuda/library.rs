@@ -14,7 +14,7 @@ pub const LIBRARY_WORKSPACE: usize = 32 << 20;
 
 /// Multiplications that pay for a call of the library, and for what follows from the product becoming a
 /// kernel of its own.
-const LARGE: usize = 1 << 30;
+pub const LARGE_PRODUCT: usize = 1 << 30;
 
 /// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a seventh
 /// of the speed.
@@ -80,9 +80,6 @@ impl LibraryProduct {
         dtype: DType,
         (result, result_dtype): (&Layout, DType),
     ) -> Option<Self> {
-        if !Self::is_large(axes, &lhs.shape, &rhs.shape) {
-            return None;
-        }
         let problem = fold_batch(DotProblem::new(axes, lhs, rhs)?);
         let axis = match problem.batch[..] {
             [] => BatchAxis { extent: 1, lhs_stride: 0, rhs_stride: 0 },
@@ -130,15 +127,15 @@ impl LibraryProduct {
         self
     }
 
-    /// Whether a product of operands of these shapes pays for a call of the library.
-    pub(crate) fn is_large(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> bool {
+    /// The multiplications of a product of operands of these shapes.
+    pub(crate) fn multiplications(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> usize {
         let shared =
             axes.rhs_batch.iter().chain(&axes.rhs_contract).map(|&axis| rhs[axis]).product::<usize>();
-        shared > 0 && lhs.elements().saturating_mul(rhs.elements() / shared) >= LARGE
+        lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
     /// The product of a launch.
-    pub(super) fn of(axes: &DotAxes, reads: &[Access], write: &Access, extents: [usize; 3]) -> Option<Self> {
+    pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, extents: [usize; 3]) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
         let [m, n, k] = extents;

@@ -14,6 +14,8 @@ mod print;
 mod units;
 
 pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
-pub use library::{EXTENT_ALIGNMENT, LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room};
+pub use library::{
+    EXTENT_ALIGNMENT, LARGE_PRODUCT, LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room,
+};
 pub use print::print;
 pub use units::{CudaUnit, units};

@@ -56,8 +56,8 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
     let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
-        if target.limits.library {
-            padded = pad_rows(&mut fused, half);
+        if let Some(least) = target.limits.library {
+            padded = pad_rows(&mut fused, half, least);
         }
     }
     lower_padded(graph, fused, padded, target)
@@ -111,13 +111,15 @@ impl Target for Gpu<'_> {
     }
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
-        let dtype = self.limits.half(self.choices.precision()).filter(|_| self.limits.library)?;
+        let dtype = self.limits.half(self.choices.precision())?;
+        let least = self.limits.library?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),
         };
         let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
-        LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).map(|_| dtype)
+        let is_large = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least;
+        LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).filter(|_| is_large).map(|_| dtype)
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {

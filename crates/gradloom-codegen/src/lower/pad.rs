@@ -10,12 +10,13 @@ use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Aligns the rows of those temporaries of `dtype` that large products read or write; gives them.
-pub(super) fn pad_rows(fused: &mut Fused, dtype: DType) -> Vec<Padded> {
+/// Aligns the rows of those temporaries of `dtype` that products of at least so many multiplications
+/// read or write; gives them.
+pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, least: usize) -> Vec<Padded> {
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(fused) {
         let Kernel::Op(OpKind::Dot(axes)) = kernel else { continue };
-        if !LibraryProduct::is_large(axes, &reads[0].layout.shape, &reads[1].layout.shape) {
+        if LibraryProduct::multiplications(axes, &reads[0].layout.shape, &reads[1].layout.shape) < least {
             continue;
         }
         for access in reads.iter().chain(writes).filter(|access| access.dtype == dtype) {
@@ -25,7 +26,7 @@ pub(super) fn pad_rows(fused: &mut Fused, dtype: DType) -> Vec<Padded> {
         }
     }
     // Whether the library writes one may depend on others.
-    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype)) {
+    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype, least)) {
         rows.remove(refused);
     }
     rows.into_iter().filter_map(|rows| rows.apply(fused)).collect()
@@ -68,7 +69,7 @@ impl Rows {
     }
 
     /// Whether all that read and write the buffer can do so once its rows are padded.
-    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType) -> bool {
+    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType, least: usize) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
         let layout = |access: &Access| match all.iter().find(|rows| rows.buffer == access.buffer) {
@@ -80,7 +81,9 @@ impl Rows {
             Kernel::Op(OpKind::Dot(axes)) if !commit => {
                 let by_library = || {
                     let (lhs, rhs, result) = (layout(&reads[0])?, layout(&reads[1])?, layout(&writes[0])?);
+                    let count = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape);
                     LibraryProduct::new(axes, [&lhs, &rhs], dtype, (&result, dtype))
+                        .filter(|_| count >= least)
                 };
                 by_library().is_some()
             }

@@ -8,7 +8,7 @@ use gradloom_core::kernel::{
 };
 
 /// Rows of columns that one workgroup adds up.
-const SHORT: usize = 128;
+const SHORT: usize = 256;
 /// Lanes of a column.
 const LANES: usize = 8;
 

@@ -3,6 +3,8 @@
 //! Every value has memory of its own, so nothing here depends on a plan.
 
 use super::interpreter::{Machine, bits, tensor};
+use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct};
+use gradloom_codegen::product::is_in_fours;
 use gradloom_codegen::schedule::group;
 use gradloom_codegen::simt::kernels::{self, Table, View, Views};
 use gradloom_codegen::simt::{Kernel, custom, verify};
@@ -112,18 +114,54 @@ impl Memory<'_> {
             Schedule::Sort(_) => "sort",
             Schedule::Attention(_) => "attention",
             Schedule::Custom(_) => "custom",
-            Schedule::Library(_) => panic!("no limits of these tests have a library"),
+            Schedule::Library(library) => {
+                *self.kinds.entry("library").or_default() += 1;
+                let kernel::Kernel::Op(OpKind::Dot(axes)) = &launch.kernel else { panic!("{launch:?}") };
+                let product =
+                    LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library.extents).unwrap();
+                return self.multiply(&product, launch);
+            }
         };
         *self.kinds.entry(kind).or_default() += 1;
         // As a target would declare them: in vectors where a product can use them.
-        let vectors = !self.limits.scalar && matches!(schedule, Schedule::Product(_));
-        let views = views(&launch.reads, &launch.writes, vectors, launch.phase);
+        let vectors = |access: &Access| match &launch.kernel {
+            kernel::Kernel::Loop(body) => self.limits.fours && is_in_fours(body, access),
+            _ => !self.limits.scalar && matches!(schedule, Schedule::Product(_)),
+        };
+        let views = views(&launch.reads, &launch.writes, &vectors, launch.phase);
         let custom = custom::kernels(launch, self.graph, &views, self.limits).unwrap();
         let made = custom.or_else(|| kernels::kernels(&launch.kernel, schedule, &views, "test"));
         let made = made.unwrap_or_else(|| panic!("no kernel for {}", launch.kernel.name()));
         let operands = launch.reads.iter().map(|access| self.words(access)).collect();
         let results: Vec<_> = launch.writes.iter().map(|access| vec![access.buffer]).collect();
         self.kernels(&made, operands, &results, launch.workspace);
+    }
+
+    /// What a library computes, of everything that it is told to look at.
+    fn multiply(&mut self, product: &LibraryProduct, launch: &Launch) {
+        let LibraryProduct { batch, m, n, k, lhs, rhs, result } = *product;
+        let [left, right] = [0, 1].map(|read| self.words(&launch.reads[read]));
+        let first = |access: &Access| access.layout.offset;
+        let at = |matrix: &LibraryMatrix, [i, row, column]: [usize; 3]| {
+            let [line, place] = if matrix.by_rows { [row, column] } else { [column, row] };
+            i * matrix.batch_stride + line * matrix.stride + place
+        };
+        let number = |words: &[u32], at: usize| f64::from(f32::from_bits(words[at]));
+        let write = &launch.writes[0];
+        for i in 0..batch {
+            for row in 0..m {
+                for column in 0..n {
+                    let term = |p| {
+                        let a = number(&left, first(&launch.reads[0]) + at(&lhs, [i, row, p]));
+                        a * number(&right, first(&launch.reads[1]) + at(&rhs, [i, p, column]))
+                    };
+                    let sum: f64 = (0..k).map(term).sum();
+                    let rounded = tensor(write.dtype, &[1], &[(sum as f32).to_bits()]);
+                    let place = first(write) + at(&result, [i, row, column]);
+                    self.buffers.get_mut(&write.buffer).unwrap()[place] = Some(bits(&rounded)[0]);
+                }
+            }
+        }
     }
 
     fn together(&mut self, launch: &Launch, parts: &[&Part]) {
@@ -153,7 +191,7 @@ impl Memory<'_> {
         let bodies = parts.iter().zip(starts).map(|(part, starts)| (group::body_of(part), starts));
         let table = Table::new(form, bodies, schedule);
         let (first, last) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
-        let views = views(first, last, false, launch.phase);
+        let views = views(first, last, &|_| false, launch.phase);
         let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
         let made = kernels::group(&views, body, &table, schedule, short);
         self.kernels(&made, memory, &results, launch.workspace);
@@ -198,8 +236,13 @@ impl Memory<'_> {
     }
 }
 
-fn views<'a>(reads: &'a [Access], writes: &'a [Access], has_vectors: bool, phase: Phase) -> Views<'a> {
-    let view = |access: &'a Access| View { dtype: access.dtype, layout: &access.layout, has_vectors };
+fn views<'a>(
+    reads: &'a [Access],
+    writes: &'a [Access],
+    has_vectors: &dyn Fn(&Access) -> bool,
+    phase: Phase,
+) -> Views<'a> {
+    let view = |access: &'a Access| View::of(access, has_vectors(access));
     Views {
         reads: reads.iter().map(view).collect(),
         writes: writes.iter().map(view).collect(),
@@ -389,6 +432,59 @@ fn values_between_kernels_are_rounded_in_each_precision() {
                 name == "0" || off > unit / 20.0,
                 "{precision:?}: output {name} is not rounded: {off:.1e}"
             );
+        }
+    }
+}
+
+/// A classifier of 13 classes, whose logits have rows that are no whole vectors, with its gradients.
+fn classifier() -> Graph {
+    let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
+    let input =
+        |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
+    let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
+    let results = |all: &[Tensor]| {
+        let [x, up, bias, classes] = all.try_into().expect("four tensors");
+        let hidden = (x.matmul(up) * 0.3 + bias).gelu();
+        let logits = hidden.matmul(classes.transpose(0, 1));
+        let loss = (logits.softmax(1) * logits).square().sum();
+        [vec![loss], gradients(loss, [x, up, bias, classes]).to_vec()].concat()
+    };
+    let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
+    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
+    let outputs = traced.results.iter().enumerate();
+    traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
+    passes::run(traced.graph).0
+}
+
+/// Products go to a library with operands of 16 bits, each rounded once, and with extents that are multiples
+/// of eight, by way of zeros.
+#[test]
+fn a_library_multiplies_whole_vectors() {
+    let limits = Limits { library: Some(1), ..Limits::cuda() };
+    for graph in [classifier(), block()] {
+        let leaves = Leaves::random(5);
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let choices = Choices::by_rule(Precision::Bf16);
+        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let products = lowered.launches.iter().filter(|launch| {
+            matches!(&launch.kernel, kernel::Kernel::Op(OpKind::Dot(_)) | kernel::Kernel::Dot { .. })
+        });
+        let mut extents = Vec::new();
+        for launch in products {
+            let Schedule::Library(library) = &launch.schedule else { panic!("{launch:?}") };
+            extents.push(library.extents);
+        }
+        // Of the classes, the product that gives their weights' gradient has 13 rows.
+        let odd: Vec<_> = extents.iter().filter(|all| all.iter().any(|extent| extent % 8 != 0)).collect();
+        assert!(extents.len() >= 5 && odd.len() <= 1, "{extents:?}");
+        let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+        assert_eq!(kinds["library"], extents.len());
+        for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+            let (got, want) = (got.to_f64(), want.to_f64());
+            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+            let off = norm(&mut got.iter().zip(&want).map(|(got, want)| got - want));
+            let off = off / norm(&mut want.iter().copied()) / 2f64.powi(-8);
+            assert!(off < 6.0, "output {name} is off by {off:.2} roundings");
         }
     }
 }

@@ -100,8 +100,9 @@ impl Backend for CudaBackend {
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
         // In f32, it has nothing to do, and opening it takes time.
-        let library = precision != Precision::F32 && self.library && self.gpu.products().is_some();
-        let limits = Limits { library, ..Limits::cuda() };
+        let is_there = precision != Precision::F32 && self.library && self.gpu.products().is_some();
+        let cuda = Limits::cuda();
+        let limits = if is_there { cuda.with_library() } else { cuda };
         Ok(wgsl::lower_fused(graph, fused, &limits, &Choices::by_rule(precision)))
     }
 

@@ -111,7 +111,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
             }),
         branches: false,
         fours: false,
-        library: false,
+        library: None,
         software: info.device_type == DeviceType::Cpu,
         scalar: info.name.contains("SwiftShader"),
     }

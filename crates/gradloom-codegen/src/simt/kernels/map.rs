@@ -43,16 +43,12 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Positions from which on there are invocations enough for each to take four.
-const MANY: usize = 1 << 17;
-
 /// Whether an invocation takes four neighbours: where they can be loaded or stored together, and there are no
 /// results but one for each position.
 fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
     let only_elements =
         body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));
     body.columns.is_multiple_of(4)
-        && body.rows * body.columns >= MANY
         && only_elements
         && views.reads.iter().chain(&views.writes).any(|view| view.has_vectors)
 }
