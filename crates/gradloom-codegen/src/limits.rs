@@ -36,6 +36,8 @@ pub struct Limits {
     pub bf16: bool,
     /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
     pub cooperative: bool,
+    /// Whether it is known which invocation of a subgroup has which element of a matrix.
+    pub fragments: bool,
     /// Whether kernels that do not wait for each other run at the same time.
     pub branches: bool,
     /// Whether kernels of loops gain from taking four neighbours at a time.
@@ -68,6 +70,7 @@ impl Limits {
             f16: false,
             bf16: false,
             cooperative: false,
+            fragments: false,
             branches: false,
             fours: false,
             library: None,
@@ -100,6 +103,7 @@ impl Limits {
             f16: true,
             bf16: true,
             cooperative: true,
+            fragments: true,
             branches: true,
             fours: true,
             library: None,

@@ -3,6 +3,26 @@
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;
 
+/// A sum of products as a left operand: PTX ISA, section "cvt"; the first operand goes to the upper half.
+macro_rules! left {
+    ($name:literal, $type:literal) => {
+        concat!(
+            "__device__ Left ",
+            $name,
+            "(Sum c) {
+    Left a;
+    for (int i = 0; i < 4; i++) {
+        asm(\"cvt.rn.",
+            $type,
+            "x2.f32 %0, %1, %2;\" : \"=r\"(a.r[i]) : \"f\"(c.r[2 * i + 1]), \"f\"(c.r[2 * i]));
+    }
+    return a;
+}
+"
+        )
+    };
+}
+
 /// The product of matrices of a type; two of the instruction's make one of 16 columns.
 macro_rules! multiply {
     ($name:literal, $type:literal) => {
@@ -94,6 +114,15 @@ __device__ float remainder_of(float a, float b) {
         Matrix "load_matrix" [] = MATRIX;
         Multiply "multiply" [] = multiply!("multiply", "f16");
         MultiplyBf16 "multiply_bf16" [] = multiply!("multiply_bf16", "bf16");
+        Left "left_f16" [] = left!("left_f16", "f16");
+        LeftBf16 "left_bf16" [] = left!("left_bf16", "bf16");
+        // PTX ISA, section "ex2".
+        Exp2 "native_exp2" [] = "__device__ float native_exp2(float x) {
+    float y;
+    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));
+    return y;
+}
+";
         // What was read, once all have read it.
         Meet "meet" [] = "template <class T> __device__ T meet(T value) {
     __syncthreads();
@@ -198,27 +227,44 @@ struct Sum {
     float r[8];
     __device__ Sum() : r{} {}
 };
-// Two neighbours along the sums' terms: of a row of a left matrix, or of a column of a right one.
-template <bool CONTIGUOUS> __device__ unsigned pair(const unsigned short* items, unsigned pitch, unsigned at, unsigned term) {
-    const unsigned short* first = items + (CONTIGUOUS ? at * 4u * pitch + term : term * 4u * pitch + at);
-    return first[0] | (unsigned)first[CONTIGUOUS ? 1u : 4u * pitch] << 16;
+// Four blocks of 8 x 8, each lane with the address of a row of one: those of the first eight rows and of the
+// others, or of the first eight columns and of the others, in turns.
+template <bool DOWN, bool TURNED, class M, class Four> __device__ M load_blocks(const Four* items, unsigned pitch) {
+    unsigned lane = threadIdx.x % 32u, first = lane / 8u % 2u * 8u, second = lane / 16u * 8u;
+    unsigned row = lane % 8u + (DOWN ? first : second), column = DOWN ? second : first;
+    unsigned from = (unsigned)__cvta_generic_to_shared((const unsigned short*)(items + row * pitch) + column);
+    M m;
+    if (TURNED) {
+        asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"
+                     : \"=r\"(m.r[0]), \"=r\"(m.r[1]), \"=r\"(m.r[2]), \"=r\"(m.r[3]) : \"r\"(from));
+    } else {
+        asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"
+                     : \"=r\"(m.r[0]), \"=r\"(m.r[1]), \"=r\"(m.r[2]), \"=r\"(m.r[3]) : \"r\"(from));
+    }
+    return m;
 }
 template <class M, bool BY_ROWS> struct Load;
 template <bool BY_ROWS> struct Load<Left, BY_ROWS> {
-    static __device__ Left matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
-        return {{pair<BY_ROWS>(items, pitch, group, term), pair<BY_ROWS>(items, pitch, group + 8u, term),
-                 pair<BY_ROWS>(items, pitch, group, term + 8u), pair<BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    template <class Four> static __device__ Left matrix(const Four* items, unsigned pitch) {
+        return load_blocks<BY_ROWS, !BY_ROWS, Left>(items, pitch);
     }
 };
 template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
-    static __device__ Right matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
-        return {{pair<!BY_ROWS>(items, pitch, group, term), pair<!BY_ROWS>(items, pitch, group, term + 8u),
-                 pair<!BY_ROWS>(items, pitch, group + 8u, term), pair<!BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    template <class Four> static __device__ Right matrix(const Four* items, unsigned pitch) {
+        return load_blocks<BY_ROWS, BY_ROWS, Right>(items, pitch);
     }
 };
 template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
-    unsigned lane = threadIdx.x % 32u;
-    return Load<M, BY_ROWS>::matrix((const unsigned short*)items, pitch, lane / 4u, lane % 4u * 2u);
+    return Load<M, BY_ROWS>::matrix(items, pitch);
+}
+template <int HALF> __device__ float4 half_of_sum(Sum c) {
+    return make_float4(c.r[4 * HALF], c.r[4 * HALF + 1], c.r[4 * HALF + 2], c.r[4 * HALF + 3]);
+}
+__device__ Sum sum_of(float4 left, float4 right) {
+    Sum c;
+    c.r[0] = left.x, c.r[1] = left.y, c.r[2] = left.z, c.r[3] = left.w;
+    c.r[4] = right.x, c.r[5] = right.y, c.r[6] = right.z, c.r[7] = right.w;
+    return c;
 }
 __device__ void store_matrix(float* to, unsigned pitch, Sum c) {
     unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;

@@ -39,7 +39,12 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     )
     .expect(TEXT);
     for (i, array) in kernel.arrays.iter().enumerate() {
-        let space = if array.space == Space::Workgroup { "__shared__ " } else { "" };
+        let space = match (array.space, array.ty) {
+            (Space::Invocation, _) => "",
+            // As matrix loads want it.
+            (Space::Workgroup, ValueType::Half4(_)) => "__shared__ __align__(16) ",
+            (Space::Workgroup, _) => "__shared__ ",
+        };
         writeln!(text, "    {space}{} a{i}[{}];", type_name(array.ty), array.elements).expect(TEXT);
     }
     text.push_str(&body);
@@ -191,6 +196,16 @@ impl Printer<'_> {
             }
             Expr::Select(..) => format!("({} ? {} : {})", x[0], x[1], x[2]),
             Expr::Cast(_) if self.kernel.ty(id) == ValueType::Vector(4) => format!("to_vector({})", x[0]),
+            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
+                let round = match self.kernel.ty(id) {
+                    ValueType::Matrix(_, DType::BF16) => Function::LeftBf16,
+                    _ => Function::Left,
+                };
+                format!("{}({})", self.function(round), x[0])
+            }
+            Expr::MatrixHalf(_, half) => format!("half_of_sum<{half}>({})", x[0]),
+            Expr::MatrixFrom(_) => format!("sum_of({}, {})", x[0], x[1]),
+            Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
                 (DType::F16 | DType::BF16 | DType::U8, _) => x[0].clone(),
                 // It stays an int.

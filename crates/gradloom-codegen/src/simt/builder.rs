@@ -497,6 +497,26 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::MatrixMulAdd([self.id, right.id, sum.id]), sum.ty())
     }
 
+    /// This sum's elements that the invocation has in its left (0) or right (1) eight columns.
+    pub fn matrix_half(self, half: u32) -> Self {
+        self.k.expr(Expr::MatrixHalf(self.id, half), ValueType::Vector(4))
+    }
+
+    /// A sum of such elements.
+    pub fn matrix_from(self, right: Self) -> Self {
+        self.k.expr(Expr::MatrixFrom([self.id, right.id]), ValueType::Matrix(MatrixUse::Sum, DType::F32))
+    }
+
+    /// This sum as a left operand, rounded to a dtype of 16 bits.
+    pub fn to_left(self, half: DType) -> Self {
+        self.k.expr(Expr::Cast(self.id), ValueType::Matrix(MatrixUse::Left, half))
+    }
+
+    /// Two to the power of it, as the device has it.
+    pub fn native_exp2(self) -> Self {
+        self.k.expr(Expr::NativeExp2(self.id), DType::F32)
+    }
+
     /// The larger of two f32; of a NaN, either.
     pub fn native_max(self, other: Self) -> Self {
         self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)

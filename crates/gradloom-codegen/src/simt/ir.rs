@@ -38,6 +38,18 @@ impl ValueType {
     }
 }
 
+/// Where the elements of an invocation are in a matrix sum, on devices where that is known: NVIDIA's PTX ISA,
+/// "Matrix fragments for mma.m16n8k16".
+#[derive(Clone, Copy, Debug)]
+pub struct FragmentPlace;
+
+impl FragmentPlace {
+    /// The row of an element (0 to 3) of a half (0 or 1) of a lane, and its column.
+    pub fn of(lane: usize, half: usize, element: usize) -> [usize; 2] {
+        [lane / 4 + element / 2 * 8, lane % 4 * 2 + element % 2 + half * 8]
+    }
+}
+
 /// What a matrix is in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixUse {
@@ -92,6 +104,8 @@ pub enum Expr {
     NativeMax(ExprId, ExprId),
     /// The natural logarithm, as the device has it.
     NativeLog(ExprId),
+    /// Two to the power of it, as the device has it.
+    NativeExp2(ExprId),
     /// A vector of two.
     Vector2([ExprId; 2]),
     /// A vector of four.
@@ -129,6 +143,11 @@ pub enum Expr {
     },
     /// The product of the first two, added to the third.
     MatrixMulAdd([ExprId; 3]),
+    /// Of a sum, the invocation's elements of the left eight columns (0) or of the right ones (1), as a
+    /// vector: two of its upper row and two of the one eight rows below, see [`FragmentPlace`].
+    MatrixHalf(ExprId, u32),
+    /// A sum from what all invocations of the subgroup have, each as [`Expr::MatrixHalf`] gives it.
+    MatrixFrom([ExprId; 2]),
 }
 
 impl Expr {
@@ -148,6 +167,8 @@ impl Expr {
             | Self::Cast(a)
             | Self::Bitcast(a)
             | Self::NativeLog(a)
+            | Self::NativeExp2(a)
+            | Self::MatrixHalf(a, _)
             | Self::Splat(a)
             | Self::Component(a, _)
             | Self::ToHalf(a)
@@ -159,6 +180,7 @@ impl Expr {
             | Self::Compare(_, a, b)
             | Self::NativeMax(a, b)
             | Self::ElementPart(_, a, b)
+            | Self::MatrixFrom([a, b])
             | Self::Vector2([a, b]) => [Some(a), Some(b), None, None],
             Self::Select(a, b, c) | Self::MulAdd([a, b, c]) | Self::MatrixMulAdd([a, b, c]) => {
                 [Some(a), Some(b), Some(c), None]

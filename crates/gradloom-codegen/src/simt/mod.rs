@@ -24,6 +24,8 @@ mod verify;
 pub use builder::{Builder, Value, Variable};
 pub(crate) use index::index_at_row;
 pub use index::{index_at, index_of};
-pub use ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+pub use ir::{
+    Array, Block, Buffer, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
+};
 pub(crate) use spelling::helpers;
 pub use verify::verify;

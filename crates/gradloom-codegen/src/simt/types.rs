@@ -62,7 +62,13 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             (matches!(of(abc[0]), F32 | ValueType::Vector(_)) && all(&abc, of(abc[0]))).then(|| of(abc[0]))
         }
         Expr::NativeMax(a, b) => all(&[a, b], F32).then_some(F32),
-        Expr::NativeLog(a) => all(&[a], F32).then_some(F32),
+        Expr::NativeLog(a) | Expr::NativeExp2(a) => all(&[a], F32).then_some(F32),
+        Expr::MatrixHalf(a, half) => (of(a) == SUM && half < 2).then_some(ValueType::Vector(4)),
+        Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),
+        // In its place, a left operand has what a sum has.
+        Expr::Cast(a) if matches!(said, ValueType::Matrix(MatrixUse::Left, _)) => {
+            (of(a) == SUM).then_some(said)
+        }
         Expr::Vector2(ab) => all(&ab, F32).then_some(ValueType::Vector(2)),
         Expr::Vector4(abcd) => all(&abcd, F32).then_some(ValueType::Vector(4)),
         Expr::Splat(a) => all(&[a], F32).then_some(ValueType::Vector(4)),

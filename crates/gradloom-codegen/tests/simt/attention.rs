@@ -156,6 +156,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         problem: Problem::new(&spec, [shape(0), shape(1), shape(2)], table),
         kernels: kinds.iter().map(|&kernel| (kernel, choice)).collect(),
         half,
+        fragments: gated,
         means_apart: (gradient && gated).then_some(32),
         workgroup: own[0],
         together_from: own[1],

@@ -6,7 +6,9 @@
 //! invocations reach. Invocations of a workgroup run in lockstep; scalar functions are those of the float64
 //! reference, rounded to float32.
 
-use gradloom_codegen::simt::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt, ValueType};
+use gradloom_codegen::simt::{
+    Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, Role, Space, Stmt, ValueType,
+};
 use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
@@ -302,7 +304,11 @@ impl Workgroup<'_> {
                 }
                 read
             }
-            Expr::Broadcast(..) | Expr::MatrixZero | Expr::MatrixLoad { .. } | Expr::MatrixMulAdd(_)
+            Expr::Broadcast(..)
+            | Expr::MatrixZero
+            | Expr::MatrixLoad { .. }
+            | Expr::MatrixMulAdd(_)
+            | Expr::MatrixFrom(_)
                 if active.contains(&false) =>
             {
                 return Err("not all invocations reach what they do together".into());
@@ -349,6 +355,30 @@ impl Workgroup<'_> {
                 };
                 (0..256 * lanes).map(element).collect()
             }
+            Expr::MatrixHalf(_, half) => {
+                let subgroup = kernel_subgroup(kernel);
+                let elements = |lane: usize| (0..4).map(move |i| (lane, i));
+                let word = |(lane, i): (usize, usize)| {
+                    let [row, column] = FragmentPlace::of(lane % subgroup, *half as usize, i);
+                    operands[0][256 * lane + 16 * row + column]
+                };
+                (0..lanes).flat_map(elements).map(word).collect()
+            }
+            Expr::MatrixFrom(_) => {
+                let subgroup = kernel_subgroup(kernel);
+                let mut all = Vec::new();
+                for first in (0..lanes).step_by(subgroup) {
+                    let mut matrix = vec![0; 256];
+                    for (lane, half, i) in (0..subgroup)
+                        .flat_map(|lane| (0..2).flat_map(move |half| (0..4).map(move |i| (lane, half, i))))
+                    {
+                        let [row, column] = FragmentPlace::of(lane, half, i);
+                        matrix[16 * row + column] = operands[half][4 * (first + lane) + i];
+                    }
+                    all.extend(matrix.repeat(subgroup));
+                }
+                all
+            }
             Expr::Vector2(_) | Expr::Vector4(_) => {
                 let elements = |lane: usize| operands.iter().map(move |operand| operand[lane]);
                 (0..lanes).flat_map(|lane| elements(lane).collect::<Vec<_>>()).collect()
@@ -373,6 +403,7 @@ impl Workgroup<'_> {
             }
             Expr::MulAdd(_) => floats(&operands, |x| x[0].mul_add(x[1], x[2])),
             Expr::NativeMax(..) => floats(&operands, |x| x[0].max(x[1])),
+            Expr::NativeExp2(_) => floats(&operands, |x| f64::from(x[0]).exp2() as f32),
             Expr::NativeLog(_) => floats(&operands, |x| f64::from(x[0]).ln() as f32),
             Expr::MulHigh(..) => each(&|lane| {
                 let product = u64::from(operands[0][lane]) * u64::from(operands[1][lane]);
@@ -400,6 +431,10 @@ impl Workgroup<'_> {
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
             // Four floats of 16 bits as f32.
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
+            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
+                let ValueType::Matrix(_, half) = self.kernel.ty(id) else { unreachable!() };
+                operands[0].iter().map(|&bits| to_half(f32::from_bits(bits), half).to_bits()).collect()
+            }
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
         })
     }

@@ -69,7 +69,8 @@ pub(crate) fn schedule_with(
 ) -> AttentionSchedule {
     let (workgroup, together_from) = if limits.software { (VECTOR, 0) } else { (OWN, OWN) };
     let means_apart = limits.subgroup.filter(|_| limits.branches && kernels.len() > 1);
-    AttentionSchedule { problem, kernels, half, means_apart, workgroup, together_from }
+    let fragments = limits.fragments;
+    AttentionSchedule { problem, kernels, half, fragments, means_apart, workgroup, together_from }
 }
 
 /// The kernels of a launch that can be measured.

@@ -243,6 +243,9 @@ pub struct AttentionSchedule {
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
     /// What matrix instructions round the operands to: floats of 16 bits.
     pub half: DType,
+    /// Whether it is known which invocation has which element of a matrix sum, so that scores stay in
+    /// registers.
+    pub fragments: bool,
     /// Whether the products of outputs with their cotangents, which both kernels of the gradient need, have a
     /// kernel of their own, so that the two can run at the same time. It takes subgroups of this size.
     pub means_apart: Option<u32>,

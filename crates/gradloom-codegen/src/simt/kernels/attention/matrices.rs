@@ -3,7 +3,9 @@
 //! A workgroup has a block of rows, of which each subgroup has a strip of 16, and goes through blocks of the
 //! others. Which invocation holds which element of a matrix is not known, so scores go through workgroup
 //! memory on their way to weights. The forward kernel goes through the keys twice: sums of matrices cannot be
-//! scaled when a larger score turns up, so the first time is for the log-sum-exp alone.
+//! scaled when a larger score turns up, so the first time is for the log-sum-exp alone. Where it is known
+//! which invocation holds which element, scores stay in registers, and the forward kernel scales: see
+//! `fragments.rs`.
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
@@ -15,6 +17,8 @@ use crate::narrow::narrow;
 use crate::simt::{MatrixUse, Variable};
 use gradloom_core::ir::{CompareOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{AttentionMatrices, MATRIX};
+use std::cell::RefCell;
+use std::f32::consts::LOG2_E;
 
 /// Rows of a matrix.
 const SIDE: u32 = 16;
@@ -25,7 +29,7 @@ const FOURS: u32 = SIDE / 4;
 const AHEAD: usize = 8;
 
 /// Rows of an operand in workgroup memory, as floats of 16 bits; zeros behind the last.
-struct HalfBlock<'k> {
+pub(super) struct HalfBlock<'k> {
     k: &'k Builder,
     array: u32,
     width: usize,
@@ -33,33 +37,41 @@ struct HalfBlock<'k> {
 }
 
 /// Where an invocation stands.
-struct Place<'k> {
+pub(super) struct Place<'k> {
     choice: AttentionMatrices,
     subgroup: Value<'k>,
     /// First row of the subgroup's strip in the block.
     strip: Value<'k>,
-    lane: Value<'k>,
-    /// The rows of the block of which it has elements, and the column of the first one of four.
-    rows: [Value<'k>; 2],
-    column: Value<'k>,
+    pub(super) lane: Value<'k>,
+    /// The rows of the block of which it has elements, and the column of the first one of four in each matrix.
+    pub(super) rows: [Value<'k>; 2],
+    pub(super) column: Value<'k>,
+    /// Columns from the first one of four to each.
+    pub(super) columns: [u32; 4],
 }
 
 /// Scores of the strips, and what becomes of them.
-struct Scores<'k> {
+pub(super) struct Scores<'k> {
     k: &'k Builder,
-    /// Arrays of f32 and of floats of 16 bits.
-    sums: u32,
-    halves: u32,
+    held: Held<'k>,
     half: DType,
     /// Matrices of a subgroup.
     count: u32,
 }
 
+/// Where scores are.
+enum Held<'k> {
+    /// In workgroup memory: arrays of f32 and of floats of 16 bits.
+    Arrays(u32, u32),
+    /// Where the matrix instructions leave them: a sum for each matrix, and what became of it by its two rows.
+    Registers(RefCell<Vec<Option<Value<'k>>>>, RefCell<Vec<[Option<[Value<'k>; 4]>; 2]>>),
+}
+
 /// What a block of rows of the other side is filled from.
-type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn Fn(Value<'k>) -> Value<'k>);
+pub(super) type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn Fn(Value<'k>) -> Value<'k>);
 
 impl<'k> HalfBlock<'k> {
-    fn new(k: &'k Builder, width: usize, half: DType) -> Self {
+    pub(super) fn new(k: &'k Builder, width: usize, half: DType) -> Self {
         let items = AttentionMatrices::ROWS * AttentionMatrices::pitch(width);
         Self { k, array: k.shared(ValueType::Half4(half), narrow(items)), width, half }
     }
@@ -78,22 +90,22 @@ impl<'k> HalfBlock<'k> {
     }
 
     /// 16 rows as a left operand, of the elements from `16 * step` on.
-    fn left(&self, row: Value<'k>, step: u32) -> Value<'k> {
+    pub(super) fn left(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Left, row, step, true)
     }
 
     /// 16 rows as the columns of a right operand.
-    fn turned(&self, row: Value<'k>, step: u32) -> Value<'k> {
+    pub(super) fn turned(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, false)
     }
 
     /// 16 rows as those of a right operand.
-    fn right(&self, row: Value<'k>, step: u32) -> Value<'k> {
+    pub(super) fn right(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, true)
     }
 
     /// Loads rows; `start` gives the index of a row's first element.
-    fn fill(
+    pub(super) fn fill(
         &self,
         threads: usize,
         operand: Rows<'k, '_>,
@@ -121,94 +133,190 @@ impl<'k> HalfBlock<'k> {
 }
 
 impl<'k> Place<'k> {
-    fn new(k: &'k Builder, choice: AttentionMatrices) -> Self {
+    pub(super) fn new(k: &'k Builder, choice: AttentionMatrices, fragments: bool) -> Self {
         let size = narrow(choice.subgroup);
         k.uses_subgroups(size);
         let (subgroup, lane) = (k.local() / size, k.local() % size);
         let strip = subgroup * SIDE;
         let row = strip + lane / FOURS;
-        Self { choice, subgroup, strip, lane, rows: [row, row + SIDE / 2], column: lane % FOURS * 4 }
+        let (width, columns) = if fragments { (2, [0, 1, 8, 9]) } else { (4, [0, 1, 2, 3]) };
+        let (rows, column) = ([row, row + SIDE / 2], lane % FOURS * width);
+        Self { choice, subgroup, strip, lane, rows, column, columns }
     }
 
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         self.choice.threads()
+    }
+
+    /// What the lane whose number differs in these bits has.
+    pub(super) fn other(&self, value: Value<'k>, bits: u32) -> Value<'k> {
+        value.shuffle_xor(bits, narrow(self.choice.subgroup))
     }
 
     /// Its share of something about each of its rows, together with those of the others that have elements
     /// of the row.
-    fn across(&self, op: ReduceOp, share: Value<'k>) -> Value<'k> {
+    pub(super) fn across(&self, op: ReduceOp, share: Value<'k>) -> Value<'k> {
         share.across_subgroup(op, FOURS as usize, narrow(self.choice.subgroup))
     }
 }
 
 impl<'k> Scores<'k> {
     /// So many of each strip, for each of a phase's columns of matrices.
-    fn new(k: &'k Builder, choice: AttentionMatrices, half: DType, kinds: usize) -> Self {
+    pub(super) fn new(
+        k: &'k Builder,
+        choice: AttentionMatrices,
+        half: DType,
+        kinds: usize,
+        fragments: bool,
+    ) -> Self {
         let count = narrow(kinds * choice.columns / MATRIX);
         let all = count * narrow(AttentionMatrices::STRIPS);
-        let sums = k.shared(DType::F32, all * SIDE * SIDE);
-        let halves = k.shared(ValueType::Half4(half), all * SIDE * FOURS);
-        Self { k, sums, halves, half, count }
+        let held = match fragments {
+            true => {
+                let count = count as usize;
+                Held::Registers(RefCell::new(vec![None; count]), RefCell::new(vec![[None; 2]; count]))
+            }
+            false => {
+                let sums = k.shared(DType::F32, all * SIDE * SIDE);
+                Held::Arrays(sums, k.shared(ValueType::Half4(half), all * SIDE * FOURS))
+            }
+        };
+        Self { k, held, half, count }
+    }
+
+    /// Invocations meet, if scores go from one to another.
+    pub(super) fn meet(&self) {
+        if let Held::Arrays(..) = self.held {
+            self.k.barrier();
+        }
     }
 
     fn first(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
         (place.subgroup * self.count + matrix) * SIDE
     }
 
-    fn put(&self, place: &Place<'k>, matrix: u32, value: Value<'k>) {
-        self.k.store_matrix(self.sums, self.first(place, matrix) * SIDE, SIDE, value);
+    pub(super) fn put(&self, place: &Place<'k>, matrix: u32, value: Value<'k>) {
+        match &self.held {
+            Held::Arrays(sums, _) => {
+                self.k.store_matrix(*sums, self.first(place, matrix) * SIDE, SIDE, value);
+            }
+            Held::Registers(sums, _) => sums.borrow_mut()[matrix as usize] = Some(value),
+        }
     }
 
     /// The invocation's four elements of its first or second row.
-    fn four(&self, place: &Place<'k>, matrix: u32, which: u32) -> [Value<'k>; 4] {
-        let at = (self.first(place, matrix) + place.lane / FOURS + which * (SIDE / 2)) * SIDE + place.column;
-        [0, 1, 2, 3].map(|i| self.k.element(self.sums, at + i))
+    pub(super) fn four(&self, place: &Place<'k>, matrix: u32, which: u32) -> [Value<'k>; 4] {
+        match &self.held {
+            Held::Arrays(sums, _) => {
+                let row = self.first(place, matrix) + place.lane / FOURS + which * (SIDE / 2);
+                [0, 1, 2, 3].map(|i| self.k.element(*sums, row * SIDE + place.column + i))
+            }
+            Held::Registers(sums, _) => {
+                elements_of(sums.borrow()[matrix as usize].expect("it was put there"), which)
+            }
+        }
     }
 
     /// Writes what became of them.
-    fn set(&self, place: &Place<'k>, matrix: u32, which: u32, four: [Value<'k>; 4]) {
-        let row = self.first(place, matrix) + place.lane / FOURS + which * (SIDE / 2);
-        self.k.set_element(
-            self.halves,
-            row * FOURS + place.lane % FOURS,
-            self.k.vector(&four).to_half(self.half),
-        );
+    pub(super) fn set(&self, place: &Place<'k>, matrix: u32, which: u32, four: [Value<'k>; 4]) {
+        match &self.held {
+            Held::Arrays(_, halves) => {
+                let row = self.first(place, matrix) + place.lane / FOURS + which * (SIDE / 2);
+                let value = self.k.vector(&four).to_half(self.half);
+                self.k.set_element(*halves, row * FOURS + place.lane % FOURS, value);
+            }
+            Held::Registers(_, made) => made.borrow_mut()[matrix as usize][which as usize] = Some(four),
+        }
     }
 
     /// The same as a left operand.
-    fn left(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
-        let first = self.first(place, matrix) * FOURS;
-        self.k.matrix(MatrixUse::Left, self.halves, first, (FOURS, true))
+    pub(super) fn left(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
+        match &self.held {
+            Held::Arrays(_, halves) => {
+                let first = self.first(place, matrix) * FOURS;
+                self.k.matrix(MatrixUse::Left, *halves, first, (FOURS, true))
+            }
+            Held::Registers(_, made) => {
+                let both = made.borrow()[matrix as usize].map(|four| four.expect("it was set"));
+                sum_of_elements(self.k, both).to_left(self.half)
+            }
+        }
     }
 }
 
+/// The invocation's four elements of its upper (0) or lower (1) row of a sum.
+pub(super) fn elements_of<'k>(sum: Value<'k>, which: u32) -> [Value<'k>; 4] {
+    let [left, right] = [0, 1].map(|half| sum.matrix_half(half));
+    let first = 2 * which;
+    [left.component(first), left.component(first + 1), right.component(first), right.component(first + 1)]
+}
+
+/// A sum of such elements of both rows.
+pub(super) fn sum_of_elements<'k>(k: &'k Builder, [upper, lower]: [[Value<'k>; 4]; 2]) -> Value<'k> {
+    let half = |i: usize| k.vector(&[upper[i], upper[i + 1], lower[i], lower[i + 1]]);
+    half(0).matrix_from(half(2))
+}
+
 /// The products of a strip with the rows of a block.
-fn product<'k>(lefts: &[Value<'k>], block: &HalfBlock<'k>, row: Value<'k>) -> Value<'k> {
+pub(super) fn product<'k>(lefts: &[Value<'k>], block: &HalfBlock<'k>, row: Value<'k>) -> Value<'k> {
     let steps = lefts.iter().zip(0..);
     steps.fold(block.k.matrix_zero(), |sum, (left, step)| left.matrix_mul_add(block.turned(row, step), sum))
 }
 
 /// Adds the products of weights with the rows of a block to sums.
-fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlock<'k>, row: Value<'k>) {
+pub(super) fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlock<'k>, row: Value<'k>) {
     for (sum, step) in sums.iter().zip(0..) {
         sum.set(weights.matrix_mul_add(block.right(row, step), sum.get()));
     }
 }
 
+/// How weights and slopes come from products: the weight of a score s is exp(scale s - log-sum-exp), its slope
+/// scale weight (s' - mean), s' of the cotangent with the values.
+struct SlopesOf<'k> {
+    k: &'k Builder,
+    /// The factor on scores, and what it is where weights are powers of two.
+    scale: f32,
+    exponent: Option<f32>,
+}
+
+impl<'k> SlopesOf<'k> {
+    fn new(attention: &Attention<'k, '_>) -> Self {
+        let exponent = attention.schedule.fragments.then(|| attention.scale_of_exponents());
+        Self { k: attention.k, scale: attention.factor(), exponent }
+    }
+
+    /// A weight and its slope.
+    fn both(&self, [product, slope]: [Value<'k>; 2], [log_sum, mean]: [Value<'k>; 2]) -> [Value<'k>; 2] {
+        let k = self.k;
+        match self.exponent {
+            Some(exponent) => {
+                let [exponent, scale, off] = [exponent, self.scale, -LOG2_E].map(|factor| k.f32(factor));
+                let weight = product.mul_add(exponent, log_sum * off).native_exp2();
+                [weight, weight * slope.mul_add(scale, mean * k.f32(-self.scale))]
+            }
+            None => {
+                let scale = k.f32(self.scale);
+                let weight = (product * scale - log_sum).unary(UnaryOp::Exp);
+                [weight, weight * (slope - mean) * scale]
+            }
+        }
+    }
+}
+
 /// A workgroup's rows and what it meets.
-struct Own<'k> {
-    of: Head<'k>,
-    first: Value<'k>,
+pub(super) struct Own<'k> {
+    pub(super) of: Head<'k>,
+    pub(super) first: Value<'k>,
     bounds: Bounds<'k>,
 }
 
 impl<'k> Attention<'k, '_> {
-    fn matrix_sums(&self, width: usize) -> Vec<Variable<'k>> {
+    pub(super) fn matrix_sums(&self, width: usize) -> Vec<Variable<'k>> {
         (0..width / MATRIX).map(|_| self.k.var(self.k.matrix_zero())).collect()
     }
 
     /// The strip's rows of an operand as left matrices; its rows were loaded into a block.
-    fn lefts(&self, place: &Place<'k>, block: &HalfBlock<'k>) -> Vec<Value<'k>> {
+    pub(super) fn lefts(&self, place: &Place<'k>, block: &HalfBlock<'k>) -> Vec<Value<'k>> {
         (0..block.steps()).map(|step| block.left(place.strip, step)).collect()
     }
 
@@ -219,7 +327,7 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// Fills blocks; all invocations have come here, and all go on when they are filled.
-    fn fill_blocks(&self, threads: usize, window: &Window<'k>, all: &[Filled<'_, 'k, '_>]) {
+    pub(super) fn fill_blocks(&self, threads: usize, window: &Window<'k>, all: &[Filled<'_, 'k, '_>]) {
         for (block, operand, start) in all {
             block.fill(threads, *operand, window, start);
         }
@@ -227,7 +335,7 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// Writes a strip's sums to rows of a result, those below `end`.
-    fn store_sums(
+    pub(super) fn store_sums(
         &self,
         place: &Place<'k>,
         scores: &Scores<'k>,
@@ -236,14 +344,14 @@ impl<'k> Attention<'k, '_> {
     ) {
         let k = self.k;
         for (sum, column) in sums.iter().zip((0..).step_by(MATRIX)) {
-            k.barrier();
+            scores.meet();
             scores.put(place, 0, sum.get());
-            k.barrier();
+            scores.meet();
             for (row, which) in place.rows.into_iter().zip(0..) {
                 let row = own.first + row;
                 k.guard([Some(row.below(narrow(end))), self.views.gate(k)], || {
                     let start = result.start(own.of, row);
-                    for (value, i) in scores.four(place, 0, which).into_iter().zip(0..) {
+                    for (value, i) in scores.four(place, 0, which).into_iter().zip(place.columns) {
                         result.store(start, place.column + (column + i), value);
                     }
                 });
@@ -252,7 +360,7 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// The block of queries of a workgroup: the last ones, which see most keys, first.
-    fn own_queries(&self) -> Own<'k> {
+    pub(super) fn own_queries(&self) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
         let blocks = narrow(problem.queries.div_ceil(AttentionMatrices::ROWS));
@@ -263,7 +371,7 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// How many keys each of the invocation's queries sees, and how many any of the workgroup's.
-    fn limits_of(&self, place: &Place<'k>, own: &Own<'k>) -> ([Value<'k>; 2], Value<'k>) {
+    pub(super) fn limits_of(&self, place: &Place<'k>, own: &Own<'k>) -> ([Value<'k>; 2], Value<'k>) {
         let (k, queries) = (self.k, narrow(self.problem.queries));
         let limits = place.rows.map(|row| {
             let query = own.first + row;
@@ -275,8 +383,11 @@ impl<'k> Attention<'k, '_> {
 
     /// Output and log-sum-exp.
     pub(super) fn forward_by_matrices(&self, choice: AttentionMatrices) {
+        if self.schedule.fragments {
+            return self.forward_by_fragments(choice);
+        }
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, choice);
+        let place = Place::new(k, choice, false);
         let own = self.own_queries();
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, all_keys, all_values] = self.queries_keys_values();
@@ -284,7 +395,7 @@ impl<'k> Attention<'k, '_> {
         self.check_table_of(&own, place.threads());
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, self.half, 1);
+        let scores = Scores::new(k, choice, self.half, 1, false);
         let queries_end = k.u32(narrow(problem.queries));
         let window = Window { first: own.first, end: queries_end, count: problem.queries };
         self.fill_blocks(place.threads(), &window, &[(keys, q, &|row| q.start(own.of, row))]);
@@ -375,7 +486,7 @@ impl<'k> Attention<'k, '_> {
 
     /// Makes the step fail where a block table names blocks that are not there: the first head's workgroups
     /// look.
-    fn check_table_of(&self, own: &Own<'k>, threads: usize) {
+    pub(super) fn check_table_of(&self, own: &Own<'k>, threads: usize) {
         let k = self.k;
         let is_first = own.of[1].equals(k.u32(0)) & own.first.equals(k.u32(0));
         self.check_table(&own.bounds, own.of[0], is_first, [k.local(), k.u32(narrow(threads))]);
@@ -384,7 +495,8 @@ impl<'k> Attention<'k, '_> {
     /// dq, and each query's mean, for the keys' kernel.
     pub(super) fn query_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, choice);
+        let fragments = self.schedule.fragments;
+        let place = Place::new(k, choice, fragments);
         let own = self.own_queries();
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, all_keys, all_values] = self.queries_keys_values();
@@ -392,7 +504,7 @@ impl<'k> Attention<'k, '_> {
         let (limits, end) = self.limits_of(&place, &own);
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, self.half, 2);
+        let scores = Scores::new(k, choice, self.half, 2, fragments);
         let queries_end = k.u32(narrow(problem.queries));
         let window = Window { first: own.first, end: queries_end, count: problem.queries };
         let filled: [Filled<'_, 'k, '_>; 2] = [
@@ -406,7 +518,7 @@ impl<'k> Attention<'k, '_> {
         let log_sums = there.map(|query| log_sum.number(log_sum.start(own.of, query)));
         let means = self.means_by_matrices(&place, &own, there);
         let sums = self.matrix_sums(problem.depth);
-        let scale = self.scale();
+        let slopes_of = SlopesOf::new(self);
         let matrices = narrow(choice.columns) / SIDE;
         k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
             let window = Window { first: start, end, count: problem.keys };
@@ -420,7 +532,7 @@ impl<'k> Attention<'k, '_> {
                     scores.put(&place, j, product(&queries, keys, column + j * SIDE));
                     scores.put(&place, matrices + j, product(&slopes, values, column + j * SIDE));
                 }
-                k.barrier();
+                scores.meet();
                 for j in 0..matrices {
                     for which in 0..2 {
                         let at = which as usize;
@@ -428,14 +540,14 @@ impl<'k> Attention<'k, '_> {
                         let [products, slopes] =
                             [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
                         let slope = |i: usize| {
-                            let weight = (products[i] * scale - log_sums[at]).unary(UnaryOp::Exp);
-                            let slope = weight * (slopes[i] - means[at]) * scale;
-                            (first + narrow(i)).less(limits[at]).select(slope, k.f32(0.0))
+                            let [_, slope] =
+                                slopes_of.both([products[i], slopes[i]], [log_sums[at], means[at]]);
+                            (first + place.columns[i]).less(limits[at]).select(slope, k.f32(0.0))
                         };
                         scores.set(&place, j, which, [0, 1, 2, 3].map(slope));
                     }
                 }
-                k.barrier();
+                scores.meet();
                 for j in 0..matrices {
                     add(&sums, scores.left(&place, j), keys, column + j * SIDE);
                 }
@@ -472,7 +584,8 @@ impl<'k> Attention<'k, '_> {
     /// dk and dv.
     pub(super) fn key_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, choice);
+        let fragments = self.schedule.fragments;
+        let place = Place::new(k, choice, fragments);
         let key_heads = narrow(problem.key_heads);
         let pairs = narrow(problem.batch) * key_heads;
         // The first keys have most queries.
@@ -483,7 +596,7 @@ impl<'k> Attention<'k, '_> {
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [queries, slopes] = &blocks;
-        let scores = Scores::new(k, choice, self.half, 2);
+        let scores = Scores::new(k, choice, self.half, 2, fragments);
         let window = Window { first, end: k.u32(narrow(problem.keys)), count: problem.keys };
         let filled: [Filled<'_, 'k, '_>; 2] = [
             (queries, all_keys, &|key| all_keys.start(of, key)),
@@ -495,10 +608,11 @@ impl<'k> Attention<'k, '_> {
         let seen_from = place.rows.map(|row| own.bounds.first_query(first + row));
         let [key_sums, value_sums] =
             [problem.depth, problem.value_depth].map(|width| self.matrix_sums(width));
-        let (count, scale) = (narrow(problem.queries), self.scale());
+        let (count, slopes_of) = (narrow(problem.queries), SlopesOf::new(self));
         let matrices = narrow(choice.columns) / SIDE;
         let rows = narrow(AttentionMatrices::ROWS);
         let begin = own.bounds.first_query(first) / rows * rows;
+        let whole = count.is_multiple_of(rows);
         let sharing = narrow(problem.sharing());
         k.count(of[1] * sharing, (of[1] + 1) * sharing, k.u32(1), |head| {
             let of = [of[0], head];
@@ -521,26 +635,25 @@ impl<'k> Attention<'k, '_> {
                         [log_sum.number(log_sum.start(of, query)), mean]
                     };
                     let known: Vec<[[Value<'k>; 2]; 4]> =
-                        (0..matrices).map(|j| [0, 1, 2, 3].map(|i| known(j * SIDE + i))).collect();
-                    k.barrier();
+                        (0..matrices).map(|j| place.columns.map(|i| known(j * SIDE + i))).collect();
+                    scores.meet();
                     for j in 0..matrices {
                         for which in 0..2 {
                             let [products, slopes] =
                                 [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
                             let both = [0, 1, 2, 3].map(|i| {
-                                let [log_sum, mean] = known[j as usize][i];
-                                let query = first + (j * SIDE + narrow(i));
+                                let query = first + (j * SIDE + place.columns[i]);
                                 let sees = query.compare(CompareOp::Ge, seen_from[which as usize]);
-                                let shown =
-                                    |value: Value<'k>| (sees & query.below(count)).select(value, k.f32(0.0));
-                                let weight = shown((products[i] * scale - log_sum).unary(UnaryOp::Exp));
-                                [weight, shown(weight * (slopes[i] - mean) * scale)]
+                                let sees = if whole { sees } else { sees & query.below(count) };
+                                slopes_of
+                                    .both([products[i], slopes[i]], known[j as usize][i])
+                                    .map(|value| sees.select(value, k.f32(0.0)))
                             });
                             scores.set(&place, j, which, both.map(|[weight, _]| weight));
                             scores.set(&place, matrices + j, which, both.map(|[_, slope]| slope));
                         }
                     }
-                    k.barrier();
+                    scores.meet();
                     for j in 0..matrices {
                         add(&value_sums, scores.left(&place, j), slopes, column + j * SIDE);
                         add(&key_sums, scores.left(&place, matrices + j), queries, column + j * SIDE);

@@ -10,6 +10,7 @@ mod block;
 mod bounds;
 mod forward_by_blocks;
 mod forward_by_rows;
+mod fragments;
 mod grad_by_rows;
 mod key_grad_by_blocks;
 mod matrices;
@@ -133,9 +134,19 @@ impl<'k, 'b> Attention<'k, 'b> {
     }
 
     /// The factor on scores.
-    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn scale(&self) -> Value<'k> {
-        self.k.f32(self.problem.spec.scale as f32)
+        self.k.f32(self.factor())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn factor(&self) -> f32 {
+        self.problem.spec.scale as f32
+    }
+
+    /// The factor on scores where weights are powers of two.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn scale_of_exponents(&self) -> f32 {
+        (self.problem.spec.scale * std::f64::consts::LOG2_E) as f32
     }
 
     /// The key head that a query head reads.

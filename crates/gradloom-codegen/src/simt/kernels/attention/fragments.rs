@@ -1,0 +1,120 @@
+//! Attention by matrix instructions on devices where it is known which invocation has which element of a sum:
+//! one way through the keys, with scores in registers. Dao, FlashAttention-2 (2023), algorithm 1.
+
+use super::super::Value;
+use super::block::Window;
+use super::matrices::{Filled, HalfBlock, Place, Scores, add, elements_of, product, sum_of_elements};
+use super::{Attention, LOWEST};
+use crate::narrow::narrow;
+use crate::simt::Variable;
+use gradloom_core::ir::{CompareOp, DType, ReduceOp};
+use gradloom_core::kernel::{AttentionMatrices, MATRIX};
+
+/// Columns of a matrix.
+const SIDE: u32 = MATRIX as u32;
+/// Columns of scores at a time.
+const COLUMNS: u32 = 64;
+/// What maxima start from: far above what hidden scores are replaced by, whose weights are zero even where a
+/// query sees no key, and below every score of use.
+const LOW: f32 = -1.0e30;
+
+impl<'k> Attention<'k, '_> {
+    /// Output and log-sum-exp.
+    pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
+        let (k, problem) = (self.k, self.problem);
+        let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };
+        let place = Place::new(k, choice, true);
+        let own = self.own_queries();
+        let of = [own.of[0], self.key_head(own.of[1])];
+        let [q, all_keys, all_values] = self.queries_keys_values();
+        let (limits, end) = self.limits_of(&place, &own);
+        self.check_table_of(&own, place.threads());
+        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
+        let [keys, values] = &blocks;
+        let scores = Scores::new(k, choice, self.half, 1, true);
+        let queries_end = k.u32(narrow(problem.queries));
+        let window = Window { first: own.first, end: queries_end, count: problem.queries };
+        self.fill_blocks(place.threads(), &window, &[(keys, q, &|row| q.start(own.of, row))]);
+        let lefts = self.lefts(&place, keys);
+        k.barrier();
+
+        let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
+        let maxima = [0; 2].map(|_| k.var(k.f32(LOW)));
+        let totals = [0; 2].map(|_| k.var(k.f32(0.0)));
+        let sums = self.matrix_sums(problem.value_depth);
+        k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
+            let window = Window { first: start, end, count: problem.keys };
+            let filled: [Filled<'_, 'k, '_>; 2] = [
+                (keys, all_keys, &|key| self.key_row(1, of, key)),
+                (values, all_values, &|key| self.key_row(2, of, key)),
+            ];
+            self.fill_blocks(place.threads(), &window, &filled);
+            for j in 0..COLUMNS / SIDE {
+                scores.put(&place, j, product(&lefts, keys, k.u32(j * SIDE)));
+            }
+            // Columns of the block that each row sees.
+            let first = (start + place.column).cast(DType::I32);
+            let factors = [0, 1].map(|which: u32| {
+                let (maximum, total) = (maxima[which as usize], totals[which as usize]);
+                let seen = limits[which as usize].cast(DType::I32) - first;
+                let shown: Vec<[Value<'k>; 4]> = (0..COLUMNS / SIDE)
+                    .map(|j| {
+                        let four = scores.four(&place, j, which);
+                        [0, 1, 2, 3].map(|i| {
+                            let column = (j * SIDE + place.columns[i]).cast_signed();
+                            let sees = seen.compare(CompareOp::Gt, k.i32(column));
+                            sees.select(four[i], k.f32(LOWEST))
+                        })
+                    })
+                    .collect();
+                let before = maximum.get();
+                let most = shown.iter().flatten().fold(before, |most, &score| most.native_max(score));
+                let most = most.native_max(place.other(most, 2));
+                let most = most.native_max(place.other(most, 1));
+                let off = most * away;
+                let factor = ((before - most) * scale).native_exp2();
+                let mut sum = total.get() * factor;
+                for (four, j) in shown.iter().zip(0..) {
+                    let weights = four.map(|score| score.mul_add(scale, off).native_exp2());
+                    sum = weights.into_iter().fold(sum, |sum, weight| sum + weight);
+                    scores.set(&place, j, which, weights);
+                }
+                total.set(sum);
+                maximum.set(most);
+                factor
+            });
+            scaled(self, &sums, factors);
+            for j in 0..COLUMNS / SIDE {
+                add(&sums, scores.left(&place, j), values, k.u32(j * SIDE));
+            }
+            k.barrier();
+        });
+
+        let log_sum = self.result(1);
+        let shares = [0, 1].map(|which: usize| {
+            let total = place.across(ReduceOp::Sum, totals[which].get());
+            let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
+            let most = maxima[which].get() * self.scale();
+            let value = most + total.max(k.f32(f32::MIN_POSITIVE)).native_log();
+            let value = sees.select(value, k.f32(f32::NEG_INFINITY));
+            let row = own.first + place.rows[which];
+            let is_first = (place.lane % 4).equals(k.u32(0));
+            let there = row.below(narrow(problem.queries));
+            k.guard([Some(is_first & there), self.views.gate(k)], || {
+                log_sum.store_number(log_sum.start(own.of, row), value);
+            });
+            sees.select(k.f32(1.0) / total, k.f32(0.0))
+        });
+        scaled(self, &sums, shares);
+        self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
+    }
+}
+
+/// Multiplies the rows of sums.
+fn scaled<'k>(attention: &Attention<'k, '_>, sums: &[Variable<'k>], factors: [Value<'k>; 2]) {
+    for sum in sums {
+        let value = sum.get();
+        let both = [0, 1].map(|which: u32| elements_of(value, which).map(|x| x * factors[which as usize]));
+        sum.set(sum_of_elements(attention.k, both));
+    }
+}
