@@ -12,6 +12,49 @@
 //   output "dv" %8
 // }
 
+// 1 blocks of 256 threads
+// attention_grad: means
+__device__ int divide(int a, int b) {
+    return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
+}
+__device__ unsigned divide(unsigned a, unsigned b) {
+    return b == 0u ? 0u : a / b;
+}
+__device__ int remainder_of(int a, int b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+__device__ unsigned remainder_of(unsigned a, unsigned b) {
+    return b == 0u ? 0u : a % b;
+}
+__device__ float remainder_of(float a, float b) {
+    return fmodf(a, b);
+}
+extern "C" __global__ void __launch_bounds__(256) k_attention_grad_means(const float* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
+    unsigned v2 = remainder_of(threadIdx.x, 16u);
+    unsigned v9 = ((blockIdx.x * 16u) + divide(threadIdx.x, 16u));
+    unsigned v11 = min(v9, 5u);
+    unsigned v13 = remainder_of(v11, 6u);
+    unsigned v21 = (v13 * 4u);
+    unsigned v24 = (v13 * 4u);
+    float x0 = (0.0f);
+    for (unsigned i0 = v2; i0 < 4u; i0 += 16u) {
+        float v31 = b0[(v21 + i0)];
+        float v34 = b2[(v24 + i0)];
+        x0 = fmaf(v31, v34, x0);
+    }
+    float v37 = x0;
+    float v38 = __shfl_xor_sync(0xffffffffu, v37, 8);
+    float v39 = (v37 + v38);
+    float v40 = __shfl_xor_sync(0xffffffffu, v39, 4);
+    float v41 = (v39 + v40);
+    float v42 = __shfl_xor_sync(0xffffffffu, v41, 2);
+    float v43 = (v41 + v42);
+    float v44 = __shfl_xor_sync(0xffffffffu, v43, 1);
+    if (((v2 == 0u) && (v9 < 6u))) {
+        b3[v11] = (v43 + v44);
+    }
+}
+
 // 1 blocks of 64 threads
 // attention_grad: queries
 __device__ int divide(int a, int b) {
@@ -45,56 +88,46 @@ extern "C" __global__ void __launch_bounds__(64) k_attention_grad_queries(const 
         float v57 = b5[(v48 + 1u)];
         float v62 = b5[(v48 + 2u)];
         float v67 = b5[(v48 + 3u)];
-        unsigned v70 = (v20 * 4u);
+        float v72 = b7[((v10 * 6u) + v20)];
         float x0 = (0.0f);
-        for (unsigned i0 = 0u; i0 < 4u; i0 += 1u) {
-            float v79 = b5[(v48 + i0)];
-            float v82 = b3[(v70 + i0)];
-            x0 = (x0 + (v79 * v82));
-        }
-        float v85 = x0;
         float x1 = (0.0f);
         float x2 = (0.0f);
         float x3 = (0.0f);
-        float x4 = (0.0f);
-        if ((v6 < 6u)) {
-            b7[((v10 * 6u) + v6)] = v85;
-        }
-        float v102 = b4[v20];
-        for (unsigned i1 = 0u; i1 < 6u; i1 += 1u) {
-            unsigned v108 = (i1 * 4u);
-            unsigned v111 = (i1 * 4u);
+        float v83 = b4[v20];
+        for (unsigned i0 = 0u; i0 < 6u; i0 += 1u) {
+            unsigned v89 = (i0 * 4u);
+            unsigned v92 = (i0 * 4u);
+            float x4 = (0.0f);
+            float v97 = b1[v89];
+            x4 = (x4 + (v30 * v97));
+            float v105 = b1[(v89 + 1u)];
+            x4 = (x4 + (v35 * v105));
+            float v113 = b1[(v89 + 2u)];
+            x4 = (x4 + (v40 * v113));
+            float v121 = b1[(v89 + 3u)];
+            x4 = (x4 + (v45 * v121));
+            float v125 = x4;
             float x5 = (0.0f);
-            float v116 = b1[v108];
-            x5 = (x5 + (v30 * v116));
-            float v124 = b1[(v108 + 1u)];
-            x5 = (x5 + (v35 * v124));
-            float v132 = b1[(v108 + 2u)];
-            x5 = (x5 + (v40 * v132));
-            float v140 = b1[(v108 + 3u)];
-            x5 = (x5 + (v45 * v140));
-            float v144 = x5;
-            float x6 = (0.0f);
-            float v149 = b2[v111];
-            x6 = (x6 + (v52 * v149));
-            float v157 = b2[(v111 + 1u)];
-            x6 = (x6 + (v57 * v157));
-            float v165 = b2[(v111 + 2u)];
-            x6 = (x6 + (v62 * v165));
-            float v173 = b2[(v111 + 3u)];
-            x6 = (x6 + (v67 * v173));
-            float v185 = ((expf(((v144 * (0.5f)) - v102)) * (x6 - v85)) * (0.5f));
-            x1 = (x1 + (v185 * v116));
-            x2 = (x2 + (v185 * v124));
-            x3 = (x3 + (v185 * v132));
-            x4 = (x4 + (v185 * v140));
+            float v130 = b2[v92];
+            x5 = (x5 + (v52 * v130));
+            float v138 = b2[(v92 + 1u)];
+            x5 = (x5 + (v57 * v138));
+            float v146 = b2[(v92 + 2u)];
+            x5 = (x5 + (v62 * v146));
+            float v154 = b2[(v92 + 3u)];
+            x5 = (x5 + (v67 * v154));
+            float v166 = ((expf(((v125 * (0.5f)) - v83)) * (x5 - v72)) * (0.5f));
+            x0 = (x0 + (v166 * v97));
+            x1 = (x1 + (v166 * v105));
+            x2 = (x2 + (v166 * v113));
+            x3 = (x3 + (v166 * v121));
         }
         if ((v6 < 6u)) {
-            unsigned v202 = (v6 * 4u);
-            b6[v202] = x1;
-            b6[(v202 + 1u)] = x2;
-            b6[(v202 + 2u)] = x3;
-            b6[(v202 + 3u)] = x4;
+            unsigned v183 = (v6 * 4u);
+            b6[v183] = x0;
+            b6[(v183 + 1u)] = x1;
+            b6[(v183 + 2u)] = x2;
+            b6[(v183 + 3u)] = x3;
         }
     }
 }

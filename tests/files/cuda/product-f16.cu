@@ -74,27 +74,44 @@ struct Sum {
     float r[8];
     __device__ Sum() : r{} {}
 };
-// Two neighbours along the sums' terms: of a row of a left matrix, or of a column of a right one.
-template <bool CONTIGUOUS> __device__ unsigned pair(const unsigned short* items, unsigned pitch, unsigned at, unsigned term) {
-    const unsigned short* first = items + (CONTIGUOUS ? at * 4u * pitch + term : term * 4u * pitch + at);
-    return first[0] | (unsigned)first[CONTIGUOUS ? 1u : 4u * pitch] << 16;
+// Four blocks of 8 x 8, each lane with the address of a row of one: those of the first eight rows and of the
+// others, or of the first eight columns and of the others, in turns.
+template <bool DOWN, bool TURNED, class M, class Four> __device__ M load_blocks(const Four* items, unsigned pitch) {
+    unsigned lane = threadIdx.x % 32u, first = lane / 8u % 2u * 8u, second = lane / 16u * 8u;
+    unsigned row = lane % 8u + (DOWN ? first : second), column = DOWN ? second : first;
+    unsigned from = (unsigned)__cvta_generic_to_shared((const unsigned short*)(items + row * pitch) + column);
+    M m;
+    if (TURNED) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(m.r[0]), "=r"(m.r[1]), "=r"(m.r[2]), "=r"(m.r[3]) : "r"(from));
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(m.r[0]), "=r"(m.r[1]), "=r"(m.r[2]), "=r"(m.r[3]) : "r"(from));
+    }
+    return m;
 }
 template <class M, bool BY_ROWS> struct Load;
 template <bool BY_ROWS> struct Load<Left, BY_ROWS> {
-    static __device__ Left matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
-        return {{pair<BY_ROWS>(items, pitch, group, term), pair<BY_ROWS>(items, pitch, group + 8u, term),
-                 pair<BY_ROWS>(items, pitch, group, term + 8u), pair<BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    template <class Four> static __device__ Left matrix(const Four* items, unsigned pitch) {
+        return load_blocks<BY_ROWS, !BY_ROWS, Left>(items, pitch);
     }
 };
 template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
-    static __device__ Right matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
-        return {{pair<!BY_ROWS>(items, pitch, group, term), pair<!BY_ROWS>(items, pitch, group, term + 8u),
-                 pair<!BY_ROWS>(items, pitch, group + 8u, term), pair<!BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    template <class Four> static __device__ Right matrix(const Four* items, unsigned pitch) {
+        return load_blocks<BY_ROWS, BY_ROWS, Right>(items, pitch);
     }
 };
 template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
-    unsigned lane = threadIdx.x % 32u;
-    return Load<M, BY_ROWS>::matrix((const unsigned short*)items, pitch, lane / 4u, lane % 4u * 2u);
+    return Load<M, BY_ROWS>::matrix(items, pitch);
+}
+template <int HALF> __device__ float4 half_of_sum(Sum c) {
+    return make_float4(c.r[4 * HALF], c.r[4 * HALF + 1], c.r[4 * HALF + 2], c.r[4 * HALF + 3]);
+}
+__device__ Sum sum_of(float4 left, float4 right) {
+    Sum c;
+    c.r[0] = left.x, c.r[1] = left.y, c.r[2] = left.z, c.r[3] = left.w;
+    c.r[4] = right.x, c.r[5] = right.y, c.r[6] = right.z, c.r[7] = right.w;
+    return c;
 }
 __device__ void store_matrix(float* to, unsigned pitch, Sum c) {
     unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;
@@ -112,8 +129,8 @@ __device__ Sum multiply(Left a, Right b, Sum c) {
     return c;
 }
 extern "C" __global__ void __launch_bounds__(128) k_dot_70_x_64_with_epilogue(const float4* b0, const float4* b1, const float* b2, float* b3, unsigned* status) {
-    __shared__ Half4 a0[1152];
-    __shared__ Half4 a1[1152];
+    __shared__ __align__(16) Half4 a0[1152];
+    __shared__ __align__(16) Half4 a1[1152];
     __shared__ float a2[1280];
     unsigned v7 = (blockIdx.x * 64u);
     unsigned v14 = divide(threadIdx.x, 32u);

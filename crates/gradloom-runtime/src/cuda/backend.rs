@@ -27,7 +27,7 @@ pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,
     precision: Precision,
     replay: Replay,
-    library: bool,
+    library: Option<usize>,
     fusion: Fusion,
     pool: Arc<Pool>,
 }
@@ -99,10 +99,9 @@ impl Backend for CudaBackend {
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        // In f32, it has nothing to do, and opening it takes time.
-        let is_there = precision != Precision::F32 && self.library && self.gpu.products().is_some();
-        let cuda = Limits::cuda();
-        let limits = if is_there { cuda.with_library() } else { cuda };
+        // In f32, the library has nothing to do, and opening it takes time.
+        let library = self.library.filter(|_| precision != Precision::F32 && self.gpu.products().is_some());
+        let limits = Limits { library, ..Limits::cuda() };
         Ok(wgsl::lower_fused(graph, fused, &limits, &Choices::by_rule(precision)))
     }
 

@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::kernels::Compiler;
+use gradloom_codegen::cuda::LARGE_PRODUCT;
 use gradloom_codegen::wgsl::Precision;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ pub struct CudaOptions {
     pub(super) index: usize,
     pub(super) precision: Precision,
     pub(super) replay: Replay,
-    pub(super) library: bool,
+    /// Multiplications from which on cuBLASLt computes products of 16 bits; none if it never does.
+    pub(super) library: Option<usize>,
     pub(super) watchdog: Option<Duration>,
     pub(super) overrides: Overrides,
 }
@@ -45,7 +47,7 @@ impl Default for CudaOptions {
             index: 0,
             precision: Precision::F32,
             replay: Replay { captured: true, poisoned: false },
-            library: true,
+            library: Some(LARGE_PRODUCT),
             watchdog: None,
             overrides: Overrides::default(),
         }
@@ -84,7 +86,7 @@ impl CudaOptions {
     /// 16 bits where it is installed. `GRADLOOM_CUBLASLT` names the library's file if it is in none of the
     /// usual places.
     pub fn without_cublaslt(mut self) -> Self {
-        self.library = false;
+        self.library = None;
         self
     }
 

@@ -1,8 +1,10 @@
 //! The backend on a driver that runs nothing: what it asks for, and what it does when that is refused.
 
+use super::driver::Call;
 use super::fake::{Fake, FakeCompiler};
 use super::options::{CudaOptions, Overrides};
 use crate::{Device, Store, Train, Trainer};
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::{Dropout, Embedding, Linear};
 use gradloom_core::optim::AdamW;
@@ -99,6 +101,61 @@ fn uncaptured_steps_launch_the_same_kernels() {
     assert_eq!(train.program().work().unwrap().dispatches, kernels);
     let state = driver.state();
     assert_eq!((state.replays, state.launches), (1, kernels));
+}
+
+/// With a library for products of any size, and 16 bits.
+fn with_library() -> (Arc<Fake>, CudaOptions) {
+    let (driver, options) = fake();
+    (driver, CudaOptions { library: Some(1), precision: Precision::Bf16, ..options })
+}
+
+#[test]
+fn a_library_multiplies_one_product_at_a_time_as_nodes_of_the_graph() {
+    let (driver, options) = with_library();
+    let mut train = compiled(&Device::cuda_with(&options).unwrap()).unwrap();
+    train.step((&IDS, &Y)).unwrap();
+    let products = {
+        let state = driver.state();
+        let graph = state.graphs.values().next().unwrap();
+        let products: Vec<_> = graph
+            .iter()
+            .enumerate()
+            .filter_map(|(i, (_, call))| if let Call::Product(call) = call { Some((i, call)) } else { None })
+            .collect();
+        assert!(products.len() >= 3, "{graph:?}");
+        for pair in products.windows(2) {
+            let [(first, one), (second, other)] = pair else { unreachable!() };
+            assert_eq!(one.addresses[3], other.addresses[3], "they share their scratch");
+            let mut open = vec![*second];
+            let mut before = Vec::new();
+            while let Some(node) = open.pop() {
+                before.push(node);
+                open.extend(&graph[node].0);
+            }
+            assert!(before.contains(first), "node {second} does not wait for {first}");
+        }
+        assert_eq!((state.replays, state.launches, state.products.len()), (1, 0, 0));
+        products.len()
+    };
+    let mut uncaptured = compiled(&Device::cuda_with(&options.clone().uncaptured()).unwrap()).unwrap();
+    uncaptured.step((&IDS, &Y)).unwrap();
+    assert_eq!(driver.state().products.len(), products);
+
+    let (driver, options) = with_library();
+    let mut own = compiled(&Device::cuda_with(&options.without_cublaslt()).unwrap()).unwrap();
+    own.step((&IDS, &Y)).unwrap();
+    let state = driver.state();
+    let is_kernel = |call: &Call| matches!(call, Call::Kernel(_));
+    assert!(state.graphs.values().flatten().all(|(_, call)| is_kernel(call)));
+}
+
+#[test]
+fn every_call_of_a_library_may_fail() {
+    fail_each(with_library);
+    fail_each(|| {
+        let (driver, options) = with_library();
+        (driver, options.uncaptured())
+    });
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub(super) const TILES: [Tile; 8] = [
 ];
 /// For a few rows: all threads on the columns.
 pub(super) const FEW_ROWS: Tile = Tile::new(1, 4, 8, 16);
+/// Where blocks of 32 rows leave multiprocessors of a large CUDA device idle. On an H100, a step of S takes 2%
+/// less with it.
+const FEW_BLOCKS: Tile = Tile::new(2, 4, 8, 16);
 /// Workgroups that keep a large GPU busy.
 const MANY: usize = 256;
 /// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
@@ -46,6 +49,9 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     let fits = |tile: &&Tile| fits(kernel, problem, tile, limits);
     if rows <= FEW_ROWS.rows() && fits(&&FEW_ROWS) {
         return Some(FEW_ROWS);
+    }
+    if limits.branches && pairs * rows.div_ceil(32) <= MANY / 2 && fits(&&FEW_BLOCKS) {
+        return Some(FEW_BLOCKS);
     }
     let fills = |tile: &&Tile| tile.rows() <= 32 || pairs * rows.div_ceil(tile.rows()) >= MANY;
     TILES.iter().filter(fits).find(fills).copied()

@@ -119,9 +119,10 @@ fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
 }
 
 /// Groups of threads that share the terms of small tiles between them, where that fills the device: on an
-/// H200, 1.1 to 1.6 times as fast as the other tiles for the products of S with few results.
+/// H200, 1.1 to 1.6 times as fast as the other tiles for the products of S with few results. With 16 terms at
+/// a time a multiprocessor has room for twice as many workgroups as with 32, and S takes 8% less on an H100.
 fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
-    let tile = Tile { m: 32, n: 32, k: 32, thread_m: 4, thread_n: 4, staging: Staging::Sliced(4) };
+    let tile = Tile { m: 32, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Sliced(4) };
     let choice = ProductChoice { method: Method::Portable(tile), parts: 1 };
     let few = (16..400).contains(&tiles(problem, 32, 32)) && problem.k <= 512;
     let deep = (16..=32).contains(&tiles(problem, 32, 32)) && (512..=1024).contains(&problem.k);
