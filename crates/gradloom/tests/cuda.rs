@@ -1,7 +1,7 @@
 //! Programs on an NVIDIA GPU: where `GRADLOOM_ADAPTER` is `cuda`.
 
 use gradloom::prelude::*;
-use gradloom::{CudaOptions, Train};
+use gradloom::{CudaOptions, Precision, Train};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 
 /// Whether no NVIDIA GPU is asked for, which is said.
@@ -17,49 +17,103 @@ fn steps() -> usize {
     std::env::var("GRADLOOM_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
 }
 
-const BATCH: usize = 4;
-const CONTEXT: usize = 64;
-
-/// The preset `tiny`, with dropout, a schedule and clipping.
-fn gpt(device: &Device) -> Train<Gpt2, 2> {
-    let config =
-        Gpt2Config { vocabulary: 256, context: CONTEXT, width: 128, heads: 4, layers: 2, dropout: 0.1 };
-    Trainer::new(Gpt2::new(&config).unwrap())
-        .seed(11)
-        .inputs([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])])
-        .loss(|m, [ids, targets]| m.loss(ids, targets))
-        .optimizer(AdamW::new(Schedule::warmup_cosine(3e-3, 20, 1000, 3e-4)).weight_decay(0.1))
-        .clip_norm(1.0)
-        .compile(device)
-        .unwrap_or_else(|error| panic!("{error}"))
+/// A model, a number of texts, and for how many steps it is trained.
+struct Case {
+    config: Gpt2Config,
+    batch: usize,
+    steps: usize,
 }
 
-fn batch(step: usize) -> [Vec<i32>; 2] {
-    let text = |i: usize| ((step * 31 + i * 5) % 97) as i32;
-    let ids: Vec<i32> = (0..BATCH * CONTEXT).map(text).collect();
-    let targets = (0..BATCH * CONTEXT).map(|i| text(i + 1)).collect();
-    [ids, targets]
+impl Case {
+    /// The preset `tiny`, with dropout.
+    fn tiny() -> Self {
+        let config =
+            Gpt2Config { vocabulary: 256, context: 64, width: 128, heads: 4, layers: 2, dropout: 0.1 };
+        Self { config, batch: 4, steps: steps() }
+    }
+
+    /// With products that are large enough for cuBLASLt, and a vocabulary that is no multiple of eight.
+    fn wide() -> Self {
+        let config =
+            Gpt2Config { vocabulary: 4_099, context: 256, width: 256, heads: 4, layers: 2, dropout: 0.1 };
+        Self { config, batch: 8, steps: steps().min(40) }
+    }
+
+    /// With a schedule and clipping.
+    fn compiled(&self, device: &Device) -> Train<Gpt2, 2> {
+        let shape = [self.batch, self.config.context];
+        Trainer::new(Gpt2::new(&self.config).unwrap())
+            .seed(11)
+            .inputs([i32("ids", shape), i32("targets", shape)])
+            .loss(|m, [ids, targets]| m.loss(ids, targets))
+            .optimizer(AdamW::new(Schedule::warmup_cosine(3e-3, 20, 1000, 3e-4)).weight_decay(0.1))
+            .clip_norm(1.0)
+            .compile(device)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn data(&self, step: usize) -> [Vec<i32>; 2] {
+        let text = |i: usize| ((step * 31 + i * 5) % 97) as i32;
+        let count = self.batch * self.config.context;
+        [(0..count).map(text).collect(), (0..count).map(|i| text(i + 1)).collect()]
+    }
+
+    /// Trains, and reads the loss of each step, or of the last alone; `between` runs before every step.
+    fn trained(&self, device: &Device, queued: bool, mut between: impl FnMut(usize)) -> Trained {
+        let mut train = self.compiled(device);
+        let mut loss = 0;
+        for step in 0..self.steps {
+            between(step);
+            let [ids, targets] = self.data(step);
+            let pending = train.step((&ids, &targets)).unwrap();
+            if !queued || step + 1 == self.steps {
+                loss = pending.loss().unwrap().to_bits();
+            }
+        }
+        (loss, content(&train))
+    }
+
+    /// Trains in every way, from options for a device; gives the loss.
+    fn has_the_same_bits_however_it_runs(&self, options: &CudaOptions) -> f32 {
+        let device = Device::cuda_with(options).unwrap();
+        let captured = self.trained(&device, false, |_| {});
+        let uncaptured = Device::cuda_with(&options.clone().uncaptured()).unwrap();
+        let same = |what: &str, other: &Trained| {
+            assert_eq!(other.0, captured.0, "the loss, {what}");
+            for ((name, bytes), (_, others)) in captured.1.iter().zip(&other.1) {
+                assert_eq!(bytes, others, "{name}, {what}");
+            }
+        };
+        same("uncaptured", &self.trained(&uncaptured, false, |_| {}));
+        same("queued", &self.trained(&device, true, |_| {}));
+
+        // Others at work on the same device between the steps, all with arenas that are NaN when a step
+        // starts.
+        let poisoned = Device::cuda_with(&options.clone().poisoned()).unwrap();
+        let mut other = self.compiled(&poisoned);
+        let session = Session::new(Linear::new(64, 64), &poisoned, 5).unwrap();
+        let mut infer = session.infer([f32("x", [16, 64])], |m, [x]| m.forward(x).softmax(-1)).unwrap();
+        let [ids, targets] = self.data(7);
+        let between = |step: usize| {
+            if step.is_multiple_of(3) {
+                other.step((&ids, &targets)).unwrap();
+            }
+            if step.is_multiple_of(50) {
+                let y = infer.run([&vec![0.5f32; 16 * 64]]).unwrap();
+                assert!(y.iter().all(|y| y.is_finite()));
+            }
+        };
+        same("beside others, poisoned", &self.trained(&poisoned, true, between));
+        f32::from_bits(captured.0)
+    }
 }
 
-/// The bits of every parameter and state.
+/// A loss, and the bits of every parameter and state.
+type Trained = (u32, Vec<(String, Vec<u8>)>);
+
 fn content(train: &Train<Gpt2, 2>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()
-}
-
-/// Trains, and reads the loss of each step, or of the last alone; `between` runs before every step.
-fn trained(device: &Device, queued: bool, mut between: impl FnMut(usize)) -> (u32, Vec<(String, Vec<u8>)>) {
-    let mut train = gpt(device);
-    let mut loss = 0;
-    for step in 0..steps() {
-        between(step);
-        let [ids, targets] = batch(step);
-        let pending = train.step((&ids, &targets)).unwrap();
-        if !queued || step + 1 == steps() {
-            loss = pending.loss().unwrap().to_bits();
-        }
-    }
-    (loss, content(&train))
 }
 
 #[test]
@@ -67,40 +121,23 @@ fn steps_have_the_same_bits_however_they_run() {
     if skipped() {
         return;
     }
-    let device = Device::cuda().unwrap();
-    let captured = trained(&device, false, |_| {});
-    let loss = f32::from_bits(captured.0);
+    let loss = Case::tiny().has_the_same_bits_however_it_runs(&CudaOptions::default());
     assert!(loss.is_finite() && loss < 4.0, "it learns: {loss}");
-    let uncaptured = Device::cuda_with(&CudaOptions::default().uncaptured()).unwrap();
-    let same = |what: &str, other: &(u32, Vec<(String, Vec<u8>)>)| {
-        assert_eq!(other.0, captured.0, "the loss, {what}");
-        for ((name, bytes), (_, others)) in captured.1.iter().zip(&other.1) {
-            assert_eq!(bytes, others, "{name}, {what}");
-        }
-    };
-    same("uncaptured", &trained(&uncaptured, false, |_| {}));
-    same("queued", &trained(&device, true, |_| {}));
-
-    // Others at work on the same device between the steps, all with arenas that are NaN when a step starts.
-    let poisoned = Device::cuda_with(&CudaOptions::default().poisoned()).unwrap();
-    let mut other = gpt(&poisoned);
-    let session = Session::new(Linear::new(64, 64), &poisoned, 5).unwrap();
-    let mut infer = session.infer([f32("x", [16, 64])], |m, [x]| m.forward(x).softmax(-1)).unwrap();
-    let [ids, targets] = batch(7);
-    let between = |step: usize| {
-        if step.is_multiple_of(3) {
-            other.step((&ids, &targets)).unwrap();
-        }
-        if step.is_multiple_of(50) {
-            let y = infer.run([&vec![0.5f32; 16 * 64]]).unwrap();
-            assert!(y.iter().all(|y| y.is_finite()));
-        }
-    };
-    same("beside others, poisoned", &trained(&poisoned, true, between));
 }
 
-/// Inputs take other ways by their sizes: copied by the step's first kernel, by the driver from the slots, or
-/// when they are set.
+#[test]
+fn steps_with_products_of_the_library_have_the_same_bits_however_they_run() {
+    if skipped() {
+        return;
+    }
+    let (case, options) = (Case::wide(), CudaOptions::default().precision(Precision::Bf16));
+    let loss = case.has_the_same_bits_however_it_runs(&options);
+    let device = Device::cuda_with(&options.without_cublaslt()).unwrap();
+    let own = f32::from_bits(case.trained(&device, true, |_| {}).0);
+    println!("with the library {loss}, without it {own}");
+    assert!((loss - own).abs() < 0.02 * own, "with the library {loss}, without it {own}");
+}
+
 #[test]
 fn inputs_and_results_of_every_size_arrive() {
     if skipped() {

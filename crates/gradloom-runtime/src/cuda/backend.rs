@@ -53,9 +53,15 @@ impl Backend for CudaBackend {
             Precision::F16 => ", in f16",
             Precision::Bf16 => ", in bf16",
         };
+        let has_library = || self.library.is_some() && self.gpu.products().is_some();
+        let products = match self.precision {
+            Precision::F32 => "",
+            _ if has_library() => ", large products by cuBLASLt",
+            _ => ", without cuBLASLt",
+        };
         let (major, minor) = (self.gpu.version / 1000, self.gpu.version % 1000 / 10);
         let name = &self.gpu.properties.name;
-        format!("{name} ({}, driver of CUDA {major}.{minor}){precision}", self.gpu.architecture())
+        format!("{name} ({}, driver of CUDA {major}.{minor}){precision}{products}", self.gpu.architecture())
     }
 
     fn threads(&self) -> usize {

@@ -3,15 +3,13 @@
 
 use super::super::Value;
 use super::block::Window;
-use super::matrices::{Filled, HalfBlock, Place, Scores, add, elements_of, product, sum_of_elements};
+use super::matrices::{Filled, HalfBlock, Place, SIDE, Scores, add, elements_of, product, sum_of_elements};
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::Variable;
 use gradloom_core::ir::{CompareOp, DType, ReduceOp};
-use gradloom_core::kernel::{AttentionMatrices, MATRIX};
+use gradloom_core::kernel::AttentionMatrices;
 
-/// Columns of a matrix.
-const SIDE: u32 = MATRIX as u32;
 /// Columns of scores at a time.
 const COLUMNS: u32 = 64;
 /// What maxima start from: far above what hidden scores are replaced by, whose weights are zero even where a

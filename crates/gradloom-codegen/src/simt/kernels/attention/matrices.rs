@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 
 /// Rows of a matrix.
-const SIDE: u32 = 16;
+pub(super) const SIDE: u32 = 16;
 const _: () = assert!(SIDE as usize == MATRIX);
 /// Vectors of four elements in a row of a matrix.
 const FOURS: u32 = SIDE / 4;
