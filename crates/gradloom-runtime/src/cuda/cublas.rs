@@ -31,6 +31,7 @@ struct Found {
     reserved: [c_int; 4],
 }
 
+type Version = unsafe extern "C" fn() -> usize;
 type CreateHandle = unsafe extern "C" fn(*mut Pointer) -> c_int;
 type Destroy = unsafe extern "C" fn(Pointer) -> c_int;
 type CreateOperation = unsafe extern "C" fn(*mut Pointer, c_int, c_int) -> c_int;
@@ -70,6 +71,7 @@ type Multiply = unsafe extern "C" fn(
 /// The functions that are used.
 #[derive(Debug)]
 struct Functions {
+    version: Version,
     create: CreateHandle,
     destroy: Destroy,
     create_operation: CreateOperation,
@@ -166,6 +168,11 @@ impl Cublas {
 }
 
 impl Products for Cublas {
+    fn version(&self) -> usize {
+        // SAFETY: the function takes nothing.
+        unsafe { (self.functions.version)() }
+    }
+
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>> {
         let described = self.described(product)?;
         let functions = &self.functions;
@@ -345,6 +352,7 @@ fn functions(library: &Library) -> Option<Functions> {
         };
     }
     Some(Functions {
+        version: take!(b"cublasLtGetVersion"),
         create: take!(b"cublasLtCreate"),
         destroy: take!(b"cublasLtDestroy"),
         create_operation: take!(b"cublasLtMatmulDescCreate"),

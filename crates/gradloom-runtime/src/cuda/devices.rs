@@ -1,7 +1,9 @@
 //! The NVIDIA GPUs of this machine, and how one is opened.
 
+use super::algorithms::Algorithms;
 use super::driver::{Driver, Failure, Properties};
 use super::gpu::Gpu;
+use super::kept::Kept;
 use super::kernels::{Kernels, no_compiler};
 use super::nvidia::Nvidia;
 use super::options::CudaOptions;
@@ -109,8 +111,9 @@ pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     }
     let known = || user_cache::folder().map(|folder| folder.join("cubins"));
     let folder = options.overrides.cache.clone().or_else(known).filter(|_| !options.overrides.no_cache);
-    let kernels = Kernels::new(folder, options.overrides.compiler.clone());
+    let kept = Kept { folder };
+    let kernels = Kernels::new(kept.clone(), options.overrides.compiler.clone());
     // Now, so that `Device::auto` takes another GPU where it is missing.
     kernels.check_compiler()?;
-    Gpu::open(driver, options.index, kernels, options.watchdog)
+    Gpu::open(driver, options.index, kernels, Algorithms::new(kept), options.watchdog)
 }

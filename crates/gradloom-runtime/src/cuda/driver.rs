@@ -117,6 +117,8 @@ pub(super) enum Call {
 
 /// The vendor's library of matrix products, opened for a device, whose context is current.
 pub(super) trait Products: fmt::Debug + Send + Sync {
+    /// Its version, which tells its algorithms from those of others.
+    fn version(&self) -> usize;
     /// Ways to compute a product, best first by the library's own estimate, but so many at most.
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>>;
     /// See [`ProductCall`].

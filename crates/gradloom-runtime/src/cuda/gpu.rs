@@ -1,15 +1,14 @@
 //! An open device and its health.
 
+use super::algorithms::Algorithms;
 use super::driver::{
-    Address, Algorithm, Call, Context, Driver, Event, Failure, Fallible, Graph, Node, ProductCall, Products,
-    Properties, Stream,
+    Address, Call, Context, Driver, Event, Failure, Fallible, Graph, Node, ProductCall, Products, Properties,
+    Stream,
 };
 use super::kernels::Kernels;
 use super::poller::Poller;
 use crate::cancel::Stop;
-use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ pub(super) struct Gpu {
     pub(super) poller: Poller,
     /// The library of products, opened when it is first asked for.
     products: OnceLock<Option<Box<dyn Products>>>,
-    algorithms: Mutex<HashMap<LibraryProduct, Algorithm>>,
+    pub(super) algorithms: Algorithms,
     health: Mutex<Option<(ErrorKind, String)>>,
     watchdog: Option<Duration>,
     /// Events that no step uses.
@@ -48,6 +47,7 @@ impl Gpu {
         driver: Arc<dyn Driver>,
         index: usize,
         kernels: Kernels,
+        algorithms: Algorithms,
         watchdog: Option<Duration>,
     ) -> Result<Self> {
         let opened = |failure: Failure| {
@@ -70,7 +70,7 @@ impl Gpu {
             kernels,
             poller: Poller::default(),
             products: OnceLock::new(),
-            algorithms: Mutex::default(),
+            algorithms,
             health: Mutex::default(),
             watchdog,
             events: Mutex::default(),
@@ -99,25 +99,6 @@ impl Gpu {
     /// The library of products, if it is there.
     pub(super) fn products(&self) -> Option<&dyn Products> {
         self.products.get_or_init(|| self.ask("open", |driver| Ok(driver.products())).ok()?).as_deref()
-    }
-
-    /// How the library computes a product: the same way whenever it is asked.
-    ///
-    /// # Errors
-    /// When the library has no way.
-    pub(super) fn algorithm(&self, product: &LibraryProduct) -> Result<Algorithm> {
-        let mut known = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(algorithm) = known.get(product) {
-            return Ok(*algorithm);
-        }
-        let products = self.products().expect("the program was made for it");
-        let found = self.ask("choose how to multiply", |_| products.algorithms(product, 1))?;
-        let Some(&algorithm) = found.first() else {
-            return Err(Error::new(ErrorKind::Device, format!("the library has no way for {product}"))
-                .help("report this; without the library, gradloom's own kernels multiply"));
-        };
-        known.insert(*product, algorithm);
-        Ok(algorithm)
     }
 
     /// Has the stream do something.

@@ -6,20 +6,13 @@
 
 use super::driver::{Driver, Function, Module};
 use super::gpu::Gpu;
-use crate::regular_file;
-use crate::user_cache::{self, hash};
+use super::kept::Kept;
 use gradloom_codegen::cuda::nvrtc::{Compiled, FLAGS, Nvrtc, VARIABLE};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// The start of a file: a format, whose number is the last byte.
-const MAGIC: [u8; 8] = *b"gradlcu\x01";
-/// A larger file is not read: no kernel has so much.
-const LARGEST: u64 = 64 << 20;
 
 /// A compiler of CUDA C.
 pub(super) trait Compiler: fmt::Debug + Send + Sync {
@@ -44,8 +37,8 @@ impl Compiler for Nvrtc {
 /// The kernels of a device.
 pub(super) struct Kernels {
     compiler: OnceLock<Option<Arc<dyn Compiler>>>,
-    /// The folder of the cache, if there is one.
-    folder: Option<PathBuf>,
+    /// Where machine code is kept.
+    kept: Kept,
     /// By their texts.
     loaded: Mutex<HashMap<String, (Module, Function)>>,
     /// Bytes of machine code that the cache had.
@@ -54,7 +47,7 @@ pub(super) struct Kernels {
 
 impl fmt::Debug for Kernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernels").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Kernels").field("kept", &self.kept).finish_non_exhaustive()
     }
 }
 
@@ -63,13 +56,13 @@ pub(super) type Text<'t> = (&'t str, &'t str);
 
 impl Kernels {
     /// Kernels that NVIDIA's compiler makes, when the first one is needed, unless another is given.
-    pub(super) fn new(folder: Option<PathBuf>, compiler: Option<Arc<dyn Compiler>>) -> Self {
+    pub(super) fn new(kept: Kept, compiler: Option<Arc<dyn Compiler>>) -> Self {
         let known = OnceLock::new();
         if compiler.is_some() {
             // It is empty.
             let _ = known.set(compiler);
         }
-        Self { compiler: known, folder, loaded: Mutex::default(), found: AtomicUsize::new(0) }
+        Self { compiler: known, kept, loaded: Mutex::default(), found: AtomicUsize::new(0) }
     }
 
     /// The functions of kernels, in their order.
@@ -119,19 +112,12 @@ impl Kernels {
         let key = |source: &str| format!("{}\n{architecture}\n{FLAGS:?}\n{source}", compiler.version());
         let make = |source: &str| {
             let key = key(source);
-            let file = self
-                .folder
-                .as_ref()
-                .map(|folder| folder.join(format!("{:016x}.cubin", hash(key.as_bytes()))));
-            if let Some(cubin) = file.as_ref().and_then(|file| read(file, &key)) {
+            if let Some(cubin) = self.kept.read("cubin", &key) {
                 self.found.fetch_add(cubin.len(), Ordering::Relaxed);
                 return Ok(cubin);
             }
             let cubin = compiler.compile(source, &architecture)?.cubin;
-            if let Some(file) = file {
-                // What cannot be kept is compiled again.
-                let _ = user_cache::write(&file, &packed(&key, &cubin));
-            }
+            self.kept.write("cubin", &key, &cubin);
             Ok(cubin)
         };
         Ok(in_threads(sources, make))
@@ -187,24 +173,4 @@ fn in_threads<T: Send>(sources: &[&str], f: impl Fn(&str) -> T + Sync) -> Vec<T>
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(i, _)| *i);
     done.into_iter().map(|(_, value)| value).collect()
-}
-
-/// A file's bytes: what the machine code was made from, and itself, with a checksum of both.
-fn packed(key: &str, cubin: &[u8]) -> Vec<u8> {
-    let content = [&(key.len() as u64).to_le_bytes(), key.as_bytes(), cubin].concat();
-    [&MAGIC[..], &hash(&content).to_le_bytes(), &content].concat()
-}
-
-/// The machine code in a file, if it is whole and was made from this.
-fn read(file: &Path, key: &str) -> Option<Vec<u8>> {
-    let bytes = regular_file::read(file, LARGEST).ok()?;
-    let content = bytes.strip_prefix(&MAGIC)?;
-    let (sum, content) = content.split_first_chunk::<8>()?;
-    if hash(content) != u64::from_le_bytes(*sum) {
-        return None;
-    }
-    let (length, content) = content.split_first_chunk::<8>()?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let (made_from, cubin) = content.split_at_checked(length)?;
-    (made_from == key.as_bytes() && !cubin.is_empty()).then(|| cubin.to_vec())
 }

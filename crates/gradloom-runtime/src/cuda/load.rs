@@ -100,9 +100,11 @@ impl CudaProgram {
                     Call::Kernel(KernelCall { function, blocks, threads: *threads, parameters })
                 }
                 Work::Product(product) => {
-                    let algorithm =
-                        gpu.algorithm(product).map_err(|error| unit.owner.blame(plan, graph, error))?;
                     let addresses = parameters.try_into().expect("it has four");
+                    let algorithm = gpu
+                        .algorithms
+                        .get(gpu, product, addresses)
+                        .map_err(|error| unit.owner.blame(plan, graph, error))?;
                     Call::Product(ProductCall { product: *product, algorithm, addresses })
                 }
             };

@@ -6,6 +6,7 @@
 //! on the device; a replay changes nothing in the graph, whose edges are the plan's dependencies; what goes
 //! wrong reaches the caller as an error.
 
+mod algorithms;
 mod backend;
 mod cublas;
 mod devices;
@@ -15,6 +16,7 @@ mod exchange;
 #[cfg(test)]
 mod fake;
 mod gpu;
+mod kept;
 mod kernels;
 mod load;
 mod memory;

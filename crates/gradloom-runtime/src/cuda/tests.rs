@@ -326,6 +326,29 @@ fn programs_share_kernels_and_a_damaged_file_is_compiled_again() {
 }
 
 #[test]
+fn ways_to_multiply_are_measured_once_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    // How many of a library's ways were timed.
+    let run = || {
+        let (driver, mut options) = with_library();
+        (options.overrides.cache, options.overrides.no_cache) = (Some(folder.path().into()), false);
+        let mut train = compiled(&Device::cuda_with(&options).unwrap()).unwrap();
+        train.step((&IDS, &Y)).unwrap();
+        driver.state().calls.iter().filter(|call| **call == "elapsed").count()
+    };
+    assert!(run() > 0);
+    assert_eq!(run(), 0);
+    let is_choice = |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "product");
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let choices: Vec<_> = files.filter(is_choice).collect();
+    assert!(choices.len() >= 3, "{choices:?}");
+    let bytes = std::fs::read(&choices[0]).unwrap();
+    std::fs::write(&choices[0], &bytes[..bytes.len() - 8]).unwrap();
+    assert!(run() > 0, "a damaged choice is measured again");
+    assert_eq!(run(), 0);
+}
+
+#[test]
 fn gpus_that_are_not_there_or_too_old_are_refused() {
     let (_, options) = fake();
     let error = Device::cuda_with(&options.clone().index(2)).unwrap_err();

@@ -1,0 +1,146 @@
+//! How the library computes each product: the fastest of what it offers, measured once.
+//!
+//! In: a product, and addresses of memory for it. Out: an algorithm. Always holds: a product is computed the
+//! same way whenever a program is loaded, so a choice is measured only where it can be kept.
+
+use super::driver::{Address, Algorithm, Event, Products};
+use super::gpu::Gpu;
+use super::kept::Kept;
+use crate::cancel::Stop;
+use gradloom_codegen::cuda::LibraryProduct;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Algorithms that are measured, at most.
+const MOST: usize = 8;
+/// Runs of an algorithm that are timed together, and how often.
+const RUNS: usize = 3;
+const ROUNDS: usize = 3;
+/// What another one than the library's first choice must gain.
+const GAIN: f32 = 0.98;
+
+/// The choices for a GPU.
+#[derive(Debug)]
+pub(super) struct Algorithms {
+    known: Mutex<HashMap<LibraryProduct, Algorithm>>,
+    kept: Kept,
+}
+
+impl Algorithms {
+    pub(super) fn new(kept: Kept) -> Self {
+        Self { known: Mutex::default(), kept }
+    }
+
+    /// How a product is computed. Measuring writes to the result and to the scratch.
+    ///
+    /// # Errors
+    /// When the library has no way, or the device is lost.
+    pub(super) fn get(
+        &self,
+        gpu: &Gpu,
+        product: &LibraryProduct,
+        addresses: [Address; 4],
+    ) -> Result<Algorithm> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(algorithm) = known.get(product) {
+            return Ok(*algorithm);
+        }
+        let products = gpu.products().expect("the program was made for it");
+        let key = format!("{}\ncuBLASLt {}\n{product}", gpu.properties.name, products.version());
+        let kept = self.kept.read("product", &key).and_then(|bytes| unpacked(&bytes));
+        let algorithm = match kept {
+            Some(algorithm) => algorithm,
+            None => {
+                let most = if self.kept.folder.is_some() { MOST } else { 1 };
+                let all = gpu.ask("choose how to multiply", |_| products.algorithms(product, most))?;
+                let algorithm = fastest(gpu, products, product, &all, addresses)?;
+                self.kept.write("product", &key, &algorithm.map(u64::to_le_bytes).concat());
+                algorithm
+            }
+        };
+        known.insert(*product, algorithm);
+        Ok(algorithm)
+    }
+}
+
+fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    if rest.is_empty() { words.try_into().ok() } else { None }
+}
+
+/// The first one, or one that is faster.
+fn fastest(
+    gpu: &Gpu,
+    products: &dyn Products,
+    product: &LibraryProduct,
+    all: &[Algorithm],
+    addresses: [Address; 4],
+) -> Result<Algorithm> {
+    let Some((&first, others)) = all.split_first() else {
+        return Err(Error::new(ErrorKind::Device, format!("the library has no way for {product}")).help(
+            "`CudaOptions::without_cublaslt` computes it by gradloom's own kernels; please report this",
+        ));
+    };
+    if others.is_empty() {
+        return Ok(first);
+    }
+    let events = Events::new(gpu)?;
+    let time = |algorithm: &Algorithm| -> Result<f32> {
+        let run = || gpu.ask("multiply", |_| products.multiply(product, algorithm, addresses, gpu.stream));
+        run()?;
+        let mut least = f32::INFINITY;
+        for _ in 0..ROUNDS {
+            events.record(0)?;
+            (0..RUNS).try_for_each(|_| run())?;
+            events.record(1)?;
+            least = least.min(events.between()?);
+        }
+        Ok(least)
+    };
+    let (mut best, mut least) = (first, GAIN * time(&first)?);
+    for algorithm in others {
+        // One that the library offers and then refuses is none.
+        let Ok(taken) = time(algorithm) else {
+            gpu.check()?;
+            continue;
+        };
+        if taken < least {
+            (best, least) = (*algorithm, taken);
+        }
+    }
+    Ok(best)
+}
+
+/// Two timed events, which are given back.
+struct Events<'g> {
+    gpu: &'g Gpu,
+    both: Vec<Event>,
+}
+
+impl<'g> Events<'g> {
+    fn new(gpu: &'g Gpu) -> Result<Self> {
+        let mut events = Self { gpu, both: Vec::new() };
+        for _ in 0..2 {
+            events.both.push(gpu.ask("make an event", |driver| driver.event(true))?);
+        }
+        Ok(events)
+    }
+
+    fn record(&self, which: usize) -> Result<()> {
+        self.gpu.ask("note the time", |driver| driver.record(self.both[which], self.gpu.stream))
+    }
+
+    /// Milliseconds between the two, once the device is past both.
+    fn between(&self) -> Result<f32> {
+        self.gpu.wait(self.both[1], Stop::default())?;
+        self.gpu.ask("tell times", |driver| driver.elapsed(self.both[0], self.both[1]))
+    }
+}
+
+impl Drop for Events<'_> {
+    fn drop(&mut self) {
+        self.gpu.give_back(|driver| self.both.iter().for_each(|&event| driver.destroy_event(event)));
+    }
+}

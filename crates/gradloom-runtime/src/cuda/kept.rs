@@ -1,0 +1,46 @@
+//! What was made or measured for a GPU, in files of the user's cache.
+//!
+//! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with the
+//! cache is never an error.
+
+use crate::regular_file;
+use crate::user_cache::{self, hash};
+use std::path::PathBuf;
+
+/// The start of a file: a format, whose number is the last byte.
+const MAGIC: [u8; 8] = *b"gradlcu\x01";
+/// A larger file is not read: no kernel has so much.
+const LARGEST: u64 = 64 << 20;
+
+/// A folder of the cache, if there is one.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) folder: Option<PathBuf>,
+}
+
+impl Kept {
+    fn file(&self, kind: &str, key: &str) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{:016x}.{kind}", hash(key.as_bytes()))))
+    }
+
+    /// What was kept of a kind that was made from this.
+    pub(super) fn read(&self, kind: &str, key: &str) -> Option<Vec<u8>> {
+        let bytes = regular_file::read(&self.file(kind, key)?, LARGEST).ok()?;
+        let content = bytes.strip_prefix(&MAGIC)?;
+        let (sum, content) = content.split_first_chunk::<8>()?;
+        if hash(content) != u64::from_le_bytes(*sum) {
+            return None;
+        }
+        let (length, content) = content.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (made_from, made) = content.split_at_checked(length)?;
+        (made_from == key.as_bytes() && !made.is_empty()).then(|| made.to_vec())
+    }
+
+    /// Keeps it: what it was made from, and itself, with a checksum of both. What cannot be kept is made again.
+    pub(super) fn write(&self, kind: &str, key: &str, made: &[u8]) {
+        let Some(file) = self.file(kind, key) else { return };
+        let content = [&(key.len() as u64).to_le_bytes(), key.as_bytes(), made].concat();
+        let _ = user_cache::write(&file, &[&MAGIC[..], &hash(&content).to_le_bytes(), &content].concat());
+    }
+}
