@@ -108,20 +108,20 @@ impl LibraryProduct {
     }
 
     /// The product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is room: zeros
-    /// behind the operands, and elements behind the result's rows that nothing reads.
+    /// behind the operands, and elements behind the result that nothing reads.
     #[must_use]
     pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
         if self.batch > 1 {
             return self;
         }
-        // A result has no room for more rows.
-        let [_, lhs_contract] = lhs.by(self.lhs.by_rows);
+        let [lhs_free, lhs_contract] = lhs.by(self.lhs.by_rows);
         let [rhs_contract, rhs_free] = rhs.by(self.rhs.by_rows);
-        let [_, result_columns] = result.by(true);
+        let [result_rows, result_columns] = result.by(true);
         let up = |extent: usize, rooms: [usize; 2]| {
             let more = extent.next_multiple_of(EXTENT_ALIGNMENT);
             if rooms.into_iter().all(|room| more - extent <= room) { more } else { extent }
         };
+        self.m = up(self.m, [lhs_free, result_rows]);
         self.n = up(self.n, [rhs_free, result_columns]);
         self.k = up(self.k, [lhs_contract, rhs_contract]);
         self

@@ -7,6 +7,7 @@ use super::{Lowering, Target};
 use crate::cuda::{EXTENT_ALIGNMENT, LIBRARY_WORKSPACE, LibraryProduct, Room};
 use crate::product::copied_layout;
 use gradloom_core::collections::sort_by_key;
+use gradloom_core::fuse::watched;
 use gradloom_core::ir::{DType, DotAxes, Number, OpId, OpKind, Shape, Type, ValueId};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Layout, Level, LibrarySchedule, Node, NodeId, NodeKind, Part, Schedule, Store,
@@ -43,6 +44,9 @@ impl<T: Target> Lowering<'_, T> {
             }
         }
         let product = LibraryProduct::new(axes, [&reads[0].layout, &reads[1].layout], dtype, result)?;
+        if !product.m.is_multiple_of(EXTENT_ALIGNMENT) {
+            self.make_room(write, product.m);
+        }
         let product = product.rounded_up(
             self.room(&reads[0], true),
             self.room(&reads[1], true),
@@ -59,6 +63,21 @@ impl<T: Target> Lowering<'_, T> {
             padded.buffer == access.buffer && is_whole && (padded.is_zero || !zeros)
         };
         self.padded.iter().find(of).map_or_else(Room::default, |padded| padded.room)
+    }
+
+    /// Lets a matrix of so many rows, which is all that is in a temporary, have more of them behind it.
+    fn make_room(&mut self, access: &Access, rows: usize) {
+        let stays = |value: ValueId| self.lowered.access.get(&value).map(|access| access.buffer);
+        if watched(self.graph).into_iter().filter_map(stays).any(|buffer| buffer == access.buffer) {
+            return;
+        }
+        let Some(ty) = self.lowered.buffers.get_mut(&access.buffer) else { return };
+        if ty.shape.rank() == 2 && ty.shape[0] == rows && access.layout.is_contiguous() {
+            let all = rows.next_multiple_of(EXTENT_ALIGNMENT);
+            let (elements, room) = (ty.elements(), Room { elements: 0, lines: all - rows });
+            ty.shape = [all, ty.shape[1]].into();
+            self.padded.push(Padded { buffer: access.buffer, elements, room, is_zero: false });
+        }
     }
 
     /// A copy of another dtype. Products share it.

@@ -15,11 +15,16 @@ use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, least: usize) -> Vec<Padded> {
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(fused) {
-        let Kernel::Op(OpKind::Dot(axes)) = kernel else { continue };
+        // What follows from a product will be a loop of its own.
+        let (axes, writes) = match kernel {
+            Kernel::Op(OpKind::Dot(axes)) => (axes, writes),
+            Kernel::Dot { axes, .. } => (axes, &[][..]),
+            _ => continue,
+        };
         if LibraryProduct::multiplications(axes, &reads[0].layout.shape, &reads[1].layout.shape) < least {
             continue;
         }
-        for access in reads.iter().chain(writes).filter(|access| access.dtype == dtype) {
+        for access in reads[..2].iter().chain(writes).filter(|access| access.dtype == dtype) {
             if !rows.iter().any(|rows| rows.buffer == access.buffer) {
                 rows.extend(Rows::of(fused, access.buffer));
             }

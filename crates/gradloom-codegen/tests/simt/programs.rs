@@ -447,7 +447,8 @@ fn classifier() -> Graph {
         let hidden = (x.matmul(up) * 0.3 + bias).gelu();
         let logits = hidden.matmul(classes.transpose(0, 1));
         let loss = (logits.softmax(1) * logits).square().sum();
-        [vec![loss], gradients(loss, [x, up, bias, classes]).to_vec()].concat()
+        // What is an output has no room behind it.
+        [vec![loss], gradients(loss, [x, up, bias, classes]).map(|gradient| gradient * 0.5).to_vec()].concat()
     };
     let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
     let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
@@ -474,9 +475,7 @@ fn a_library_multiplies_whole_vectors() {
             let Schedule::Library(library) = &launch.schedule else { panic!("{launch:?}") };
             extents.push(library.extents);
         }
-        // Of the classes, the product that gives their weights' gradient has 13 rows.
-        let odd: Vec<_> = extents.iter().filter(|all| all.iter().any(|extent| extent % 8 != 0)).collect();
-        assert!(extents.len() >= 5 && odd.len() <= 1, "{extents:?}");
+        assert!(extents.len() >= 5 && extents.iter().flatten().all(|extent| extent % 8 == 0), "{extents:?}");
         let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
         assert_eq!(kinds["library"], extents.len());
         for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {

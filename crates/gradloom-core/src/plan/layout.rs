@@ -171,7 +171,8 @@ fn groups(plan: &Plan) -> Vec<Group> {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
                 let dies = plan.buffers[operand].last == time
-                    && plan.buffers[operand].bytes == buffer.bytes
+                    // An operand may have some rows that its result does not have.
+                    && plan.buffers[operand].bytes.checked_sub(buffer.bytes).is_some_and(|more| more <= buffer.bytes / 64)
                     // Nor has another result taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
                     && overwrites.allow(w, plan.buffers[operand].value);

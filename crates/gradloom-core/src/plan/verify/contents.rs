@@ -181,11 +181,15 @@ impl Contents<'_> {
     }
 }
 
-/// The elements of a buffer that a result covers: what it writes, and the ends of rows that only keep the next
-/// ones aligned.
+/// The elements of a buffer that a result covers: what it writes, the ends of rows that only keep the next ones
+/// aligned, and a few rows behind the last one.
 fn covered(layout: &Layout, ty: &Type) -> usize {
     let elements = layout.shape.elements();
     let (Some(&row), Some(&columns)) = (ty.shape.last(), layout.shape.last()) else { return elements };
+    let few_rows = ty.elements() - elements < FEW_ROWS * row;
+    if columns == row && few_rows && layout.offset == 0 && layout.is_contiguous() {
+        return ty.elements();
+    }
     let is_padded = columns < row && (row - columns) * ty.dtype.bytes() < ROW_ALIGNMENT;
     match layout.strides.split_last() {
         Some((1, others)) if is_padded && others.iter().all(|stride| stride.is_multiple_of(row)) => {
@@ -195,6 +199,8 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
     }
 }
 
+/// Rows that are added make their number a multiple of so many.
+const FEW_ROWS: usize = 8;
 /// Rows that are padded start at multiples of at most so many bytes.
 const ROW_ALIGNMENT: usize = 16;
 
