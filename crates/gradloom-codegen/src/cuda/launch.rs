@@ -33,8 +33,8 @@ pub struct CudaKernel {
     pub label: String,
     /// How it is computed.
     pub work: Work,
-    /// A function's parameters, behind which the status follows; of a library's product the left and the right
-    /// operand, the result, and scratch.
+    /// A function's parameters, behind which the status follows; of a library's product the left and the
+    /// right operand, the result, and scratch.
     pub parameters: Vec<Parameter>,
     /// What it touches: kernels that touch the same bytes, one of them to write, keep their order.
     pub spans: Spans,

@@ -16,8 +16,8 @@ pub const LIBRARY_WORKSPACE: usize = 32 << 20;
 /// kernel of its own.
 pub const LARGE_PRODUCT: usize = 1 << 30;
 
-/// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a seventh
-/// of the speed.
+/// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a
+/// seventh of the speed.
 pub const EXTENT_ALIGNMENT: usize = 8;
 
 /// Bytes at whose multiples rows start.

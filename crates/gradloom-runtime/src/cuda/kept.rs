@@ -1,7 +1,7 @@
 //! What was made or measured for a GPU, in files of the user's cache.
 //!
-//! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with the
-//! cache is never an error.
+//! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with
+//! the cache is never an error.
 
 use crate::regular_file;
 use crate::user_cache::{self, hash};
@@ -37,7 +37,8 @@ impl Kept {
         (made_from == key.as_bytes() && !made.is_empty()).then(|| made.to_vec())
     }
 
-    /// Keeps it: what it was made from, and itself, with a checksum of both. What cannot be kept is made again.
+    /// Keeps it: what it was made from, and itself, with a checksum of both. What cannot be kept is made
+    /// again.
     pub(super) fn write(&self, kind: &str, key: &str, made: &[u8]) {
         let Some(file) = self.file(kind, key) else { return };
         let content = [&(key.len() as u64).to_le_bytes(), key.as_bytes(), made].concat();

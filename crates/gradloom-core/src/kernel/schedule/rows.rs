@@ -22,8 +22,8 @@ pub struct RowSchedule {
     pub steps: usize,
     /// Positions of an invocation in a row.
     pub each: usize,
-    /// Whether its positions are groups of four neighbours, but for up to three at the end of a row that is not
-    /// unrolled.
+    /// Whether its positions are groups of four neighbours, but for up to three at the end of a row that is
+    /// not unrolled.
     pub fours: bool,
     /// Workgroups along the rows: as many partial results has a column.
     pub groups: usize,

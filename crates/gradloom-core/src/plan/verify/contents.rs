@@ -181,8 +181,8 @@ impl Contents<'_> {
     }
 }
 
-/// The elements of a buffer that a result covers: what it writes, the ends of rows that only keep the next ones
-/// aligned, and a few rows behind the last one.
+/// The elements of a buffer that a result covers: what it writes, the ends of rows that only keep the next
+/// ones aligned, and a few rows behind the last one.
 fn covered(layout: &Layout, ty: &Type) -> usize {
     let elements = layout.shape.elements();
     let (Some(&row), Some(&columns)) = (ty.shape.last(), layout.shape.last()) else { return elements };

@@ -43,7 +43,8 @@ pub(super) struct Place<'k> {
     /// First row of the subgroup's strip in the block.
     strip: Value<'k>,
     pub(super) lane: Value<'k>,
-    /// The rows of the block of which it has elements, and the column of the first one of four in each matrix.
+    /// The rows of the block of which it has elements, and the column of the first one of four in each
+    /// matrix.
     pub(super) rows: [Value<'k>; 2],
     pub(super) column: Value<'k>,
     /// Columns from the first one of four to each.
@@ -63,7 +64,8 @@ pub(super) struct Scores<'k> {
 enum Held<'k> {
     /// In workgroup memory: arrays of f32 and of floats of 16 bits.
     Arrays(u32, u32),
-    /// Where the matrix instructions leave them: a sum for each matrix, and what became of it by its two rows.
+    /// Where the matrix instructions leave them: a sum for each matrix, and what became of it by its two
+    /// rows.
     Registers(RefCell<Vec<Option<Value<'k>>>>, RefCell<Vec<[Option<[Value<'k>; 4]>; 2]>>),
 }
 
@@ -270,8 +272,8 @@ pub(super) fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlo
     }
 }
 
-/// How weights and slopes come from products: the weight of a score s is exp(scale s - log-sum-exp), its slope
-/// scale weight (s' - mean), s' of the cotangent with the values.
+/// How weights and slopes come from products: the weight of a score s is exp(scale s - log-sum-exp), its
+/// slope scale weight (s' - mean), s' of the cotangent with the values.
 struct SlopesOf<'k> {
     k: &'k Builder,
     /// The factor on scores, and what it is where weights are powers of two.

@@ -1,10 +1,11 @@
 //! Scaled dot-product attention and its gradient, without a matrix of all scores in memory.
 //!
 //! In: operands and results in any layout, and a choice for each kernel. Out: one kernel; two for the
-//! gradient, the second of which needs what the first left, or three, the first of which has that alone. Blocks of queries and keys meet in workgroup
-//! memory; where that does not fit or pay, each invocation has rows of its own. Always holds: sums run over
-//! keys (and for dk, dv over queries) in an order that the extents and the choice alone decide; what a query
-//! does not see changes nothing, and a query that sees no key gives 0 and a log-sum-exp of -inf.
+//! gradient, the second of which needs what the first left, or three, the first of which has that alone.
+//! Blocks of queries and keys meet in workgroup memory; where that does not fit or pay, each invocation has
+//! rows of its own. Always holds: sums run over keys (and for dk, dv over queries) in an order that the
+//! extents and the choice alone decide; what a query does not see changes nothing, and a query that sees no
+//! key gives 0 and a log-sum-exp of -inf.
 
 mod block;
 mod bounds;
