@@ -3,7 +3,7 @@
 
 use super::super::Value;
 use super::block::Window;
-use super::matrices::{Filled, HalfBlock, Place, SIDE, Scores, add, elements_of, product, sum_of_elements};
+use super::matrices::{Filled, Forward, SIDE, add, elements_of, product, sum_of_elements};
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::Variable;
@@ -21,21 +21,9 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };
-        let place = Place::new(k, choice, true);
-        let own = self.own_queries();
-        let of = [own.of[0], self.key_head(own.of[1])];
-        let [q, all_keys, all_values] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own);
-        self.check_table_of(&own, place.threads());
-        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
+        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice);
+        let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, self.half, 1, true);
-        let queries_end = k.u32(narrow(problem.queries));
-        let window = Window { first: own.first, end: queries_end, count: problem.queries };
-        self.fill_blocks(place.threads(), &window, &[(keys, q, &|row| q.start(own.of, row))]);
-        let lefts = self.lefts(&place, keys);
-        k.barrier();
-
         let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
         let maxima = [0; 2].map(|_| k.var(k.f32(LOW)));
         let totals = [0; 2].map(|_| k.var(k.f32(0.0)));

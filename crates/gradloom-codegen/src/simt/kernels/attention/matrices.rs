@@ -312,6 +312,22 @@ pub(super) struct Own<'k> {
     bounds: Bounds<'k>,
 }
 
+/// What the forward kernel starts with.
+pub(super) struct Forward<'k> {
+    pub(super) place: Place<'k>,
+    pub(super) own: Own<'k>,
+    /// Sequence and head of the keys.
+    pub(super) of: Head<'k>,
+    /// How many keys each of the invocation's queries sees, and how many any of the workgroup's.
+    pub(super) limits: [Value<'k>; 2],
+    pub(super) end: Value<'k>,
+    /// For keys and for values.
+    pub(super) blocks: [HalfBlock<'k>; 2],
+    pub(super) scores: Scores<'k>,
+    /// The strip's queries.
+    pub(super) lefts: Vec<Value<'k>>,
+}
+
 impl<'k> Attention<'k, '_> {
     pub(super) fn matrix_sums(&self, width: usize) -> Vec<Variable<'k>> {
         (0..width / MATRIX).map(|_| self.k.var(self.k.matrix_zero())).collect()
@@ -383,26 +399,34 @@ impl<'k> Attention<'k, '_> {
         (limits, own.bounds.limit(last.min(k.u32(queries - 1))))
     }
 
+    /// Loads a workgroup's queries.
+    pub(super) fn forward(&self, choice: AttentionMatrices) -> Forward<'k> {
+        let (k, problem, fragments) = (self.k, self.problem, self.schedule.fragments);
+        let place = Place::new(k, choice, fragments);
+        let own = self.own_queries();
+        let of = [own.of[0], self.key_head(own.of[1])];
+        let [q, ..] = self.queries_keys_values();
+        let (limits, end) = self.limits_of(&place, &own);
+        self.check_table_of(&own, place.threads());
+        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
+        let scores = Scores::new(k, choice, self.half, 1, fragments);
+        let queries_end = k.u32(narrow(problem.queries));
+        let window = Window { first: own.first, end: queries_end, count: problem.queries };
+        self.fill_blocks(place.threads(), &window, &[(&blocks[0], q, &|row| q.start(own.of, row))]);
+        let lefts = self.lefts(&place, &blocks[0]);
+        k.barrier();
+        Forward { place, own, of, limits, end, blocks, scores, lefts }
+    }
+
     /// Output and log-sum-exp.
     pub(super) fn forward_by_matrices(&self, choice: AttentionMatrices) {
         if self.schedule.fragments {
             return self.forward_by_fragments(choice);
         }
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, choice, false);
-        let own = self.own_queries();
-        let of = [own.of[0], self.key_head(own.of[1])];
-        let [q, all_keys, all_values] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own);
-        self.check_table_of(&own, place.threads());
-        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
+        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice);
+        let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, self.half, 1, false);
-        let queries_end = k.u32(narrow(problem.queries));
-        let window = Window { first: own.first, end: queries_end, count: problem.queries };
-        self.fill_blocks(place.threads(), &window, &[(keys, q, &|row| q.start(own.of, row))]);
-        let lefts = self.lefts(&place, keys);
-        k.barrier();
         let scale = self.scale();
         let matrices = narrow(choice.columns) / SIDE;
         // Scores of a phase, and what is done with each of the invocation's.
