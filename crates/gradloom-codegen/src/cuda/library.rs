@@ -87,12 +87,16 @@ impl LibraryProduct {
             _ => return None,
         };
         let (m, n, k) = (problem.m, problem.n, problem.k);
-        let operand = |view: &MatrixView, free_is_row: bool, batch_stride| {
-            let (by_rows, stride) = match (view.free_stride, view.contract_stride) {
-                (stride, 1) => (free_is_row, stride),
-                (1, stride) => (!free_is_row, stride),
+        let operand = |view: &MatrixView, free: usize, free_is_row: bool, batch_stride| {
+            let (by_rows, stride, line) = match (view.free_stride, view.contract_stride) {
+                (stride, 1) => (free_is_row, stride, k),
+                (1, stride) => (!free_is_row, stride, free),
                 _ => return None,
             };
+            // Lines that overlap, or are one and the same, are not for the library.
+            if stride < line {
+                return None;
+            }
             matrix(dtype, by_rows, [view.offset, stride, batch_stride])
         };
         let stride = row_stride(result, axis.extent * m, n)?;
@@ -101,8 +105,8 @@ impl LibraryProduct {
             m,
             n,
             k,
-            lhs: operand(&problem.lhs, true, axis.lhs_stride)?,
-            rhs: operand(&problem.rhs, false, axis.rhs_stride)?,
+            lhs: operand(&problem.lhs, m, true, axis.lhs_stride)?,
+            rhs: operand(&problem.rhs, n, false, axis.rhs_stride)?,
             result: matrix(result_dtype, true, [result.offset, stride, m * stride])?,
         })
     }
@@ -152,7 +156,10 @@ impl fmt::Display for LibraryProduct {
 
 impl fmt::Display for LibraryMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}, {} apart, ", self.dtype, if self.by_rows { "rows" } else { "columns" }, self.stride)
+        let Self { dtype, by_rows, stride, batch_stride } = *self;
+        let lines = if by_rows { "rows" } else { "columns" };
+        write!(f, "{dtype} {lines}, {stride} apart")?;
+        if batch_stride > 0 { write!(f, " (matrices {batch_stride}), ") } else { f.write_str(", ") }
     }
 }
 
@@ -169,5 +176,28 @@ fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
         [(_, 1)] => Some(columns),
         [(extent, stride), (columns_, 1)] if extent == rows && columns_ == columns => Some(stride),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A product of `[64, 32]` in a layout of these strides and a contiguous `[32, 16]`.
+    fn product(strides: [usize; 2]) -> Option<LibraryProduct> {
+        let axes =
+            DotAxes { lhs_batch: vec![], rhs_batch: vec![], lhs_contract: vec![1], rhs_contract: vec![0] };
+        let lhs = Layout { offset: 0, shape: [64, 32].into(), strides: strides.to_vec() };
+        let [rhs, result] = [[32, 16], [64, 16]].map(|shape| Layout::contiguous(&shape.into()));
+        LibraryProduct::new(&axes, [&lhs, &rhs], DType::BF16, (&result, DType::F32))
+    }
+
+    #[test]
+    fn operands_are_lines_apart_from_each_other() {
+        assert!(product([32, 1]).is_some() && product([40, 1]).is_some() && product([1, 64]).is_some());
+        // Broadcast along rows or columns, windows that overlap, rows that are not aligned.
+        for strides in [[0, 1], [1, 0], [16, 1], [1, 32], [36, 1], [64, 2]] {
+            assert_eq!(product(strides), None, "{strides:?}");
+        }
     }
 }

@@ -72,7 +72,8 @@ impl<T: Target> Lowering<'_, T> {
             return;
         }
         let Some(ty) = self.lowered.buffers.get_mut(&access.buffer) else { return };
-        if ty.shape.rank() == 2 && ty.shape[0] == rows && access.layout.is_contiguous() {
+        let is_whole = access.layout.shape == ty.shape && access.layout.is_contiguous();
+        if is_whole && ty.shape.rank() == 2 && ty.shape[0] == rows {
             let all = rows.next_multiple_of(EXTENT_ALIGNMENT);
             let (elements, room) = (ty.elements(), Room { elements: 0, lines: all - rows });
             ty.shape = [all, ty.shape[1]].into();

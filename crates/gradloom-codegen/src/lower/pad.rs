@@ -4,7 +4,7 @@
 //! whose rows are longer than what is in them: a vocabulary of 50,257 tokens gets rows of 50,264. Always
 //! holds: what is behind a row's end is zero if a loop writes the rows, and otherwise read by nothing.
 
-use super::library::{Padded, part, zeros};
+use super::library::{Padded, part, rounded_layout, zeros};
 use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, OpKind, ValueId};
@@ -77,15 +77,20 @@ impl Rows {
     fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType, least: usize) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
+        // As lowering will see it.
         let layout = |access: &Access| match all.iter().find(|rows| rows.buffer == access.buffer) {
             Some(rows) => rows.padded(&access.layout),
             None => Some(access.layout.clone()),
+        };
+        let operand = |access: &Access| match access.dtype == dtype {
+            true => layout(access),
+            false => Some(rounded_layout(&access.layout)),
         };
         let can_write = |kernel: &Kernel, reads: &[Access], writes: &[Access], commit: bool| match kernel {
             Kernel::Loop(_) => writes.iter().filter(|write| write.buffer == self.buffer).count() == 1,
             Kernel::Op(OpKind::Dot(axes)) if !commit => {
                 let by_library = || {
-                    let (lhs, rhs, result) = (layout(&reads[0])?, layout(&reads[1])?, layout(&writes[0])?);
+                    let (lhs, rhs, result) = (operand(&reads[0])?, operand(&reads[1])?, layout(&writes[0])?);
                     let count = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape);
                     LibraryProduct::new(axes, [&lhs, &rhs], dtype, (&result, dtype))
                         .filter(|_| count >= least)

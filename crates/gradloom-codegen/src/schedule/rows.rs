@@ -33,6 +33,16 @@ const FINISHING_LANES: usize = 16;
 
 /// How the rows of a body that reduces are shared out.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
+    let schedule = shared_out(body, limits, limits.fours);
+    // A group of four that goes beyond a row is not unrolled, and sums of columns are only kept where groups
+    // are.
+    let ragged = !body.columns.is_multiple_of(4) && schedule.is_unrolled();
+    let kept = body.has_column_reductions() && !schedule.is_unrolled();
+    if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
+}
+
+/// The same, in groups of four neighbours where that is worth it and may be.
+fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     // A software device runs a workgroup's invocations one after the other, a few at a time, and goes
     // from one to the next at each barrier: there, invocations that share nothing are many times faster,
     // as long as there are some rows for each of its threads.
@@ -41,7 +51,7 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let long = sums && body.columns > SUMS_ALONE;
     let apart = !limits.software && !along;
     let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-    let fours = limits.fours
+    let fours = fours
         && match body.columns % 4 {
             0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
             _ => along && !sums && body.columns >= LONG_ROW,

@@ -52,7 +52,8 @@ fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
             operands.push_str(operand);
         }
     }
-    let op = format!("{{scale=0.25{flags}}}");
+    let op =
+        if flags.starts_with("scale") { format!("{{{flags}}}") } else { format!("{{scale=0.25{flags}}}") };
     format!(
         "%0: f32[{q}] = input \"q\"\n%1: f32[{k}] = input \"k\"\n%2: f32[{v}] = input \"v\"\n\
          %3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: f32[{output}] = input \"g\"\n\
@@ -270,6 +271,10 @@ fn matrices_of_every_mask_in(half: DType) {
     agree_by(&ways, [1, 2, 1, 70, 100, 16, 32], "", [0, 0]);
     agree_by(&ways, [1, 1, 1, 130, 130, 32, 16], ", causal", [0, 0]);
     agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, query_offset, key_length", [40, 63]);
+    // The largest score is not the largest product, or all are alike.
+    for scale in ["scale=-0.5, causal", "scale=0.0, causal"] {
+        agree_by(&ways, [1, 1, 1, 70, 70, 16, 16], scale, [0, 0]);
+    }
     agree_by(
         &[matrices(64, half), matrices(16, half)],
         [1, 1, 1, 3, 5, 64, 64],

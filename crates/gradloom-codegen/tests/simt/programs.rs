@@ -487,3 +487,39 @@ fn a_library_multiplies_whole_vectors() {
         }
     }
 }
+
+/// Rows of every length that loops in fours share out in another way: whole groups or not, in registers or
+/// not, with sums of columns.
+#[test]
+fn rows_in_fours_of_every_length() {
+    let mut compared = 0;
+    for columns in [64, 1020, 1024, 1025, 1027, 2050, 4096, 4099, 4100, 5120, 16_384, 20_000, 20_002] {
+        let shapes: [&[usize]; 2] = [&[3, columns], &[columns]];
+        let input =
+            |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
+        let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
+        let results = |all: &[Tensor]| {
+            let [x, weight] = all.try_into().expect("two tensors");
+            let y = x.layer_norm(weight, 1e-5);
+            let loss = (y.softmax(1) * y).sum();
+            [vec![loss, y.softmax(1)], gradients(loss, [x, weight]).to_vec()].concat()
+        };
+        let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
+        let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
+        let outputs = traced.results.iter().enumerate();
+        traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
+        let graph = passes::run(traced.graph).0;
+        let leaves = Leaves::random(columns as u64);
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let (got, kinds) =
+            evaluation(&graph, &leaves, (&Limits::cuda(), &Choices::by_rule(Precision::F32)), &want);
+        assert!(kinds.contains_key("rows"), "{kinds:?}");
+        match compare(&graph, &leaves, &got, &want) {
+            Ok(Found::Close | Found::Sensitive) => compared += 1,
+            // Of so long a sum, an error in f32 may be as large as it is.
+            Ok(Found::Wild) => {}
+            Err(error) => panic!("{columns} columns: {error}"),
+        }
+    }
+    assert!(compared >= 10, "{compared}");
+}

@@ -8,7 +8,7 @@
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
 use gradloom_codegen::cuda::nvrtc::places;
-use gradloom_codegen::cuda::{LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct};
+use gradloom_codegen::cuda::{LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
 use gradloom_core::ir::DType;
 use libloading::Library;
 use std::ffi::{c_int, c_void};
@@ -194,6 +194,10 @@ impl Products for Cublas {
         let searched = set(MOST_WORKSPACE, ptr::from_ref(&bytes).cast(), 8)
             .and_then(|()| set(REDUCTION_SCHEMES, ptr::from_ref(&schemes).cast(), 4))
             .and_then(|()| {
+                let alignment = ROW_ALIGNMENT as u32;
+                LEAST_ALIGNMENTS.iter().try_for_each(|&which| set(which, ptr::from_ref(&alignment).cast(), 4))
+            })
+            .and_then(|()| {
                 let [a, b, d] = described.layouts();
                 let most = c_int::try_from(most).unwrap_or(1);
                 let (first, operation) = (found.as_mut_ptr(), described.operation());
@@ -308,6 +312,8 @@ const BATCH_DISTANCE: c_int = 6;
 // `cublasLtMatmulPreferenceAttributes_t`.
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
+/// Of the operands and of the results.
+const LEAST_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
 /// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of sums wait in scratch, in f32.
 const REDUCTION_IN_SCRATCH: u32 = 2;
 

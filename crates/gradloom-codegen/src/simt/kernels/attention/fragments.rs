@@ -21,7 +21,7 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };
-        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice);
+        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice, true);
         let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
         let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));

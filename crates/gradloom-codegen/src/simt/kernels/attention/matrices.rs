@@ -400,8 +400,8 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// Loads a workgroup's queries.
-    pub(super) fn forward(&self, choice: AttentionMatrices) -> Forward<'k> {
-        let (k, problem, fragments) = (self.k, self.problem, self.schedule.fragments);
+    pub(super) fn forward(&self, choice: AttentionMatrices, fragments: bool) -> Forward<'k> {
+        let (k, problem) = (self.k, self.problem);
         let place = Place::new(k, choice, fragments);
         let own = self.own_queries();
         let of = [own.of[0], self.key_head(own.of[1])];
@@ -420,11 +420,12 @@ impl<'k> Attention<'k, '_> {
 
     /// Output and log-sum-exp.
     pub(super) fn forward_by_matrices(&self, choice: AttentionMatrices) {
-        if self.schedule.fragments {
+        // By fragments, maxima are of scores without the factor.
+        if self.schedule.fragments && self.problem.spec.scale > 0.0 {
             return self.forward_by_fragments(choice);
         }
         let (k, problem) = (self.k, self.problem);
-        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice);
+        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice, false);
         let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
         let scale = self.scale();
