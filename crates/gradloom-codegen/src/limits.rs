@@ -12,6 +12,9 @@ const WORKGROUP: u32 = 256;
 /// so a page's module has no code for them.
 const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
+/// Whether there are CUDA devices: a page's module has no code for what they alone do.
+pub(crate) const CUDA_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
 /// Whether there are devices with bf16: WebGPU has no such type.
 const BF16_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 

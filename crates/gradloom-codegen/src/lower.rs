@@ -11,6 +11,7 @@ mod pad;
 mod parts;
 mod reduce;
 
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
@@ -171,13 +172,23 @@ impl<T: Target> Lowering<'_, T> {
         }
         if let Kernel::Group(parts) = &kernel {
             let all = parts.iter().any(|part| self.is_split(&part.kernel));
-            let (apart, together): (Vec<&Part>, Vec<&Part>) = parts.iter().partition(|part| {
+            let is_apart = |part: &Part| {
                 let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
                 all || self.is_for_library(&part.kernel, reads, writes)
-            });
-            if !apart.is_empty() {
-                for parts in apart.into_iter().map(|part| vec![part]).chain([together]) {
-                    let Some((kernel, reads, writes)) = some_parts(&parts, &reads, &writes) else { continue };
+            };
+            // Without a library, all are apart or none.
+            let apart: Vec<bool> =
+                if CUDA_IS_POSSIBLE { parts.iter().map(is_apart).collect() } else { vec![] };
+            let is_apart = |i: usize| if CUDA_IS_POSSIBLE { apart[i] } else { all };
+            if (0..parts.len()).any(is_apart) {
+                for (_, part) in parts.iter().enumerate().filter(|(i, _)| is_apart(*i)) {
+                    let (reads, writes) =
+                        (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
+                    self.kernel(KernelSpec { op, kernel: part.kernel.clone(), reads, writes, commit, once });
+                }
+                let others = parts.iter().enumerate().filter(|(i, _)| !is_apart(*i)).map(|(_, part)| part);
+                if CUDA_IS_POSSIBLE && let Some((kernel, reads, writes)) = regrouped(others, &reads, &writes)
+                {
                     self.kernel(KernelSpec { op, kernel, reads, writes, commit, once });
                 }
                 return;
@@ -399,13 +410,13 @@ impl<T: Target> Lowering<'_, T> {
 }
 
 /// Some parts of a group with their operands and results: a group again, or the only one as it is.
-fn some_parts(
-    parts: &[&Part],
+fn regrouped<'p>(
+    parts: impl Iterator<Item = &'p Part>,
     reads: &[Access],
     writes: &[Access],
 ) -> Option<(Kernel, Vec<Access>, Vec<Access>)> {
     let (mut all_reads, mut all_writes, mut renumbered) = (Vec::new(), Vec::new(), Vec::new());
-    for &part in parts {
+    for part in parts {
         let (read, write) = (all_reads.len(), all_writes.len());
         all_reads.extend_from_slice(&reads[part.reads.clone()]);
         all_writes.extend_from_slice(&writes[part.writes.clone()]);

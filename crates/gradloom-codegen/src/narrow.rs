@@ -7,5 +7,5 @@ pub(crate) fn narrow(number: usize) -> u32 {
 
 /// An i64 in a kernel, which none is made for.
 pub(crate) fn has_words() -> ! {
-    panic!("gradloom made a kernel of i64, which are words in memory; please report this")
+    panic!("gradloom made a kernel of i64; please report this")
 }

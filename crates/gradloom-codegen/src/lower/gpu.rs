@@ -5,7 +5,7 @@ use super::narrow::narrow;
 use super::pad::pad_rows;
 use super::{Request, Target, as_body, lower_padded};
 use crate::cuda::LibraryProduct;
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
@@ -56,7 +56,7 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
     let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
-        if let Some(least) = target.limits.library {
+        if CUDA_IS_POSSIBLE && let Some(least) = target.limits.library {
             padded = pad_rows(&mut fused, half, least);
         }
     }
@@ -112,7 +112,7 @@ impl Target for Gpu<'_> {
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
         let dtype = self.limits.half(self.choices.precision())?;
-        let least = self.limits.library?;
+        let least = self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),

@@ -1,6 +1,6 @@
 //! How the rows of a body that reduces are shared out.
 
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use gradloom_core::kernel::{Body, RowSchedule, Store};
 
 /// Invocations of a workgroup, at most.
@@ -33,7 +33,10 @@ const FINISHING_LANES: usize = 16;
 
 /// How the rows of a body that reduces are shared out.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
-    let schedule = shared_out(body, limits, limits.fours);
+    if !CUDA_IS_POSSIBLE || !limits.fours {
+        return shared_out(body, limits, false);
+    }
+    let schedule = shared_out(body, limits, true);
     // A group of four that goes beyond a row is not unrolled, and sums of columns are only kept where groups
     // are.
     let ragged = !body.columns.is_multiple_of(4) && schedule.is_unrolled();
@@ -51,7 +54,8 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let long = sums && body.columns > SUMS_ALONE;
     let apart = !limits.software && !along;
     let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-    let fours = fours
+    let fours = CUDA_IS_POSSIBLE
+        && fours
         && match body.columns % 4 {
             0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
             _ => along && !sums && body.columns >= LONG_ROW,
@@ -76,7 +80,8 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let turns = body.rows.div_ceil(slots);
     let partials = match limits.software {
         true => FEW_PARTIALS,
-        false => (turns / FEW_STEPS).clamp(MOST_PARTIALS[0], MOST_PARTIALS[1]),
+        false if CUDA_IS_POSSIBLE && turns >= FEW_STEPS * MOST_PARTIALS[1] => MOST_PARTIALS[1],
+        false => MOST_PARTIALS[0],
     };
     let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
     let groups = turns.div_ceil(steps);

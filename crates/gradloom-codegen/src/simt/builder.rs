@@ -205,7 +205,7 @@ impl Builder {
         match *elements {
             [a, b] => self.expr(Expr::Vector2([a.id, b.id]), ValueType::Vector(2)),
             [a, b, c, d] => self.expr(Expr::Vector4([a.id, b.id, c.id, d.id]), ValueType::Vector(4)),
-            _ => panic!("gradloom made a vector of {} elements; please report this", elements.len()),
+            _ => unreachable!("vectors have two elements or four"),
         }
     }
 

@@ -218,10 +218,8 @@ impl Printer<'_> {
                 let [a, b] = [a, b].map(|id| self.text(source, *id));
                 format!("max({a}, {b})")
             }
-            Expr::NativeExp2(a) => format!("exp2({})", self.text(source, *a)),
-            Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => {
-                unreachable!("WGSL does not tell which invocation has which element of a matrix")
-            }
+            // Of CUDA alone.
+            Expr::NativeExp2(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => unreachable!(),
             Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),
             Expr::Vector2(elements) => self.vector(source, elements),
             Expr::Vector4(elements) => self.vector(source, elements),

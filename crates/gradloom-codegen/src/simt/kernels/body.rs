@@ -6,6 +6,7 @@
 use super::super::ir::{Role, ValueType};
 use super::super::{index_at, index_at_row};
 use super::{Builder, Value, View, Views};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Layout, Level, NodeId, NodeKind, Store};
@@ -95,7 +96,9 @@ impl<'k, 'b> Nodes<'k, 'b> {
 
     /// Forgets the nodes of a level and above, as at another position.
     pub(super) fn forget(&mut self, from: Level) {
-        self.fours.clear();
+        if CUDA_IS_POSSIBLE {
+            self.fours.clear();
+        }
         for values in &mut self.values {
             for (value, node) in values.iter_mut().zip(&self.body.nodes) {
                 if node.level >= from {
@@ -144,7 +147,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
             }
             NodeKind::Accumulator => self.product.expect("the body follows a product"),
             NodeKind::Reduce(..) => {
-                panic!("gradloom used {id} before it was computed; please report this")
+                panic!("gradloom used a reduction before it was computed; please report this")
             }
         };
         self.set(id, value);
@@ -186,7 +189,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
     fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
         let views = self.views();
         let list = if is_result { &views.writes } else { &views.reads };
-        self.four.is_some() && list[number].has_vectors
+        CUDA_IS_POSSIBLE && self.four.is_some() && list[number].has_vectors
     }
 
     /// Four neighbours of an operand, as f32.

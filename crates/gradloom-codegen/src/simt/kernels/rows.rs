@@ -8,6 +8,7 @@ use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position, checks_of, stores_of};
 use super::columns::{ColumnSums, columns_of, finish};
 use super::{Builder, Value, Views};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, RowSchedule};
@@ -98,8 +99,9 @@ impl<'k, 'b> Rows<'k, 'b> {
         };
         let own = schedule.lanes * schedule.each;
         let first = block.map_or(lane, |block| lane + block * narrow(own));
-        let (mut unrolled, mut firsts) = (Vec::new(), Vec::new());
-        if schedule.is_unrolled() && schedule.fours {
+        let mut unrolled = Vec::new();
+        let mut firsts = Vec::new();
+        if CUDA_IS_POSSIBLE && schedule.is_unrolled() && schedule.fours {
             let first = block.map_or(lane, |block| lane + block * lanes * narrow(schedule.each / 4));
             for number in 0..schedule.each / 4 {
                 let at = (first + narrow(number * schedule.lanes)) * 4;
@@ -218,15 +220,12 @@ impl<'k, 'b> Rows<'k, 'b> {
         if self.schedule.is_unrolled() {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
                 let owned = both(inside, row.live);
-                let stored = match self.firsts.get(i / 4) {
-                    Some(&first) => {
-                        self.nodes.turn_to_four(i, at(first, owned));
-                        if i % 4 == 3 { Stored::Four } else { Stored::Later }
-                    }
-                    None => {
-                        self.nodes.turn_to(i);
-                        Stored::Own
-                    }
+                let stored = if CUDA_IS_POSSIBLE && let Some(&first) = self.firsts.get(i / 4) {
+                    self.nodes.turn_to_four(i, at(first, owned));
+                    if i % 4 == 3 { Stored::Four } else { Stored::Later }
+                } else {
+                    self.nodes.turn_to(i);
+                    Stored::Own
                 };
                 let position = at(column, owned);
                 f(&mut self.nodes, LanePlace { position, inside, which: Which::Unrolled(i), stored });
@@ -241,7 +240,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             which: Which::Turn(position.column / lanes),
             stored: Stored::Own,
         };
-        if self.schedule.fours {
+        if CUDA_IS_POSSIBLE && self.schedule.fours {
             let whole = columns / 4 * 4;
             self.k.count(self.lane * 4, self.k.u32(whole), self.k.u32(lanes * 4), |first| {
                 for i in 0..4 {
@@ -400,11 +399,11 @@ impl<'k, 'b> Rows<'k, 'b> {
                     let value = position.owned.map_or(value, |owned| owned.select(value, column.identity(k)));
                     sums.add(k, column, which, value);
                 }
-                if !stores.is_empty() && stored != Stored::Later {
+                if !stores.is_empty() && (!CUDA_IS_POSSIBLE || stored != Stored::Later) {
                     k.guard([position.owned, views.gate(k)], || {
                         for &(node, write) in &stores {
                             match stored {
-                                Stored::Four => nodes.store_four(node, write, position),
+                                Stored::Four if CUDA_IS_POSSIBLE => nodes.store_four(node, write, position),
                                 _ => nodes.store(node, write, Level::Element, position),
                             }
                         }

@@ -27,6 +27,7 @@ mod thread;
 
 use super::super::ir::{Kernel, Role};
 use super::{Builder, Value, Views};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::schedule::product::HAS_MATRICES;
 use gradloom_core::ir::DType;
@@ -42,8 +43,12 @@ const LOWEST: f32 = -3.0e38;
 /// The kernels of `Attention`, of `AttentionGrad`, or one of those.
 pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
     let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
-    let means = means::means(views, schedule);
-    means.into_iter().chain(schedule.kernels.iter().filter_map(kernel)).collect()
+    let kernels = schedule.kernels.iter().filter_map(kernel);
+    if CUDA_IS_POSSIBLE {
+        means::means(views, schedule).into_iter().chain(kernels).collect()
+    } else {
+        kernels.collect()
+    }
 }
 
 /// A kernel; none if there is nothing to compute.
