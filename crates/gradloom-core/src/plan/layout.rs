@@ -170,11 +170,11 @@ fn groups(plan: &Plan) -> Vec<Group> {
             let dying = overwrites.reads_of(w).iter().find_map(|&r| {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
+                // A library's result may have a few rows that what takes its place does not have.
+                let more = plan.buffers[operand].bytes.wrapping_sub(buffer.bytes);
+                let few = cfg!(not(target_family = "wasm")) && more < buffer.bytes / 64;
                 let dies = plan.buffers[operand].last == time
-                    // An operand may have some rows that its result does not have, if a library wrote it.
-                    && (plan.buffers[operand].bytes == buffer.bytes
-                        || cfg!(not(target_family = "wasm"))
-                            && (0..buffer.bytes / 64).contains(&plan.buffers[operand].bytes.wrapping_sub(buffer.bytes)))
+                    && (more == 0 || few)
                     // Nor has another result taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
                     && overwrites.allow(w, plan.buffers[operand].value);

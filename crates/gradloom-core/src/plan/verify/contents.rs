@@ -186,7 +186,7 @@ impl Contents<'_> {
 fn covered(layout: &Layout, ty: &Type) -> usize {
     let elements = layout.shape.elements();
     let (Some(&row), Some(&columns)) = (ty.shape.last(), layout.shape.last()) else { return elements };
-    let few_rows = ty.elements() - elements < FEW_ROWS * row;
+    let few_rows = ty.elements().checked_sub(elements).is_some_and(|more| more < FEW_ROWS * row);
     if columns == row && few_rows && layout.offset == 0 && layout.is_contiguous() {
         return ty.elements();
     }
