@@ -373,14 +373,23 @@ fn exact_products(precision: Precision) {
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
 }
 
+/// What a function makes of f32 inputs of these shapes, after the rewrites; each of its results is an output.
+fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Graph {
+    let input =
+        |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
+    let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
+    let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
+    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
+    let outputs = traced.results.iter().enumerate();
+    traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
+    passes::run(traced.graph).0
+}
+
 /// A block of a transformer with its gradients: attention, a norm, an activation, products of every kind.
 fn block() -> Graph {
     const WIDTH: usize = 32;
     let shapes: [&[usize]; 5] =
         [&[64, WIDTH], &[WIDTH, 3 * WIDTH], &[WIDTH, WIDTH], &[WIDTH, 64], &[64, WIDTH]];
-    let input =
-        |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
-    let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
     let results = |all: &[Tensor]| {
         let [x, qkv, mix, up, down] = all.try_into().expect("five tensors");
         let small = |w: Tensor| w * 0.2;
@@ -395,11 +404,7 @@ fn block() -> Graph {
         let loss = y.square().mean();
         [vec![loss, y], gradients(loss, [x, qkv, mix, up, down]).to_vec()].concat()
     };
-    let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
-    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
-    let outputs = traced.results.iter().enumerate();
-    traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
-    passes::run(traced.graph).0
+    program(&shapes, results)
 }
 
 /// What leaves a program whose values between kernels have 16 bits is as far from float64 as a few roundings
@@ -439,9 +444,6 @@ fn values_between_kernels_are_rounded_in_each_precision() {
 /// A classifier of 13 classes, whose logits have rows that are no whole vectors, with its gradients.
 fn classifier() -> Graph {
     let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
-    let input =
-        |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
-    let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
     let results = |all: &[Tensor]| {
         let [x, up, bias, classes] = all.try_into().expect("four tensors");
         let hidden = (x.matmul(up) * 0.3 + bias).gelu();
@@ -450,11 +452,7 @@ fn classifier() -> Graph {
         // What is an output has no room behind it.
         [vec![loss], gradients(loss, [x, up, bias, classes]).map(|gradient| gradient * 0.5).to_vec()].concat()
     };
-    let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
-    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
-    let outputs = traced.results.iter().enumerate();
-    traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
-    passes::run(traced.graph).0
+    program(&shapes, results)
 }
 
 /// Products go to a library with operands of 16 bits, each rounded once, and with extents that are multiples
@@ -495,20 +493,13 @@ fn rows_in_fours_of_every_length() {
     let mut compared = 0;
     for columns in [64, 1020, 1024, 1025, 1027, 2050, 4096, 4099, 4100, 5120, 16_384, 20_000, 20_002] {
         let shapes: [&[usize]; 2] = [&[3, columns], &[columns]];
-        let input =
-            |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
-        let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
         let results = |all: &[Tensor]| {
             let [x, weight] = all.try_into().expect("two tensors");
             let y = x.layer_norm(weight, 1e-5);
             let loss = (y.softmax(1) * y).sum();
             [vec![loss, y.softmax(1)], gradients(loss, [x, weight]).to_vec()].concat()
         };
-        let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
-        let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
-        let outputs = traced.results.iter().enumerate();
-        traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
-        let graph = passes::run(traced.graph).0;
+        let graph = program(&shapes, results);
         let leaves = Leaves::random(columns as u64);
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
         let (got, kinds) =
