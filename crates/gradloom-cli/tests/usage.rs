@@ -319,7 +319,7 @@ fn folders_of_others_are_left_alone() {
     workspace.succeed("train --config small.toml --data text.txt --steps 1 --out theirs/run");
 }
 
-/// Mesa's layers print errors where there is no display; whoever wants to see them says so.
+/// Mesa's layers print errors where there is no display; a variable of the environment shows them.
 #[cfg(unix)]
 #[test]
 fn drivers_are_kept_quiet() {

@@ -143,7 +143,7 @@ where
     let (sender, receiver) = sync_channel(ahead);
     let fetcher = std::thread::spawn(move || {
         for item in items {
-            // Nobody wants more.
+            // The receiver is gone.
             if sender.send(item).is_err() {
                 break;
             }

@@ -76,7 +76,8 @@ struct Sum {
 };
 // Four blocks of 8 x 8, each lane with the address of a row of one: those of the first eight rows and of the
 // others, or of the first eight columns and of the others, in turns.
-template <bool DOWN, bool TURNED, class M, class Four> __device__ M load_blocks(const Four* items, unsigned pitch) {
+template <bool DOWN, bool TURNED, class M, class Four>
+__device__ M load_blocks(const Four* items, unsigned pitch) {
     unsigned lane = threadIdx.x % 32u, first = lane / 8u % 2u * 8u, second = lane / 16u * 8u;
     unsigned row = lane % 8u + (DOWN ? first : second), column = DOWN ? second : first;
     unsigned from = (unsigned)__cvta_generic_to_shared((const unsigned short*)(items + row * pitch) + column);
