@@ -54,6 +54,22 @@ fn nothing_is_allocated_to_look_at_a_large_model() {
     assert!(summary.contains("1,557,611,200 parameters"), "{summary}");
 }
 
+#[test]
+fn kernels_are_shown_by_launch_and_graphs_in_short() {
+    let workspace = Workspace::new();
+    let command = "inspect tiny --batch 2 --target cuda";
+    let all = workspace.succeed(&format!("{command} --stage emit")).stdout;
+    let one = workspace.succeed(&format!("{command} --stage emit --launch 3")).stdout;
+    assert!(one.starts_with("// launch 3: ") && all.contains(one.trim_end()), "{one}");
+    assert!(!one.contains("// launch 4: ") && one.len() < all.len() / 10);
+    let refused = workspace.run(&format!("{command} --stage emit --launch 5000"));
+    assert!(refused.stderr.contains("--launch 5000: the step has "), "{refused:?}");
+    let refused = workspace.run(&format!("{command} --launch 3"));
+    assert!(refused.code == Some(2) && refused.stderr.contains("add --stage emit"), "{refused:?}");
+    let summary = workspace.succeed(command).stdout;
+    assert!(summary.contains(" launches in a graph\n"), "{summary}");
+}
+
 /// Of a type that the target lacks, `inspect` says so.
 #[test]
 fn kernels_of_16_bits_are_shown_without_a_gpu() {

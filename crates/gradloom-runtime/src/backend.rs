@@ -7,7 +7,11 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::Code;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
@@ -17,6 +21,8 @@ use gradloom_core::plan::Plan;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+#[cfg(not(target_family = "wasm"))]
+use std::time::Duration;
 
 /// A device that programs can be loaded on.
 pub(crate) trait Backend: Send + Sync {
@@ -35,6 +41,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
     /// allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// For how many launches bytes rest before they are used again, on a device that runs launches side by
+    /// side: see [`Plan::side_by_side`].
+    fn rest(&self) -> usize {
+        0
+    }
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
     fn buffer_bytes(&self) -> Option<usize> {
         None
@@ -59,6 +70,9 @@ pub(crate) trait Backend: Send + Sync {
     fn tuning(&self) -> Option<crate::wgpu::Tuning> {
         None
     }
+    /// What programs are compiled for.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn target(&self) -> Target;
     /// What ops are joined into kernels.
     fn fusion(&self) -> Fusion;
     /// Turns kernels into launches of this device, with their schedules.
@@ -145,11 +159,24 @@ pub(crate) trait Resident: Send {
     fn allocated(&self) -> usize;
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
+    /// The graphs that a step replays, on a device that does.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn replay(&self, _graph: &Graph) -> Option<Replay> {
+        None
+    }
     /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
     fn set_profiling(&mut self, _on: bool) {}
     /// When the launches of the last run ran, in that order; nothing when that was not noted.
     fn spans(&self) -> &[LaunchSpan] {
         &[]
+    }
+    /// Starts or stops timing whole runs by the device's clock.
+    #[cfg(not(target_family = "wasm"))]
+    fn set_step_timing(&mut self, _on: bool) {}
+    /// The time that the device took for the last run, for whose end it waits; none if it was not timed.
+    #[cfg(not(target_family = "wasm"))]
+    fn step_time(&self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 }
 

@@ -177,6 +177,10 @@ impl Backend for Faulty {
         self.inner.kept_bytes()
     }
 
+    fn rest(&self) -> usize {
+        self.inner.rest()
+    }
+
     fn memory_limit(&self) -> Option<usize> {
         let limits = [self.faults.state().memory, self.inner.memory_limit()];
         limits.into_iter().flatten().min()
@@ -201,6 +205,11 @@ impl Backend for Faulty {
 
     fn precision(&self) -> Precision {
         self.inner.precision()
+    }
+
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn target(&self) -> gradloom_codegen::pipeline::Target {
+        self.inner.target()
     }
 
     fn fusion(&self) -> Fusion {

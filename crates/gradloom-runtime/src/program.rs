@@ -51,7 +51,7 @@ pub struct Program {
     plan: Arc<Plan>,
     stages: Arc<BackEnd>,
     store: Store,
-    backend: Arc<dyn Backend>,
+    device: Device,
     loaded: Loaded,
     inputs: Vec<Port>,
     scalars: Vec<Port>,
@@ -137,13 +137,21 @@ impl Program {
         let clock = RefCell::new(clock);
         let plan = |layout: &StoreLayout| {
             clock.borrow_mut().stage("plan", || {
-                let plan = plan::plan(&graph, lowered.clone(), layout, backend.memory_limit())?;
+                let limit = backend.memory_limit();
+                let plan = plan::plan(&graph, lowered.clone(), layout, limit)?;
+                let plan = change(match backend.rest() {
+                    0 => plan,
+                    rest => {
+                        let wide = plan.clone().side_by_side(rest);
+                        if fits::check(&wide, limit).is_ok() { wide } else { plan }
+                    }
+                });
                 let plan = match backend.buffer_bytes() {
-                    Some(segment) => change(plan).in_segments(&graph, segment, true)?,
-                    None => change(plan),
+                    Some(segment) => plan.in_segments(&graph, segment, true)?,
+                    None => plan,
                 };
                 verify_plan(&graph, &plan)?;
-                fits::check(&plan, backend.memory_limit())?;
+                fits::check(&plan, limit)?;
                 Ok(plan)
             })
         };
@@ -171,8 +179,8 @@ impl Program {
             let port = Port { name, ty, buffer: plan.buffer_of[&op.results[0]] };
             if is_scalar { scalars.push(port) } else { inputs.push(port) }
         }
-        let backend = Arc::clone(&device.backend);
-        Ok(Self { graph, plan, stages, store: store.clone(), backend, loaded, inputs, scalars })
+        let (store, device) = (store.clone(), device.clone());
+        Ok(Self { graph, plan, stages, store, device, loaded, inputs, scalars })
     }
 
     /// The graph that was lowered.
@@ -218,6 +226,11 @@ impl Program {
         self.loaded.resident().unique_kernels()
     }
 
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub(crate) fn replay(&self) -> Option<gradloom_codegen::cuda::Replay> {
+        self.loaded.resident().replay(self.graph())
+    }
+
     /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a
     /// run, and nothing while it is off. A device that runs nothing notes nothing.
     pub fn set_profiling(&mut self, on: bool) {
@@ -228,6 +241,23 @@ impl Program {
     /// ended early has fewer.
     pub fn spans(&self) -> &[LaunchSpan] {
         self.loaded.resident().spans()
+    }
+
+    /// Starts or stops timing whole runs by a GPU's clock: from their first kernel to their last, as they are
+    /// replayed.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn set_step_timing(&mut self, on: bool) {
+        self.loaded.resident_mut().set_step_timing(on);
+    }
+
+    /// The time that the GPU took for the last run, for whose end this waits. None if it was not timed, and on
+    /// devices that cannot tell: the CPU, and adapters without timestamps.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
+        self.loaded.resident().step_time()
     }
 
     /// Sets an input's elements (row-major, native byte order), before every run: a run may overwrite them.
@@ -260,7 +290,13 @@ impl Program {
 
     /// The device.
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.backend
+        &self.device.backend
+    }
+
+    /// The device, in the program's precision.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
@@ -331,7 +367,7 @@ impl Program {
         count: usize,
     ) -> Result<(Outcome, Vec<DeviceTensor>)> {
         let types: Vec<Type> = self.outputs().take(count).map(|(_, ty)| ty.clone()).collect();
-        let new = |ty: &Type| DeviceTensor::new(&self.backend, ty.clone());
+        let new = |ty: &Type| DeviceTensor::new(self.backend(), ty.clone());
         let tensors: Vec<DeviceTensor> = types.iter().map(new).collect::<Result<_>>()?;
         let kept: Vec<(usize, Arc<Memory>)> =
             tensors.iter().map(|tensor| Arc::clone(tensor.memory())).enumerate().collect();

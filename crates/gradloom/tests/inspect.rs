@@ -1,7 +1,11 @@
 //! What a user's own program shows of itself: its stages, plan and page, and a tensor while it is traced.
 
+use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom::nn::{LayerNorm, Linear};
-use gradloom::{AdamW, Device, Module, Session, Train, Trainer, checkpoint, f32, i32};
+use gradloom::reference::HostTensor;
+use gradloom::runtime::pipeline::{Gpu, Target};
+use gradloom::runtime::{Cut, Limits};
+use gradloom::{AdamW, Device, Module, Session, Tensor, Train, Trainer, checkpoint, f32, i32};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -94,6 +98,73 @@ fn a_forward_program_is_inspected_too() {
     assert!(["x", "weight", "bias"].iter().all(|name| names.contains(name)), "{names:?}");
     assert_eq!(parse(&infer.inspect().to_json())["launches"], infer.plan().launches.len());
     assert!(infer.inspect().to_string().contains("\noperations after the passes\n"));
+}
+
+/// Twice its operand, on the host alone.
+#[derive(Debug)]
+struct Twice;
+
+impl CustomOp for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+    fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError> {
+        Ok(operands.to_vec())
+    }
+    fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
+        let x = &operands[0];
+        Ok(vec![HostTensor::from_f64(x.ty.clone(), x.to_f64().into_iter().map(|x| 2.0 * x))])
+    }
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+        Err("it is not run here".into())
+    }
+}
+
+#[test]
+fn the_graphs_of_a_program_for_cuda_are_told_with_the_reason_of_each_cut() {
+    let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    let session = Session::new([Linear::new(6, 6), Linear::new(6, 3)], &device, 0).unwrap();
+    let infer = session.infer([f32("x", [4, 6])], |[first, second], [x]| {
+        // Two branches, which meet on the host.
+        let twice = Tensor::custom(Twice, [first.forward(x.cumsum(0)) * x.exp().cumsum(1)])[0];
+        second.forward(twice)
+    });
+    let infer = infer.unwrap();
+    let inspection = infer.inspect();
+    let replay = inspection.replay().unwrap();
+    let hosted = inspection.plan().launches().position(|launch| launch.name().starts_with("custom"));
+    let reason = "`twice` has no GPU kernel, and runs on the host";
+    assert_eq!(replay.cuts, [Cut { launch: hosted.unwrap(), reason: reason.into() }]);
+    assert_eq!((replay.segments.len(), replay.covered()), (2, infer.plan().launches.len() - 1));
+    let [before, behind] = replay.shapes().try_into().unwrap();
+    assert!(before.branches >= 2 && before.depth < before.nodes, "{before:?}");
+    assert_eq!(before.nodes + behind.nodes, replay.nodes.len());
+
+    let json = &parse(&inspection.to_json())["replay"];
+    assert_eq!(
+        (&json["nodes"], &json["covered_launches"]),
+        (&replay.nodes.len().into(), &replay.covered().into())
+    );
+    assert_eq!(
+        (&json["segments"][0]["cut"]["reason"], &json["segments"][1]["cut"]),
+        (&reason.into(), &Value::Null)
+    );
+    let text = inspection.to_string();
+    let (covered, all) = (replay.covered(), infer.plan().launches.len());
+    assert!(text.contains(&format!("replay: {covered} of {all} launches in 2 graphs\n")), "{text}");
+    assert!(text.contains(&format!("  launch {}: {reason}\n", hosted.unwrap())), "{text}");
+
+    // Each kernel of the step, and none of what the host runs.
+    let kernels = inspection.kernels().unwrap();
+    assert!(
+        kernels.iter().all(|kernel| kernel.launch != hosted.unwrap() && kernel.source.contains("__global__"))
+    );
+    // Other devices replay no graphs, and have texts of their own.
+    let session = Session::new(Linear::new(6, 3), &Device::cpu(), 0).unwrap();
+    let infer = session.infer([f32("x", [4, 6])], |layer, [x]| layer.forward(x).tanh()).unwrap();
+    assert!(infer.inspect().replay().is_none());
+    assert_eq!(parse(&infer.inspect().to_json())["replay"], Value::Null);
+    assert!(infer.inspect().kernels().unwrap().iter().all(|kernel| kernel.source.contains("tanh")));
 }
 
 #[test]

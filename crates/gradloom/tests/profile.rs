@@ -63,7 +63,7 @@ fn profile(options: impl Into<ProfileOptions>) -> (Train<Linear, 1>, Profile) {
 }
 
 fn roof() -> Roofline {
-    Roofline { threads: 1, flops: 1e9, bandwidth: vec![(1 << 30, 1e9)] }
+    Roofline { threads: 1, flops: 1e9, bandwidth: vec![(1 << 30, 1e9)], products: None }
 }
 
 #[test]

@@ -73,6 +73,10 @@ where
   ms_per_step   median of the steps after the warm-up, the loss read after each
   first_step_s  compiling and the first step
   rss_mb        the largest resident memory of the process
+The JSON object has more. Of a GPU:
+  queued_ms_per_step  mean of steps in a row whose losses are not read
+  encode_us           time of the host to queue a step
+  device_ms           time of the GPU for a step, by its own clock
 A value without meaning is nan in the line and null in the JSON object.";
 
 /// Times a step and prints the figures.
@@ -88,10 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     report_tuning(&device);
     let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
     if workload.work().is_some() {
-        timing.queued = Some(measure_queued(steps, |read| match read {
-            true => workload.step().map(|_| ()),
-            false => workload.queue(),
-        })?);
+        timing.queued = Some(measure_queued(steps, &mut *workload)?);
     }
     let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })

@@ -1,5 +1,6 @@
 //! Timing of steps.
 
+use super::configs::Workload;
 use crate::failure::Result;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,27 @@ pub(super) struct Timing {
     pub(super) process_to_first: Duration,
     /// Steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
-    /// Mean time of steps that are queued without a read.
-    pub(super) queued: Option<Duration>,
+    /// Times of a device with a queue.
+    pub(super) queued: Option<Queued>,
     /// Loss of the first step, before it changed anything.
     pub(super) first_loss: f32,
     /// Loss of the last step.
     pub(super) final_loss: f32,
 }
+
+/// How steps run that are queued without a read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queued {
+    /// Mean time of a step among many.
+    pub(super) step: Duration,
+    /// Median time of the host to queue a step while the device has room for it.
+    pub(super) host: Duration,
+    /// Median time of the device for a step that was queued behind others; none if it cannot tell.
+    pub(super) device: Option<Duration>,
+}
+
+/// Rounds of the medians.
+const ROUNDS: usize = 20;
 
 /// Runs `step` so many times; the first `warm` ones are not timed. Each time includes reading the loss.
 pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f32>) -> Result<Timing> {
@@ -39,26 +54,48 @@ pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f3
     Ok(Timing { steps, first, process_to_first, timed, queued: None, first_loss, final_loss })
 }
 
-/// The mean time of `steps` steps that are not read, the last one aside.
-pub(super) fn measure_queued(steps: u64, mut step: impl FnMut(bool) -> Result<()>) -> Result<Duration> {
-    step(true)?;
+/// Measures steps that are not read, but for the last one of `steps` in a row.
+pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<Queued> {
+    workload.step()?;
     let began = Instant::now();
-    for number in 1..=steps {
-        step(number == steps)?;
+    (1..steps).try_for_each(|_| workload.queue())?;
+    workload.step()?;
+    let step = began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+    let (mut host, mut device) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        // The device has nothing to do, and takes two steps without a wait.
+        workload.step()?;
+        for _ in 0..2 {
+            let began = Instant::now();
+            workload.queue()?;
+            host.push(began.elapsed());
+        }
     }
-    Ok(began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1))
+    workload.set_step_timing(true);
+    for _ in 0..ROUNDS {
+        workload.queue()?;
+        workload.step()?;
+        device.extend(workload.step_time()?);
+    }
+    workload.set_step_timing(false);
+    let device = (!device.is_empty()).then(|| spread(device)[1]);
+    Ok(Queued { step, host: spread(host)[1], device })
+}
+
+/// The least, the median and the greatest of some times.
+fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
+    times.sort_unstable();
+    let n = times.len();
+    if n == 0 {
+        return [Duration::ZERO; 3];
+    }
+    [times[0], (times[(n - 1) / 2] + times[n / 2]) / 2, times[n - 1]]
 }
 
 impl Timing {
     /// Least, median and greatest time of a step.
     pub(super) fn spread(&self) -> [Duration; 3] {
-        let mut sorted = self.timed.clone();
-        sorted.sort_unstable();
-        let n = sorted.len();
-        if n == 0 {
-            return [Duration::ZERO; 3];
-        }
-        [sorted[0], (sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[n - 1]]
+        spread(self.timed.clone())
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Print what this stage of the compiler makes, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
+    /// With `--stage emit`, print the kernels of this launch alone, by its number in `--stage plan`.
+    #[arg(long, value_name = "N")]
+    launch: Option<usize>,
     /// Texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
@@ -140,6 +143,8 @@ Examples:
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
   gradloom inspect small --target cuda --stage emit
                                           the kernels for NVIDIA GPUs, as CUDA C
+  gradloom inspect small --target cuda --stage emit --launch 7
+                                          those of one launch
   gradloom inspect gpt2 --target cuda --precision bf16
                                           the same step with values of 16 bits
   gradloom inspect small --verify         is what the CPU computes right?
@@ -154,10 +159,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return verify::run(&settings);
     }
     let target = arguments.target_device.target(arguments.precision)?;
-    let train = model::compile(&settings, &Device::null_for(target.clone()))?;
+    let train = model::compile(&settings, &Device::null_for(target))?;
     let text = match arguments.format {
         Format::Text if arguments.json && arguments.stage.is_none() => summary_as_json(&settings, &train),
-        Format::Text if !arguments.json => text(arguments.stage, &target, &settings, &train)?,
+        Format::Text if !arguments.json => text(arguments, &settings, &train)?,
         Format::Text | Format::Json => train.inspect().plan().to_json(),
         Format::Html => train.inspect().titled(title(&settings)).to_html(),
     };
@@ -180,6 +185,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Refuses options that exclude each other.
 fn check(arguments: &Arguments) -> Result<()> {
+    if arguments.launch.is_some() && !matches!(arguments.stage, Some(Stage::Emit)) {
+        return Err(Failure::usage("--launch chooses among kernels").help("add --stage emit"));
+    }
     if arguments.json && !matches!(arguments.stage, None | Some(Stage::Plan)) {
         return Err(Failure::usage("--json shows the summary or the plan, not other stages")
             .help("leave out --json: other stages are texts that gradloom reads back"));
@@ -202,9 +210,9 @@ fn title(settings: &Settings) -> String {
     format!("{}: a training step of {batch} × {context} tokens", settings.preset)
 }
 
-fn text(stage: Option<Stage>, target: &Target, settings: &Settings, train: &Gpt2Train) -> Result<String> {
+fn text(arguments: &Arguments, settings: &Settings, train: &Gpt2Train) -> Result<String> {
     let stages = train.stages();
-    Ok(match stage {
+    Ok(match arguments.stage {
         Some(Stage::Trace) => stages.trace.to_string(),
         Some(Stage::Grad) => stages.grad.to_string(),
         Some(Stage::Optim) => stages.optim.to_string(),
@@ -212,7 +220,7 @@ fn text(stage: Option<Stage>, target: &Target, settings: &Settings, train: &Gpt2
         Some(Stage::Fuse) => stages.back.fused.print(&stages.passes),
         Some(Stage::Lower) => stages.back.lowered.print(&stages.passes),
         Some(Stage::Plan) => train.inspect().plan().to_string(),
-        Some(Stage::Emit) => emitted(target, train)?,
+        Some(Stage::Emit) => emitted(arguments.launch, train)?,
         None => summary(settings, train),
     })
 }
@@ -238,12 +246,23 @@ fn summary_as_json(settings: &Settings, train: &Gpt2Train) -> String {
     Value::Object(object).to_string()
 }
 
-/// The text of each kernel, under a line that says which launch it is of.
-fn emitted(target: &Target, train: &Gpt2Train) -> Result<String> {
+/// The text of each kernel, or of those of one launch, under a line that says which launch it is of.
+fn emitted(only: Option<usize>, train: &Gpt2Train) -> Result<String> {
+    let launches = train.plan().launches.len();
+    if let Some(number) = only.filter(|number| *number >= launches) {
+        return Err(Failure::usage(format!("--launch {number}: the step has {launches} launches"))
+            .help("`--stage plan` lists them with their numbers, from 0"));
+    }
     let mut text = String::new();
-    for Text { launch, is_hoisted, label, source } in target.emit(&train.stages().passes, train.plan())? {
+    for Text { launch, is_hoisted, label, source } in train.inspect().kernels()? {
+        if only.is_some_and(|number| number != launch || is_hoisted) {
+            continue;
+        }
         let once = if is_hoisted { "constant " } else { "" };
         text.push_str(&format!("// {once}launch {launch}: {label}\n{}\n\n", source.trim_end()));
+    }
+    if let Some(number) = only.filter(|_| text.is_empty()) {
+        text = format!("// launch {number} has no kernel of its own");
     }
     Ok(text.trim_end().to_string())
 }

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Write the last steps as a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Measure the bounds of the machine again, instead of taking them from the cache.
+    /// Measure the bounds of the device again, instead of taking them from the cache.
     #[arg(long)]
     remeasure: bool,
 }
@@ -44,8 +44,9 @@ function of an element counts one operation, each distinct element of operands a
 `of roof` is the time that the machine's bounds allow over the time that was taken: \
 operations at peak speed or
 bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. \
-The bounds are measured
-once, on a machine that should be quiet then, and kept in the user's cache folder. Those of GPUs are not known.";
+The bounds are those of
+the device, measured once, while it should be quiet, and kept in the user's cache folder. In 16 bits, products are
+held against a large product, as fast as the device computes it.";
 
 /// Profiles a step and prints what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

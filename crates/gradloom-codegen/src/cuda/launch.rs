@@ -105,13 +105,14 @@ impl Span {
     }
 }
 
-/// The kernels of a plan's launch; none of one that the host runs.
+/// The kernels of a plan's launch, whose scratch begins there; none of one that the host runs.
 ///
 /// # Errors
 /// When an op has no kernel for GPUs.
 pub fn kernels(
     launch: &Launch,
     number: usize,
+    scratch: usize,
     plan: &Plan,
     graph: &Graph,
     cuts: &Cuts,
@@ -120,7 +121,7 @@ pub fn kernels(
         return Ok(Vec::new());
     }
     let Schedule::Group(schedule) = &launch.schedule else {
-        return alone(launch, number, 0..launch.workspace, plan, graph);
+        return alone(launch, number, scratch..scratch + launch.workspace, plan, graph);
     };
     let parts = match &launch.kernel {
         LaunchKernel::Group(parts) => parts.clone(),
@@ -158,11 +159,12 @@ pub fn kernels(
         match batch[..] {
             [only] if !group::is_columns(&parts[only], launch) => {
                 let part = &parts[only];
-                made.extend(alone(&part.alone(launch), number, part.workspace.clone(), plan, graph)?);
+                let own = scratch + part.workspace.start..scratch + part.workspace.end;
+                made.extend(alone(&part.alone(launch), number, own, plan, graph)?);
             }
             _ => {
                 let members: Vec<&Part> = batch.iter().map(|&i| &parts[i]).collect();
-                made.extend(together(launch, &members, number, plan, schedule));
+                made.extend(together(launch, &members, number, scratch, plan, schedule));
             }
         }
     }
@@ -257,6 +259,7 @@ fn together(
     launch: &Launch,
     parts: &[&Part],
     number: usize,
+    scratch: usize,
     plan: &Plan,
     schedule: &GroupSchedule,
 ) -> Vec<CudaKernel> {
@@ -293,7 +296,7 @@ fn together(
     let parameter = |role: Role, table: &[u32]| match role {
         Role::Operand(read) => address(read, &reads[read]),
         Role::Result(write) => address(reads.len() + write, &writes[write]),
-        Role::Workspace { start, .. } => Parameter::Workspace(start),
+        Role::Workspace { start, .. } => Parameter::Workspace(scratch + start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
     let of_all = |access: fn(&Launch, &Part, usize) -> Access, i: usize| {
@@ -303,7 +306,7 @@ fn together(
         Role::Operand(read) => of_all(|launch, part, i| launch.reads[part.reads.start + i].clone(), read),
         Role::Result(write) => of_all(|launch, part, i| launch.writes[part.writes.start + i].clone(), write),
         // The first pass of each part leaves its scratch to the second.
-        Role::Workspace { .. } => vec![Span::Workspace(0..schedule.workspace)],
+        Role::Workspace { .. } => vec![Span::Workspace(scratch..scratch + schedule.workspace)],
         Role::Table => Vec::new(),
     };
     finished(&kernels::group(&views, body, &table, schedule, short), number, &touched, &parameter)

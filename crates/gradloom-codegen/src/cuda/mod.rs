@@ -4,6 +4,8 @@
 //! buffers in order, then the step's status. Floats are to be compiled as written: without contraction
 //! (`--fmad=false`) and without fast approximations.
 
+mod edges;
+pub mod exchange;
 mod functions;
 mod guards;
 mod launch;
@@ -11,11 +13,14 @@ mod library;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod print;
+mod replay;
 mod units;
 
+pub use edges::Touches;
 pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
 pub use library::{
     EXTENT_ALIGNMENT, LARGE_PRODUCT, LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room,
 };
 pub use print::print;
+pub use replay::{Cut, Member, REST, Replay, ReplayNode, Shape};
 pub use units::{CudaUnit, units};

@@ -27,15 +27,17 @@ pub struct CudaUnit {
 /// # Errors
 /// When an op has no kernel for GPUs.
 pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
-    let of = |owner: fn(usize) -> Owner, number: usize, launch: &Launch| -> Result<Vec<CudaUnit>> {
-        let made = kernels(launch, number, plan, graph, cuts)?;
-        Ok(made.into_iter().map(|kernel| CudaUnit { owner: owner(number), kernel }).collect())
-    };
-    let all = |owner: fn(usize) -> Owner, launches: &[Launch]| -> Result<Vec<Vec<CudaUnit>>> {
-        launches.iter().enumerate().map(|(number, launch)| of(owner, number, launch)).collect()
-    };
-    let hoisted = all(Owner::Hoisted, &plan.hoisted)?;
-    let mut step = all(Owner::Launch, &plan.launches)?;
+    let all =
+        |owner: fn(usize) -> Owner, launches: &[Launch], scratch: &[usize]| -> Result<Vec<Vec<CudaUnit>>> {
+            let of = |(number, launch): (usize, &Launch)| {
+                let scratch = scratch.get(number).copied().unwrap_or(0);
+                let made = kernels(launch, number, scratch, plan, graph, cuts)?;
+                Ok(made.into_iter().map(|kernel| CudaUnit { owner: owner(number), kernel }).collect())
+            };
+            launches.iter().enumerate().map(of).collect()
+        };
+    let hoisted = all(Owner::Hoisted, &plan.hoisted, &[])?;
+    let mut step = all(Owner::Launch, &plan.launches, &plan.scratch)?;
     let traps = step.iter().flatten().any(|unit| unit.kernel.spans.traps);
     if !plan.launches.is_empty() && (can_fail(plan) || traps) {
         step.insert(plan.first_commit(), vec![CudaUnit { owner: Owner::Guards, kernel: guards(plan) }]);

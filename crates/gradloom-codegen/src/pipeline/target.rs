@@ -92,6 +92,14 @@ impl Target {
         }
     }
 
+    /// For how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
+    pub fn rest(&self) -> usize {
+        match self {
+            Self::Cpu { .. } | Self::Wgsl(_) => 0,
+            Self::Cuda(_) => cuda::REST,
+        }
+    }
+
     /// Lowers the kernels of a graph.
     pub fn lower(&self, graph: &Graph, fused: Fused) -> Lowered {
         match self {

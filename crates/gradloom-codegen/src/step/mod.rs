@@ -7,6 +7,7 @@ pub(crate) mod status;
 
 pub use status::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status, Verdict};
 
+use crate::simt::custom::on_host;
 use gradloom_core::error::Error;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
@@ -84,4 +85,20 @@ pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     }
     let commits = |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
     step.iter().position(commits).unwrap_or(step.len())
+}
+
+/// The launches of a step that the host runs, in order, each with the number of the step's kernel before which
+/// it runs.
+pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usize)> {
+    let is_hosted = |(_, launch): &(usize, &Launch)| on_host(launch, graph).is_some();
+    let hosted = plan.launches.iter().enumerate().filter(is_hosted).map(|(number, _)| number);
+    let before = |number: usize| {
+        step.partition_point(|step| match *step {
+            Owner::Launch(other) => other < number,
+            // A user's op can trap, so it is never part of the commit.
+            Owner::Guards => false,
+            Owner::Hoisted(_) => true,
+        })
+    };
+    hosted.map(|number| (number, before(number))).collect()
 }

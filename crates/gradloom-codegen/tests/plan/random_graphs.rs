@@ -30,6 +30,49 @@ fn plans_of_random_graphs_hold() {
     assert!(in_place > 10 && shared > 100 && committed > 100, "{in_place} {shared} {committed}");
 }
 
+/// For launches side by side bytes rest, but for those that a launch computes in place, and so does scratch.
+#[test]
+fn bytes_rest_before_they_are_used_again() {
+    const REST: usize = 2;
+    let (mut wider, mut moved) = (0, 0);
+    for (seed, graph) in graphs() {
+        let mut plan = plan_of(&graph);
+        // Scratch of some launches, as a GPU's have.
+        for (i, launch) in plan.launches.iter_mut().enumerate() {
+            launch.workspace += i % 3 * 300;
+        }
+        plan.totals.workspace = plan.launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
+        let wide = plan.clone().side_by_side(REST);
+        plan::verify_commit(&graph, &wide).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(plan.clone().side_by_side(0).totals.step, plan.totals.step, "seed {seed}");
+        overlaps_are_never_alive_together(&wide, seed);
+        let step: Vec<&Buffer> = wide.buffers.iter().filter(|b| b.region == Region::Step).collect();
+        for a in &step {
+            for b in step.iter().filter(|b| b.first > a.last && b.first <= a.last + REST) {
+                let apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+                // A chain of values that are computed in place of each other does not rest.
+                let mut end = a.last;
+                let in_place = |c: &&&Buffer, end| c.offset == a.offset && c.first == end && c.last > end;
+                while let Some(next) = step.iter().find(|c| in_place(c, end)) {
+                    end = next.last;
+                }
+                let chained = end >= b.first;
+                assert!(apart || chained || a.bytes == 0 || b.bytes == 0, "seed {seed}: {a:?}, {b:?}");
+            }
+        }
+        let scratch = |i: usize| wide.scratch[i]..wide.scratch[i] + wide.launches[i].workspace;
+        for i in 0..wide.launches.len() {
+            assert!(scratch(i).end <= wide.totals.workspace, "seed {seed}");
+            for near in (i.saturating_sub(REST)..i).map(scratch) {
+                assert!(near.end <= scratch(i).start || scratch(i).end <= near.start || near.is_empty());
+            }
+        }
+        wider += usize::from(wide.totals.step > plan.totals.step);
+        moved += usize::from(wide.scratch.iter().any(|&start| start > 0));
+    }
+    assert!(wider > 50 && moved > 100, "{wider} {moved}");
+}
+
 /// A device whose buffers are small: values stay inside of one, the plan is as sound, and what fits is not
 /// moved.
 #[test]

@@ -185,7 +185,7 @@ fn cuda(case: &Case) -> (String, Vec<String>) {
     let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), case.precision));
     let plan = plan_for(&graph, &target);
     let made = plan.hoisted.iter().chain(&plan.launches).enumerate().flat_map(|(number, launch)| {
-        cuda::kernels(launch, number, &plan, &graph, &Cuts::default())
+        cuda::kernels(launch, number, 0, &plan, &graph, &Cuts::default())
             .unwrap_or_else(|error| panic!("{error}"))
     });
     let mut text = heading(case, &graph);

@@ -61,12 +61,13 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
         },
         outputs: committed.outputs,
         guards: committed.guards,
+        scratch: vec![0; launches.len()],
         hoisted,
         launches,
         buffers,
     };
     place_in_store(graph, &mut plan, store, &committed.in_place)?;
-    layout::place(&mut plan, usize::MAX);
+    layout::place(&mut plan, usize::MAX, 0);
     if let Some(limit) = limit.filter(|&limit| plan.totals.step > limit) {
         return Err(too_large(graph, &plan, limit));
     }

@@ -128,7 +128,7 @@ pub struct Totals {
     pub constants: usize,
     /// The step arena.
     pub step: usize,
-    /// Scratch of the largest launch, for all threads.
+    /// Scratch of the largest launch, for all threads; of several launches where they run side by side.
     pub workspace: usize,
 }
 
@@ -156,6 +156,8 @@ pub struct Plan {
     pub outputs: Vec<(String, Access)>,
     /// Values that must be finite before the commit, by name.
     pub guards: Vec<(String, Access)>,
+    /// Where the scratch of each launch begins; 0 of all unless they run [side by side](Plan::side_by_side).
+    pub scratch: Vec<usize>,
     /// Bytes by region.
     pub totals: Totals,
 }

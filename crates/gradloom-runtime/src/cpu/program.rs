@@ -10,7 +10,7 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Spans};
 use crate::program::{out_of_i32, trap};
 use crate::store::Content;
-use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::pipeline::{self, Code};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
@@ -61,6 +61,11 @@ impl Backend for CpuBackend {
 
     fn memory_limit(&self) -> Option<usize> {
         super::device::memory()
+    }
+
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn target(&self) -> pipeline::Target {
+        pipeline::Target::Cpu { threads: self.threads() }
     }
 
     fn fusion(&self) -> Fusion {

@@ -1,4 +1,4 @@
-//! Measures the limits of the machine: multiplications and additions per second, and bytes per second.
+//! The limits of a device, and a measurement of those of the processor: multiplications and additions per second, and bytes per second.
 //!
 //! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
 //! the best of several runs on the threads of a [`Pool`], as kernels use them; other work on the machine
@@ -10,16 +10,18 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The bounds of a machine.
+/// The bounds of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
-    /// Threads that it holds for.
+    /// Threads that it holds for; 1 of a GPU.
     pub threads: usize,
     /// Floating-point operations a second in f32, a fused multiplication and addition counted as two.
     pub flops: f64,
     /// (bytes that are gone through again and again, bytes a second), ascending in the bytes; the last one is
     /// beyond the caches.
     pub bandwidth: Vec<(u64, f64)>,
+    /// Operations a second in products and attention, where they are computed in another type than f32.
+    pub products: Option<f64>,
 }
 
 impl Roofline {
@@ -29,7 +31,7 @@ impl Roofline {
         let threads = pool.threads();
         let bandwidth =
             working_sets(threads).into_iter().map(|set| (set as u64, triad(&pool, set))).collect();
-        Self { threads, flops: peak(&pool), bandwidth }
+        Self { threads, flops: peak(&pool), bandwidth, products: None }
     }
 
     /// Bytes a second for a kernel that moves so many bytes: that of the smallest working set that holds
@@ -41,7 +43,16 @@ impl Roofline {
 
     /// Seconds that a kernel takes at least.
     pub fn seconds(&self, flops: u64, bytes: u64) -> f64 {
-        (flops as f64 / self.flops).max(bytes as f64 / self.bandwidth_for(bytes))
+        self.at_rate(self.flops, flops, bytes)
+    }
+
+    /// Seconds that a product takes at least.
+    pub fn product_seconds(&self, flops: u64, bytes: u64) -> f64 {
+        self.at_rate(self.products.unwrap_or(self.flops), flops, bytes)
+    }
+
+    fn at_rate(&self, rate: f64, flops: u64, bytes: u64) -> f64 {
+        (flops as f64 / rate).max(bytes as f64 / self.bandwidth_for(bytes))
     }
 }
 
@@ -188,12 +199,14 @@ mod tests {
 
     #[test]
     fn the_bound_of_a_kernel_is_the_stricter_one() {
-        let roofline = Roofline { threads: 1, flops: 100.0, bandwidth: vec![(10, 50.0), (1000, 5.0)] };
+        let bandwidth = vec![(10, 50.0), (1000, 5.0)];
+        let roofline = Roofline { threads: 1, flops: 100.0, bandwidth, products: Some(1000.0) };
         assert_eq!(
             [0, 10, 11, 1000, 5000].map(|bytes| roofline.bandwidth_for(bytes)),
             [50.0, 50.0, 5.0, 5.0, 5.0]
         );
         assert_eq!(roofline.seconds(200, 10), 2.0);
         assert_eq!(roofline.seconds(200, 100), 20.0);
+        assert_eq!(roofline.product_seconds(2000, 10), 2.0);
     }
 }

@@ -3,14 +3,14 @@
 //! In: a product, and addresses of memory for it. Out: an algorithm. Always holds: a product is computed the
 //! same way whenever a program is loaded, so a choice is measured only where it can be kept.
 
-use super::driver::{Address, Algorithm, Event, Products};
+use super::clock::Clock;
+use super::driver::{Address, Algorithm, Products};
 use super::gpu::Gpu;
 use super::kept::Kept;
-use crate::cancel::Stop;
 use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Algorithms that are measured, at most.
 const MOST: usize = 8;
@@ -18,7 +18,7 @@ const MOST: usize = 8;
 const RUNS: usize = 3;
 const ROUNDS: usize = 3;
 /// What another one than the library's first choice must gain.
-const GAIN: f32 = 0.98;
+const GAIN: f64 = 0.98;
 
 /// The choices for a GPU.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Algorithms {
     /// When the library has no way, or the device is lost.
     pub(super) fn get(
         &self,
-        gpu: &Gpu,
+        gpu: &Arc<Gpu>,
         product: &LibraryProduct,
         addresses: [Address; 4],
     ) -> Result<Algorithm> {
@@ -72,7 +72,7 @@ fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
 
 /// The first one, or one that is faster.
 fn fastest(
-    gpu: &Gpu,
+    gpu: &Arc<Gpu>,
     products: &dyn Products,
     product: &LibraryProduct,
     all: &[Algorithm],
@@ -86,16 +86,16 @@ fn fastest(
     if others.is_empty() {
         return Ok(first);
     }
-    let events = Events::new(gpu)?;
-    let time = |algorithm: &Algorithm| -> Result<f32> {
+    let mut clock = Clock::new(gpu);
+    let mut time = |algorithm: &Algorithm| -> Result<f64> {
         let run = || gpu.ask("multiply", |_| products.multiply(product, algorithm, addresses, gpu.stream));
         run()?;
-        let mut least = f32::INFINITY;
+        let mut least = f64::INFINITY;
         for _ in 0..ROUNDS {
-            events.record(0)?;
+            clock.set(0)?;
             (0..RUNS).try_for_each(|_| run())?;
-            events.record(1)?;
-            least = least.min(events.between()?);
+            clock.set(1)?;
+            least = least.min(clock.between(0, 1)?.as_secs_f64());
         }
         Ok(least)
     };
@@ -111,36 +111,4 @@ fn fastest(
         }
     }
     Ok(best)
-}
-
-/// Two timed events, which are given back.
-struct Events<'g> {
-    gpu: &'g Gpu,
-    both: Vec<Event>,
-}
-
-impl<'g> Events<'g> {
-    fn new(gpu: &'g Gpu) -> Result<Self> {
-        let mut events = Self { gpu, both: Vec::new() };
-        for _ in 0..2 {
-            events.both.push(gpu.ask("make an event", |driver| driver.event(true))?);
-        }
-        Ok(events)
-    }
-
-    fn record(&self, which: usize) -> Result<()> {
-        self.gpu.ask("note the time", |driver| driver.record(self.both[which], self.gpu.stream))
-    }
-
-    /// Milliseconds between the two, once the device is past both.
-    fn between(&self) -> Result<f32> {
-        self.gpu.wait(self.both[1], Stop::default())?;
-        self.gpu.ask("tell times", |driver| driver.elapsed(self.both[0], self.both[1]))
-    }
-}
-
-impl Drop for Events<'_> {
-    fn drop(&mut self) {
-        self.gpu.give_back(|driver| self.both.iter().for_each(|&event| driver.destroy_event(event)));
-    }
 }

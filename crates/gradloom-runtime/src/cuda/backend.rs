@@ -1,7 +1,7 @@
 //! The backend: an open device behind the runtime's traits.
 
 use super::devices::open;
-use super::gpu::Gpu;
+use super::gpu::Gpu as Open;
 use super::memory::CudaMemory;
 use super::options::{CudaOptions, Replay};
 use super::program::CudaProgram;
@@ -12,6 +12,8 @@ use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use gradloom_codegen::cuda;
 use gradloom_codegen::pipeline::Code;
+#[cfg(feature = "files")]
+use gradloom_codegen::pipeline::{Gpu, Target};
 use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
@@ -24,7 +26,7 @@ use std::sync::atomic::Ordering;
 /// An NVIDIA GPU.
 #[derive(Debug)]
 pub(crate) struct CudaBackend {
-    gpu: Arc<Gpu>,
+    gpu: Arc<Open>,
     precision: Precision,
     replay: Replay,
     library: Option<usize>,
@@ -39,6 +41,14 @@ impl CudaBackend {
         let gpu = Arc::new(open(options)?);
         let library = options.library;
         Ok(Self { gpu, precision, replay, library, fusion, pool: Arc::new(Pool::new(threads)) })
+    }
+}
+
+impl CudaBackend {
+    fn limits(&self, precision: Precision) -> Limits {
+        // In f32, the library has nothing to do, and opening it takes time.
+        let library = self.library.filter(|_| precision != Precision::F32 && self.gpu.products().is_some());
+        Limits { library, ..Limits::cuda() }
     }
 }
 
@@ -84,6 +94,10 @@ impl Backend for CudaBackend {
         self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok()
     }
 
+    fn rest(&self) -> usize {
+        cuda::REST
+    }
+
     fn check(&self) -> Result<()> {
         self.gpu.check()
     }
@@ -100,15 +114,17 @@ impl Backend for CudaBackend {
         self.precision
     }
 
+    #[cfg(feature = "files")]
+    fn target(&self) -> Target {
+        Target::Cuda(Gpu::in_precision(self.limits(self.precision), self.precision))
+    }
+
     fn fusion(&self) -> Fusion {
         self.fusion
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        // In f32, the library has nothing to do, and opening it takes time.
-        let library = self.library.filter(|_| precision != Precision::F32 && self.gpu.products().is_some());
-        let limits = Limits { library, ..Limits::cuda() };
-        Ok(wgsl::lower_fused(graph, fused, &limits, &Choices::by_rule(precision)))
+        Ok(wgsl::lower_fused(graph, fused, &self.limits(precision), &Choices::by_rule(precision)))
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

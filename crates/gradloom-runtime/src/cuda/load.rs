@@ -4,27 +4,25 @@
 //! ([`Regions`]), kernels, their addresses, one run of what never changes, and graphs of the rest, whose
 //! edges follow from what each kernel touches.
 
-use super::driver::{Call, GraphExec, KernelCall, Node, ProductCall};
-use super::edges::{Touches, edges};
-use super::exchange::{BEGIN, Exchange, RESULTS};
+use super::driver::{Call, Function, GraphExec, KernelCall, Node, ProductCall};
+use super::exchange::Exchange;
 use super::gpu::Gpu;
 use super::kernels::Text;
 use super::memory::{CudaMemory, on_device};
-use super::options::Replay;
+use super::options::Replay as How;
 use super::pending::Stagings;
-use super::program::{CudaProgram, Member, Ready, STATUS, Segment, WORKSPACE};
+use super::program::CudaProgram;
 use crate::gpu::{Regions, Results, host_launches};
 use crate::memory::{Allocate, Memory};
 use crate::profile::Spans as Times;
 use crate::store::Content;
-use gradloom_codegen::cuda::{CudaUnit, Parameter, Span, Spans, Work};
+use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
+use gradloom_codegen::cuda::{CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 impl CudaProgram {
@@ -39,7 +37,7 @@ impl CudaProgram {
         units: &[CudaUnit],
         store: &Content,
         with: Allocate<'_>,
-        how: Replay,
+        how: How,
     ) -> Result<Self> {
         gpu.check()?;
         let own = [(BEGIN, "begin"), (RESULTS, "results")];
@@ -63,88 +61,40 @@ impl CudaProgram {
         let exchange = Exchange::new(gpu, plan, &memory, &results, with)?;
 
         let mut tables = Vec::new();
-        let mut planned = Vec::new();
+        let mut calls: Vec<Option<Call>> = Vec::with_capacity(units.len());
         for unit in units {
-            let kernel = &unit.kernel;
-            let mut parameters = Vec::with_capacity(kernel.parameters.len() + 1);
-            for parameter in &kernel.parameters {
-                parameters.push(match parameter {
-                    Parameter::Memory(region, offset) => {
-                        let (memory, start) = memory.place(*region, *offset);
-                        on_device(memory).at(start)
-                    }
-                    Parameter::Workspace(offset) => {
-                        let (memory, start) = memory.scratch(*offset);
-                        on_device(memory).at(start)
-                    }
-                    Parameter::Nothing => 0,
-                    Parameter::Table(numbers) => {
-                        let table = table(numbers, with)?;
-                        tables.push(table);
-                        tables[tables.len() - 1].at(0)
-                    }
-                });
-            }
-            let call = match &kernel.work {
-                Work::Function { groups, threads, .. } => {
-                    let function = functions.next().expect("each has one");
-                    parameters.push(on_device(memory.status()).at(0));
-                    let blocks = u32::try_from(*groups).map_err(|_| {
-                        let error = Error::new(ErrorKind::Plan, "a kernel has more blocks than CUDA counts");
-                        unit.owner.blame(plan, graph, error)
-                    })?;
-                    // A kernel without work is not launched.
-                    if blocks == 0 {
-                        continue;
-                    }
-                    Call::Kernel(KernelCall { function, blocks, threads: *threads, parameters })
-                }
-                Work::Product(product) => {
-                    let addresses = parameters.try_into().expect("it has four");
-                    let algorithm = gpu
-                        .algorithms
-                        .get(gpu, product, addresses)
-                        .map_err(|error| unit.owner.blame(plan, graph, error))?;
-                    Call::Product(ProductCall { product: *product, algorithm, addresses })
-                }
-            };
-            let touches = touches(&kernel.spans);
-            planned.push(Ready { member: Member::Planned(unit.owner), call, touches });
+            let function = matches!(unit.kernel.work, Work::Function { .. }).then(|| functions.next());
+            let call = call(gpu, unit, function.flatten(), &memory, &mut tables, with);
+            calls.push(call.map_err(|error| unit.owner.blame(plan, graph, error))?);
         }
-        let (once, planned): (Vec<Ready>, Vec<Ready>) =
-            planned.into_iter().partition(|ready| matches!(ready.member, Member::Planned(Owner::Hoisted(_))));
-        for ready in &once {
-            gpu.run(&ready.call)?;
+        for (unit, call) in units.iter().zip(&calls) {
+            if let (Owner::Hoisted(_), Some(call)) = (unit.owner, call) {
+                gpu.run(call)?;
+            }
         }
 
-        let owners: Vec<Owner> = planned
-            .iter()
-            .map(|ready| match ready.member {
-                Member::Planned(owner) => owner,
-                _ => unreachable!("they are of the plan"),
-            })
-            .collect();
-        // The first kernel of the step goes before all.
-        let mut host = host_launches(graph, plan, &owners);
-        host.iter_mut().for_each(|host| host.before += 1);
-        let commits =
-            |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
-        let pause = owners.iter().position(commits).unwrap_or(owners.len());
+        let replay = Replay::new(plan, graph, units);
         let [begin, handing] = [(); 2].map(|()| functions.next().expect("they come last"));
-        let (call, taken) = exchange.begin(begin, plan, memory.status());
-        let mut steps = vec![Ready { member: Member::Begin, call: Call::Kernel(call), touches: taken }];
-        steps.extend(planned);
-        let call = Call::Kernel(exchange.results(handing, memory.status()));
-        steps.insert(pause + 1, Ready { member: Member::Results, call, touches: handed_out(plan) });
+        let call_of = |node: &ReplayNode| match node.member {
+            Member::Begin => Call::Kernel(exchange.begin(begin, memory.status())),
+            Member::Results => Call::Kernel(exchange.results(handing, memory.status())),
+            Member::Planned(_) => {
+                node.unit.and_then(|unit| calls[unit].take()).expect("a node of the plan has work")
+            }
+        };
+        let calls: Vec<Call> = replay.nodes.iter().map(call_of).collect();
+        let ends = replay.segments.iter().map(|segment| segment.end);
+        let host = host_launches(graph, plan, replay.cuts.iter().map(|cut| cut.launch).zip(ends));
 
         let mut program = Self {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
             scalars: vec![0; plan.scalar_bytes()],
             changed_scalars: Vec::new(),
-            segments: segments(&host, steps.len()),
+            graphs: Vec::new(),
+            replay,
             memory,
-            steps,
+            calls,
             host,
             exchange,
             tables,
@@ -155,22 +105,64 @@ impl CudaProgram {
             in_flight: VecDeque::new(),
             unique: texts.iter().map(|(source, _)| source).collect::<HashSet<_>>().len(),
             profile: Times::default(),
+            clock: None,
             poisoned: how.poisoned,
         };
         if how.captured {
-            for segment in &mut program.segments {
-                segment.exec = Some(build(gpu, &program.steps[segment.kernels.clone()])?);
+            for segment in &program.replay.segments {
+                let edges = program.replay.edges(segment);
+                program.graphs.push(build(gpu, &program.calls[segment.clone()], edges)?);
             }
         }
         Ok(program)
     }
 }
 
-/// The kernels between what the host runs.
-fn segments(host: &[crate::gpu::HostLaunch], kernels: usize) -> Vec<Segment> {
-    let mut first = 0;
-    let ends = host.iter().map(|host| host.before).chain([kernels]);
-    ends.map(|end| Segment { kernels: std::mem::replace(&mut first, end)..end, exec: None }).collect()
+/// What the stream does for a kernel of the plan; nothing for one without work.
+fn call(
+    gpu: &Arc<Gpu>,
+    unit: &CudaUnit,
+    function: Option<Function>,
+    memory: &Regions,
+    tables: &mut Vec<CudaMemory>,
+    with: Allocate<'_>,
+) -> Result<Option<Call>> {
+    let kernel = &unit.kernel;
+    let mut parameters = Vec::with_capacity(kernel.parameters.len() + 1);
+    for parameter in &kernel.parameters {
+        parameters.push(match parameter {
+            Parameter::Memory(region, offset) => {
+                let (memory, start) = memory.place(*region, *offset);
+                on_device(memory).at(start)
+            }
+            Parameter::Workspace(offset) => {
+                let (memory, start) = memory.scratch(*offset);
+                on_device(memory).at(start)
+            }
+            Parameter::Nothing => 0,
+            Parameter::Table(numbers) => {
+                let table = table(numbers, with)?;
+                let address = table.at(0);
+                tables.push(table);
+                address
+            }
+        });
+    }
+    Ok(match &kernel.work {
+        Work::Function { groups: 0, .. } => None,
+        Work::Function { groups, threads, .. } => {
+            let function = function.expect("each has one");
+            parameters.push(on_device(memory.status()).at(0));
+            let blocks = u32::try_from(*groups)
+                .map_err(|_| Error::new(ErrorKind::Plan, "a kernel has more blocks than CUDA counts"))?;
+            Some(Call::Kernel(KernelCall { function, blocks, threads: *threads, parameters }))
+        }
+        Work::Product(product) => {
+            let addresses = parameters.try_into().expect("it has four");
+            let algorithm = gpu.algorithms.get(gpu, product, addresses)?;
+            Some(Call::Product(ProductCall { product: *product, algorithm, addresses }))
+        }
+    })
 }
 
 /// Numbers of a kernel's own, on the device.
@@ -189,40 +181,6 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<CudaMemory> {
     }
 }
 
-/// What a kernel of the plan touches.
-fn touches(spans: &Spans) -> Touches {
-    let place = |span: &Span| match span {
-        Span::Memory(region, range) => (*region as usize, range.clone()),
-        Span::Workspace(range) => (WORKSPACE, range.clone()),
-    };
-    let mut touches = Touches {
-        reads: spans.reads.iter().map(place).collect(),
-        writes: spans.writes.iter().map(place).collect(),
-    };
-    // Kernels that report faults need no order among themselves: the first report stays, whichever it is.
-    // Those that wait for the verdict come behind the one that writes it.
-    let verdict: Range<usize> = 0..4;
-    if spans.decides {
-        touches.writes.push((STATUS, verdict));
-    } else if spans.traps || spans.gated {
-        touches.reads.push((STATUS, verdict));
-    }
-    touches
-}
-
-/// What the kernel that hands results out reads.
-fn handed_out(plan: &Plan) -> Touches {
-    let range = |access: &Access| {
-        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-        (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
-    };
-    let mut reads: Vec<_> =
-        plan.outputs.iter().chain(&plan.guards).map(|(_, access)| range(access)).collect();
-    reads.push((STATUS, 0..4));
-    reads.push((super::program::EXCHANGE, 0..4));
-    Touches { reads, writes: Vec::new() }
-}
-
 /// A graph that is given back.
 struct Building<'g>(&'g Gpu, super::driver::Graph);
 
@@ -232,14 +190,13 @@ impl Drop for Building<'_> {
     }
 }
 
-/// Makes a graph of kernels that can be launched.
-fn build(gpu: &Gpu, kernels: &[Ready]) -> Result<GraphExec> {
+/// Makes a graph of calls that can be launched; each starts when those before it are done.
+fn build(gpu: &Gpu, calls: &[Call], before: Vec<Vec<usize>>) -> Result<GraphExec> {
     let building = Building(gpu, gpu.ask("make a graph", |driver| driver.graph())?);
-    let touches: Vec<Touches> = kernels.iter().map(|ready| ready.touches.clone()).collect();
-    let mut nodes: Vec<Node> = Vec::with_capacity(kernels.len());
-    for (ready, before) in kernels.iter().zip(edges(&touches)) {
+    let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());
+    for (call, before) in calls.iter().zip(before) {
         let before: Vec<Node> = before.into_iter().map(|i| nodes[i]).collect();
-        nodes.push(gpu.add(building.1, &before, &ready.call)?);
+        nodes.push(gpu.add(building.1, &before, call)?);
     }
     gpu.ask("make a graph ready", |driver| driver.instantiate(building.1))
 }

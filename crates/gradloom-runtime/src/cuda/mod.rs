@@ -8,10 +8,10 @@
 
 mod algorithms;
 mod backend;
+mod clock;
 mod cublas;
 mod devices;
 mod driver;
-mod edges;
 mod exchange;
 #[cfg(test)]
 mod fake;
@@ -21,6 +21,7 @@ mod kernels;
 mod load;
 mod memory;
 mod nvidia;
+mod nvtx;
 mod options;
 mod pending;
 mod poller;

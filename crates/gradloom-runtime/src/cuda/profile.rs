@@ -3,42 +3,14 @@
 //! In: a step, while profiling is on. Out: the span of each launch. The kernels are launched one by one, with
 //! an event before and behind each, and the step is waited for.
 
-use super::driver::Event;
-use super::gpu::Gpu;
-use super::program::{CudaProgram, Member};
+use super::clock::Clock;
+use super::nvtx;
+use super::program::CudaProgram;
 use crate::cancel::Stop;
+use gradloom_codegen::cuda::Member;
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::Result;
 use std::time::{Duration, Instant};
-
-/// Events that are given back.
-struct Events<'g> {
-    gpu: &'g Gpu,
-    all: Vec<Event>,
-}
-
-impl Events<'_> {
-    /// Notes the device's time, once it has done what it was asked for so far.
-    fn note(&mut self) -> Result<()> {
-        let event = self.gpu.ask("make an event", |driver| driver.event(true))?;
-        self.all.push(event);
-        self.gpu.ask("note the time", |driver| driver.record(event, self.gpu.stream))
-    }
-
-    /// The time between two of them.
-    fn between(&self, from: usize, to: usize) -> Result<Duration> {
-        let (from, to) = (self.all[from], self.all[to]);
-        let milliseconds = self.gpu.ask("tell times", |driver| driver.elapsed(from, to))?;
-        Ok(Duration::from_secs_f64(f64::from(milliseconds).max(0.0) / 1e3))
-    }
-}
-
-impl Drop for Events<'_> {
-    fn drop(&mut self) {
-        let all = std::mem::take(&mut self.all);
-        self.gpu.give_back(|driver| all.into_iter().for_each(|event| driver.destroy_event(event)));
-    }
-}
 
 impl CudaProgram {
     /// Runs the kernels of a step that was handed over, and notes when each launch ran.
@@ -46,13 +18,13 @@ impl CudaProgram {
     /// # Errors
     /// When the device is lost, or the run is stopped.
     pub(super) fn run_profiled(&mut self, stop: Stop<'_>) -> Result<()> {
-        let gpu = std::sync::Arc::clone(&self.gpu);
-        let mut events = Events { gpu: &gpu, all: Vec::new() };
-        events.note()?;
-        for (i, segment) in self.segments.iter().enumerate() {
-            for kernel in segment.kernels.clone() {
+        let mut clock = Clock::new(&self.gpu);
+        clock.set(0)?;
+        for (i, segment) in self.replay.segments.iter().enumerate() {
+            for kernel in segment.clone() {
+                let _range = nvtx::range(|| self.name(kernel));
                 self.launch(kernel)?;
-                events.note()?;
+                clock.set(clock.len())?;
             }
             if i == 0 {
                 self.exchange.advance();
@@ -62,13 +34,12 @@ impl CudaProgram {
                 self.run_on_host(host)?;
             }
         }
-        self.gpu.wait_for_all()?;
         self.profile.clear();
         let start = Instant::now();
         let mut spans: Vec<(usize, Duration, Duration)> = Vec::new();
-        for (i, step) in self.steps.iter().enumerate() {
-            let Member::Planned(Owner::Launch(launch)) = step.member else { continue };
-            let (began, took) = (events.between(0, i)?, events.between(i, i + 1)?);
+        for (i, node) in self.replay.nodes.iter().enumerate() {
+            let Member::Planned(Owner::Launch(launch)) = node.member else { continue };
+            let (began, took) = (clock.between(0, i)?, clock.between(i, i + 1)?);
             match spans.last_mut() {
                 Some((known, _, sum)) if *known == launch => *sum += took,
                 _ => spans.push((launch, began, took)),
@@ -76,5 +47,17 @@ impl CudaProgram {
         }
         spans.into_iter().for_each(|(launch, began, took)| self.profile.add(launch, start + began, took));
         Ok(())
+    }
+
+    /// A kernel of the step, for people.
+    fn name(&self, kernel: usize) -> String {
+        match self.replay.nodes[kernel].member {
+            Member::Begin => "begin".to_string(),
+            Member::Planned(Owner::Launch(launch) | Owner::Hoisted(launch)) => {
+                format!("launch {launch}: {}", self.plan.launches[launch].kernel.title())
+            }
+            Member::Planned(Owner::Guards) => "guards".to_string(),
+            Member::Results => "results".to_string(),
+        }
     }
 }

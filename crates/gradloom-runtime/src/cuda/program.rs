@@ -1,11 +1,12 @@
 //! A program on a GPU: memory as planned, kernels loaded, and a graph of them that a step launches. Where the
 //! host runs a user's op in between, there are several graphs.
 
+use super::clock::Clock;
 use super::driver::{Call, GraphExec};
-use super::edges::Touches;
 use super::exchange::Exchange;
 use super::gpu::{Gpu, Mark};
 use super::memory::{CudaMemory, on_device};
+use super::nvtx;
 use super::pending::{PendingStep, Stagings};
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
@@ -13,57 +14,32 @@ use crate::elements::{Elements, zeroed};
 use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
 use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Spans};
+use gradloom_codegen::cuda::{Member, Replay};
 use gradloom_codegen::step::{Owner, Status};
 use gradloom_core::error::{ErrorKind, Result};
+#[cfg(feature = "files")]
+use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role, Totals};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Steps that the device has not finished, at most: enough for it never to wait for the host.
-const IN_FLIGHT: usize = 4;
-
-/// Numbers of the memories that kernels touch; before them are the regions of the plan.
-pub(super) const WORKSPACE: usize = 3;
-pub(super) const STATUS: usize = 4;
-pub(super) const EXCHANGE: usize = 5;
-
-/// What a kernel of a step belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
-    /// It takes over the step's data.
-    Begin,
-    /// A kernel of the plan.
-    Planned(Owner),
-    /// It hands the results out, between the phases.
-    Results,
-}
-
-/// A kernel of a step.
-#[derive(Clone, Debug)]
-pub(super) struct Ready {
-    pub(super) member: Member,
-    pub(super) call: Call,
-    pub(super) touches: Touches,
-}
-
-/// Kernels of a step that follow each other without the host.
-#[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) kernels: Range<usize>,
-    /// The graph of them, unless they are launched one by one.
-    pub(super) exec: Option<GraphExec>,
-}
+pub(super) const IN_FLIGHT: usize = 4;
 
 /// A program. It is made in `load.rs`.
 pub(super) struct CudaProgram {
     pub(super) gpu: Arc<Gpu>,
     pub(super) plan: Arc<Plan>,
     pub(super) memory: Regions,
-    /// The step's kernels, in order.
-    pub(super) steps: Vec<Ready>,
-    pub(super) segments: Vec<Segment>,
+    /// What the step's kernels are and touch.
+    pub(super) replay: Replay,
+    /// Each of its nodes as something that the stream does.
+    pub(super) calls: Vec<Call>,
+    /// A graph for each segment, unless kernels are launched one by one.
+    pub(super) graphs: Vec<GraphExec>,
     /// What the host runs, behind each segment but the last.
     pub(super) host: Vec<HostLaunch>,
     pub(super) exchange: Exchange,
@@ -84,6 +60,8 @@ pub(super) struct CudaProgram {
     pub(super) in_flight: VecDeque<Arc<Mark>>,
     pub(super) unique: usize,
     pub(super) profile: Spans,
+    /// For the time of a whole step, if that is wanted: its start and its end.
+    pub(super) clock: Option<Clock>,
     /// See [`Replay`](super::options::Replay).
     pub(super) poisoned: bool,
 }
@@ -111,7 +89,7 @@ impl CudaProgram {
     /// # Errors
     /// When the device is lost, or refuses the kernel.
     pub(super) fn launch(&self, kernel: usize) -> Result<()> {
-        self.gpu.run(&self.steps[kernel].call).map_err(|error| {
+        self.gpu.run(&self.calls[kernel]).map_err(|error| {
             if kernel > 0 {
                 self.gpu.lose(format!("the GPU cut a step off: {}", error.message()));
             }
@@ -188,9 +166,8 @@ impl Queued for CudaProgram {
         let meets = |(memory, range): &(usize, Range<usize>)| {
             *memory == buffer.region as usize && range.start < bytes.end && bytes.start < range.end
         };
-        let results = self.steps.iter().position(|step| step.member == Member::Results);
-        let commit = results.map_or(&[][..], |results| &self.steps[results..]);
-        access.layout.is_contiguous() && !commit.iter().flat_map(|step| &step.touches.writes).any(meets)
+        let commit = self.replay.nodes.iter().skip_while(|node| node.member != Member::Results);
+        access.layout.is_contiguous() && !commit.flat_map(|node| &node.touches.writes).any(meets)
     }
 
     fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
@@ -209,15 +186,19 @@ impl Queued for CudaProgram {
             let stream = self.gpu.stream;
             self.gpu.ask("copy an input", |driver| driver.copy(from.at(0), to.at(start), bytes, stream))?;
         }
+        let _range = nvtx::range(|| format!("step {}", self.runs));
+        if let Some(clock) = &mut self.clock {
+            clock.set(0)?;
+        }
         if self.profile.on {
             self.run_profiled(stop)?;
         } else {
-            for (i, segment) in self.segments.iter().enumerate() {
-                match segment.exec {
-                    Some(exec) => {
-                        self.gpu.ask("start a step", |driver| driver.launch_graph(exec, self.gpu.stream))?;
+            for (i, segment) in self.replay.segments.iter().enumerate() {
+                match self.graphs.get(i) {
+                    Some(&graph) => {
+                        self.gpu.ask("start a step", |driver| driver.launch_graph(graph, self.gpu.stream))?;
                     }
-                    None => segment.kernels.clone().try_for_each(|kernel| self.launch(kernel))?,
+                    None => segment.clone().try_for_each(|kernel| self.launch(kernel))?,
                 }
                 if i == 0 {
                     self.exchange.advance();
@@ -227,6 +208,9 @@ impl Queued for CudaProgram {
                     self.run_on_host(host)?;
                 }
             }
+        }
+        if let Some(clock) = &mut self.clock {
+            clock.set(1)?;
         }
         for (output, tensor) in kept {
             let access = &self.plan.outputs[*output].1;
@@ -246,9 +230,9 @@ impl Queued for CudaProgram {
 
     fn work(&self) -> Work {
         Work {
-            dispatches: self.steps.len(),
-            passes: self.segments.len(),
-            submits: self.segments.len(),
+            dispatches: self.calls.len(),
+            passes: self.replay.segments.len(),
+            submits: self.replay.segments.len(),
             host_ops: self.host.len(),
             readbacks: self.stagings.readbacks(),
             uploads: self.uploads,
@@ -299,9 +283,10 @@ impl Resident for CudaProgram {
             arena.write(start, &self.scalars[range])?;
         }
         self.clear_status()?;
-        let is_own = |step: &&Ready| step.member == Member::Planned(Owner::Launch(launch));
-        for step in self.steps.iter().filter(is_own) {
-            self.gpu.run(&step.call)?;
+        for (node, call) in self.replay.nodes.iter().zip(&self.calls) {
+            if node.member == Member::Planned(Owner::Launch(launch)) {
+                self.gpu.run(call)?;
+            }
         }
         if let Some(host) = self.host.iter().find(|host| host.launch == launch) {
             self.run_on_host(host)?;
@@ -324,6 +309,11 @@ impl Resident for CudaProgram {
         self.unique
     }
 
+    #[cfg(feature = "files")]
+    fn replay(&self, _: &Graph) -> Option<Replay> {
+        Some(self.replay.clone())
+    }
+
     fn set_profiling(&mut self, on: bool) {
         self.profile.set(on, self.plan.launches.len());
     }
@@ -331,17 +321,21 @@ impl Resident for CudaProgram {
     fn spans(&self) -> &[LaunchSpan] {
         self.profile.spans()
     }
+
+    fn set_step_timing(&mut self, on: bool) {
+        self.clock = on.then(|| Clock::new(&self.gpu));
+    }
+
+    fn step_time(&self) -> Result<Option<Duration>> {
+        let clock = self.clock.as_ref().filter(|clock| clock.len() == 2);
+        clock.map(|clock| clock.between(0, 1)).transpose()
+    }
 }
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
         // Nothing is given back that the device still uses.
         let _ = self.gpu.wait_for_all();
-        self.gpu.give_back(|driver| {
-            self.segments
-                .iter()
-                .filter_map(|segment| segment.exec)
-                .for_each(|exec| driver.destroy_exec(exec));
-        });
+        self.gpu.give_back(|driver| self.graphs.iter().for_each(|&graph| driver.destroy_exec(graph)));
     }
 }

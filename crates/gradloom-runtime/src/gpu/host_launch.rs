@@ -7,7 +7,6 @@ use super::Regions;
 use crate::host_op::run_on_host;
 use crate::program::trap;
 use gradloom_codegen::simt::custom::on_host;
-use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{CustomOp, DType, Graph};
 use gradloom_core::kernel::Access;
@@ -73,25 +72,20 @@ impl Span {
     }
 }
 
-/// The launches of a step that the host runs, in order; `steps` are the step's kernels.
-pub(crate) fn host_launches(graph: &Graph, plan: &Plan, steps: &[Owner]) -> Vec<HostLaunch> {
+/// The launches of a step that the host runs: `at` are their numbers in the plan, and those of the step's
+/// kernels before which they run.
+pub(crate) fn host_launches(
+    graph: &Graph,
+    plan: &Plan,
+    at: impl IntoIterator<Item = (usize, usize)>,
+) -> Vec<HostLaunch> {
     let spans = |all: &[Access]| all.iter().map(|access| Span::new(plan, access)).collect();
-    let launches = plan.launches.iter().enumerate();
-    let hosted = launches.filter_map(|(number, launch)| Some((number, launch, on_host(launch, graph)?)));
-    hosted
-        .map(|(number, launch, op)| HostLaunch {
-            launch: number,
-            before: steps.partition_point(|step| match *step {
-                Owner::Launch(other) => other < number,
-                // A user's op can trap, so it is never part of the commit.
-                Owner::Guards => false,
-                Owner::Hoisted(_) => true,
-            }),
-            op: Arc::clone(op),
-            reads: spans(&launch.reads),
-            writes: spans(&launch.writes),
-        })
-        .collect()
+    let host = |(number, before): (usize, usize)| {
+        let launch = &plan.launches[number];
+        let op = Arc::clone(on_host(launch, graph).expect("the host runs it"));
+        HostLaunch { launch: number, before, op, reads: spans(&launch.reads), writes: spans(&launch.writes) }
+    };
+    at.into_iter().map(host).collect()
 }
 
 impl HostLaunch {

@@ -10,7 +10,8 @@ mod summary;
 use crate::files::unwritable;
 use crate::program::Program;
 use crate::regular_file;
-use gradloom_codegen::pipeline::{StageTime, Stages};
+use gradloom_codegen::cuda::Replay;
+use gradloom_codegen::pipeline::{StageTime, Stages, Text};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::passes::PassReport;
@@ -83,8 +84,50 @@ impl<'p> Inspection<'p> {
         self.program.plan().view(self.program.graph())
     }
 
-    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, and
-    /// the numbers of launches and bytes. Its keys are added to, never renamed. [`Inspection::plan`] has the
+    /// The graphs that a step replays, of a program for CUDA: their nodes and edges, and what the host runs
+    /// between them, with the reason. None on devices that replay no graphs.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Limits, Session};
+    /// # use gradloom_runtime::pipeline::{Gpu, Target};
+    /// let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// let session = Session::new(Linear::new(8, 2), &device, 0)?;
+    /// let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let replay = infer.inspect().replay().expect("it is for CUDA");
+    /// // The data of the step, the layer, the results.
+    /// assert_eq!((replay.shapes()[0].nodes, replay.covered()), (3, 1));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn replay(&self) -> Option<Replay> {
+        self.program.replay()
+    }
+
+    /// The text of each kernel, in the order in which they run, with the number of its launch in
+    /// [`Inspection::plan`]: CUDA C, WGSL, or, for the processor, the instructions of its loops over tiles.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Limits, Session};
+    /// # use gradloom_runtime::pipeline::{Gpu, Target};
+    /// # let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// # let session = Session::new(Linear::new(8, 2), &device, 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let kernels = infer.inspect().kernels()?;
+    /// assert_eq!((kernels.len(), kernels[0].launch), (1, 0));
+    /// assert!(kernels[0].source.contains("__global__"));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a kernel cannot run on the device.
+    pub fn kernels(&self) -> Result<Vec<Text>> {
+        let target = self.program.backend().target().in_precision(self.program.device().precision());
+        target.emit(self.program.graph(), self.program.plan())
+    }
+
+    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, the
+    /// numbers of launches and bytes, and of a program for CUDA its `replay`. Its keys are added to, never renamed. [`Inspection::plan`] has the
     /// JSON of the plan.
     ///
     /// ```

@@ -2,6 +2,7 @@
 
 use super::Inspection;
 use crate::train::thousands;
+use gradloom_codegen::cuda::{Cut, Replay, Shape};
 use gradloom_core::ir::Graph;
 use gradloom_core::passes::PassReport;
 use gradloom_core::plan::report::{human_bytes, label};
@@ -38,8 +39,25 @@ pub(super) fn json(inspection: &Inspection<'_>) -> String {
         "step_bytes": totals.step,
         "workspace_bytes": totals.workspace,
         "planned_peak_bytes": totals.peak(),
+        "replay": inspection.replay().map(|replay| replayed(&replay)),
     })
     .to_string()
+}
+
+fn replayed(replay: &Replay) -> Value {
+    let segments = replay.shapes().into_iter().enumerate().map(|(i, shape)| {
+        let Shape { nodes, edges, depth, branches } = shape;
+        let cut =
+            replay.cuts.get(i).map(|Cut { launch, reason }| json!({ "launch": launch, "reason": reason }));
+        json!({ "nodes": nodes, "edges": edges, "depth": depth, "branches": branches, "cut": cut })
+    });
+    json!({
+        "nodes": replay.nodes.len(),
+        "library_products": replay.products,
+        "launches": replay.launches,
+        "covered_launches": replay.covered(),
+        "segments": segments.collect::<Vec<Value>>(),
+    })
 }
 
 impl Display for Inspection<'_> {
@@ -114,6 +132,9 @@ fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
         thousands(plan.launches.len() as u64),
         thousands(inspection.program.unique_kernels() as u64)
     )?;
+    if let Some(replay) = inspection.replay() {
+        write!(out, "{replay}")?;
+    }
     writeln!(out, "{}", line("parameters", totals.store, "and states, also the optimizer's"))?;
     writeln!(out, "{}", line("constants", totals.constants, ""))?;
     writeln!(

@@ -7,7 +7,11 @@ use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use gradloom_codegen::cuda::{self, Replay};
 use gradloom_codegen::pipeline::{Code, Target};
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use gradloom_codegen::wgsl::Cuts;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
@@ -51,8 +55,17 @@ impl Backend for NullBackend {
         None
     }
 
+    fn rest(&self) -> usize {
+        self.target.rest()
+    }
+
     fn precision(&self) -> Precision {
         self.target.precision()
+    }
+
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn target(&self) -> Target {
+        self.target.clone()
     }
 
     fn fusion(&self) -> Fusion {
@@ -71,13 +84,16 @@ impl Backend for NullBackend {
         _: &Content,
         _: Allocate<'_>,
     ) -> Result<Loaded> {
-        Ok(Loaded::Immediate(Box::new(NullProgram { plan: Arc::clone(plan), recorded: 0 })))
+        let (plan, target) = (Arc::clone(plan), self.target.clone());
+        Ok(Loaded::Immediate(Box::new(NullProgram { plan, target, recorded: 0 })))
     }
 }
 
 /// Records how many launches would have run.
 struct NullProgram {
     plan: Arc<Plan>,
+    #[cfg_attr(not(feature = "files"), allow(dead_code, reason = "for `replay`"))]
+    target: Target,
     recorded: usize,
 }
 
@@ -103,6 +119,13 @@ impl Resident for NullProgram {
 
     fn unique_kernels(&self) -> usize {
         crate::program::unique_kernels(&self.plan)
+    }
+
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn replay(&self, graph: &Graph) -> Option<Replay> {
+        let Target::Cuda(_) = self.target else { return None };
+        let units = cuda::units(&self.plan, graph, &Cuts::default()).ok()?;
+        Some(Replay::new(&self.plan, graph, &units))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the steps and puts times and costs together.
 
 use super::figures::Figures;
+use super::gpu_roof::multiplies;
 use super::{LaunchSpan, ProfileOptions, report, roof, trace};
 use crate::cpu::Roofline;
 use crate::files::unwritable;
@@ -60,7 +61,7 @@ pub struct Profile {
     pub device: String,
     /// Threads that computed.
     pub threads: usize,
-    /// What the machine can do: a measurement of processors, none of GPUs.
+    /// What the device can do; none of a GPU that cannot tell times.
     pub roof: Option<Roofline>,
     /// Steps that were timed.
     pub steps: u64,
@@ -86,15 +87,16 @@ impl Profile {
         if steps == 0 {
             return Err(Error::new(ErrorKind::Feed, "a profile of no steps").help("time at least one step"));
         }
-        let backend = program(subject).backend();
+        let device = program(subject).device().clone();
+        let backend = &device.backend;
         if backend.name() == "null" {
             return Err(Error::new(ErrorKind::Device, "the null device runs nothing that could be timed")
                 .help(
                     "compile for `Device::cpu()` or a GPU; `inspect()` shows a program that does not run",
                 ));
         }
-        let (device, threads) = (backend.description(), backend.threads());
-        let roof = roof::of(roof, &**backend);
+        let (description, threads) = (device.description(), backend.threads());
+        let roof = roof::of(roof, &device);
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); program(subject).plan().launches.len()];
         let (mut whole, mut host, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         program(subject).set_profiling(true);
@@ -130,14 +132,17 @@ impl Profile {
                 commits: launch.phase() == Phase::Commit,
                 cost,
                 seconds: median(times),
-                bound: roof.as_ref().map(|roof| roof.seconds(cost.flops, cost.bytes())),
+                bound: roof.as_ref().map(|roof| match multiplies(&launch.launch().kernel) {
+                    true => roof.product_seconds(cost.flops, cost.bytes()),
+                    false => roof.seconds(cost.flops, cost.bytes()),
+                }),
             }
         };
         let view = program.plan().view(program.graph());
         let launches = view.launches().zip(&mut times).map(measured).collect();
         Ok(Self {
             name: name.unwrap_or_default(),
-            device,
+            device: description,
             threads,
             steps,
             seconds: median(&mut whole),

@@ -8,6 +8,8 @@ mod collect;
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
 mod figures;
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
+mod gpu_roof;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
 mod options;
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
 mod report;

@@ -38,7 +38,7 @@ impl ProfileOptions {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Measures what the machine can do again. Otherwise this is done once for a machine, which takes a
+    /// Measures what the device can do again. Otherwise this is done once for a device, which takes a
     /// second, and kept in `gradloom/roofline.json` in the user's cache folder.
     pub fn measure_roof(self) -> Self {
         Self { roof: Roof::Measured, ..self }
@@ -49,8 +49,7 @@ impl ProfileOptions {
         Self { roof: Roof::Given(roof), ..self }
     }
 
-    /// Holds kernels against nothing: the report has no shares of the roof. On GPUs it never has, unless a
-    /// roof is given.
+    /// Holds kernels against nothing: the report has no shares of the roof.
     pub fn without_roof(self) -> Self {
         Self { roof: Roof::Unknown, ..self }
     }

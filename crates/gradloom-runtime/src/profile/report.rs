@@ -57,7 +57,8 @@ pub(super) fn json(profile: &Profile) -> String {
     let roof = profile.roof.as_ref().map(|roof| {
         let rate = |(set, rate): &(u64, f64)| json!({ "working_set_bytes": set, "gb_per_s": rate / 1e9 });
         let bandwidth: Vec<Value> = roof.bandwidth.iter().map(rate).collect();
-        json!({ "gflops_per_s": roof.flops / 1e9, "bandwidth": bandwidth })
+        let products = roof.products.map(|rate| rate / 1e9);
+        json!({ "gflops_per_s": roof.flops / 1e9, "product_gflops_per_s": products, "bandwidth": bandwidth })
     });
     let total = profile.total();
     json!({
@@ -87,6 +88,9 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "{} on {}, {} threads used", profile.name, profile.device, profile.threads)?;
     if let Some(roof) = &profile.roof {
         write!(out, "bounds: {:.0} GFLOP/s", roof.flops / 1e9)?;
+        if let Some(products) = roof.products {
+            write!(out, ", {:.0} in products", products / 1e9)?;
+        }
         for (set, rate) in &roof.bandwidth {
             write!(out, ", {:.0} GB/s in {}", rate / 1e9, human_bytes(*set as usize))?;
         }
@@ -183,7 +187,7 @@ pub(super) mod tests {
             name: "toy".into(),
             device: "Example 9000".into(),
             threads: 2,
-            roof: Some(Roofline { threads: 2, flops: 5e9, bandwidth: vec![(1 << 20, 4e9)] }),
+            roof: Some(Roofline { threads: 2, flops: 5e9, bandwidth: vec![(1 << 20, 4e9)], products: None }),
             steps: 7,
             seconds: 20e-6,
             host_seconds: 3e-6,

@@ -1,18 +1,19 @@
-//! What the machine can do, measured once.
+//! What a device can do, measured once.
 //!
 //! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder
-//! where it is there for this processor and number of threads. Always holds: a file that is missing, damaged
+//! where it is there for this device and number of threads. Always holds: a file that is missing, damaged
 //! or cannot be written costs a measurement, no more.
 
-use crate::backend::Backend;
+use super::gpu_roof;
 use crate::cpu::Roofline;
+use crate::device::Device;
 use crate::{regular_file, user_cache};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Rises when the way of measuring changes.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// Most bytes of the file.
 const LARGEST: u64 = 1 << 20;
 
@@ -27,44 +28,39 @@ pub(super) enum Roof {
     Unknown,
 }
 
-/// The content of the file: measured bounds, by processor and number of threads.
-type Machines = BTreeMap<String, Measured>;
+/// The content of the file: measured bounds, by device and number of threads.
+type Machines = BTreeMap<String, Roofline>;
 
-#[derive(Clone, Debug, PartialEq)]
-struct Measured {
-    flops: f64,
-    /// (working set in bytes, bytes a second).
-    bandwidth: Vec<(u64, f64)>,
-}
-
-/// The bounds of a device, where they are known: those of a processor are measured, and a GPU must not be
-/// held against the processor beside it.
-pub(super) fn of(roof: Roof, backend: &dyn Backend) -> Option<Roofline> {
+/// The bounds of a device, where they are known: a GPU that cannot tell times has none.
+pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
     let remeasure = match roof {
         Roof::Given(roof) => return Some(roof),
-        Roof::Kept | Roof::Measured if backend.name() == "cpu" => roof == Roof::Measured,
-        Roof::Kept | Roof::Measured | Roof::Unknown => return None,
+        Roof::Unknown => return None,
+        Roof::Kept => false,
+        Roof::Measured => true,
     };
     let file = user_cache::folder().map(|folder| folder.join("roofline.json"));
-    Some(kept(file.as_deref(), backend, remeasure))
+    kept(file.as_deref(), device, remeasure)
 }
 
-fn kept(file: Option<&Path>, backend: &dyn Backend, remeasure: bool) -> Roofline {
+fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Roofline> {
     // More threads than cores do not make the machine faster; but measuring takes memory and time for each.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = backend.threads().min(cores);
-    let key = format!("{}, {threads} threads used", backend.description());
+    let threads = device.backend.threads().min(cores);
+    let precision = device.precision();
+    let key = format!("{}, {threads} threads used, {precision:?}", device.description());
     let mut machines = file.map(read).unwrap_or_default();
-    if let Some(Measured { flops, bandwidth }) = machines.get(&key).filter(|_| !remeasure) {
-        return Roofline { threads, flops: *flops, bandwidth: bandwidth.clone() };
+    if let Some(roofline) = machines.get(&key).filter(|_| !remeasure) {
+        return Some(roofline.clone());
     }
-    let roofline = Roofline::measure(threads);
-    machines.insert(key, Measured { flops: roofline.flops, bandwidth: roofline.bandwidth.clone() });
+    let roofline =
+        if device.backend.is_gpu() { gpu_roof::measure(device).ok()? } else { Roofline::measure(threads) };
+    machines.insert(key, roofline.clone());
     if let Some(file) = file {
         // What cannot be kept is measured again.
         let _ = write(file, &machines);
     }
-    roofline
+    Some(roofline)
 }
 
 /// The content of the file, or nothing if it is of no use.
@@ -80,19 +76,31 @@ fn parsed(text: &str) -> Option<Machines> {
     machines.iter().map(entry).collect()
 }
 
-fn measured(machine: &Value) -> Option<Measured> {
+fn measured(machine: &Value) -> Option<Roofline> {
     let rate = |value: &Value| value.as_f64().filter(|rate| rate.is_finite() && *rate > 0.0);
     let pair = |pair: &Value| Some((pair[0].as_u64()?, rate(&pair[1])?));
     let bandwidth: Vec<(u64, f64)> =
         machine["bandwidth"].as_array()?.iter().map(pair).collect::<Option<_>>()?;
     let sound = !bandwidth.is_empty() && bandwidth.is_sorted_by_key(|(set, _)| *set);
     let flops = rate(&machine["flops_per_s"]).filter(|_| sound)?;
-    Some(Measured { flops, bandwidth })
+    let products = match &machine["product_flops_per_s"] {
+        Value::Null => None,
+        value => Some(rate(value)?),
+    };
+    let threads = usize::try_from(machine["threads"].as_u64()?).ok()?;
+    Some(Roofline { threads, flops, bandwidth, products })
 }
 
 fn write(file: &Path, machines: &Machines) -> std::io::Result<()> {
-    let entry = |(name, Measured { flops, bandwidth }): (&String, &Measured)| {
-        (name.clone(), json!({ "flops_per_s": flops, "bandwidth": bandwidth }))
+    let entry = |(name, roofline): (&String, &Roofline)| {
+        let Roofline { threads, flops, bandwidth, products } = roofline;
+        let entry = json!({
+            "threads": threads,
+            "flops_per_s": flops,
+            "product_flops_per_s": products,
+            "bandwidth": bandwidth,
+        });
+        (name.clone(), entry)
     };
     let machines: Map<String, Value> = machines.iter().map(entry).collect();
     let content = json!({ "format": FORMAT, "machines": machines });
@@ -104,8 +112,9 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn measured() -> Measured {
-        Measured { flops: 1e11, bandwidth: vec![(1 << 20, 5e10), (1 << 28, 1e10)] }
+    fn measured(products: Option<f64>) -> Roofline {
+        let bandwidth = vec![(1 << 20, 5e10), (1 << 28, 1e10)];
+        Roofline { threads: 3, flops: 1e11, bandwidth, products }
     }
 
     #[test]
@@ -114,12 +123,13 @@ mod tests {
         let file = folder.path().join("deep/er/roofline.json");
         assert!(read(&file).is_empty());
         let mut machines = Machines::new();
-        machines.insert("a".into(), measured());
+        machines.insert("a".into(), measured(None));
+        machines.insert("b".into(), measured(Some(3e12)));
         write(&file, &machines).unwrap();
         assert_eq!(read(&file), machines);
         let text = fs::read_to_string(&file).unwrap();
         for (from, to) in
-            [("\"format\": 1", "\"format\": 2"), ("100000000000.0", "-1.0"), ("268435456", "1"), ("}", "")]
+            [("\"format\": 2", "\"format\": 1"), ("100000000000.0", "-1.0"), ("268435456", "1"), ("}", "")]
         {
             let damaged = text.replace(from, to);
             assert_ne!(damaged, text);

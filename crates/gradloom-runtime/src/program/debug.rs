@@ -81,16 +81,16 @@ impl Program {
         scalar: impl Fn(&str) -> Option<Number>,
         retention: Retention,
     ) -> Result<DebugRun> {
-        if !self.backend.is_resident() {
+        if !self.backend().is_resident() {
             return Err(Error::new(ErrorKind::Device, "this device plans only: it runs no launches")
                 .help("compile for the CPU: `Device::cpu()`"));
         }
-        self.backend.check()?;
+        self.backend().check()?;
         let plan = match retention {
             Retention::AsPlanned => Arc::clone(&self.plan),
             Retention::EveryValue => {
                 let plan = Plan::clone(&self.plan);
-                Arc::new(match self.backend.buffer_bytes() {
+                Arc::new(match self.backend().buffer_bytes() {
                     Some(segment) => plan.in_segments(&self.graph, segment, false)?,
                     None => plan.without_sharing(),
                 })
@@ -100,11 +100,11 @@ impl Program {
         let shadow = {
             let content = self.store.read_lock();
             content.check_sound()?;
-            content.duplicate(&|bytes| self.backend.allocate(bytes))?
+            content.duplicate(&|bytes| self.backend().allocate(bytes))?
         };
-        let code = self.backend.emit(&self.graph, &plan, &shadow)?;
-        let allocate = |bytes| self.backend.allocate(bytes);
-        let mut loaded = self.backend.load(&self.graph, &plan, &code, &shadow, &allocate)?;
+        let code = self.backend().emit(&self.graph, &plan, &shadow)?;
+        let allocate = |bytes| self.backend().allocate(bytes);
+        let mut loaded = self.backend().load(&self.graph, &plan, &code, &shadow, &allocate)?;
         let resident = loaded.resident_mut();
         for (name, bytes) in inputs {
             if let Some(port) = self.inputs.iter().find(|port| port.name == *name) {

@@ -391,7 +391,8 @@ impl<M: Module> Session<M> {
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
         let backend = &self.device.backend;
         let lowered = backend.lower(graph, fuse(graph, backend.fusion())?, self.device.precision)?;
-        plan::plan(graph, lowered, &layout, None)
+        let plan = plan::plan(graph, lowered, &layout, None)?;
+        Ok(if backend.rest() == 0 { plan } else { plan.side_by_side(backend.rest()) })
     }
 
     /// The model's parameters and states with their sizes.

@@ -643,6 +643,13 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.spans()
     }
 
+    /// Starts or stops timing whole steps by a GPU's clock; see [`Program::set_step_timing`], and
+    /// [`Program::step_time`] for the time.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn set_step_timing(&mut self, on: bool) {
+        self.lanes[0].program.set_step_timing(on);
+    }
+
     /// The value of each stage of the compiler.
     pub fn stages(&self) -> &Stages {
         &self.lanes[0].stages

@@ -85,6 +85,11 @@ impl Backend for WebBackend {
         check(&*self.host)
     }
 
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn target(&self) -> gradloom_codegen::pipeline::Target {
+        gradloom_codegen::pipeline::Target::Wgsl(gradloom_codegen::pipeline::Gpu::new(self.limits))
+    }
+
     fn fusion(&self) -> Fusion {
         wgsl::FUSION
     }

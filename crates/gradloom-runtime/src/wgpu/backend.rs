@@ -11,6 +11,8 @@ use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
+#[cfg(feature = "files")]
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::wgsl::{self, Choices, Context, Precision};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
@@ -103,6 +105,11 @@ impl Backend for WgpuBackend {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    #[cfg(feature = "files")]
+    fn target(&self) -> Target {
+        Target::Wgsl(gradloom_codegen::pipeline::Gpu::in_precision(self.gpu.limits, self.precision))
     }
 
     fn fusion(&self) -> Fusion {

@@ -12,7 +12,7 @@ use crate::gpu::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launche
 use crate::memory::Allocate;
 use crate::profile::Spans;
 use crate::store::Content;
-use gradloom_codegen::step::{Owner, pause};
+use gradloom_codegen::step::{Owner, host_steps, pause};
 use gradloom_codegen::wgsl::{Dispatch, Operands, Shader, Unit};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
@@ -76,7 +76,7 @@ impl WgpuProgram {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
             memory,
-            host: host_launches(graph, plan, &parts),
+            host: host_launches(graph, plan, host_steps(graph, plan, &parts)),
             pause: pause(plan, &parts),
             steps,
             scalars: vec![0; plan.scalar_bytes()],
@@ -89,6 +89,7 @@ impl WgpuProgram {
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
             table_bytes: tables.bytes(),
             profile: Spans::default(),
+            step_time: None,
             timestamps: None,
         })
     }

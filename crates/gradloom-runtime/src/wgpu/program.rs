@@ -6,7 +6,7 @@ use super::host_launch;
 use super::memory::on_device;
 use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
-use super::timestamps::Timestamps;
+use super::timestamps::{Timed, Timestamps, add_spans};
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::Elements;
@@ -20,6 +20,7 @@ use gradloom_core::plan::{Plan, Region, Role};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, SubmissionIndex};
 
 /// Steps that the device has not finished, at most: enough for it never to wait for the host.
@@ -61,6 +62,8 @@ pub(super) struct WgpuProgram {
     /// Bytes of the tables that shaders have of their own.
     pub(super) table_bytes: usize,
     pub(super) profile: Spans,
+    /// The time of the last step, if steps are timed.
+    pub(super) step_time: Option<Duration>,
     pub(super) timestamps: Option<Timestamps>,
 }
 
@@ -116,6 +119,13 @@ impl WgpuProgram {
 
     fn extra_bytes(&self) -> usize {
         STATUS_BYTES + self.table_bytes
+    }
+
+    /// Sets what the device's clock is used for.
+    fn time(&mut self, timed: Option<Timed>) {
+        // A device that has no memory for its clock is one without.
+        let new = |timed| Timestamps::new(&self.gpu, timed, self.steps.len()).ok().flatten();
+        self.timestamps = timed.and_then(new);
     }
 }
 
@@ -185,13 +195,19 @@ impl Queued for WgpuProgram {
         self.in_flight.push_back(submission.clone());
         // A clock that could not be read once is not used again.
         if let Some(timestamps) = self.timestamps.take() {
-            self.profile.clear();
-            let launch = |step: &Ready| match step.owner {
-                Owner::Launch(launch) => Some(launch),
-                Owner::Hoisted(_) | Owner::Guards => None,
-            };
-            let launches: Vec<Option<usize>> = self.steps.iter().map(launch).collect();
-            timestamps.read(&self.gpu, submission.clone(), &launches, &mut self.profile)?;
+            let times = timestamps.read(&self.gpu, submission.clone())?;
+            match timestamps.timed {
+                Timed::Step => self.step_time = Some(times[1]),
+                Timed::Dispatches => {
+                    let launch = |step: &Ready| match step.owner {
+                        Owner::Launch(launch) => Some(launch),
+                        Owner::Hoisted(_) | Owner::Guards => None,
+                    };
+                    let launches: Vec<Option<usize>> = self.steps.iter().map(launch).collect();
+                    self.profile.clear();
+                    add_spans(&times, &launches, &mut self.profile);
+                }
+            }
             self.timestamps = Some(timestamps);
         }
         Ok(Box::new(PendingStep::new(&self.stagings, run, staging, submission)))
@@ -267,9 +283,16 @@ impl Resident for WgpuProgram {
 
     fn set_profiling(&mut self, on: bool) {
         self.profile.set(on, self.plan.launches.len());
-        // A device that has no memory for its clock is one without.
-        let new = || Timestamps::new(&self.gpu, self.steps.len()).ok().flatten();
-        self.timestamps = if on { new() } else { None };
+        self.time(on.then_some(Timed::Dispatches));
+    }
+
+    fn set_step_timing(&mut self, on: bool) {
+        self.step_time = None;
+        self.time(on.then_some(Timed::Step));
+    }
+
+    fn step_time(&self) -> Result<Option<Duration>> {
+        Ok(self.step_time)
     }
 
     fn spans(&self) -> &[LaunchSpan] {

@@ -17,19 +17,33 @@ use wgpu::{
 /// Queries of a set, at most.
 const QUERIES: usize = wgpu::QUERY_SET_MAX_QUERIES as usize;
 
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timed {
+    /// Each dispatch.
+    Dispatches,
+    /// The whole step.
+    Step,
+}
+
 /// A clock for the dispatches of a program.
 pub(super) struct Timestamps {
     queries: QuerySet,
     resolved: Buffer,
     staging: Buffer,
-    count: usize,
+    pub(super) timed: Timed,
+    dispatches: usize,
 }
 
 impl Timestamps {
-    /// For so many dispatches; `None` where the device cannot time them, or there are too many.
-    pub(super) fn new(gpu: &Gpu, dispatches: usize) -> Result<Option<Self>> {
-        let count = dispatches + 1;
-        if !gpu.device.features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES) || count > QUERIES {
+    /// For so many dispatches; `None` where the device cannot time them, or there are none or too many.
+    pub(super) fn new(gpu: &Gpu, timed: Timed, dispatches: usize) -> Result<Option<Self>> {
+        let count = match timed {
+            Timed::Dispatches => dispatches + 1,
+            Timed::Step => 2,
+        };
+        let can = gpu.device.features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+        if !can || dispatches == 0 || count > QUERIES {
             return Ok(None);
         }
         let descriptor = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: count as u32 };
@@ -38,53 +52,56 @@ impl Timestamps {
             .buffer("gradloom timestamps", 8 * count, usage)
             .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for timestamps on the GPU"))?;
         let queries = gpu.device.create_query_set(&descriptor);
-        Ok(Some(Self { queries, resolved, staging: staging(gpu, 8 * count)?, count }))
+        Ok(Some(Self { queries, resolved, staging: staging(gpu, 8 * count)?, timed, dispatches }))
     }
 
     /// Notes the time in a pass, as number `at`: 0 before the first dispatch, and so on.
     pub(super) fn note(&self, pass: &mut ComputePass<'_>, at: usize) {
-        pass.write_timestamp(&self.queries, at as u32);
+        let query = match self.timed {
+            Timed::Dispatches => at,
+            Timed::Step if at == 0 => 0,
+            Timed::Step if at == self.dispatches => 1,
+            Timed::Step => return,
+        };
+        pass.write_timestamp(&self.queries, query as u32);
     }
 
     /// Copies the times to the host's buffer, at the end of a step.
     pub(super) fn resolve(&self, encoder: &mut CommandEncoder) {
-        encoder.resolve_query_set(&self.queries, 0..self.count as u32, &self.resolved, 0);
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count as u64);
+        encoder.resolve_query_set(&self.queries, 0..self.count() as u32, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count() as u64);
     }
 
-    /// Waits for a step, and adds its spans; `launches` has the launch of each dispatch, none for the guards.
-    /// Not to be used again after an error.
-    pub(super) fn read(
-        &self,
-        gpu: &Gpu,
-        submission: SubmissionIndex,
-        launches: &[Option<usize>],
-        profile: &mut Spans,
-    ) -> Result<()> {
+    fn count(&self) -> usize {
+        self.staging.size() as usize / 8
+    }
+
+    /// Waits for a step, and tells its times since the first. Not to be used again after an error.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    pub(super) fn read(&self, gpu: &Gpu, submission: SubmissionIndex) -> Result<Vec<Duration>> {
         let period = f64::from(gpu.queue.get_timestamp_period());
         let words = |bytes: &[u8]| -> Vec<u64> {
             bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
         };
         let (times, _) = Download::new(self.staging.clone(), submission).read(gpu, words)?;
-        let span =
-            |from: u64, to: u64| Duration::from_nanos((to.saturating_sub(from) as f64 * period) as u64);
-        let start = Instant::now();
-        let mut last: Option<(usize, Duration, Duration)> = None;
-        for (pair, launch) in times.windows(2).zip(launches) {
-            let (began, took) = (span(times[0], pair[0]), span(pair[0], pair[1]));
-            last = match (last, launch) {
-                (Some((known, began, sum)), Some(launch)) if known == *launch => {
-                    Some((known, began, sum + took))
-                }
-                (previous, launch) => {
-                    previous
-                        .into_iter()
-                        .for_each(|(launch, began, took)| profile.add(launch, start + began, took));
-                    launch.map(|launch| (launch, began, took))
-                }
-            };
-        }
-        last.into_iter().for_each(|(launch, began, took)| profile.add(launch, start + began, took));
-        Ok(())
+        let since = |time: u64| Duration::from_nanos((time.saturating_sub(times[0]) as f64 * period) as u64);
+        Ok(times.iter().map(|&time| since(time)).collect())
     }
+}
+
+/// Adds the spans of a step, from the times between its dispatches; `launches` has the launch of each
+/// dispatch, none for the guards.
+pub(super) fn add_spans(times: &[Duration], launches: &[Option<usize>], profile: &mut Spans) {
+    let start = Instant::now();
+    let mut spans: Vec<(usize, Duration, Duration)> = Vec::new();
+    for (pair, launch) in times.windows(2).zip(launches) {
+        let (Some(launch), took) = (*launch, pair[1].saturating_sub(pair[0])) else { continue };
+        match spans.last_mut() {
+            Some((known, _, sum)) if *known == launch => *sum += took,
+            _ => spans.push((launch, pair[0], took)),
+        }
+    }
+    spans.into_iter().for_each(|(launch, began, took)| profile.add(launch, start + began, took));
 }

@@ -8,6 +8,7 @@ mod failures;
 mod limits;
 mod lost;
 mod nan;
+mod profile;
 mod segments;
 mod unread;
 

@@ -14,6 +14,10 @@ pub(crate) trait Workload {
     fn step(&mut self) -> Result<f32>;
     /// Queues a step whose loss is not read.
     fn queue(&mut self) -> Result<()>;
+    /// Starts or stops timing steps by the device's clock.
+    fn set_step_timing(&mut self, on: bool);
+    /// The time that the device took for the last step, if it can tell.
+    fn step_time(&self) -> Result<Option<Duration>>;
     /// The work of a step on a device with a queue.
     fn work(&self) -> Option<Work>;
     /// The time that compiling took.
@@ -64,6 +68,14 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
     fn queue(&mut self) -> Result<()> {
         self.train.step(self.data.each_ref().map(Elements::data))?;
         Ok(())
+    }
+
+    fn set_step_timing(&mut self, on: bool) {
+        self.train.set_step_timing(on);
+    }
+
+    fn step_time(&self) -> Result<Option<Duration>> {
+        Ok(self.train.program().step_time()?)
     }
 
     fn work(&self) -> Option<Work> {

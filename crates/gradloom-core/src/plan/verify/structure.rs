@@ -8,6 +8,10 @@ use crate::kernel::{Access, Kernel, Launch, Phase, Schedule};
 pub(super) fn check(plan: &Plan) -> Result<()> {
     check_buffers(plan)?;
     check_hoisted(plan)?;
+    if plan.scratch.len() != plan.launches.len() {
+        let (given, launches) = (plan.scratch.len(), plan.launches.len());
+        return Err(broken(format!("{given} launches of {launches} have a place for their scratch")));
+    }
     let mut phase = Phase::Compute;
     for (i, launch) in plan.launches.iter().enumerate() {
         let name = format!("launch {i} ({})", launch.kernel.name());
@@ -15,7 +19,7 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
             return Err(broken(format!("{name} computes after the commit has begun")));
         }
         phase = launch.phase;
-        check_launch(plan, launch, &name)?;
+        check_launch(plan, launch, plan.scratch[i], &name)?;
         for access in launch.reads.iter().chain(&launch.writes) {
             let buffer = check_access(plan, access, &name)?;
             if i < buffer.first || i > buffer.last {
@@ -88,7 +92,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
 fn check_hoisted(plan: &Plan) -> Result<()> {
     for (i, launch) in plan.hoisted.iter().enumerate() {
         let name = format!("hoisted launch {i} ({})", launch.kernel.name());
-        check_launch(plan, launch, &name)?;
+        check_launch(plan, launch, 0, &name)?;
         for access in launch.reads.iter().chain(&launch.writes) {
             let buffer = check_access(plan, access, &name)?;
             if buffer.region != Region::Constants {
@@ -104,7 +108,7 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
+fn check_launch(plan: &Plan, launch: &Launch, scratch: usize, name: &str) -> Result<()> {
     // What follows indexes the strides by axis.
     let has_strides = |access: &Access| access.layout.strides.len() == access.layout.shape.rank();
     if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {
@@ -112,8 +116,8 @@ fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
     }
     kernels::check(&launch.kernel, &launch.schedule, &launch.reads, &launch.writes, launch.workspace)
         .map_err(|message| broken(format!("{name} {message}")))?;
-    if launch.workspace > plan.totals.workspace {
-        let (wanted, given) = (launch.workspace, plan.totals.workspace);
+    if scratch.saturating_add(launch.workspace) > plan.totals.workspace {
+        let (wanted, given) = (scratch.saturating_add(launch.workspace), plan.totals.workspace);
         return Err(broken(format!("{name} needs {wanted} bytes of workspace, there are {given}")));
     }
     if launch.may_alias.iter().any(|&(w, r)| w >= launch.writes.len() || r >= launch.reads.len()) {

@@ -10,9 +10,11 @@ use std::ops::Range;
 
 /// What a kernel touches: bytes of numbered memories.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Touches {
-    pub(super) reads: Vec<(usize, Range<usize>)>,
-    pub(super) writes: Vec<(usize, Range<usize>)>,
+pub struct Touches {
+    /// What it reads.
+    pub reads: Vec<(usize, Range<usize>)>,
+    /// What it writes.
+    pub writes: Vec<(usize, Range<usize>)>,
 }
 
 /// The last kernels that touched some bytes.
@@ -24,12 +26,12 @@ struct Last {
 }
 
 /// For each kernel, those that it waits for, in ascending order.
-pub(super) fn edges(kernels: &[Touches]) -> Vec<Vec<usize>> {
+pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
     let mut bytes: BTreeMap<(usize, usize), Last> = BTreeMap::new();
     // For each kernel, all that are done before it, as bits.
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(kernels.len());
     let mut all = Vec::with_capacity(kernels.len());
-    for (i, kernel) in kernels.iter().enumerate() {
+    for (i, kernel) in kernels.enumerate() {
         let mut waits = Vec::new();
         for (memory, range) in kernel.reads.iter().filter(|(_, range)| !range.is_empty()) {
             cut(&mut bytes, *memory, range);
@@ -115,7 +117,7 @@ mod tests {
             // Waits for both readers, not for the first one again.
             touches(&[(8, 16)], &[(0, 8)]),
         ];
-        assert_eq!(edges(&chain), [vec![], vec![0], vec![0], vec![1, 2]]);
+        assert_eq!(edges(chain.iter()), [vec![], vec![0], vec![0], vec![1, 2]]);
     }
 
     #[test]
@@ -126,7 +128,7 @@ mod tests {
             touches(&[(0, 4)], &[]),
             touches(&[], &[(3, 3)]),
         ];
-        assert_eq!(edges(&kernels), [vec![], vec![0], vec![0], vec![]]);
+        assert_eq!(edges(kernels.iter()), [vec![], vec![0], vec![0], vec![]]);
     }
 
     fn meet(a: &[(usize, Range<usize>)], b: &[(usize, Range<usize>)]) -> bool {
@@ -145,7 +147,7 @@ mod tests {
             };
             let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
             let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();
-            let edges = edges(&kernels);
+            let edges = edges(kernels.iter());
             // Reachability, without the edge `skip`.
             let reaches = |from: usize, to: usize, skip: Option<(usize, usize)>| {
                 let mut open = vec![to];

@@ -1,0 +1,235 @@
+//! A step as it is replayed: the nodes of its graphs, and which wait for which.
+//!
+//! In: a plan and its kernels. Out: a [`Replay`]. Always holds: the nodes' order works, and so does any that
+//! keeps the edges; what the host runs stands between two segments, each of which is a graph.
+
+use super::edges::{Touches, edges};
+use super::exchange::{COUNTER_BYTES, Payload};
+use super::launch::{Span, Spans, Work};
+use super::units::CudaUnit;
+use crate::simt::custom::on_host;
+use crate::step::{Owner, STEP_WORDS, host_steps};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::{Plan, Region};
+use std::fmt;
+use std::ops::Range;
+
+/// Numbers of the memories that kernels touch; before them are the regions of the plan.
+const WORKSPACE: usize = 3;
+const STATUS: usize = 4;
+const EXCHANGE: usize = 5;
+
+/// Launches for which bytes rest before they are used again ([`Plan::side_by_side`]): on GPT-2 two are enough
+/// for branches as wide as if no value shared its bytes, and take 1% more memory.
+pub const REST: usize = 2;
+
+/// What a node is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// It takes over the step's data.
+    Begin,
+    /// A kernel of the plan.
+    Planned(Owner),
+    /// It hands the results out, between the phases.
+    Results,
+}
+
+/// A kernel of a step, or a product of the library.
+#[derive(Clone, Debug)]
+pub struct ReplayNode {
+    /// What it is for.
+    pub member: Member,
+    /// The number of its unit, if it is of the plan.
+    pub unit: Option<usize>,
+    /// What it touches.
+    pub touches: Touches,
+}
+
+/// A launch that the host runs between two segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Its number in the plan.
+    pub launch: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// The nodes of a step.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// All nodes, in order.
+    pub nodes: Vec<ReplayNode>,
+    /// The nodes between what the host runs: each is a graph.
+    pub segments: Vec<Range<usize>>,
+    /// What the host runs behind each segment but the last.
+    pub cuts: Vec<Cut>,
+    /// Launches of the plan's step.
+    pub launches: usize,
+    /// Nodes that are products of the library.
+    pub products: usize,
+}
+
+impl Replay {
+    /// Of a plan and its [`units`](super::units).
+    pub fn new(plan: &Plan, graph: &Graph, units: &[CudaUnit]) -> Self {
+        // Without work a kernel is not launched.
+        let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
+        let of_step = |unit: &CudaUnit| !matches!(unit.owner, Owner::Hoisted(_));
+        let step = units.iter().enumerate().filter(|(_, unit)| of_step(unit) && runs(unit));
+        let planned: Vec<(usize, &CudaUnit)> = step.collect();
+        let owners: Vec<Owner> = planned.iter().map(|(_, unit)| unit.owner).collect();
+        let commits =
+            |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
+        let pause = owners.iter().position(commits).unwrap_or(owners.len());
+
+        let begin = ReplayNode { member: Member::Begin, unit: None, touches: taken_over(plan) };
+        let mut nodes = vec![begin];
+        nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
+            member: Member::Planned(unit.owner),
+            unit: Some(*number),
+            touches: touches(&unit.kernel.spans),
+        }));
+        let results = ReplayNode { member: Member::Results, unit: None, touches: handed_out(plan) };
+        nodes.insert(pause + 1, results);
+
+        let hosted = host_steps(graph, plan, &owners);
+        let mut first = 0;
+        // The first node goes before all; no op of the host is behind the results.
+        let ends = hosted.iter().map(|(_, before)| before + 1).chain([nodes.len()]);
+        let segments = ends.map(|end| std::mem::replace(&mut first, end)..end).collect();
+        let cuts = hosted.iter().map(|&(launch, _)| {
+            let op = on_host(&plan.launches[launch], graph).map_or("an op", |op| op.name());
+            Cut { launch, reason: format!("`{op}` has no GPU kernel, and runs on the host") }
+        });
+        let is_product = |(_, unit): &&(usize, &CudaUnit)| matches!(unit.kernel.work, Work::Product(_));
+        let products = planned.iter().filter(is_product).count();
+        Self { cuts: cuts.collect(), nodes, segments, launches: plan.launches.len(), products }
+    }
+
+    /// For each node of a segment the ones in the segment that it waits for.
+    pub fn edges(&self, segment: &Range<usize>) -> Vec<Vec<usize>> {
+        edges(self.nodes[segment.clone()].iter().map(|node| &node.touches))
+    }
+
+    /// The shape of each segment's graph.
+    pub fn shapes(&self) -> Vec<Shape> {
+        self.segments.iter().map(|segment| Shape::of(&self.edges(segment))).collect()
+    }
+
+    /// Launches of the step that graphs replay; the host runs the rest.
+    pub fn covered(&self) -> usize {
+        self.launches - self.cuts.len()
+    }
+}
+
+/// The shape of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Kernels, and products of the library.
+    pub nodes: usize,
+    /// Pairs of which one waits for the other.
+    pub edges: usize,
+    /// Nodes that wait for each other in a row, at most.
+    pub depth: usize,
+    /// Nodes that are equally deep, at most: branches that can run side by side.
+    pub branches: usize,
+}
+
+impl Shape {
+    fn of(edges: &[Vec<usize>]) -> Self {
+        let mut depths: Vec<usize> = Vec::with_capacity(edges.len());
+        let mut levels: Vec<usize> = Vec::new();
+        for before in edges {
+            let depth = before.iter().map(|&other| depths[other] + 1).max().unwrap_or(0);
+            depths.push(depth);
+            levels.resize(levels.len().max(depth + 1), 0);
+            levels[depth] += 1;
+        }
+        Self {
+            nodes: edges.len(),
+            edges: edges.iter().map(Vec::len).sum(),
+            depth: levels.len(),
+            branches: levels.into_iter().max().unwrap_or(0),
+        }
+    }
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let graphs = match self.segments.len() {
+            1 => "a graph".to_string(),
+            graphs => format!("{graphs} graphs"),
+        };
+        let (covered, launches) = (self.covered(), self.launches);
+        let products = match self.products {
+            0 => String::new(),
+            products => format!("; {products} nodes are products by cuBLASLt"),
+        };
+        writeln!(out, "replay: {covered} of {launches} launches in {graphs}{products}")?;
+        for (i, Shape { nodes, edges, depth, branches }) in self.shapes().into_iter().enumerate() {
+            writeln!(out, "  {nodes} nodes, {edges} edges: {depth} deep, up to {branches} side by side")?;
+            if let Some(Cut { launch, reason }) = self.cuts.get(i) {
+                writeln!(out, "  launch {launch}: {reason}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the first kernel of a step writes.
+fn taken_over(plan: &Plan) -> Touches {
+    let items = Payload::new(plan).items.into_iter().map(|item| match item.buffer {
+        None => (Region::Step as usize, 0..plan.scalar_bytes()),
+        Some(number) => whole(plan, number),
+    });
+    let own = [(STATUS, 0..STEP_WORDS * 4), (EXCHANGE, 0..COUNTER_BYTES)];
+    Touches { reads: Vec::new(), writes: own.into_iter().chain(items).collect() }
+}
+
+fn whole(plan: &Plan, buffer: usize) -> (usize, Range<usize>) {
+    let buffer = &plan.buffers[buffer];
+    (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
+}
+
+/// What a kernel of the plan touches.
+fn touches(spans: &Spans) -> Touches {
+    let place = |span: &Span| match span {
+        Span::Memory(region, range) => (*region as usize, range.clone()),
+        Span::Workspace(range) => (WORKSPACE, range.clone()),
+    };
+    let mut touches = Touches {
+        reads: spans.reads.iter().map(place).collect(),
+        writes: spans.writes.iter().map(place).collect(),
+    };
+    // Kernels that report faults need no order among themselves: the first report stays, whichever it is.
+    // Those that wait for the verdict come behind the one that writes it.
+    let verdict: Range<usize> = 0..4;
+    if spans.decides {
+        touches.writes.push((STATUS, verdict));
+    } else if spans.traps || spans.gated {
+        touches.reads.push((STATUS, verdict));
+    }
+    touches
+}
+
+/// What the kernel that hands results out reads.
+fn handed_out(plan: &Plan) -> Touches {
+    let range = |access: &Access| whole(plan, plan.buffer_of[&access.buffer]);
+    let mut reads: Vec<_> =
+        plan.outputs.iter().chain(&plan.guards).map(|(_, access)| range(access)).collect();
+    reads.extend([(STATUS, 0..4), (EXCHANGE, 0..4)]);
+    Touches { reads, writes: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shape;
+
+    #[test]
+    fn a_diamond_is_three_deep_and_two_wide() {
+        let shape = Shape::of(&[vec![], vec![0], vec![0], vec![1, 2]]);
+        assert_eq!(shape, Shape { nodes: 4, edges: 4, depth: 3, branches: 2 });
+        assert_eq!(Shape::of(&[]), Shape { nodes: 0, edges: 0, depth: 0, branches: 0 });
+    }
+}

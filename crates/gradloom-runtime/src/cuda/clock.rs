@@ -1,0 +1,57 @@
+//! Points in the stream whose times are compared, by the device's clock.
+
+use super::driver::Event;
+use super::gpu::Gpu;
+use crate::cancel::Stop;
+use gradloom_core::error::Result;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Numbered points.
+#[derive(Debug)]
+pub(super) struct Clock {
+    gpu: Arc<Gpu>,
+    points: Vec<Event>,
+}
+
+impl Clock {
+    pub(super) fn new(gpu: &Arc<Gpu>) -> Self {
+        Self { gpu: Arc::clone(gpu), points: Vec::new() }
+    }
+
+    /// Sets a point behind everything that the stream was asked for so far: one of those that were set
+    /// before, or the next one.
+    ///
+    /// # Errors
+    /// When the device is lost, or has no more events.
+    pub(super) fn set(&mut self, point: usize) -> Result<()> {
+        if point == self.points.len() {
+            self.points.push(self.gpu.ask("make an event", |driver| driver.event(true))?);
+        }
+        let event = self.points[point];
+        self.gpu.ask("note the time", |driver| driver.record(event, self.gpu.stream))
+    }
+
+    /// Number of points.
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// The time between two points, once the device is past the second.
+    ///
+    /// # Errors
+    /// As [`Gpu::wait`].
+    pub(super) fn between(&self, from: usize, to: usize) -> Result<Duration> {
+        let (from, to) = (self.points[from], self.points[to]);
+        self.gpu.wait(to, Stop::default())?;
+        let milliseconds = self.gpu.ask("tell times", |driver| driver.elapsed(from, to))?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds).max(0.0) / 1e3))
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        let points = std::mem::take(&mut self.points);
+        self.gpu.give_back(|driver| points.into_iter().for_each(|event| driver.destroy_event(event)));
+    }
+}

@@ -1,0 +1,178 @@
+//! Measures the limits of a GPU, by its own clock.
+//!
+//! In: a device. Out: a [`Roofline`]: multiplications and additions in f32, bytes a second of caches and
+//! memory, and, where products are of 16 bits, the rate of a large one. Always holds: the kernels are written in
+//! the kernel language, so every GPU is asked the same; each number is the best of several runs. A product is
+//! computed as programs compute theirs, as no other kernel of ours would come nearer to what the device can.
+
+use crate::cpu::Roofline;
+use crate::device::Device;
+use crate::outputs::Outputs;
+use crate::train::{Infer, Session};
+use gradloom_codegen::simt::custom::{CustomLaunch, gpu_lowering};
+use gradloom_codegen::wgsl::Precision;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{CustomOp, DType, GpuLowering, Slice, SliceMut, Type, TypeError};
+use gradloom_core::kernel::Kernel;
+use gradloom_core::nn::{Init, Param};
+use gradloom_core::reference::HostTensor;
+use gradloom_core::trace::{self, Tensor};
+use std::fmt;
+use std::sync::Arc;
+
+/// Runs of each kernel, of which the fastest counts.
+const RUNS: usize = 12;
+/// Invocations of a workgroup.
+const WORKGROUP: u32 = 256;
+/// Chains of multiplications and additions of an invocation, and how long they are.
+const CHAINS: u32 = 8;
+const LENGTH: u32 = 1024;
+/// Elements of each array of a workgroup's turn.
+const TURN: u32 = 4 * WORKGROUP;
+/// Bytes of the three arrays together: those of the last set are in no cache.
+const WORKING_SETS: [u32; 3] = [3 << 20, 24 << 20, 384 << 20];
+/// Time of the large product, at the rate of f32.
+const PRODUCT_SECONDS: f64 = 4e-3;
+
+/// The limits of a GPU.
+///
+/// # Errors
+/// When the device cannot tell the times of its kernels, has no memory for the arrays, or is lost.
+pub(super) fn measure(device: &Device) -> Result<Roofline> {
+    let mut flops = 0.0f64;
+    // Enough workgroups for the largest device, but not for a slow one.
+    for groups in [64, 1024, 16384] {
+        let seconds = best(device, &chains(groups))?;
+        let operations = groups as f64 * f64::from(WORKGROUP) * f64::from(2 * CHAINS * LENGTH);
+        flops = flops.max(operations / seconds);
+        if seconds > 5e-3 {
+            break;
+        }
+    }
+    let mut bandwidth = Vec::new();
+    for set in WORKING_SETS {
+        let groups = set / (12 * TURN);
+        // At least 400 MB in all, so that starting the kernel does not count.
+        let repeats = (400_u32 << 20).div_ceil(set);
+        let seconds = best(device, &triad(groups, repeats))?;
+        bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));
+    }
+    let products = match device.precision {
+        Precision::F32 => None,
+        _ => Some(product(device, flops)?),
+    };
+    Ok(Roofline { threads: 1, flops, bandwidth, products })
+}
+
+/// The time of the only launch of a kernel.
+fn best(device: &Device, op: &Probe) -> Result<f64> {
+    let session = Session::new((), device, 0)?;
+    let mut program = session.infer([trace::f32("x", [1])], |(), [x]| Tensor::custom(op.clone(), [x])[0])?;
+    time(&mut program, |_| true)
+}
+
+/// The rate of a large product in the device's precision.
+fn product(device: &Device, flops: f64) -> Result<f64> {
+    let extent = ((flops * PRODUCT_SECONDS / 2.0).cbrt() as usize).next_multiple_of(256).clamp(256, 8192);
+    let factors = [(); 2].map(|()| Param::new([extent, extent], Init::Normal { std: 1.0 }));
+    let session = Session::new(factors, device, 0)?;
+    let mut program = session.infer([trace::f32("x", [1])], |[left, right], [x]| {
+        left.tensor().matmul(right.tensor()).sum() + x.sum()
+    })?;
+    let launches = program.plan().launches.iter();
+    let is_product: Vec<bool> = launches.map(|launch| multiplies(&launch.kernel)).collect();
+    Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
+}
+
+/// The least time of the launches that count.
+fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -> Result<f64> {
+    program.set_profiling(true);
+    let mut least = f64::INFINITY;
+    for _ in 0..RUNS {
+        program.run([&[0.5f32]])?;
+        let spans = program.spans().iter().filter(|span| counts(span.launch));
+        least = least.min(spans.map(|span| span.took.as_secs_f64()).sum());
+    }
+    if least > 0.0 {
+        return Ok(least);
+    }
+    Err(Error::new(ErrorKind::Device, "the device does not tell the times of its kernels"))
+}
+
+/// Whether a kernel's operations are those of products.
+pub(super) fn multiplies(kernel: &Kernel) -> bool {
+    matches!(kernel.name(), "dot" | "attention" | "attention_grad")
+}
+
+/// An op whose kernels are timed.
+#[derive(Clone)]
+struct Probe(Arc<dyn Fn(&CustomLaunch<'_>) + Send + Sync>);
+
+/// Multiplications and additions of numbers in registers.
+fn chains(groups: usize) -> Probe {
+    Probe(Arc::new(move |op| {
+        let (x, sums) = (op.operand(0), op.scratch(DType::F32, groups * WORKGROUP as usize));
+        op.kernel(WORKGROUP, groups, |k| {
+            let factor = k.load(x, k.u32(0));
+            let chains: Vec<_> = (0..CHAINS).map(|i| k.var(factor + k.f32(i as f32))).collect();
+            k.count(k.u32(0), k.u32(LENGTH), |_| {
+                chains.iter().for_each(|chain| chain.set(chain.get().mul_add(factor, factor)));
+            });
+            let sum = chains.iter().map(|chain| chain.get()).reduce(|a, b| a + b).unwrap_or(factor);
+            k.store(sums, k.group() * WORKGROUP + k.local(), sum);
+        });
+        result(op);
+    }))
+}
+
+/// `a = b + s * c` (McCalpin's STREAM), the parts of the arrays handed on from workgroup to workgroup, so that
+/// the caches next to the processors do not have them.
+fn triad(groups: u32, repeats: u32) -> Probe {
+    Probe(Arc::new(move |op| {
+        let [a, b, c] = [(); 3].map(|()| op.scratch(DType::F32, (groups * TURN) as usize));
+        op.kernel(WORKGROUP, groups as usize, |k| {
+            k.count(k.u32(0), k.u32(repeats), |turn| {
+                let first = (k.group() + turn * 37) % groups * TURN + k.local();
+                let at = [0, 1, 2, 3].map(|i| first + i * WORKGROUP);
+                let sums = at.map(|at| k.load(c, at).mul_add(k.f32(0.5), k.load(b, at)));
+                at.into_iter().zip(sums).for_each(|(at, sum)| k.store(a, at, sum));
+            });
+        });
+        result(op);
+    }))
+}
+
+/// The result that the op is asked for.
+fn result(op: &CustomLaunch<'_>) {
+    let (x, y) = (op.operand(0), op.result(0));
+    op.each(1, |k, i| k.store(y, i, k.load(x, i)));
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("probe")
+    }
+}
+
+impl CustomOp for Probe {
+    fn name(&self) -> &str {
+        "probe"
+    }
+
+    fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError> {
+        Ok(operands.to_vec())
+    }
+
+    fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
+        Ok(operands.to_vec())
+    }
+
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+        Err("it measures GPUs".to_string())
+    }
+
+    fn gpu(&self) -> Option<GpuLowering> {
+        let write = Arc::clone(&self.0);
+        Some(gpu_lowering(move |op| write(op)))
+    }
+}

@@ -1,0 +1,42 @@
+//! A GPU's times, by its own clock, and what they are held against.
+
+use super::{compiled, data, device, skipped};
+use gradloom::ProfileOptions;
+
+#[test]
+fn launches_are_held_against_what_the_gpu_can_do() {
+    if skipped() {
+        return;
+    }
+    let mut train = compiled(&device());
+    let (ids, y) = data(0);
+    let profile = train.profile(ProfileOptions::new(4).measure_roof(), (&ids, &y)).unwrap();
+    let Some(roof) = &profile.roof else {
+        // A device without timestamps has no times either.
+        assert!(profile.launches.iter().all(|launch| launch.seconds == 0.0 && launch.bound.is_none()));
+        return;
+    };
+    assert!(roof.flops > 1e8 && roof.products.is_none(), "{roof:?}");
+    assert!(roof.bandwidth.len() >= 2 && roof.bandwidth.iter().all(|(_, rate)| *rate > 1e7), "{roof:?}");
+    for launch in &profile.launches {
+        assert!(launch.seconds > 0.0 && launch.bound.is_some_and(|bound| bound > 0.0), "{launch:?}");
+    }
+    assert!(profile.to_string().contains("of roof"));
+}
+
+#[test]
+fn whole_steps_are_timed() {
+    if skipped() {
+        return;
+    }
+    let mut train = compiled(&device());
+    train.set_step_timing(true);
+    for i in 0..3 {
+        let (ids, y) = data(i);
+        train.step((&ids, &y)).unwrap().loss().unwrap();
+        let Some(took) = train.program().step_time().unwrap() else { return };
+        assert!(took.as_nanos() > 0 && took.as_secs() < 10, "{took:?}");
+    }
+    train.set_step_timing(false);
+    assert_eq!(train.program().step_time().unwrap(), None);
+}
