@@ -183,7 +183,8 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
     /// What is asked of a stream meanwhile, as a graph instead of being done.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;
-    /// Adds a copy of another graph, which starts when the nodes before it are done.
+    /// Adds what another graph has, as nodes of this one where it is kernels in a row, which starts when the
+    /// nodes before it are done. Gives the last node.
     fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node>;
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec>;
     fn destroy_exec(&self, exec: GraphExec);

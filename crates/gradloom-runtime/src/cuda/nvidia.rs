@@ -291,6 +291,13 @@ impl Driver for Nvidia {
     }
 
     fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node> {
+        if let Some((last, kernels)) = kernels_in_a_row(child).as_deref().and_then(<[_]>::split_last) {
+            let mut before = after.to_vec();
+            for kernel in kernels {
+                before = vec![copy_kernel(graph, &before, *kernel)?];
+            }
+            return copy_kernel(graph, &before, *last);
+        }
         let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
         let mut node = ptr::null_mut();
         let (first, count) = (after.as_ptr(), after.len());
@@ -312,6 +319,61 @@ impl Driver for Nvidia {
     fn launch_graph(&self, exec: GraphExec, stream: Stream) -> Fallible<()> {
         call!(cuGraphLaunch(handle(exec.0), handle(stream.0)))
     }
+}
+
+/// The nodes of a graph that is kernels one after the other, in order; none of any other.
+fn kernels_in_a_row(graph: Graph) -> Option<Vec<sys::CUgraphNode>> {
+    /// What the library takes for a product is one kernel, or two.
+    const MOST: usize = 8;
+    let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
+    call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
+    let ([mut from, mut to], mut edges) = ([[ptr::null_mut(); MOST]; 2], MOST);
+    // Without room for the nodes the driver gives more than were asked for, and refuses edges of other kinds.
+    let room = (from.as_mut_ptr(), to.as_mut_ptr());
+    call!(cuGraphGetEdges(handle(graph.0), room.0, room.1, &raw mut edges)).ok()?;
+    if count == 0 || count >= MOST || edges + 1 != count {
+        return None;
+    }
+    let (nodes, edges) = (&nodes[..count], || from[..edges].iter().zip(&to[..edges]));
+    for &node in nodes {
+        let mut kind = sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EMPTY;
+        call!(cuGraphNodeGetType(node, &raw mut kind)).ok()?;
+        if kind != sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL {
+            return None;
+        }
+    }
+    let mut row = vec![*nodes.iter().find(|&node| edges().all(|(_, to)| to != node))?];
+    while let Some((_, next)) = edges().find(|(from, _)| **from == row[row.len() - 1]) {
+        row.push(*next);
+    }
+    (row.len() == count).then_some(row)
+}
+
+/// Adds a copy of another graph's kernel. A graph of kernels alone is launched several times as fast as one
+/// with graphs inside.
+fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallible<Node> {
+    let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
+    let mut described = sys::CUDA_KERNEL_NODE_PARAMS {
+        func: ptr::null_mut(),
+        gridDimX: 0,
+        gridDimY: 0,
+        gridDimZ: 0,
+        blockDimX: 0,
+        blockDimY: 0,
+        blockDimZ: 0,
+        sharedMemBytes: 0,
+        kernelParams: ptr::null_mut(),
+        extra: ptr::null_mut(),
+        kern: ptr::null_mut(),
+        ctx: ptr::null_mut(),
+    };
+    call!(cuGraphKernelNodeGetParams_v2(kernel, &raw mut described))?;
+    let mut node = ptr::null_mut();
+    let (first, count, described) = (after.as_ptr(), after.len(), &raw const described);
+    call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
+    // Clusters, and shared memory beyond the usual.
+    call!(cuGraphKernelNodeCopyAttributes(node, kernel))?;
+    Ok(Node(node.expose_provenance()))
 }
 
 /// The driver's pointer behind a handle.

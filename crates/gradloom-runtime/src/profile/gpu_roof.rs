@@ -125,14 +125,14 @@ fn chains(groups: usize) -> Probe {
     }))
 }
 
-/// `a = b + s * c` (McCalpin's STREAM), the parts of the arrays handed on from workgroup to workgroup, so that
-/// the caches next to the processors do not have them.
+/// `a = b + s * c` (McCalpin's STREAM), the parts of the arrays handed on to workgroups far away, so that
+/// a cache that does not hold the arrays does not have them either.
 fn triad(groups: u32, repeats: u32) -> Probe {
     Probe(Arc::new(move |op| {
         let [a, b, c] = [(); 3].map(|()| op.scratch(DType::F32, (groups * TURN) as usize));
         op.kernel(WORKGROUP, groups as usize, |k| {
             k.count(k.u32(0), k.u32(repeats), |turn| {
-                let first = (k.group() + turn * 37) % groups * TURN + k.local();
+                let first = (k.group() + turn * (groups / 2 + 1)) % groups * TURN + k.local();
                 let at = [0, 1, 2, 3].map(|i| first + i * WORKGROUP);
                 let sums = at.map(|at| k.load(c, at).mul_add(k.f32(0.5), k.load(b, at)));
                 at.into_iter().zip(sums).for_each(|(at, sum)| k.store(a, at, sum));
