@@ -39,15 +39,27 @@ pub(crate) enum Precision {
     F16,
     /// 16 bits with the range of f32, likewise: with CUDA
     Bf16,
+    /// f32 between kernels, 11 of its bits in products: with CUDA
+    Tf32,
+    /// The same thrice for each product, nearly as exact as f32: with CUDA
+    Tf32x3,
 }
 
 impl Precision {
     /// As it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
+        gradloom::Precision::from(self).name()
+    }
+}
+
+impl From<Precision> for gradloom::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::F16 => Self::F16,
+            Precision::Bf16 => Self::Bf16,
+            Precision::Tf32 => Self::Tf32,
+            Precision::Tf32x3 => Self::Tf32x3,
         }
     }
 }
@@ -88,17 +100,14 @@ impl DeviceArguments {
                 let gpu =
                     || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
                 // A processor does not do what was asked for.
-                if self.half().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
+                if self.reduced().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
             }
         }
     }
 
-    fn half(&self) -> Option<gradloom::Precision> {
-        match self.precision? {
-            Precision::F32 => None,
-            Precision::F16 => Some(gradloom::Precision::F16),
-            Precision::Bf16 => Some(gradloom::Precision::Bf16),
-        }
+    /// The precision, if it is not f32.
+    fn reduced(&self) -> Option<Precision> {
+        self.precision.filter(|precision| *precision != Precision::F32)
     }
 
     fn cpu(&self) -> Result<Device> {
@@ -107,10 +116,9 @@ impl DeviceArguments {
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
         }
-        if self.half().is_some() {
-            let name = self.precision.map_or("", Precision::name);
-            return Err(Failure::usage(format!("--precision {name}: the CPU multiplies in f32"))
-                .help("use --precision f32, or --device wgpu"));
+        if let Some(precision) = self.reduced() {
+            let message = format!("--precision {}: the CPU multiplies in f32", precision.name());
+            return Err(Failure::usage(message).help("use --precision f32, or a GPU: --device auto"));
         }
         if self.tune && self.device != Some(Target::Auto) {
             return Err(Failure::usage("--tune: the CPU has nothing to choose from")
@@ -128,13 +136,13 @@ impl DeviceArguments {
         if let Some(name) = &self.adapter {
             options = options.adapter(name);
         }
-        match self.half() {
-            Some(gradloom::Precision::Bf16) => {
-                return Err(Failure::usage("--precision bf16: WebGPU has no such type")
-                    .help("use --precision f16, or --device cuda"));
-            }
-            Some(half) => options = options.precision(half),
+        match self.reduced() {
             None => {}
+            Some(Precision::F16) => options = options.precision(gradloom::Precision::F16),
+            Some(precision) => {
+                let message = format!("--precision {}: WebGPU has no such type", precision.name());
+                return Err(Failure::usage(message).help("use --precision f16, or --device cuda"));
+            }
         }
         if self.tune {
             let folder = gradloom::runtime::user_cache::folder().ok_or_else(|| {
@@ -156,8 +164,8 @@ impl DeviceArguments {
             };
             options = options.index(number.parse().map_err(|_| wrong())?);
         }
-        if let Some(half) = self.half() {
-            options = options.precision(half);
+        if let Some(precision) = self.reduced() {
+            options = options.precision(precision.into());
         }
         if self.tune && self.device == Some(Target::Cuda) {
             return Err(Failure::usage("--tune: with --device cuda a rule chooses").help("leave it out"));

@@ -39,6 +39,8 @@ pub struct Limits {
     pub bf16: bool,
     /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
     pub cooperative: bool,
+    /// Whether such products take operands in f32, too, of which they use the bits of TF32.
+    pub tf32: bool,
     /// Whether it is known which invocation of a subgroup has which element of a matrix.
     pub fragments: bool,
     /// Whether kernels that do not wait for each other run at the same time.
@@ -73,6 +75,7 @@ impl Limits {
             f16: false,
             bf16: false,
             cooperative: false,
+            tf32: false,
             fragments: false,
             branches: false,
             fours: false,
@@ -106,6 +109,7 @@ impl Limits {
             f16: true,
             bf16: true,
             cooperative: true,
+            tf32: true,
             fragments: true,
             branches: true,
             fours: true,
@@ -129,6 +133,12 @@ impl Limits {
             Precision::Bf16 if BF16_IS_POSSIBLE && self.bf16 => Some(DType::BF16),
             _ => None,
         }
+    }
+
+    /// What matrix instructions take the operands of products in, in a precision; none where they are not used.
+    pub fn operands(&self, precision: Precision) -> Option<DType> {
+        let is_tf32 = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
+        if CUDA_IS_POSSIBLE && self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
     }
 
     /// Invocations of a workgroup that combine their results in workgroup memory; a power of two.

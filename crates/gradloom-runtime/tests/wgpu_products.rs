@@ -15,6 +15,7 @@ use device::Device;
 use gradloom_codegen::schedule::product::{choose, fits};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_codegen::wgsl::tuning::Alone;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 use gradloom_testing::adapter;
 use matrices::Matrices;
@@ -63,7 +64,9 @@ fn methods(device: &Device) -> Vec<Method> {
     let cooperative = CooperativeTile { m: 64, n: 64, k: 32, subgroup_m: 32, subgroup_n: 32, buffers: 2 };
     let large = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
     let matrices = [cooperative, large].map(Method::Cooperative);
-    methods.extend(matrices.into_iter().filter(|&method| device.f16 && fits(method, &device.limits)));
+    methods.extend(
+        matrices.into_iter().filter(|&method| device.f16 && fits(method, DType::F16, &device.limits)),
+    );
     methods
 }
 
@@ -76,8 +79,8 @@ fn products_of_any_extents_and_layouts_are_right() {
             for method in methods(&device) {
                 check(&device, &shape, &ProductChoice { method, parts: 1 });
             }
-            for half in [false, device.f16] {
-                check(&device, &shape, &choose(&shape.problem(), half, &device.limits));
+            for operands in [None, device.f16.then_some(DType::F16)] {
+                check(&device, &shape, &choose(&shape.problem(), operands, &device.limits));
             }
         }
     }
@@ -101,7 +104,7 @@ fn scalar_products_are_right() {
     for (batch, extents) in [1, 3].into_iter().flat_map(|batch| extents.map(|extents| (batch, extents))) {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
             let shape = Matrices::new("shape", batch, extents, by_columns, Precision::F32);
-            let choice = choose(&shape.problem(), false, &device.limits);
+            let choice = choose(&shape.problem(), None, &device.limits);
             assert!(!texts(&shape.shaders(&choice, &device)).contains("vec4"), "{shape:?} {choice:?}");
             check(&device, &shape, &choice);
         }

@@ -138,6 +138,64 @@ fn steps_with_products_of_the_library_have_the_same_bits_however_they_run() {
     assert!((loss - own).abs() < 0.02 * own, "with the library {loss}, without it {own}");
 }
 
+/// Products in every precision, in every order of axes, small ones of our own kernels and large ones of the
+/// library, beside sums in f64.
+#[test]
+fn products_are_as_exact_as_their_precision() {
+    if skipped() {
+        return;
+    }
+    for precision in Precision::ALL {
+        let range = match precision {
+            Precision::F32 => 0.0..1e-6,
+            Precision::Tf32x3 => 0.0..4e-6,
+            Precision::Tf32 | Precision::F16 => 2e-5..2e-3,
+            Precision::Bf16 => 2e-4..2e-2,
+        };
+        let device = Device::cuda_with(&CudaOptions::default().precision(precision)).unwrap();
+        let session = Session::new((), &device, 0).unwrap();
+        for [m, n, k] in [[130, 66, 200], [64, 512, 96], [1_024, 1_024, 1_032]] {
+            let number = |i: usize| ((i * 7919 % 10_007) as f32 / 10_007.0 - 0.5) * 3.0;
+            let elements =
+                |count: usize, first: usize| (first..first + count).map(number).collect::<Vec<_>>();
+            let (a, b) = (elements(m * k, 3), elements(k * n, 11));
+            let shapes = [f32("a", [m, k]), f32("at", [k, m]), f32("b", [k, n]), f32("bt", [n, k])];
+            let mut infer = session
+                .infer(shapes, |(), [a, at, b, bt]| {
+                    let turned = at.transpose(0, 1);
+                    [
+                        a.matmul(b),
+                        turned.matmul(b),
+                        a.matmul(bt.transpose(0, 1)),
+                        turned.matmul(bt.transpose(0, 1)),
+                    ]
+                })
+                .unwrap();
+            let turned = |x: &[f32], rows: usize, columns: usize| -> Vec<f32> {
+                (0..rows * columns).map(|i| x[i % rows * columns + i / rows]).collect()
+            };
+            let results = infer.run((&a, &turned(&a, m, k), &b, &turned(&b, k, n))).unwrap();
+            // A few rows are enough.
+            for row in [0, m / 3, m - 1] {
+                let dot = |column: usize| -> f64 {
+                    (0..k).map(|t| f64::from(a[row * k + t]) * f64::from(b[t * n + column])).sum()
+                };
+                let want: Vec<f64> = (0..n).map(dot).collect();
+                let norm = want.iter().map(|x| x * x).sum::<f64>().sqrt();
+                for (order, result) in results.iter().enumerate() {
+                    let got = &result[row * n..][..n];
+                    let off = got.iter().zip(&want).map(|(got, want)| (f64::from(*got) - want).powi(2));
+                    let off = off.sum::<f64>().sqrt() / norm;
+                    assert!(
+                        range.contains(&off),
+                        "{precision:?} {m}x{n}x{k}, order {order}, row {row}: {off:.1e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn inputs_and_results_of_every_size_arrive() {
     if skipped() {

@@ -175,6 +175,9 @@ fn a_plan_for_cuda_has_values_of_the_precision() {
         assert!(narrow(precision, own) > 3, "{precision:?}");
         assert_eq!(narrow(precision, other), 0, "{precision:?}");
     }
+    for precision in [Precision::Tf32, Precision::Tf32x3] {
+        assert_eq!(narrow(precision, DType::F16) + narrow(precision, DType::BF16), 0, "{precision:?}");
+    }
 }
 
 /// On an adapter whose values between kernels are f16, gradients overflow at 65,504.

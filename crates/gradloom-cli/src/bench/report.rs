@@ -82,7 +82,7 @@ impl Report {
             device_name: device.description(),
             driver: None,
             threads: device.threads(),
-            dtype: "f32",
+            dtype: device.precision().name(),
             commit: option_env!("GRADLOOM_COMMIT"),
             steps: timing.steps,
             launches: plan.launches.len(),

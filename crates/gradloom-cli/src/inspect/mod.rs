@@ -2,6 +2,7 @@
 
 mod verify;
 
+use crate::device::Precision;
 use crate::failure::{Failure, Result};
 use crate::format::thousands;
 use crate::model::{self, Gpt2Train};
@@ -10,9 +11,9 @@ use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
+use gradloom::runtime::Limits;
 use gradloom::runtime::pipeline::{Gpu, Target, Text};
 use gradloom::runtime::regular_file::{self, Refusal};
-use gradloom::runtime::{Limits, Precision};
 use gradloom_models::gpt2::Preset;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ pub(crate) struct Arguments {
     #[arg(long = "target", value_name = "TARGET", value_enum, default_value_t = For::Cpu)]
     target_device: For,
     /// Type of what a GPU multiplies and keeps between kernels; the rest is f32 in either case.
-    #[arg(long, value_enum, default_value_t = In::F32)]
-    precision: In,
+    #[arg(long, value_enum, default_value_t)]
+    precision: Precision,
     /// Print what this stage of the compiler makes, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
@@ -75,41 +76,27 @@ enum For {
     Cuda,
 }
 
-/// What a program computes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum In {
-    /// 32 bits
-    F32,
-    /// 16 bits between a GPU's kernels and in products, sums in 32
-    F16,
-    /// The same with the range of f32: for CUDA
-    Bf16,
-}
-
 impl For {
     /// # Errors
     /// When such a device has no such type.
-    fn target(self, precision: In) -> Result<Target> {
-        let of = match precision {
-            In::F32 => Precision::F32,
-            In::F16 => Precision::F16,
-            In::Bf16 => Precision::Bf16,
+    fn target(self, of: Precision) -> Result<Target> {
+        let precision = of.into();
+        let refused = |why: &str, help: &str| {
+            Err(Failure::usage(format!("--precision {}: {why}", of.name())).help(help.to_string()))
         };
-        let wgsl = Limits { f16: of == Precision::F16, ..Limits::desktop() };
-        match (self, precision) {
-            (Self::Cpu, In::F32) => Ok(Target::Cpu { threads: 1 }),
-            (Self::Cpu, _) => {
-                Err(Failure::usage("--precision: the CPU computes in f32").help("use --target cuda or wgsl"))
+        match (self, of) {
+            (Self::Cpu, Precision::F32) => Ok(Target::Cpu { threads: 1 }),
+            (Self::Cpu, _) => refused("the CPU computes in f32", "use --target cuda or wgsl"),
+            (Self::Wgsl, Precision::F32 | Precision::F16) => {
+                let limits = Limits { f16: of == Precision::F16, ..Limits::desktop() };
+                Ok(Target::Wgsl(Gpu::in_precision(limits, precision)))
             }
-            (Self::Wgsl, In::Bf16) => {
-                Err(Failure::usage("--precision bf16: WebGPU has no such type").help("use --target cuda"))
-            }
-            (Self::Wgsl, _) => Ok(Target::Wgsl(Gpu::in_precision(wgsl, of))),
+            (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
             (Self::Cuda, _) => {
                 // As on a machine that has cuBLASLt.
                 let cuda = Limits::cuda();
                 let limits = if of == Precision::F32 { cuda } else { cuda.with_library() };
-                Ok(Target::Cuda(Gpu::in_precision(limits, of)))
+                Ok(Target::Cuda(Gpu::in_precision(limits, precision)))
             }
         }
     }

@@ -114,6 +114,7 @@ __device__ float remainder_of(float a, float b) {
         Matrix "load_matrix" [] = MATRIX;
         Multiply "multiply" [] = multiply!("multiply", "f16");
         MultiplyBf16 "multiply_bf16" [] = multiply!("multiply_bf16", "bf16");
+        Tf32 "multiply_tf32" [Matrix] = TF32;
         Left "left_f16" [] = left!("left_f16", "f16");
         LeftBf16 "left_bf16" [] = left!("left_bf16", "bf16");
         // PTX ISA, section "ex2".
@@ -212,6 +213,66 @@ __device__ Bfloat4 to_bfloat(float4 a) {
 __device__ float4 to_vector(Bfloat4 a) {
     return make_float4(__uint_as_float(a.low << 16), __uint_as_float(a.low & 0xffff0000u),
                        __uint_as_float(a.high << 16), __uint_as_float(a.high & 0xffff0000u));
+}
+";
+
+/// PTX ISA, section "Matrix fragments for mma.m16n8k8", of TF32: two steps of eight terms, and of the right
+/// operand two halves of eight columns. Sums lie as those of 16 bits do.
+const TF32: &str = "struct WideLeft {
+    float r[8];
+};
+struct WideRight {
+    float r[8];
+};
+template <bool BY_ROWS> __device__ float wide_element(const float4* items, unsigned pitch, unsigned row, unsigned column) {
+    unsigned line = BY_ROWS ? row : column, along = BY_ROWS ? column : row;
+    return ((const float*)(items + line * pitch))[along];
+}
+template <bool BY_ROWS> struct Load<WideLeft, BY_ROWS> {
+    static __device__ WideLeft matrix(const float4* items, unsigned pitch) {
+        unsigned row = threadIdx.x % 32u / 4u, term = threadIdx.x % 4u;
+        WideLeft m;
+        for (int i = 0; i < 8; i++) {
+            m.r[i] = wide_element<BY_ROWS>(items, pitch, row + (i & 1) * 8, term + (i & 2) * 2 + (i & 4) * 2);
+        }
+        return m;
+    }
+};
+template <bool BY_ROWS> struct Load<WideRight, BY_ROWS> {
+    static __device__ WideRight matrix(const float4* items, unsigned pitch) {
+        unsigned column = threadIdx.x % 32u / 4u, term = threadIdx.x % 4u;
+        WideRight m;
+        for (int i = 0; i < 8; i++) {
+            m.r[i] = wide_element<BY_ROWS>(items, pitch, term + (i & 1) * 4 + (i & 2) * 4, column + (i & 4) * 2);
+        }
+        return m;
+    }
+};
+__device__ unsigned tf32_bits(float x) {
+    unsigned bits;
+    asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(bits) : \"f\"(x));
+    return bits;
+}
+// Of a number that is not finite nothing is left.
+template <class M> __device__ M rest(M m) {
+    for (int i = 0; i < 8; i++) {
+        float left = m.r[i] - __uint_as_float(tf32_bits(m.r[i]));
+        m.r[i] = left == left ? left : 0.0f;
+    }
+    return m;
+}
+__device__ Sum multiply_tf32(WideLeft a, WideRight b, Sum c) {
+    for (int half = 0; half < 2; half++) {
+        float* r = c.r + 4 * half;
+        for (int step = 0; step < 2; step++) {
+            const float *x = a.r + 4 * step, *y = b.r + 4 * half + 2 * step;
+            asm(\"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+                : \"+f\"(r[0]), \"+f\"(r[1]), \"+f\"(r[2]), \"+f\"(r[3])
+                : \"r\"(tf32_bits(x[0])), \"r\"(tf32_bits(x[1])), \"r\"(tf32_bits(x[2])), \"r\"(tf32_bits(x[3])),
+                  \"r\"(tf32_bits(y[0])), \"r\"(tf32_bits(y[1])));
+        }
+    }
+    return c;
 }
 ";
 

@@ -145,7 +145,12 @@ impl Printer<'_> {
             ValueType::Vector(_) => _ = self.function(Function::Vectors),
             ValueType::Half4(DType::BF16) => _ = self.function(Function::Bfloat),
             ValueType::Half4(_) => _ = self.function(Function::Half),
-            ValueType::Matrix(..) => _ = self.function(Function::Matrix),
+            ValueType::Matrix(which, dtype) => {
+                self.function(Function::Matrix);
+                if which != MatrixUse::Sum && dtype == DType::F32 {
+                    self.function(Function::Tf32);
+                }
+            }
         }
     }
 
@@ -203,6 +208,7 @@ impl Printer<'_> {
                 };
                 format!("{}({})", self.function(round), x[0])
             }
+            Expr::MatrixRest(_) => format!("rest({})", x[0]),
             Expr::MatrixHalf(_, half) => format!("half_of_sum<{half}>({})", x[0]),
             Expr::MatrixFrom(_) => format!("sum_of({}, {})", x[0], x[1]),
             Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),
@@ -246,6 +252,7 @@ impl Printer<'_> {
             Expr::MatrixMulAdd([left, ..]) => {
                 let multiply = match self.kernel.ty(*left) {
                     ValueType::Matrix(_, DType::BF16) => Function::MultiplyBf16,
+                    ValueType::Matrix(_, DType::F32) => Function::Tf32,
                     _ => Function::Multiply,
                 };
                 format!("{}({}, {}, {})", self.function(multiply), x[0], x[1], x[2])
@@ -294,6 +301,8 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
         ValueType::Vector(_) => "float4",
         ValueType::Half4(DType::BF16) => "Bfloat4",
         ValueType::Half4(_) => "Half4",
+        ValueType::Matrix(MatrixUse::Left, DType::F32) => "WideLeft",
+        ValueType::Matrix(MatrixUse::Right, DType::F32) => "WideRight",
         ValueType::Matrix(MatrixUse::Left, _) => "Left",
         ValueType::Matrix(MatrixUse::Right, _) => "Right",
         ValueType::Matrix(MatrixUse::Sum, _) => "Sum",

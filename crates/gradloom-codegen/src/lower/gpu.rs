@@ -7,6 +7,7 @@ use super::{Request, Target, as_body, lower_padded};
 use crate::cuda::LibraryProduct;
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
+use crate::schedule::precision::Precision;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
@@ -111,7 +112,8 @@ impl Target for Gpu<'_> {
     }
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
-        let dtype = self.limits.half(self.choices.precision())?;
+        let precision = self.choices.precision();
+        let dtype = self.limits.operands(precision).filter(|_| precision != Precision::Tf32x3)?;
         let least = self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),

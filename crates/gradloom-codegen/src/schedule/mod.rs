@@ -19,6 +19,7 @@ use tuning::Choices;
 
 use crate::limits::Limits;
 use crate::product::problem_of;
+use crate::schedule::precision::Precision;
 use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
@@ -36,6 +37,7 @@ pub fn schedule(
     let choose = |kernel, problem: &_| choices.attention(kernel, problem, limits);
     // Without matrix instructions, nothing is rounded.
     let half = limits.half(choices.precision()).unwrap_or(DType::F16);
+    let operands = limits.operands(choices.precision()).unwrap_or(DType::F16);
     if let Kernel::Op(op) = kernel
         && let Some(schedule) = attention::schedule(op, reads, half, limits, choose)
     {
@@ -48,7 +50,9 @@ pub fn schedule(
         Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
             let problem = problem_of(kernel, reads).expect("it is a product");
             let choice = choices.product(&problem, limits);
-            Schedule::Product(product::schedule(&problem, choice, half, limits))
+            let mut schedule = product::schedule(&problem, choice, operands, limits);
+            schedule.splits = choices.precision() == Precision::Tf32x3;
+            Schedule::Product(schedule)
         }
         Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
             Schedule::Rows(rows(body, limits))

@@ -16,4 +16,29 @@ pub enum Precision {
     /// The same in `bf16`: 8 significant bits with the range of `f32`, without a scale. CUDA has the type;
     /// WebGPU does not, and computes in `f32`.
     Bf16,
+    /// Values stay `f32`; the operands of products are rounded to TF32 (11 significant bits, the range of
+    /// `f32`) on their way to the matrix instructions of CUDA devices. Attention, and all products on other
+    /// devices, are computed in `f32`.
+    Tf32,
+    /// The same instructions, thrice for each product: of the operands in TF32, and of each with what rounding
+    /// left of the other. Of the sum of the three, 21 bits or more are right, nearly as many as `f32` has.
+    /// (The way is CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single precision accuracy from Tensor
+    /// Cores while surpassing the FP32 theoretical peak performance", 2022.)
+    Tf32x3,
+}
+
+impl Precision {
+    /// Every precision.
+    pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Tf32, Self::Tf32x3];
+
+    /// Its name on command lines and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Tf32 => "tf32",
+            Self::Tf32x3 => "tf32x3",
+        }
+    }
 }

@@ -214,7 +214,7 @@ impl Builder {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// A matrix from an array of [`ValueType::Half4`]: its first item, how many of them lie between its rows
+    /// A matrix from an array of vectors of four: its first item, how many of them lie between its rows
     /// (or else columns), and whether these are rows.
     pub fn matrix<'k>(
         &'k self,
@@ -225,6 +225,7 @@ impl Builder {
     ) -> Value<'k> {
         let dtype = match self.type_of_array(array) {
             ValueType::Half4(dtype) => dtype,
+            ValueType::Vector(4) => DType::F32,
             other => panic!("gradloom loads a matrix of {other}; please report this"),
         };
         let ty = ValueType::Matrix(which, dtype);
@@ -495,6 +496,11 @@ impl<'k> Value<'k> {
     /// This matrix, a left operand, times a right one, added to a sum.
     pub fn matrix_mul_add(self, right: Self, sum: Self) -> Self {
         self.k.expr(Expr::MatrixMulAdd([self.id, right.id, sum.id]), sum.ty())
+    }
+
+    /// What rounding to TF32 leaves of this matrix, an operand in f32.
+    pub fn matrix_rest(self) -> Self {
+        self.k.expr(Expr::MatrixRest(self.id), self.ty())
     }
 
     /// This sum's elements that the invocation has in its left (0) or right (1) eight columns.

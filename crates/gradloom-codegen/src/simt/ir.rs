@@ -128,7 +128,7 @@ pub enum Expr {
     Broadcast(u32, ExprId),
     /// A matrix of zeros.
     MatrixZero,
-    /// A matrix from an array of [`ValueType::Half4`] that the workgroup shares, with its rows, or else its
+    /// A matrix from an array of vectors of four, of f32 or 16 bits, that the workgroup shares, with its rows, or else its
     /// columns, `pitch` items apart. All invocations of a subgroup evaluate it together, as all that
     /// follows.
     MatrixLoad {
@@ -141,7 +141,9 @@ pub enum Expr {
         /// Whether neighbours in memory are neighbours in a row.
         by_rows: bool,
     },
-    /// The product of the first two, added to the third.
+    /// What rounding to TF32 leaves of an operand in f32.
+    MatrixRest(ExprId),
+    /// The product of the first two, added to the third. Those in f32 are rounded to TF32 first.
     MatrixMulAdd([ExprId; 3]),
     /// Of a sum, the invocation's elements of the left eight columns (0) or of the right ones (1), as a
     /// vector: two of its upper row and two of the one eight rows below, see [`FragmentPlace`].
@@ -169,6 +171,7 @@ impl Expr {
             | Self::NativeLog(a)
             | Self::NativeExp2(a)
             | Self::MatrixHalf(a, _)
+            | Self::MatrixRest(a)
             | Self::Splat(a)
             | Self::Component(a, _)
             | Self::ToHalf(a)

@@ -64,6 +64,9 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
         Expr::NativeMax(a, b) => all(&[a, b], F32).then_some(F32),
         Expr::NativeLog(a) | Expr::NativeExp2(a) => all(&[a], F32).then_some(F32),
         Expr::MatrixHalf(a, half) => (of(a) == SUM && half < 2).then_some(ValueType::Vector(4)),
+        Expr::MatrixRest(a) => {
+            matches!(of(a), ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, DType::F32)).then(|| of(a))
+        }
         Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),
         // In its place, a left operand has what a sum has.
         Expr::Cast(a) if matches!(said, ValueType::Matrix(MatrixUse::Left, _)) => {
@@ -101,7 +104,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
         Expr::MatrixLoad { array: number, index, .. } => {
             let Array { space, ty, .. } = array(number)?;
             let ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, dtype) = said else { return None };
-            let fits = *ty == ValueType::Half4(dtype) && *space == Space::Workgroup && of(index) == U32;
+            let fits = *ty == ValueType::four(dtype) && *space == Space::Workgroup && of(index) == U32;
             (fits && kernel.subgroup.is_some()).then_some(said)
         }
         Expr::MatrixMulAdd([a, b, c]) => {

@@ -219,7 +219,9 @@ impl Printer<'_> {
                 format!("max({a}, {b})")
             }
             // Of CUDA alone.
-            Expr::NativeExp2(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => unreachable!(),
+            Expr::NativeExp2(_) | Expr::MatrixRest(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => {
+                unreachable!()
+            }
             Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),
             Expr::Vector2(elements) => self.vector(source, elements),
             Expr::Vector4(elements) => self.vector(source, elements),

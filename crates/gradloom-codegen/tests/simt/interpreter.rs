@@ -7,7 +7,7 @@
 //! reference, rounded to float32.
 
 use gradloom_codegen::simt::{
-    Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, Role, Space, Stmt, ValueType,
+    Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
 };
 use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
@@ -345,12 +345,22 @@ impl Workgroup<'_> {
                 }
                 all
             }
-            Expr::MatrixMulAdd(_) => {
+            Expr::MatrixRest(_) => {
+                let rest = |&bits: &u32| {
+                    let rest = f32::from_bits(bits) - f32::from_bits(tf32(bits));
+                    if rest.is_nan() { 0 } else { rest.to_bits() }
+                };
+                operands[0].iter().map(rest).collect()
+            }
+            Expr::MatrixMulAdd([left, ..]) => {
+                let is_wide = kernel.ty(*left) == ValueType::Matrix(MatrixUse::Left, DType::F32);
+                let rounded = |bits: u32| f32::from_bits(if is_wide { tf32(bits) } else { bits });
                 let float = |bits: u32| f32::from_bits(bits);
                 let element = |at: usize| {
                     let (start, row, column) = (at / 256 * 256, at % 256 / 16, at % 16);
                     let (left, right) = (&operands[0][start..], &operands[1][start..]);
-                    let terms = (0..16).map(|t| float(left[16 * row + t]) * float(right[16 * t + column]));
+                    let terms =
+                        (0..16).map(|t| rounded(left[16 * row + t]) * rounded(right[16 * t + column]));
                     terms.fold(float(operands[2][at]), |sum, term| sum + term).to_bits()
                 };
                 (0..256 * lanes).map(element).collect()
@@ -438,6 +448,11 @@ impl Workgroup<'_> {
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
         })
     }
+}
+
+/// The nearest number of 11 significant bits, of two the one farther from zero: PTX's `cvt.rna.tf32.f32`.
+fn tf32(bits: u32) -> u32 {
+    if f32::from_bits(bits).is_finite() { (bits + 0x1000) & !0x1fff } else { bits }
 }
 
 /// Words of a value; a matrix is whole in each invocation of its subgroup.

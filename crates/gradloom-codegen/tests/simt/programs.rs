@@ -325,13 +325,54 @@ fn training_steps() {
     }
 }
 
-/// Every way to multiply in 16 bits, of operands in every order of axes whose extents no tile divides. Their
-/// elements are small whole numbers, so that nothing is rounded.
+/// Every way to multiply in each precision, of operands in every order of axes whose extents no tile divides.
+/// Their elements are small whole numbers, so that nothing is rounded.
 #[test]
-fn products_in_16_bits_are_exact_of_whole_numbers() {
-    for precision in [Precision::F16, Precision::Bf16] {
+fn products_are_exact_of_whole_numbers() {
+    for precision in [Precision::F16, Precision::Bf16, Precision::Tf32, Precision::Tf32x3] {
         exact_products(precision);
     }
+}
+
+/// In TF32, products are off by its rounding; with what that leaves, they are nearly those of f32. Everything
+/// else stays f32.
+#[test]
+fn products_in_tf32_are_off_by_what_it_rounds() {
+    let graph = block();
+    let leaves = Leaves::random(3);
+    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+    let limits = Limits::cuda();
+    for (precision, range) in [(Precision::Tf32, 1e-5..2e-3), (Precision::Tf32x3, 0.0..3e-6)] {
+        let choices = Choices::by_rule(precision);
+        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        assert!(lowered.buffers.values().all(|ty| !matches!(ty.dtype, DType::F16 | DType::BF16)));
+        let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+        assert!(kinds["matrices"] > 5 && kinds["attention"] == 2, "{kinds:?}");
+        for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs).skip(1) {
+            let off = distance(&got.to_f64(), &want.to_f64());
+            println!("{precision:?}: output {name} is off by {off:.1e}");
+            assert!(range.contains(&off), "{precision:?}: output {name} is off by {off:.1e}");
+        }
+    }
+    // A library computes in TF32 by itself.
+    let choices = Choices::by_rule(Precision::Tf32);
+    let limits = Limits { library: Some(1), ..limits };
+    let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+    let by_library = |launch: &&Launch| matches!(launch.schedule, Schedule::Library(_));
+    assert!(lowered.launches.iter().filter(by_library).count() > 5);
+    let (got, _) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+    for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+        let off = distance(&got.to_f64(), &want.to_f64());
+        assert!(off < 1e-5, "output {name} is off by {off:.1e}");
+    }
+    let choices = Choices::by_rule(Precision::Tf32x3);
+    assert_eq!(wgsl::lower(&graph, &limits, &choices).unwrap().launches.iter().filter(by_library).count(), 0);
+}
+
+/// How far vectors lie apart, as a share of the length of the second.
+fn distance(got: &[f64], want: &[f64]) -> f64 {
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    norm(&mut got.iter().zip(want).map(|(got, want)| got - want)) / norm(&mut want.iter().copied())
 }
 
 fn exact_products(precision: Precision) {
@@ -427,10 +468,7 @@ fn values_between_kernels_are_rounded_in_each_precision() {
         let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
         assert!(kinds["matrices"] > 5 && kinds["attention"] == 2, "{kinds:?}");
         for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
-            let (got, want) = (got.to_f64(), want.to_f64());
-            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
-            let off = norm(&mut got.iter().zip(&want).map(|(got, want)| got - want))
-                / norm(&mut want.iter().copied());
+            let off = distance(&got.to_f64(), &want.to_f64());
             println!("{precision:?}: output {name} is off by {:.2} roundings", off / unit);
             assert!(off < 4.0 * unit, "{precision:?}: output {name} is off by {:.2} roundings", off / unit);
             assert!(

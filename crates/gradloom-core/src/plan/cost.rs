@@ -202,6 +202,7 @@ mod tests {
             buffer_of: IdMap::new(),
             outputs: Vec::new(),
             guards: Vec::new(),
+            scratch: Vec::new(),
             totals: Totals::default(),
         };
         for access in reads.iter().chain(&writes) {

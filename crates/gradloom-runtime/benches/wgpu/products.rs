@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::matrices::{Matrices, Operands, Prepared};
 use gradloom_codegen::schedule::product::{choose, fits};
 use gradloom_codegen::wgsl::Precision;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,7 +125,7 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
         ];
         methods.extend(tiles.map(|x| Method::Cooperative(tile(x))));
     }
-    let fits = |method: &Method| fits(*method, &device.limits);
+    let fits = |method: &Method| fits(*method, DType::F16, &device.limits);
     let [m, n, k] = shape.extents;
     let choices = methods.into_iter().filter(fits).flat_map(|method| {
         let (tile_m, tile_n) = match method {
@@ -195,7 +196,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
     let wanted = |shape: &Matrices| filter.is_empty() || filter.iter().any(|word| shape.name.contains(word));
     for shape in shapes(device).into_iter().filter(wanted) {
         let operands = shape.operands(device);
-        let rule = choose(&shape.problem(), shape.precision == Precision::F16, &device.limits);
+        let rule = choose(&shape.problem(), device.limits.operands(shape.precision), &device.limits);
         let mut choices = vec![rule];
         if tune {
             choices.extend(candidates(device, &shape).into_iter().filter(|x| *x != rule));
@@ -247,7 +248,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
 /// Prints the shaders that the rule chooses for the products of this name.
 pub(crate) fn print(device: &Device, name: &str) {
     for shape in shapes(device).into_iter().filter(|shape| shape.name == name) {
-        let choice = choose(&shape.problem(), shape.precision == Precision::F16, &device.limits);
+        let choice = choose(&shape.problem(), device.limits.operands(shape.precision), &device.limits);
         let shaders = shape.shaders(&choice, device);
         println!("// {}: {}", shape.name, label(&choice));
         shaders.shaders.dispatches.iter().for_each(|dispatch| println!("{}", dispatch.source));

@@ -46,8 +46,9 @@ impl CudaBackend {
 
 impl CudaBackend {
     fn limits(&self, precision: Precision) -> Limits {
-        // In f32, the library has nothing to do, and opening it takes time.
-        let library = self.library.filter(|_| precision != Precision::F32 && self.gpu.products().is_some());
+        // Where the library has nothing to do, opening it would only take time.
+        let has_use = !matches!(precision, Precision::F32 | Precision::Tf32x3);
+        let library = self.library.filter(|_| has_use && self.gpu.products().is_some());
         Limits { library, ..Limits::cuda() }
     }
 }
@@ -59,13 +60,13 @@ impl Backend for CudaBackend {
 
     fn description(&self) -> String {
         let precision = match self.precision {
-            Precision::F32 => "",
-            Precision::F16 => ", in f16",
-            Precision::Bf16 => ", in bf16",
+            Precision::F32 => String::new(),
+            Precision::F16 | Precision::Bf16 => format!(", in {}", self.precision.name()),
+            Precision::Tf32 | Precision::Tf32x3 => format!(", products in {}", self.precision.name()),
         };
         let has_library = || self.library.is_some() && self.gpu.products().is_some();
         let products = match self.precision {
-            Precision::F32 => "",
+            Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",
         };

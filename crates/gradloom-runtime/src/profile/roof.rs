@@ -47,8 +47,8 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     // More threads than cores do not make the machine faster; but measuring takes memory and time for each.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = device.backend.threads().min(cores);
-    let precision = device.precision();
-    let key = format!("{}, {threads} threads used, {precision:?}", device.description());
+    let precision = device.precision().name();
+    let key = format!("{}, {threads} threads used, {precision}", device.description());
     let mut machines = file.map(read).unwrap_or_default();
     if let Some(roofline) = machines.get(&key).filter(|_| !remeasure) {
         return Some(roofline.clone());

@@ -109,6 +109,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
                     && matrix.ab_type == CooperativeScalarType::F16
                     && matrix.cr_type == CooperativeScalarType::F32
             }),
+        tf32: false,
         fragments: false,
         branches: false,
         fours: false,

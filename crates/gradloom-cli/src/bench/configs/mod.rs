@@ -122,13 +122,13 @@ mod tests {
         let mut all = BTreeSet::new();
         // The LSTM is thousands of launches of kernels that the others have, too; the larger batch as well.
         for config in CONFIGS.iter().filter(|config| !["lstm", "gpt2-124m-b16"].contains(&config.name)) {
-            for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
+            for precision in Precision::ALL {
                 let made = kernels(config, precision);
                 assert!(made.len() > 5, "{}: {} kernels", config.name, made.len());
                 all.extend(made);
             }
         }
-        for dtype in ["f16", "bf16"] {
+        for dtype in ["f16", "bf16", "tf32"] {
             let multiplies = |text: &String| text.contains(&format!("f32.{dtype}.{dtype}.f32"));
             assert!(all.iter().any(multiplies), "products in {dtype} use matrix instructions");
         }

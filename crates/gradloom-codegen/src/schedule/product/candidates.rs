@@ -4,7 +4,7 @@
 //! they compute. No cooperative tile is among them that was not compiled on a device before: a tile that a
 //! driver cannot compile costs the device.
 
-use super::{choose, suits};
+use super::{choose, of_operands, suits};
 use crate::limits::Limits;
 use crate::product::DotProblem;
 use crate::schedule::precision::Precision;
@@ -61,12 +61,13 @@ const ENOUGH: usize = 32;
 
 /// Choices for a product on an adapter with these limits, what the rule chooses first.
 pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
-    let rule = choose(problem, limits.half(precision).is_some(), limits).without_empty_parts(problem.k);
+    let rule = choose(problem, limits.operands(precision), limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {
         true => SOFTWARE.map(|tile| Method::Portable(for_device(tile, limits))).to_vec(),
         false => STAGED.map(Method::Portable).to_vec(),
     };
-    methods.extend(COOPERATIVE.map(Method::Cooperative));
+    let operands = limits.operands(precision);
+    methods.extend(COOPERATIVE.map(|tile| Method::Cooperative(of_operands(tile, operands))));
     let mut all = vec![rule];
     for method in methods {
         let (m, n, _) = ProductChoice { method, parts: 1 }.extents();

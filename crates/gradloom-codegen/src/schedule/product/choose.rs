@@ -1,10 +1,11 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::{HAS_SLICES, fits, suits};
+use super::{HAS_SLICES, fits, of_operands, suits};
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{DotProblem, Side};
 use crate::schedule::precision::Precision;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
@@ -15,18 +16,18 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
 /// empty.
 const COOPERATIVE: usize = 32;
 
-/// How to compute a product on an adapter with these limits; `half` says that the operands have 16 bits, or
-/// may be rounded to them.
+/// How to compute a product on an adapter with these limits; `operands` is what matrix instructions may take
+/// them in, if they may be used.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
 /// (`docs/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
-pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> ProductChoice {
+pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -> ProductChoice {
     match (limits.software, limits.scalar) {
         (_, true) => return scalar(problem),
         (true, false) => return software(problem),
         _ => {}
     }
-    let cooperative = if half { cooperative(problem, limits) } else { None };
+    let cooperative = operands.and_then(|operands| cooperative(problem, operands, limits));
     cooperative.unwrap_or_else(|| portable(problem, limits))
 }
 
@@ -93,17 +94,18 @@ fn scalar(problem: &DotProblem) -> ProductChoice {
 }
 
 /// Cooperative matrices, where the adapter has them.
-fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
+fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let wide = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
     // Half again as fast as `wide` where the right operand's columns are contiguous.
     let deep = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
     let small = CooperativeTile { m: 64, n: 64, k: 64, subgroup_m: 32, subgroup_n: 32, buffers: 1 };
+    let [wide, deep, small] = [wide, deep, small].map(|tile| of_operands(tile, Some(operands)));
+    let fits = |tile| fits(Method::Cooperative(tile), operands, limits);
     if problem.m.min(problem.n) < COOPERATIVE {
         return None;
     }
-    let large =
-        if problem.rhs.contract_stride == 1 && fits(Method::Cooperative(deep), limits) { deep } else { wide };
-    if fits(Method::Cooperative(large), limits) && tiles(problem, 128, 128) >= 512 {
+    let large = if problem.rhs.contract_stride == 1 && fits(deep) { deep } else { wide };
+    if fits(large) && tiles(problem, 128, 128) >= 512 {
         return Some(ProductChoice { method: Method::Cooperative(large), parts: 1 });
     }
     // Short sums in one wave of workgroups, and long ones of few results.
@@ -115,7 +117,10 @@ fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
         _ => (small, 1),
     };
     let choice = |tile, parts| ProductChoice { method: Method::Cooperative(tile), parts };
-    [choice(tile, parts), choice(small, 1)].into_iter().find(|choice| fits(choice.method, limits))
+    [(tile, parts), (small, 1)]
+        .into_iter()
+        .find(|(tile, _)| fits(*tile))
+        .map(|(tile, parts)| choice(tile, parts))
 }
 
 /// Groups of threads that share the terms of small tiles between them, where that fills the device: on an
@@ -150,7 +155,7 @@ fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     };
     // The last one fits every adapter.
     let smaller = [tile, staged([128, 128, 16, 8, 8]), staged([64, 64, 16, 8, 4])];
-    let tile = smaller.into_iter().find(|&tile| fits(Method::Portable(tile), limits));
+    let tile = smaller.into_iter().find(|&tile| fits(Method::Portable(tile), DType::F32, limits));
     ProductChoice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 

@@ -13,11 +13,11 @@ pub use candidates::candidates;
 pub use choose::{choose, lanes};
 pub use record::{from_line, to_line};
 
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::DotProblem;
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
-use gradloom_core::kernel::{Method, ProductChoice, ProductSchedule, Staging};
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
 
 /// Whether there are adapters with matrix instructions: the extension is wgpu's own, no browser has it. A
 /// page's module has no code for them.
@@ -27,8 +27,17 @@ pub(crate) const HAS_MATRICES: bool = cfg!(not(target_family = "wasm"));
 /// page's module has no code for them.
 pub(crate) const HAS_SLICES: bool = cfg!(not(target_family = "wasm"));
 
-/// Whether a tile is well formed and a device with these limits can run it.
-pub fn fits(method: Method, limits: &Limits) -> bool {
+/// The tile for operands in a dtype: one of f32 takes half as many terms at a time, and as many bytes.
+pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> CooperativeTile {
+    match operands {
+        Some(DType::F32) if CUDA_IS_POSSIBLE => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
+        _ => tile,
+    }
+}
+
+/// Whether a tile is well formed and a device with these limits can run it; `operands` is what matrix
+/// instructions take them in.
+pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     match method {
         Method::Portable(tile) => {
             tile.is_well_formed()
@@ -42,7 +51,7 @@ pub fn fits(method: Method, limits: &Limits) -> bool {
                 && limits.cooperative
                 && tile.is_well_formed()
                 && tile.subgroups() * subgroup <= limits.invocations
-                && tile.workgroup_memory() <= limits.workgroup_memory
+                && tile.workgroup_memory(operands) <= limits.workgroup_memory
         }
     }
 }
@@ -56,32 +65,34 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
-        Method::Cooperative(_) => limits.half(precision).is_some(),
+        Method::Cooperative(_) => limits.operands(precision).is_some(),
     };
     // A problem may come from a file.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
     let results = extents.fold(1, usize::saturating_mul);
     let bytes = results.saturating_mul(4).saturating_mul(choice.parts as usize);
     let scratch = choice.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX as usize;
-    allowed && fits(choice.method, limits) && (1..=64).contains(&choice.parts) && scratch
+    let operands = limits.operands(precision).unwrap_or(DType::F16);
+    allowed && fits(choice.method, operands, limits) && (1..=64).contains(&choice.parts) && scratch
 }
 
-/// The schedule of a product by a choice; `half` is what matrix instructions round to.
+/// The schedule of a product by a choice; `operands` is what matrix instructions take them in.
 ///
 /// # Panics
 /// If the choice does not fit the limits.
 pub(crate) fn schedule(
     problem: &DotProblem,
     choice: ProductChoice,
-    half: DType,
+    operands: DType,
     limits: &Limits,
 ) -> ProductSchedule {
-    assert!(fits(choice.method, limits), "{choice:?} does not fit {limits:?}");
+    assert!(fits(choice.method, operands, limits), "{choice:?} does not fit {limits:?}");
     let choice = choice.without_empty_parts(problem.k);
     let parts = choice.parts as usize;
     ProductSchedule {
         choice,
-        half,
+        half: operands,
+        splits: false,
         workspace: if parts > 1 { 4 * problem.results() * parts } else { 0 },
         subgroup: limits.subgroup.unwrap_or(1),
         adding: limits.invocations.min(if limits.software { 64 } else { 128 }),

@@ -163,8 +163,8 @@ fn choices_fit_and_are_valid_everywhere() {
             [17, 2, 0],
         ] {
             let problem = problem(1, extents, [false, true]);
-            for half in [false, true] {
-                let choice = choose(&problem, half, &limits);
+            for operands in [None, Some(DType::F16)] {
+                let choice = choose(&problem, operands, &limits);
                 // What does not fit is refused.
                 let shaders = shaders(&problem, &choice, &limits);
                 check_all(&shaders, matches!(choice.method, Method::Portable(_)));
@@ -175,7 +175,7 @@ fn choices_fit_and_are_valid_everywhere() {
 
 #[test]
 fn tall_skinny_products_are_split_and_large_ones_are_not() {
-    let parts = |extents| choose(&problem(1, extents, [true, false]), false, &everything()).parts;
+    let parts = |extents| choose(&problem(1, extents, [true, false]), None, &everything()).parts;
     assert_eq!(parts([128, 384, 1024]), 8);
     assert_eq!(parts([384, 1536, 1024]), 4);
     assert_eq!(parts([4096, 4096, 4096]), 1);

@@ -67,7 +67,7 @@ impl Choices {
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
         let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
-            _ => schedule::choose(problem, limits.half(self.precision).is_some(), limits),
+            _ => schedule::choose(problem, limits.operands(self.precision), limits),
         };
         choice.without_empty_parts(problem.k)
     }

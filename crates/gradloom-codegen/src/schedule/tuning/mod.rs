@@ -54,8 +54,8 @@ impl Problem {
         match (self, precision) {
             // Some choices round the operands to 11 bits.
             (_, Precision::F16) => 2e-2,
-            // Devices that are measured have no bf16.
-            (_, Precision::F32 | Precision::Bf16) => 2e-4,
+            // Devices that are measured have neither bf16 nor TF32.
+            _ => 2e-4,
         }
     }
 }

@@ -110,10 +110,12 @@ impl CooperativeTile {
     /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
-    /// Bytes of workgroup memory: padded tiles of 16 bits, and 16 rows of results for each subgroup.
-    pub fn workgroup_memory(&self) -> u32 {
+    /// Bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and 16 rows of results for
+    /// each subgroup.
+    pub fn workgroup_memory(&self, operands: DType) -> u32 {
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
-        let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * 2;
+        let bytes = if operands == DType::F32 { 4 } else { 2 };
+        let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * bytes;
         self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * Self::RESULT_PITCH * 4
     }
 
@@ -131,7 +133,7 @@ impl CooperativeTile {
 pub enum Method {
     /// Scalars and vectors: everywhere.
     Portable(Tile),
-    /// Matrix instructions, operands of 16 bits and sums in `f32`.
+    /// Matrix instructions, operands of 16 bits or in TF32, and sums in `f32`.
     Cooperative(CooperativeTile),
 }
 
@@ -174,8 +176,10 @@ impl ProductChoice {
 pub struct ProductSchedule {
     /// Its tiles, and the parts of its sums, none of which is empty.
     pub choice: ProductChoice,
-    /// What matrix instructions round the operands to: floats of 16 bits.
+    /// What matrix instructions take the operands in: floats of 16 bits, or f32, which they round to TF32.
     pub half: DType,
+    /// Whether what rounding leaves of operands is multiplied, too.
+    pub splits: bool,
     /// Invocations of a subgroup, where subgroups compute matrices.
     pub subgroup: u32,
     /// Invocations of a workgroup of the kernel that adds up parts.

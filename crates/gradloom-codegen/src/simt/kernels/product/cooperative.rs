@@ -1,4 +1,4 @@
-//! The product of matrix instructions: operands of 16 bits, sums in `f32`.
+//! The product of matrix instructions: operands of 16 bits or in TF32, sums in `f32`.
 //!
 //! Tiles go through workgroup memory as vectors of four such floats (of integers NVIDIA's compiler loads no
 //! matrix). A matrix is loaded from such vectors by rows or by columns, so all layouts of the operands are
@@ -9,6 +9,7 @@ use super::grid::Grid;
 use super::operand::TiledOperand;
 use super::staged::{Group, Shape, Staged, pipeline};
 use super::{At, Product};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, MatrixUse, Value};
@@ -57,7 +58,7 @@ impl Product<'_> {
         let shape = |extent| Shape {
             extent,
             depth: tile.k,
-            half: Some(self.schedule.half),
+            matrix: Some(self.schedule.half),
             strip: 1,
             threads,
             buffers: tile.buffers,
@@ -87,7 +88,7 @@ impl Product<'_> {
                         let right = right.matrix(&k, from_right, j, step);
                         for (left, sums) in lefts.iter().zip(&sums) {
                             let sum = sums[j as usize];
-                            sum.set(left.matrix_mul_add(right, sum.get()));
+                            sum.set(self.matrix_product(*left, right, sum.get()));
                         }
                     }
                 }
@@ -105,6 +106,16 @@ impl Product<'_> {
             }
         }
         k.finish()
+    }
+
+    /// A product of matrices, added to a sum: what is small goes first.
+    fn matrix_product<'k>(&self, left: Value<'k>, right: Value<'k>, sum: Value<'k>) -> Value<'k> {
+        if !CUDA_IS_POSSIBLE || !self.schedule.splits {
+            return left.matrix_mul_add(right, sum);
+        }
+        let sum = left.matrix_rest().matrix_mul_add(right, sum);
+        let sum = left.matrix_mul_add(right.matrix_rest(), sum);
+        left.matrix_mul_add(right, sum)
     }
 
     /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.

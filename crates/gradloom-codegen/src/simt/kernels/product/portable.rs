@@ -74,7 +74,7 @@ impl<'k> Reader<'k> {
         group: Group<'k>,
     ) -> Self {
         let staged = |buffers| {
-            let shape = Shape { extent, depth: tile.k, half: None, strip, threads: tile.group(), buffers };
+            let shape = Shape { extent, depth: tile.k, matrix: None, strip, threads: tile.group(), buffers };
             From::Tile(Staged::new(operand, shape, group))
         };
         let from = match tile.staging {

@@ -18,8 +18,8 @@ pub(super) struct Shape {
     pub(super) extent: u32,
     /// Terms.
     pub(super) depth: u32,
-    /// The floats of 16 bits that it holds, unless it holds f32.
-    pub(super) half: Option<DType>,
+    /// What it holds for matrix instructions, where these compute the product: floats of 16 bits, or f32.
+    pub(super) matrix: Option<DType>,
     /// Rows that a thread reads together; they are stored this far apart from each other, so that
     /// neighbouring threads read neighbours.
     pub(super) strip: u32,
@@ -117,13 +117,14 @@ pub(super) fn pipeline<'k>(
 impl Shape {
     /// Distance between rows along the contiguous axis in workgroup memory, in items.
     fn pitch(&self, along: Along) -> u32 {
-        match (along, self.half.is_some()) {
-            (Along::Contract, false) => self.depth / 4 + 1,
+        match (along, self.matrix) {
+            // Of f32, the elements that a matrix load takes at once lie in as many banks so.
+            (Along::Contract, None | Some(DType::F32)) => self.depth / 4 + 1,
             // Reads of vectors from one such row never meet in a bank.
-            (Along::Free, false) => self.extent / 4,
+            (Along::Free, None) => self.extent / 4,
             // Matrix loads take 16 bytes of several rows at once.
-            (Along::Contract, true) => self.depth / 4 + 2,
-            (Along::Free, true) => self.extent / 4 + 2,
+            (Along::Contract, Some(_)) => self.depth / 4 + 2,
+            (Along::Free, Some(_)) => self.extent / 4 + 2,
         }
     }
 
@@ -133,11 +134,14 @@ impl Shape {
 
     /// An item of what it holds.
     fn rounded<'k>(&self, four: Value<'k>) -> Value<'k> {
-        self.half.map_or_else(|| four.to_vector(), |half| four.to_half(half))
+        match self.matrix {
+            None | Some(DType::F32) => four.to_vector(),
+            Some(half) => four.to_half(half),
+        }
     }
 
     fn item(&self) -> ValueType {
-        ValueType::four(self.half.unwrap_or(DType::F32))
+        ValueType::four(self.matrix.unwrap_or(DType::F32))
     }
 }
 
