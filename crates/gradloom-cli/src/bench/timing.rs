@@ -32,8 +32,10 @@ pub(super) struct Queued {
     pub(super) device: Option<Duration>,
 }
 
-/// Rounds of the medians.
-const ROUNDS: usize = 20;
+/// Rounds of the medians, at least and at most, and the time that they take together.
+const LEAST: usize = 10;
+const MOST: usize = 1000;
+const ROUNDS: Duration = Duration::from_millis(500);
 
 /// Runs `step` so many times; the first `warm` ones are not timed. Each time includes reading the loss.
 pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f32>) -> Result<Timing> {
@@ -61,8 +63,10 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     (1..steps).try_for_each(|_| workload.queue())?;
     workload.step()?;
     let step = began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+    let rounds = (ROUNDS.as_nanos() / step.as_nanos().max(1)) as usize;
+    let rounds = rounds.clamp(LEAST, MOST);
     let (mut host, mut device) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         // The device has nothing to do, and takes two steps without a wait.
         workload.step()?;
         for _ in 0..2 {
@@ -72,7 +76,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
         }
     }
     workload.set_step_timing(true);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         workload.queue()?;
         workload.step()?;
         device.extend(workload.step_time()?);

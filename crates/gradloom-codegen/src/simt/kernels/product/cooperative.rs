@@ -83,12 +83,13 @@ impl Product<'_> {
         if self.problem.k > 0 {
             pipeline(&k, [&left.tile, &right.tile], self.terms(&k, own.part), |[from_left, from_right]| {
                 for step in 0..tile.k / 16 {
-                    let lefts: Vec<_> = (0..rows).map(|i| left.matrix(&k, from_left, i, step)).collect();
+                    let lefts: Vec<_> =
+                        (0..rows).map(|i| self.split(left.matrix(&k, from_left, i, step))).collect();
                     for j in 0..columns {
-                        let right = right.matrix(&k, from_right, j, step);
+                        let right = self.split(right.matrix(&k, from_right, j, step));
                         for (left, sums) in lefts.iter().zip(&sums) {
                             let sum = sums[j as usize];
-                            sum.set(self.matrix_product(*left, right, sum.get()));
+                            sum.set(matrix_product(*left, right, sum.get()));
                         }
                     }
                 }
@@ -108,14 +109,9 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// A product of matrices, added to a sum: what is small goes first.
-    fn matrix_product<'k>(&self, left: Value<'k>, right: Value<'k>, sum: Value<'k>) -> Value<'k> {
-        if !CUDA_IS_POSSIBLE || !self.schedule.splits {
-            return left.matrix_mul_add(right, sum);
-        }
-        let sum = left.matrix_rest().matrix_mul_add(right, sum);
-        let sum = left.matrix_mul_add(right.matrix_rest(), sum);
-        left.matrix_mul_add(right, sum)
+    /// An operand, and what rounding leaves of it, if that is multiplied, too.
+    fn split<'k>(&self, matrix: Value<'k>) -> (Value<'k>, Option<Value<'k>>) {
+        (matrix, (CUDA_IS_POSSIBLE && self.schedule.splits).then(|| matrix.matrix_rest()))
     }
 
     /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.
@@ -156,4 +152,17 @@ impl Product<'_> {
         }
         k.barrier();
     }
+}
+
+/// A product of operands, added to a sum: what is small goes first.
+fn matrix_product<'k>(
+    (left, left_rest): (Value<'k>, Option<Value<'k>>),
+    (right, right_rest): (Value<'k>, Option<Value<'k>>),
+    mut sum: Value<'k>,
+) -> Value<'k> {
+    if let (Some(left_rest), Some(right_rest)) = (left_rest, right_rest) {
+        sum = left_rest.matrix_mul_add(right, sum);
+        sum = left.matrix_mul_add(right_rest, sum);
+    }
+    left.matrix_mul_add(right, sum)
 }
