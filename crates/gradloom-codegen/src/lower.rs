@@ -57,6 +57,10 @@ pub(crate) trait Target {
     fn library(&self, _axes: &DotAxes, _reads: &[Access], _result: (&Layout, DType)) -> Option<DType> {
         None
     }
+    /// Whether the library rounds operands in f32 to TF32.
+    fn rounds_to_tf32(&self) -> bool {
+        false
+    }
     /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes
     /// them together. 1: the kernel gives whole sums.
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {

@@ -94,9 +94,7 @@ impl For {
             (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
             (Self::Cuda, _) => {
                 // As on a machine that has cuBLASLt.
-                let cuda = Limits::cuda();
-                let limits = if of == Precision::F32 { cuda } else { cuda.with_library() };
-                Ok(Target::Cuda(Gpu::in_precision(limits, precision)))
+                Ok(Target::Cuda(Gpu::in_precision(Limits::cuda().with_library(), precision)))
             }
         }
     }

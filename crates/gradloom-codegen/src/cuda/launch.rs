@@ -15,7 +15,9 @@ use crate::simt::{Kernel, Role};
 use crate::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
+use gradloom_core::kernel::{
+    Access, GroupSchedule, Kernel as LaunchKernel, Launch, LibrarySchedule, Part, Phase, Schedule,
+};
 use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
 
@@ -198,7 +200,7 @@ fn alone(
     if let (LaunchKernel::Op(OpKind::Dot(axes)), Schedule::Library(library)) =
         (&launch.kernel, &launch.schedule)
     {
-        return Ok(vec![product(axes, library.extents, launch, scratch, plan)]);
+        return Ok(vec![product(axes, library, launch, scratch, plan)]);
     }
     let custom = custom::kernels(launch, graph, &views, &Limits::cuda())?;
     let known = || kernels::kernels(&launch.kernel, &launch.schedule, &views, &label);
@@ -224,13 +226,13 @@ fn alone(
 /// A product by the library.
 fn product(
     axes: &DotAxes,
-    extents: [usize; 3],
+    schedule: &LibrarySchedule,
     launch: &Launch,
     scratch: Range<usize>,
     plan: &Plan,
 ) -> CudaKernel {
     let product =
-        LibraryProduct::of(axes, &launch.reads, &launch.writes[0], extents).expect("it was made to fit");
+        LibraryProduct::of(axes, &launch.reads, &launch.writes[0], schedule).expect("it was made to fit");
     let first = |access: &Access| {
         let (region, offset) = place(plan, access);
         Parameter::Memory(region, offset + access.layout.offset * access.dtype.bytes())

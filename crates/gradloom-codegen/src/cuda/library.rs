@@ -6,7 +6,7 @@
 
 use crate::product::{BatchAxis, DotProblem, MatrixView, fold_batch};
 use gradloom_core::ir::{DType, DotAxes, Shape};
-use gradloom_core::kernel::{Access, Layout};
+use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
 /// Scratch of a product, in bytes: what NVIDIA recommends for its GPUs from Hopper on.
@@ -23,7 +23,7 @@ pub const EXTENT_ALIGNMENT: usize = 8;
 /// Bytes at whose multiples rows start.
 pub const ROW_ALIGNMENT: usize = 16;
 
-/// `batch` products of `[m, k]` and `[k, n]` matrices, summed up in f32. Operands of f32 are rounded to TF32.
+/// `batch` products of `[m, k]` and `[k, n]` matrices, summed up in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryProduct {
     /// Number of products.
@@ -40,6 +40,8 @@ pub struct LibraryProduct {
     pub rhs: LibraryMatrix,
     /// The result.
     pub result: LibraryMatrix,
+    /// Whether operands in f32 are rounded to TF32.
+    pub rounds: bool,
 }
 
 /// What lies behind a matrix: elements behind the last one of each row (or column, whichever is contiguous),
@@ -108,6 +110,7 @@ impl LibraryProduct {
             lhs: operand(&problem.lhs, m, true, axis.lhs_stride)?,
             rhs: operand(&problem.rhs, n, false, axis.rhs_stride)?,
             result: matrix(result_dtype, true, [result.offset, stride, m * stride])?,
+            rounds: false,
         })
     }
 
@@ -139,18 +142,19 @@ impl LibraryProduct {
     }
 
     /// The product of a launch.
-    pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, extents: [usize; 3]) -> Option<Self> {
+    pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
-        let [m, n, k] = extents;
-        Some(Self { m, n, k, ..product })
+        let LibrarySchedule { extents: [m, n, k], rounds, .. } = *schedule;
+        Some(Self { m, n, k, rounds, ..product })
     }
 }
 
 impl fmt::Display for LibraryProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { batch, m, n, k, lhs, rhs, result } = self;
-        write!(f, "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]")
+        let Self { batch, m, n, k, lhs, rhs, result, rounds } = self;
+        let rounded = if *rounds { ", in TF32" } else { "" };
+        write!(f, "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]{rounded}")
     }
 }
 

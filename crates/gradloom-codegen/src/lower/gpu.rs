@@ -112,8 +112,11 @@ impl Target for Gpu<'_> {
     }
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
-        let precision = self.choices.precision();
-        let dtype = self.limits.operands(precision).filter(|_| precision != Precision::Tf32x3)?;
+        let dtype = match self.choices.precision() {
+            Precision::F32 | Precision::Tf32 => DType::F32,
+            precision @ (Precision::F16 | Precision::Bf16) => self.limits.half(precision)?,
+            Precision::Tf32x3 => return None,
+        };
         let least = self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
@@ -122,6 +125,10 @@ impl Target for Gpu<'_> {
         let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
         let is_large = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least;
         LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).filter(|_| is_large).map(|_| dtype)
+    }
+
+    fn rounds_to_tf32(&self) -> bool {
+        self.choices.precision() == Precision::Tf32
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {

@@ -60,7 +60,8 @@ impl<T: Target> Lowering<'_, T> {
             self.room(write, false),
         );
         let extents = [product.m, product.n, product.k];
-        Some(Schedule::Library(LibrarySchedule { workspace: LIBRARY_WORKSPACE, extents }))
+        let rounds = self.target.rounds_to_tf32();
+        Some(Schedule::Library(LibrarySchedule { workspace: LIBRARY_WORKSPACE, extents, rounds }))
     }
 
     /// What lies behind a matrix that is all that is in a buffer, if it must be with zeros.

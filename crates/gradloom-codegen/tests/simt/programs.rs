@@ -117,8 +117,7 @@ impl Memory<'_> {
             Schedule::Library(library) => {
                 *self.kinds.entry("library").or_default() += 1;
                 let kernel::Kernel::Op(OpKind::Dot(axes)) = &launch.kernel else { panic!("{launch:?}") };
-                let product =
-                    LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library.extents).unwrap();
+                let product = LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library).unwrap();
                 return self.multiply(&product, launch);
             }
         };
@@ -139,7 +138,7 @@ impl Memory<'_> {
 
     /// What a library computes, of everything that it is told to look at.
     fn multiply(&mut self, product: &LibraryProduct, launch: &Launch) {
-        let LibraryProduct { batch, m, n, k, lhs, rhs, result } = *product;
+        let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
         let [left, right] = [0, 1].map(|read| self.words(&launch.reads[read]));
         let first = |access: &Access| access.layout.offset;
         let at = |matrix: &LibraryMatrix, [i, row, column]: [usize; 3]| {

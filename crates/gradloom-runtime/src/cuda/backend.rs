@@ -47,7 +47,7 @@ impl CudaBackend {
 impl CudaBackend {
     fn limits(&self, precision: Precision) -> Limits {
         // Where the library has nothing to do, opening it would only take time.
-        let has_use = !matches!(precision, Precision::F32 | Precision::Tf32x3);
+        let has_use = precision != Precision::Tf32x3;
         let library = self.library.filter(|_| has_use && self.gpu.products().is_some());
         Limits { library, ..Limits::cuda() }
     }
@@ -66,7 +66,7 @@ impl Backend for CudaBackend {
         };
         let has_library = || self.library.is_some() && self.gpu.products().is_some();
         let products = match self.precision {
-            Precision::F32 | Precision::Tf32x3 => "",
+            Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",
         };

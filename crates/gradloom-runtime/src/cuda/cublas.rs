@@ -117,16 +117,13 @@ impl Cublas {
     fn described(&self, product: &LibraryProduct) -> Fallible<Described<'_>> {
         let mut described = Described { functions: &self.functions, operation: None, layouts: Vec::new() };
         let functions = &self.functions;
-        let compute = match product.lhs.dtype {
-            DType::F32 => COMPUTE_FAST_TF32,
-            _ => COMPUTE_F32,
-        };
+        let compute = if product.rounds { COMPUTE_FAST_TF32 } else { COMPUTE_F32 };
         let operation = made("cublasLtMatmulDescCreate", |to| {
             // SAFETY: the function writes a pointer.
             unsafe { (functions.create_operation)(to, compute, type_of(DType::F32)) }
         })?;
         described.operation = Some(operation);
-        let LibraryProduct { batch, m, n, k, lhs, rhs, result } = *product;
+        let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
         // Column-major, a matrix by rows is its transpose, which is what is wanted; one by columns is
         // transposed by the library.
         for (attribute, matrix) in [(TRANSPOSE_A, rhs), (TRANSPOSE_B, lhs)] {

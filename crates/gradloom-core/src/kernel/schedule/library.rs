@@ -8,4 +8,6 @@ pub struct LibrarySchedule {
     /// Rows and columns of the result, and the length of its sums, as they are computed: beyond the product's
     /// own where zeros lie behind the operands' rows, or where what is computed lies behind the result's.
     pub extents: [usize; 3],
+    /// Whether operands in f32 are rounded to TF32.
+    pub rounds: bool,
 }
