@@ -233,8 +233,8 @@ fn sizes_and_numbers_that_cannot_be_used() {
             &workspace,
             &format!("{command} --precision f16"),
             2,
-            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or --device \
-             wgpu",
+            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or a GPU: \
+             --device auto",
         );
     }
     for command in ["train", "sample x", "bench --config S", "profile --config S"] {

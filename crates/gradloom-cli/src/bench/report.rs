@@ -24,7 +24,7 @@ pub(super) struct Report {
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
-    /// Number of times that a step's results were copied to the host in the whole run.
+    /// Number of times that a step's results were copied to the host while steps were timed, read and queued.
     readbacks: Option<usize>,
     planned_peak_bytes: usize,
     measured_peak_bytes: Option<usize>,
@@ -90,7 +90,7 @@ impl Report {
             dispatches: workload.work().map(|work| work.dispatches),
             passes: workload.work().map(|work| work.passes),
             submits: workload.work().map(|work| work.submits),
-            readbacks: workload.work().map(|work| work.readbacks),
+            readbacks: timing.queued.map(|queued| queued.readbacks),
             planned_peak_bytes: plan.totals.peak(),
             measured_peak_bytes: runs.then(|| workload.allocated_bytes()),
             workspace_bytes: plan.totals.workspace,

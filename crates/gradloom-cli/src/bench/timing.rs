@@ -26,6 +26,8 @@ pub(super) struct Timing {
 pub(super) struct Queued {
     /// Mean time of a step among many.
     pub(super) step: Duration,
+    /// Number of times that results were copied to the host by then.
+    pub(super) readbacks: usize,
     /// Median time of the host to queue a step while the device has room for it.
     pub(super) host: Duration,
     /// Median time of the device for a step that was queued behind others; none if it cannot tell.
@@ -63,6 +65,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     (1..steps).try_for_each(|_| workload.queue())?;
     workload.step()?;
     let step = began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+    let readbacks = workload.work().map_or(0, |work| work.readbacks);
     let rounds = (ROUNDS.as_nanos() / step.as_nanos().max(1)) as usize;
     let rounds = rounds.clamp(LEAST, MOST);
     let (mut host, mut device) = (Vec::new(), Vec::new());
@@ -83,7 +86,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     }
     workload.set_step_timing(false);
     let device = (!device.is_empty()).then(|| spread(device)[1]);
-    Ok(Queued { step, host: spread(host)[1], device })
+    Ok(Queued { step, readbacks, host: spread(host)[1], device })
 }
 
 /// The least, the median and the greatest of some times.

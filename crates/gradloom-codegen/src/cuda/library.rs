@@ -5,16 +5,23 @@
 //! the other and start at multiples of 16 bytes, which the tensor cores' kernels want.
 
 use crate::product::{BatchAxis, DotProblem, MatrixView, fold_batch};
-use gradloom_core::ir::{DType, DotAxes, Shape};
+use crate::schedule::precision::Precision;
+use gradloom_core::ir::{DType, DotAxes, Graph, OpKind, Shape};
 use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
-/// Scratch of a product, in bytes: what NVIDIA recommends for its GPUs from Hopper on.
-pub const LIBRARY_WORKSPACE: usize = 32 << 20;
+/// Scratch of a product, in bytes, at least and at most: what NVIDIA recommends for its GPUs from Hopper on.
+const LEAST_WORKSPACE: usize = 64 << 10;
+const MOST_WORKSPACE: usize = 32 << 20;
 
-/// Multiplications that pay for a call of the library, and for what follows from the product becoming a
-/// kernel of its own.
-pub const LARGE_PRODUCT: usize = 1 << 30;
+/// Multiplications, on tensor cores, that pay for a call of the library, and for what follows from the product
+/// becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
+pub const LARGE_PRODUCT: usize = 1 << 24;
+
+/// How many times as large a product must be for the library to gain without tensor cores, in f32: with all
+/// from 2^24 on by the library, the step of S takes half as long again; with those from 2^28 on, M takes 6%
+/// less.
+pub(crate) const F32_FACTOR: usize = 16;
 
 /// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a
 /// seventh of the speed.
@@ -42,6 +49,8 @@ pub struct LibraryProduct {
     pub result: LibraryMatrix,
     /// Whether operands in f32 are rounded to TF32.
     pub rounds: bool,
+    /// Bytes of scratch.
+    pub workspace: usize,
 }
 
 /// What lies behind a matrix: elements behind the last one of each row (or column, whichever is contiguous),
@@ -111,6 +120,7 @@ impl LibraryProduct {
             rhs: operand(&problem.rhs, n, false, axis.rhs_stride)?,
             result: matrix(result_dtype, true, [result.offset, stride, m * stride])?,
             rounds: false,
+            workspace: 0,
         })
     }
 
@@ -134,6 +144,12 @@ impl LibraryProduct {
         self
     }
 
+    /// Bytes of scratch that it has a use for: long sums of few results are cut into parts.
+    pub(crate) fn scratch(&self) -> usize {
+        let (results, parts) = (self.batch * self.m * self.n, (self.k / 256).clamp(1, 16));
+        results.saturating_mul(4 * parts).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
+    }
+
     /// The multiplications of a product of operands of these shapes.
     pub(crate) fn multiplications(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> usize {
         let shared =
@@ -145,14 +161,31 @@ impl LibraryProduct {
     pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
-        let LibrarySchedule { extents: [m, n, k], rounds, .. } = *schedule;
-        Some(Self { m, n, k, rounds, ..product })
+        let LibrarySchedule { extents: [m, n, k], rounds, workspace } = *schedule;
+        Some(Self { m, n, k, rounds, workspace, ..product })
     }
+}
+
+/// Whether there is a product in a graph that is so large that the library may compute it, from `least`
+/// multiplications on tensor cores.
+pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
+    let least = match precision {
+        Precision::Tf32x3 => return false,
+        Precision::F32 => least.saturating_mul(F32_FACTOR),
+        Precision::F16 | Precision::Bf16 | Precision::Tf32 => least,
+    };
+    graph.ops.iter().any(|(_, op)| match &op.kind {
+        OpKind::Dot(axes) => {
+            let [lhs, rhs] = [0, 1].map(|i| &graph.ty(op.operands[i]).shape);
+            LibraryProduct::multiplications(axes, lhs, rhs) >= least
+        }
+        _ => false,
+    })
 }
 
 impl fmt::Display for LibraryProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { batch, m, n, k, lhs, rhs, result, rounds } = self;
+        let Self { batch, m, n, k, lhs, rhs, result, rounds, workspace: _ } = self;
         let rounded = if *rounds { ", in TF32" } else { "" };
         write!(f, "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]{rounded}")
     }

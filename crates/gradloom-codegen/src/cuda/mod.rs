@@ -18,8 +18,9 @@ mod units;
 
 pub use edges::Touches;
 pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
+pub(crate) use library::F32_FACTOR;
 pub use library::{
-    EXTENT_ALIGNMENT, LARGE_PRODUCT, LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room,
+    EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room, may_use_library,
 };
 pub use print::print;
 pub use replay::{Cut, Member, REST, Replay, ReplayNode, Shape};

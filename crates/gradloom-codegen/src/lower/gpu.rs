@@ -4,7 +4,7 @@ use super::library::rounded_layout;
 use super::narrow::narrow;
 use super::pad::pad_rows;
 use super::{Request, Target, as_body, lower_padded};
-use crate::cuda::LibraryProduct;
+use crate::cuda::{F32_FACTOR, LibraryProduct};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
@@ -118,6 +118,8 @@ impl Target for Gpu<'_> {
             Precision::Tf32x3 => return None,
         };
         let least = self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?;
+        let in_f32 = self.choices.precision() == Precision::F32;
+        let least = if in_f32 { least.saturating_mul(F32_FACTOR) } else { least };
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),

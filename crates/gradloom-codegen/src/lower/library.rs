@@ -4,7 +4,7 @@
 //! dtype that it wants: one that is not is copied first, once for all products that share it.
 
 use super::{Lowering, Target};
-use crate::cuda::{EXTENT_ALIGNMENT, LIBRARY_WORKSPACE, LibraryProduct, Room};
+use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room};
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::copied_layout;
 use gradloom_core::collections::sort_by_key;
@@ -61,7 +61,7 @@ impl<T: Target> Lowering<'_, T> {
         );
         let extents = [product.m, product.n, product.k];
         let rounds = self.target.rounds_to_tf32();
-        Some(Schedule::Library(LibrarySchedule { workspace: LIBRARY_WORKSPACE, extents, rounds }))
+        Some(Schedule::Library(LibrarySchedule { workspace: product.scratch(), extents, rounds }))
     }
 
     /// What lies behind a matrix that is all that is in a buffer, if it must be with zeros.

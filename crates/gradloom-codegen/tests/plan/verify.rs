@@ -22,7 +22,11 @@ fn step() -> (Graph, Plan) {
 #[track_caller]
 fn broken(change: impl FnOnce(&mut Plan), message: &str) {
     let (graph, mut plan) = step();
+    let launches = plan.launches.len();
     change(&mut plan);
+    if plan.launches.len() != launches {
+        plan.scratch.resize(plan.launches.len(), 0);
+    }
     let error = verify_commit(&graph, &plan).expect_err(message);
     assert!(error.message().contains(message), "{error}\nexpected: {message}");
     assert_eq!(error.kind(), gradloom_core::error::ErrorKind::Verify);
@@ -79,6 +83,12 @@ fn an_operand_is_overwritten_only_where_the_kernel_says_so() {
         "over its operand",
     );
     broken(|p| launch(p, "sub").may_alias = vec![(0, 7)], "may alias operands that it does not have");
+}
+
+#[test]
+fn scratch_has_a_place_within_the_workspace() {
+    broken(|p| _ = p.scratch.pop(), "launches of 7 have a place for their scratch");
+    broken(|p| p.scratch[2] = usize::MAX, "bytes of workspace, there are");
 }
 
 #[test]

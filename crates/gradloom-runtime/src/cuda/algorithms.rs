@@ -47,7 +47,8 @@ impl Algorithms {
             return Ok(*algorithm);
         }
         let products = gpu.products().expect("the program was made for it");
-        let key = format!("{}\ncuBLASLt {}\n{product}", gpu.properties.name, products.version());
+        let (name, version, scratch) = (&gpu.properties.name, products.version(), product.workspace);
+        let key = format!("{name}\ncuBLASLt {version}\n{product}\n{scratch} bytes of scratch");
         let kept = self.kept.read("product", &key).and_then(|bytes| unpacked(&bytes));
         let algorithm = match kept {
             Some(algorithm) => algorithm,

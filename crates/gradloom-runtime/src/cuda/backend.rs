@@ -45,10 +45,10 @@ impl CudaBackend {
 }
 
 impl CudaBackend {
-    fn limits(&self, precision: Precision) -> Limits {
+    fn limits(&self, graph: &Graph, precision: Precision) -> Limits {
         // Where the library has nothing to do, opening it would only take time.
-        let has_use = precision != Precision::Tf32x3;
-        let library = self.library.filter(|_| has_use && self.gpu.products().is_some());
+        let has_use = |least: &usize| cuda::may_use_library(graph, precision, *least);
+        let library = self.library.filter(has_use).filter(|_| self.gpu.products().is_some());
         Limits { library, ..Limits::cuda() }
     }
 }
@@ -66,7 +66,7 @@ impl Backend for CudaBackend {
         };
         let has_library = || self.library.is_some() && self.gpu.products().is_some();
         let products = match self.precision {
-            Precision::Tf32x3 => "",
+            Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",
         };
@@ -117,7 +117,7 @@ impl Backend for CudaBackend {
 
     #[cfg(feature = "files")]
     fn target(&self) -> Target {
-        Target::Cuda(Gpu::in_precision(self.limits(self.precision), self.precision))
+        Target::Cuda(Gpu::in_precision(Limits::cuda(), self.precision))
     }
 
     fn fusion(&self) -> Fusion {
@@ -125,7 +125,7 @@ impl Backend for CudaBackend {
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fused, &self.limits(precision), &Choices::by_rule(precision)))
+        Ok(wgsl::lower_fused(graph, fused, &self.limits(graph, precision), &Choices::by_rule(precision)))
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

@@ -8,7 +8,7 @@
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
 use gradloom_codegen::cuda::nvrtc::places;
-use gradloom_codegen::cuda::{LIBRARY_WORKSPACE, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
+use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
 use gradloom_core::ir::DType;
 use libloading::Library;
 use std::ffi::{c_int, c_void};
@@ -177,7 +177,7 @@ impl Products for Cublas {
             // SAFETY: the function writes a pointer.
             unsafe { (functions.create_preference)(to) }
         })?;
-        let bytes = LIBRARY_WORKSPACE as u64;
+        let bytes = product.workspace as u64;
         let schemes = REDUCTION_IN_SCRATCH;
         let set = |attribute, value: *const c_void, bytes| {
             // SAFETY: the attribute is of that type.
@@ -251,7 +251,7 @@ impl Products for Cublas {
                 d,
                 algorithm,
                 workspace,
-                LIBRARY_WORKSPACE,
+                product.workspace,
                 ptr::with_exposed_provenance_mut(stream.0),
             )
         })

@@ -99,9 +99,7 @@ pub(super) struct KernelCall {
 pub(super) struct ProductCall {
     pub(super) product: LibraryProduct,
     pub(super) algorithm: Algorithm,
-    /// Of the left operand, the right one, the result, and [`LIBRARY_WORKSPACE`] bytes of scratch.
-    ///
-    /// [`LIBRARY_WORKSPACE`]: gradloom_codegen::cuda::LIBRARY_WORKSPACE
+    /// Of the left operand, the right one, the result, and the product's scratch.
     pub(super) addresses: [Address; 4],
 }
 
