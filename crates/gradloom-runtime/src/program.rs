@@ -139,13 +139,7 @@ impl Program {
             clock.borrow_mut().stage("plan", || {
                 let limit = backend.memory_limit();
                 let plan = plan::plan(&graph, lowered.clone(), layout, limit)?;
-                let plan = change(match backend.rest() {
-                    0 => plan,
-                    rest => {
-                        let wide = plan.clone().side_by_side(rest);
-                        if fits::check(&wide, limit).is_ok() { wide } else { plan }
-                    }
-                });
+                let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, limit).is_ok()));
                 let plan = match backend.buffer_bytes() {
                     Some(segment) => plan.in_segments(&graph, segment, true)?,
                     None => plan,
@@ -419,6 +413,18 @@ impl Program {
         #[cfg(not(target_family = "wasm"))]
         program.unbind();
         pending.map(Some)
+    }
+}
+
+/// The plan for a device that runs launches side by side, if that one is `good`. A page has no such device, nor
+/// code for it.
+pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
+    match backend.rest() {
+        rest if cfg!(not(target_family = "wasm")) && rest > 0 => {
+            let wide = plan.clone().side_by_side(rest);
+            if good(&wide) { wide } else { plan }
+        }
+        _ => plan,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::device_tensor::DeviceTensor;
 use crate::feed::Data;
 use crate::outputs::Outputs;
-use crate::program::Program;
+use crate::program::{Program, side_by_side};
 use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
@@ -392,7 +392,7 @@ impl<M: Module> Session<M> {
         let backend = &self.device.backend;
         let lowered = backend.lower(graph, fuse(graph, backend.fusion())?, self.device.precision)?;
         let plan = plan::plan(graph, lowered, &layout, None)?;
-        Ok(if backend.rest() == 0 { plan } else { plan.side_by_side(backend.rest()) })
+        Ok(side_by_side(plan, &**backend, |_| true))
     }
 
     /// The model's parameters and states with their sizes.

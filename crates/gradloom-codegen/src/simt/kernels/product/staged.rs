@@ -7,7 +7,7 @@
 use super::operand::TiledOperand;
 use crate::narrow::narrow;
 use crate::product::Along;
-use crate::schedule::product::HAS_SLICES;
+use crate::schedule::product::{HAS_MATRICES, HAS_SLICES};
 use crate::simt::{Builder, Value, ValueType, Variable};
 use gradloom_core::ir::DType;
 
@@ -115,9 +115,14 @@ pub(super) fn pipeline<'k>(
 }
 
 impl Shape {
+    /// What it holds for matrix instructions; a page has none.
+    fn held(&self) -> Option<DType> {
+        self.matrix.filter(|_| HAS_MATRICES)
+    }
+
     /// Distance between rows along the contiguous axis in workgroup memory, in items.
     fn pitch(&self, along: Along) -> u32 {
-        match (along, self.matrix) {
+        match (along, self.held()) {
             // Of f32, the elements that a matrix load takes at once lie in as many banks so.
             (Along::Contract, None | Some(DType::F32)) => self.depth / 4 + 1,
             // Reads of vectors from one such row never meet in a bank.
@@ -134,14 +139,14 @@ impl Shape {
 
     /// An item of what it holds.
     fn rounded<'k>(&self, four: Value<'k>) -> Value<'k> {
-        match self.matrix {
+        match self.held() {
             None | Some(DType::F32) => four.to_vector(),
             Some(half) => four.to_half(half),
         }
     }
 
     fn item(&self) -> ValueType {
-        ValueType::four(self.matrix.unwrap_or(DType::F32))
+        ValueType::four(self.held().unwrap_or(DType::F32))
     }
 }
 
