@@ -135,7 +135,8 @@ impl Limits {
         }
     }
 
-    /// What matrix instructions take the operands of products in, in a precision; none where they are not used.
+    /// What matrix instructions take the operands of products in, in a precision; none where they are not
+    /// used.
     pub fn operands(&self, precision: Precision) -> Option<DType> {
         let is_tf32 = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
         if CUDA_IS_POSSIBLE && self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }

@@ -244,8 +244,8 @@ impl Program {
         self.loaded.resident_mut().set_step_timing(on);
     }
 
-    /// The time that the GPU took for the last run, for whose end this waits. None if it was not timed, and on
-    /// devices that cannot tell: the CPU, and adapters without timestamps.
+    /// The time that the GPU took for the last run, for whose end this waits. None if it was not timed, and
+    /// on devices that cannot tell: the CPU, and adapters without timestamps.
     ///
     /// # Errors
     /// When the device is lost.
@@ -416,8 +416,8 @@ impl Program {
     }
 }
 
-/// The plan for a device that runs launches side by side, if that one is `good`. A page has no such device, nor
-/// code for it.
+/// The plan for a device that runs launches side by side, if that one is `good`. A page has no such device,
+/// nor code for it.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
     match backend.rest() {
         rest if cfg!(not(target_family = "wasm")) && rest > 0 => {

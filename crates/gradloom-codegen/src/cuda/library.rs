@@ -14,8 +14,8 @@ use std::fmt;
 const LEAST_WORKSPACE: usize = 64 << 10;
 const MOST_WORKSPACE: usize = 32 << 20;
 
-/// Multiplications, on tensor cores, that pay for a call of the library, and for what follows from the product
-/// becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
+/// Multiplications, on tensor cores, that pay for a call of the library, and for what follows from the
+/// product becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
 pub const LARGE_PRODUCT: usize = 1 << 24;
 
 /// How many times as large a product must be for the library to gain without tensor cores, in f32: with all

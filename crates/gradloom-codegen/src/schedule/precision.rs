@@ -20,11 +20,11 @@ pub enum Precision {
     /// `f32`) on their way to the matrix instructions of CUDA devices. Attention, and all products on other
     /// devices, are computed in `f32`.
     Tf32,
-    /// The same instructions, thrice for each product: of the operands in TF32, and of each with what rounding
-    /// left of the other. The instructions cut sums off instead of rounding them, so that those of a thousand
-    /// terms are off by 5e-6 of the largest, where `f32` is by 1e-6 at most and TF32 by 3e-4. An infinite
-    /// operand may give NaN. (The way is CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single precision
-    /// accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", 2022.)
+    /// The same instructions, thrice for each product: of the operands in TF32, and of each with what
+    /// rounding left of the other. The instructions cut sums off instead of rounding them, so that those of a
+    /// thousand terms are off by 5e-6 of the largest, where `f32` is by 1e-6 at most and TF32 by 3e-4. An
+    /// infinite operand may give NaN. (The way is CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single
+    /// precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", 2022.)
     Tf32x3,
 }
 

@@ -128,9 +128,9 @@ pub enum Expr {
     Broadcast(u32, ExprId),
     /// A matrix of zeros.
     MatrixZero,
-    /// A matrix from an array of vectors of four, of f32 or 16 bits, that the workgroup shares, with its rows, or else its
-    /// columns, `pitch` items apart. All invocations of a subgroup evaluate it together, as all that
-    /// follows.
+    /// A matrix from an array of vectors of four, of f32 or 16 bits, that the workgroup shares, with its
+    /// rows, or else its columns, `pitch` items apart. All invocations of a subgroup evaluate it together, as
+    /// all that follows.
     MatrixLoad {
         /// The array.
         array: u32,

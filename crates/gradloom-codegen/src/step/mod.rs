@@ -87,8 +87,8 @@ pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     step.iter().position(commits).unwrap_or(step.len())
 }
 
-/// The launches of a step that the host runs, in order, each with the number of the step's kernel before which
-/// it runs.
+/// The launches of a step that the host runs, in order, each with the number of the step's kernel before
+/// which it runs.
 pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usize)> {
     let is_hosted = |(_, launch): &(usize, &Launch)| on_host(launch, graph).is_some();
     let hosted = plan.launches.iter().enumerate().filter(is_hosted).map(|(number, _)| number);

@@ -1,4 +1,5 @@
-//! The limits of a device, and a measurement of those of the processor: multiplications and additions per second, and bytes per second.
+//! The limits of a device, and a measurement of those of the processor: multiplications and additions per
+//! second, and bytes per second.
 //!
 //! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
 //! the best of several runs on the threads of a [`Pool`], as kernels use them; other work on the machine

@@ -1,8 +1,8 @@
-//! The exchange of steps with the host, as `gradloom_codegen::cuda::exchange` has it: memory of the host and the
-//! device, and the two kernels with their parameters.
+//! The exchange of steps with the host, as `gradloom_codegen::cuda::exchange` has it: memory of the host and
+//! the device, and the two kernels with their parameters.
 //!
-//! In: the inputs and scalars of a step, and where its results go. Always holds: a slot is used again only when
-//! the step that had it is done, as there are more slots than steps on their way.
+//! In: the inputs and scalars of a step, and where its results go. Always holds: a slot is used again only
+//! when the step that had it is done, as there are more slots than steps on their way.
 
 use super::driver::{Address, Function, KernelCall};
 use super::gpu::Gpu;

@@ -20,6 +20,7 @@ pub(crate) struct HostLaunch {
     /// Its number in the plan.
     pub(crate) launch: usize,
     /// The number of the step's kernel before which it runs.
+    #[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "graphs for CUDA know it"))]
     pub(crate) before: usize,
     op: Arc<dyn CustomOp>,
     pub(crate) reads: Vec<Span>,

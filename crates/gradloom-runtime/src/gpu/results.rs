@@ -34,6 +34,10 @@ pub(crate) struct ResultCopy<'a> {
     pub(crate) start: usize,
     pub(crate) bytes: usize,
     /// Offset of the bytes in the staging buffer.
+    #[cfg_attr(
+        not(any(feature = "wgpu", feature = "web")),
+        expect(dead_code, reason = "CUDA puts them in a row")
+    )]
     pub(crate) to: usize,
 }
 

@@ -127,8 +127,8 @@ impl<'p> Inspection<'p> {
     }
 
     /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, the
-    /// numbers of launches and bytes, and of a program for CUDA its `replay`. Its keys are added to, never renamed. [`Inspection::plan`] has the
-    /// JSON of the plan.
+    /// numbers of launches and bytes, and of a program for CUDA its `replay`. Its keys are added to, never
+    /// renamed. [`Inspection::plan`] has the JSON of the plan.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

@@ -1,9 +1,10 @@
 //! Measures the limits of a GPU, by its own clock.
 //!
 //! In: a device. Out: a [`Roofline`]: multiplications and additions in f32, bytes a second of caches and
-//! memory, and, where products are of 16 bits, the rate of a large one. Always holds: the kernels are written in
-//! the kernel language, so every GPU is asked the same; each number is the best of several runs. A product is
-//! computed as programs compute theirs, as no other kernel of ours would come nearer to what the device can.
+//! memory, and, where products are of 16 bits, the rate of a large one. Always holds: the kernels are written
+//! in the kernel language, so every GPU is asked the same; each number is the best of several runs. A product
+//! is computed as programs compute theirs, as no other kernel of ours would come nearer to what the device
+//! can.
 
 use crate::cpu::Roofline;
 use crate::device::Device;
