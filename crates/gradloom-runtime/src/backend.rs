@@ -43,7 +43,7 @@ pub(crate) trait Backend: Send + Sync {
     fn memory_limit(&self) -> Option<usize>;
     /// For how many launches bytes rest before they are used again, on a device that runs launches side by
     /// side: see [`Plan::side_by_side`].
-    fn rest(&self) -> usize {
+    fn reuse_distance(&self) -> usize {
         0
     }
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.

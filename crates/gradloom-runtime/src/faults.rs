@@ -177,8 +177,8 @@ impl Backend for Faulty {
         self.inner.kept_bytes()
     }
 
-    fn rest(&self) -> usize {
-        self.inner.rest()
+    fn reuse_distance(&self) -> usize {
+        self.inner.reuse_distance()
     }
 
     fn memory_limit(&self) -> Option<usize> {
@@ -317,6 +317,21 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
 
     fn unique_kernels(&self) -> usize {
         self.inner.unique_kernels()
+    }
+
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    fn replay(&self, graph: &Graph) -> Option<gradloom_codegen::cuda::Replay> {
+        self.inner.replay(graph)
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn set_step_timing(&mut self, on: bool) {
+        self.inner.set_step_timing(on);
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn step_time(&self) -> Result<Option<std::time::Duration>> {
+        self.inner.step_time()
     }
 
     fn set_profiling(&mut self, on: bool) {

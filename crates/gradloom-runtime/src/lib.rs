@@ -56,7 +56,7 @@ pub use feed::{Data, Feed};
 #[cfg(feature = "files")]
 pub use files::{Load, Weights};
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
-pub use gradloom_codegen::cuda::{Cut, Member, Replay, ReplayNode, Shape, Touches};
+pub use gradloom_codegen::cuda::{Cut, Replay, Shape};
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
 #[cfg(all(feature = "files", not(target_family = "wasm")))]

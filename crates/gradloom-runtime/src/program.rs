@@ -139,7 +139,9 @@ impl Program {
             clock.borrow_mut().stage("plan", || {
                 let limit = backend.memory_limit();
                 let plan = plan::plan(&graph, lowered.clone(), layout, limit)?;
-                let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, limit).is_ok()));
+                // The device needs memory for more than plans: kernels, graphs, tables.
+                let ample = limit.map(|limit| limit - limit / 8);
+                let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, ample).is_ok()));
                 let plan = match backend.buffer_bytes() {
                     Some(segment) => plan.in_segments(&graph, segment, true)?,
                     None => plan,
@@ -419,9 +421,9 @@ impl Program {
 /// The plan for a device that runs launches side by side, if that one is `good`. A page has no such device,
 /// nor code for it.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
-    match backend.rest() {
-        rest if cfg!(not(target_family = "wasm")) && rest > 0 => {
-            let wide = plan.clone().side_by_side(rest);
+    match backend.reuse_distance() {
+        distance if cfg!(not(target_family = "wasm")) && distance > 0 => {
+            let wide = plan.clone().side_by_side(distance);
             if good(&wide) { wide } else { plan }
         }
         _ => plan,

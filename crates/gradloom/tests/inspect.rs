@@ -124,9 +124,9 @@ impl CustomOp for Twice {
 fn the_graphs_of_a_program_for_cuda_are_told_with_the_reason_of_each_cut() {
     let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
     let session = Session::new([Linear::new(6, 6), Linear::new(6, 3)], &device, 0).unwrap();
-    let infer = session.infer([f32("x", [4, 6])], |[first, second], [x]| {
+    let infer = session.infer([f32("x", [4, 6]), f32("y", [4, 6])], |[first, second], [x, y]| {
         // Two branches, which meet on the host.
-        let twice = Tensor::custom(Twice, [first.forward(x.cumsum(0)) * x.exp().cumsum(1)])[0];
+        let twice = Tensor::custom(Twice, [first.forward(x.cumsum(0)) * y.exp().cumsum(1)])[0];
         second.forward(twice)
     });
     let infer = infer.unwrap();

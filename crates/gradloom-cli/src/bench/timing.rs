@@ -30,7 +30,7 @@ pub(super) struct Queued {
     pub(super) readbacks: usize,
     /// Median time of the host to queue a step while the device has room for it.
     pub(super) host: Duration,
-    /// Median time of the device for a step that was queued behind others; none if it cannot tell.
+    /// Median time of the device for a step, by its own clock; none if it cannot tell.
     pub(super) device: Option<Duration>,
 }
 

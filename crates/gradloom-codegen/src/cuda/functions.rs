@@ -253,11 +253,11 @@ __device__ unsigned tf32_bits(float x) {
     asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(bits) : \"f\"(x));
     return bits;
 }
-// Of a number that is not finite nothing is left.
-template <class M> __device__ M rest(M m) {
+// Of a number that is not finite, or becomes so when it is rounded, nothing is left.
+template <class M> __device__ M residual(M m) {
     for (int i = 0; i < 8; i++) {
-        float left = m.r[i] - __uint_as_float(tf32_bits(m.r[i]));
-        m.r[i] = left == left ? left : 0.0f;
+        float left = m.r[i] - __uint_as_float(tf32_bits(m.r[i]) & 0xffffe000u);
+        m.r[i] = left - left == 0.0f ? left : 0.0f;
     }
     return m;
 }

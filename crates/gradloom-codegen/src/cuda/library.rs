@@ -21,7 +21,7 @@ pub const LARGE_PRODUCT: usize = 1 << 24;
 /// How many times as large a product must be for the library to gain without tensor cores, in f32: with all
 /// from 2^24 on by the library, the step of S takes half as long again; with those from 2^30 on, GPT-2 124M
 /// takes 10% less.
-pub(crate) const F32_FACTOR: usize = 64;
+const F32_FACTOR: usize = 64;
 
 /// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a
 /// seventh of the speed.
@@ -91,6 +91,10 @@ impl LibraryProduct {
         dtype: DType,
         (result, result_dtype): (&Layout, DType),
     ) -> Option<Self> {
+        // Of operands in f32 the library has no result of 16 bits, nor is one wanted in f32.
+        if dtype == DType::F32 && result_dtype != DType::F32 {
+            return None;
+        }
         let problem = fold_batch(DotProblem::new(axes, lhs, rhs)?);
         let axis = match problem.batch[..] {
             [] => BatchAxis { extent: 1, lhs_stride: 0, rhs_stride: 0 },
@@ -166,14 +170,20 @@ impl LibraryProduct {
     }
 }
 
+/// The multiplications from which on the library computes a product in a precision, if `least` are it on
+/// tensor cores; none where it never does.
+pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize> {
+    match precision {
+        Precision::Tf32x3 => None,
+        Precision::F32 => Some(least.saturating_mul(F32_FACTOR)),
+        Precision::F16 | Precision::Bf16 | Precision::Tf32 => Some(least),
+    }
+}
+
 /// Whether there is a product in a graph that is so large that the library may compute it, from `least`
 /// multiplications on tensor cores.
 pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
-    let least = match precision {
-        Precision::Tf32x3 => return false,
-        Precision::F32 => least.saturating_mul(F32_FACTOR),
-        Precision::F16 | Precision::Bf16 | Precision::Tf32 => least,
-    };
+    let Some(least) = least_product(precision, least) else { return false };
     graph.ops.iter().any(|(_, op)| match &op.kind {
         OpKind::Dot(axes) => {
             let [lhs, rhs] = [0, 1].map(|i| &graph.ty(op.operands[i]).shape);
@@ -227,6 +237,17 @@ mod tests {
         let lhs = Layout { offset: 0, shape: [64, 32].into(), strides: strides.to_vec() };
         let [rhs, result] = [[32, 16], [64, 16]].map(|shape| Layout::contiguous(&shape.into()));
         LibraryProduct::new(&axes, [&lhs, &rhs], DType::BF16, (&result, DType::F32))
+    }
+
+    #[test]
+    fn operands_in_f32_have_results_in_f32() {
+        let axes =
+            DotAxes { lhs_batch: vec![], rhs_batch: vec![], lhs_contract: vec![1], rhs_contract: vec![0] };
+        let [lhs, rhs, result] =
+            [[64, 32], [32, 16], [64, 16]].map(|shape| Layout::contiguous(&shape.into()));
+        let product = |of, to| LibraryProduct::new(&axes, [&lhs, &rhs], of, (&result, to)).is_some();
+        assert!(product(DType::F32, DType::F32) && product(DType::BF16, DType::BF16));
+        assert!(!product(DType::F32, DType::F16) && !product(DType::F32, DType::BF16));
     }
 
     #[test]

@@ -208,7 +208,7 @@ impl Printer<'_> {
                 };
                 format!("{}({})", self.function(round), x[0])
             }
-            Expr::MatrixRest(_) => format!("rest({})", x[0]),
+            Expr::MatrixResidual(_) => format!("residual({})", x[0]),
             Expr::MatrixHalf(_, half) => format!("half_of_sum<{half}>({})", x[0]),
             Expr::MatrixFrom(_) => format!("sum_of({}, {})", x[0], x[1]),
             Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),

@@ -22,7 +22,7 @@ const EXCHANGE: usize = 5;
 
 /// Launches for which bytes rest before they are used again ([`Plan::side_by_side`]): on GPT-2 two are enough
 /// for branches as wide as if no value shared its bytes, and take 1% more memory.
-pub const REST: usize = 2;
+pub const REUSE_DISTANCE: usize = 2;
 
 /// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ pub struct Cut {
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// All nodes, in order.
+    #[doc(hidden)]
     pub nodes: Vec<ReplayNode>,
     /// The nodes between what the host runs: each is a graph.
     pub segments: Vec<Range<usize>>,

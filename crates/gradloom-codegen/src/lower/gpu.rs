@@ -4,7 +4,7 @@ use super::library::rounded_layout;
 use super::narrow::narrow;
 use super::pad::pad_rows;
 use super::{Request, Target, as_body, lower_padded};
-use crate::cuda::{F32_FACTOR, LibraryProduct};
+use crate::cuda::{LibraryProduct, least_product};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
@@ -112,14 +112,12 @@ impl Target for Gpu<'_> {
     }
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
-        let dtype = match self.choices.precision() {
-            Precision::F32 | Precision::Tf32 => DType::F32,
-            precision @ (Precision::F16 | Precision::Bf16) => self.limits.half(precision)?,
-            Precision::Tf32x3 => return None,
+        let precision = self.choices.precision();
+        let least = least_product(precision, self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?)?;
+        let dtype = match precision {
+            Precision::F16 | Precision::Bf16 => self.limits.half(precision)?,
+            Precision::F32 | Precision::Tf32 | Precision::Tf32x3 => DType::F32,
         };
-        let least = self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?;
-        let in_f32 = self.choices.precision() == Precision::F32;
-        let least = if in_f32 { least.saturating_mul(F32_FACTOR) } else { least };
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),

@@ -93,10 +93,10 @@ impl Target {
     }
 
     /// For how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
-    pub fn rest(&self) -> usize {
+    pub fn reuse_distance(&self) -> usize {
         match self {
             Self::Cpu { .. } | Self::Wgsl(_) => 0,
-            Self::Cuda(_) => cuda::REST,
+            Self::Cuda(_) => cuda::REUSE_DISTANCE,
         }
     }
 

@@ -499,8 +499,8 @@ impl<'k> Value<'k> {
     }
 
     /// What rounding to TF32 leaves of this matrix, an operand in f32.
-    pub fn matrix_rest(self) -> Self {
-        self.k.expr(Expr::MatrixRest(self.id), self.ty())
+    pub fn matrix_residual(self) -> Self {
+        self.k.expr(Expr::MatrixResidual(self.id), self.ty())
     }
 
     /// This sum's elements that the invocation has in its left (0) or right (1) eight columns.

@@ -142,7 +142,7 @@ pub enum Expr {
         by_rows: bool,
     },
     /// What rounding to TF32 leaves of an operand in f32.
-    MatrixRest(ExprId),
+    MatrixResidual(ExprId),
     /// The product of the first two, added to the third. Those in f32 are rounded to TF32 first.
     MatrixMulAdd([ExprId; 3]),
     /// Of a sum, the invocation's elements of the left eight columns (0) or of the right ones (1), as a
@@ -171,7 +171,7 @@ impl Expr {
             | Self::NativeLog(a)
             | Self::NativeExp2(a)
             | Self::MatrixHalf(a, _)
-            | Self::MatrixRest(a)
+            | Self::MatrixResidual(a)
             | Self::Splat(a)
             | Self::Component(a, _)
             | Self::ToHalf(a)

@@ -137,7 +137,7 @@ impl Kernel {
             Expr::MulAdd([a, b, c]) => format!("mul_add({}, {}, {})", text(a), text(b), text(c)),
             Expr::NativeMax(a, b) => format!("native_max({}, {})", text(a), text(b)),
             Expr::NativeExp2(a) => format!("native_exp2({})", text(a)),
-            Expr::MatrixRest(a) => format!("{}.rest", text(a)),
+            Expr::MatrixResidual(a) => format!("{}.residual", text(a)),
             Expr::MatrixHalf(a, half) => format!("{}.half({half})", text(a)),
             Expr::MatrixFrom([a, b]) => format!("matrix({}, {})", text(a), text(b)),
             Expr::NativeLog(a) => format!("native_log({})", text(a)),

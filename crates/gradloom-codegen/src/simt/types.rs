@@ -64,7 +64,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
         Expr::NativeMax(a, b) => all(&[a, b], F32).then_some(F32),
         Expr::NativeLog(a) | Expr::NativeExp2(a) => all(&[a], F32).then_some(F32),
         Expr::MatrixHalf(a, half) => (of(a) == SUM && half < 2).then_some(ValueType::Vector(4)),
-        Expr::MatrixRest(a) => {
+        Expr::MatrixResidual(a) => {
             matches!(of(a), ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, DType::F32)).then(|| of(a))
         }
         Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),

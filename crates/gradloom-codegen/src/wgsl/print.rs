@@ -219,7 +219,7 @@ impl Printer<'_> {
                 format!("max({a}, {b})")
             }
             // Of CUDA alone.
-            Expr::NativeExp2(_) | Expr::MatrixRest(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => {
+            Expr::NativeExp2(_) | Expr::MatrixResidual(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => {
                 unreachable!()
             }
             Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),

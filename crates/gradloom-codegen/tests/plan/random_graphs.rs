@@ -33,7 +33,7 @@ fn plans_of_random_graphs_hold() {
 /// For launches side by side bytes rest, but for those that a launch computes in place, and so does scratch.
 #[test]
 fn bytes_rest_before_they_are_used_again() {
-    const REST: usize = 2;
+    const REUSE_DISTANCE: usize = 2;
     let (mut wider, mut moved) = (0, 0);
     for (seed, graph) in graphs() {
         let mut plan = plan_of(&graph);
@@ -42,13 +42,13 @@ fn bytes_rest_before_they_are_used_again() {
             launch.workspace += i % 3 * 300;
         }
         plan.totals.workspace = plan.launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
-        let wide = plan.clone().side_by_side(REST);
+        let wide = plan.clone().side_by_side(REUSE_DISTANCE);
         plan::verify_commit(&graph, &wide).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(plan.clone().side_by_side(0).totals.step, plan.totals.step, "seed {seed}");
         overlaps_are_never_alive_together(&wide, seed);
         let step: Vec<&Buffer> = wide.buffers.iter().filter(|b| b.region == Region::Step).collect();
         for a in &step {
-            for b in step.iter().filter(|b| b.first > a.last && b.first <= a.last + REST) {
+            for b in step.iter().filter(|b| b.first > a.last && b.first <= a.last + REUSE_DISTANCE) {
                 let apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
                 // A chain of values that are computed in place of each other does not rest.
                 let mut end = a.last;
@@ -63,7 +63,7 @@ fn bytes_rest_before_they_are_used_again() {
         let scratch = |i: usize| wide.scratch[i]..wide.scratch[i] + wide.launches[i].workspace;
         for i in 0..wide.launches.len() {
             assert!(scratch(i).end <= wide.totals.workspace, "seed {seed}");
-            for near in (i.saturating_sub(REST)..i).map(scratch) {
+            for near in (i.saturating_sub(REUSE_DISTANCE)..i).map(scratch) {
                 assert!(near.end <= scratch(i).start || scratch(i).end <= near.start || near.is_empty());
             }
         }

@@ -88,7 +88,8 @@ fn an_operand_is_overwritten_only_where_the_kernel_says_so() {
 #[test]
 fn scratch_has_a_place_within_the_workspace() {
     broken(|p| _ = p.scratch.pop(), "launches of 7 have a place for their scratch");
-    broken(|p| p.scratch[2] = usize::MAX, "bytes of workspace, there are");
+    broken(|p| p.scratch[2] = 1 << 40, "bytes of workspace, there are");
+    broken(|p| p.scratch[2] = 4, "has its scratch at byte 4, which is not aligned");
 }
 
 #[test]

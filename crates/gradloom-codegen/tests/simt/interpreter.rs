@@ -345,12 +345,12 @@ impl Workgroup<'_> {
                 }
                 all
             }
-            Expr::MatrixRest(_) => {
-                let rest = |&bits: &u32| {
+            Expr::MatrixResidual(_) => {
+                let residual = |&bits: &u32| {
                     let rest = f32::from_bits(bits) - f32::from_bits(tf32(bits));
-                    if rest.is_nan() { 0 } else { rest.to_bits() }
+                    if rest.is_finite() { rest.to_bits() } else { 0 }
                 };
-                operands[0].iter().map(rest).collect()
+                operands[0].iter().map(residual).collect()
             }
             Expr::MatrixMulAdd([left, ..]) => {
                 let is_wide = kernel.ty(*left) == ValueType::Matrix(MatrixUse::Left, DType::F32);

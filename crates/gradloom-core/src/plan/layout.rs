@@ -27,12 +27,12 @@ struct Placed {
 }
 
 /// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple
-/// of `segment`; bytes are not used again for `rest` launches behind their last use.
-pub(super) fn place(plan: &mut Plan, segment: usize, rest: usize) {
+/// of `segment`; bytes are not used again for `distance` launches behind their last use.
+pub(super) fn place(plan: &mut Plan, segment: usize, distance: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
     let mut groups = groups(plan);
-    groups.iter_mut().for_each(|group| group.last += rest);
+    groups.iter_mut().for_each(|group| group.last += distance);
     sort_by_key(&mut groups, |g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
     let mut placed: Vec<Placed> = Vec::with_capacity(groups.len());
     let mut end = scalars;
@@ -134,15 +134,15 @@ impl Plan {
         Ok(self)
     }
 
-    /// The same plan for a device that runs launches side by side: for `rest` launches behind its last use,
-    /// what a value had, and scratch, is given to no other, as a launch waits for all that used its bytes
-    /// before. It takes a little more memory.
+    /// The same plan for a device that runs launches side by side: for `distance` launches behind its last
+    /// use, what a value had, and scratch, is given to no other, as a launch waits for all that used its
+    /// bytes before. It takes a little more memory.
     #[must_use]
-    pub fn side_by_side(mut self, rest: usize) -> Self {
-        place(&mut self, usize::MAX, rest);
+    pub fn side_by_side(mut self, distance: usize) -> Self {
+        place(&mut self, usize::MAX, distance);
         for number in 0..self.launches.len() {
             let bytes = |i: usize| self.launches[i].workspace.next_multiple_of(ALIGNMENT);
-            let near = number.saturating_sub(rest)..number;
+            let near = number.saturating_sub(distance)..number;
             let mut taken: Vec<_> = near.map(|i| self.scratch[i]..self.scratch[i] + bytes(i)).collect();
             taken.sort_by_key(|range| range.start);
             let (mut start, wanted) = (0, bytes(number));

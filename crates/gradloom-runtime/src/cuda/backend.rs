@@ -3,7 +3,7 @@
 use super::devices::open;
 use super::gpu::Gpu as Open;
 use super::memory::CudaMemory;
-use super::options::{CudaOptions, Replay};
+use super::options::{CudaOptions, Mode};
 use super::program::CudaProgram;
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct CudaBackend {
     gpu: Arc<Open>,
     precision: Precision,
-    replay: Replay,
+    replay: Mode,
     library: Option<usize>,
     fusion: Fusion,
     pool: Arc<Pool>,
@@ -66,6 +66,8 @@ impl Backend for CudaBackend {
         };
         let has_library = || self.library.is_some() && self.gpu.products().is_some();
         let products = match self.precision {
+            _ if self.library.is_none() => ", without cuBLASLt",
+            // It is not opened for the few programs that are large enough.
             Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",
@@ -95,8 +97,8 @@ impl Backend for CudaBackend {
         self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok()
     }
 
-    fn rest(&self) -> usize {
-        cuda::REST
+    fn reuse_distance(&self) -> usize {
+        cuda::REUSE_DISTANCE
     }
 
     fn check(&self) -> Result<()> {

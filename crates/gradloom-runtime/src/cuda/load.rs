@@ -9,7 +9,7 @@ use super::exchange::Exchange;
 use super::gpu::Gpu;
 use super::kernels::Text;
 use super::memory::{CudaMemory, on_device};
-use super::options::Replay as How;
+use super::options::Mode;
 use super::pending::Stagings;
 use super::program::CudaProgram;
 use crate::gpu::{Regions, Results, host_launches};
@@ -37,7 +37,7 @@ impl CudaProgram {
         units: &[CudaUnit],
         store: &Content,
         with: Allocate<'_>,
-        how: How,
+        mode: Mode,
     ) -> Result<Self> {
         gpu.check()?;
         let own = [(BEGIN, "begin"), (RESULTS, "results")];
@@ -106,9 +106,10 @@ impl CudaProgram {
             unique: texts.iter().map(|(source, _)| source).collect::<HashSet<_>>().len(),
             profile: Times::default(),
             clock: None,
-            poisoned: how.poisoned,
+            is_timed: false,
+            poisoned: mode.poisoned,
         };
-        if how.captured {
+        if mode.captured {
             for segment in &program.replay.segments {
                 let edges = program.replay.edges(segment);
                 program.graphs.push(build(gpu, &program.calls[segment.clone()], edges)?);

@@ -1,7 +1,8 @@
 //! Ranges on the timeline of NVIDIA's tools (NVTX), while one of them runs the process.
 //!
 //! In: the text of a range. Out: a guard, with which it ends. Costs nothing where no tool is there: it sets
-//! `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialisation), as Nsight Systems does.
+//! `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialisation), as Nsight Systems does. The library is
+//! looked for where `GRADLOOM_NVTX` says, then as the others of CUDA are.
 
 use gradloom_codegen::cuda::nvrtc::places;
 use libloading::Library;

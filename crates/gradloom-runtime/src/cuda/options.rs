@@ -14,8 +14,8 @@ use std::time::Duration;
 pub struct CudaOptions {
     pub(super) index: usize,
     pub(super) precision: Precision,
-    pub(super) replay: Replay,
-    /// Multiplications from which on cuBLASLt computes products of 16 bits; none if it never does.
+    pub(super) replay: Mode,
+    /// Multiplications from which on cuBLASLt computes products on tensor cores; none if it never does.
     pub(super) library: Option<usize>,
     pub(super) watchdog: Option<Duration>,
     pub(super) overrides: Overrides,
@@ -23,7 +23,7 @@ pub struct CudaOptions {
 
 /// How steps run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Replay {
+pub(super) struct Mode {
     /// As graphs of their kernels.
     pub(super) captured: bool,
     /// With arena and scratch filled with NaN before each step: it may rely on nothing in them.
@@ -46,7 +46,7 @@ impl Default for CudaOptions {
         Self {
             index: 0,
             precision: Precision::F32,
-            replay: Replay { captured: true, poisoned: false },
+            replay: Mode { captured: true, poisoned: false },
             library: Some(LARGE_PRODUCT),
             watchdog: None,
             overrides: Overrides::default(),
@@ -82,8 +82,8 @@ impl CudaOptions {
         self
     }
 
-    /// Computes all products by gradloom's own kernels, none by cuBLASLt, which otherwise takes large ones of
-    /// 16 bits where it is installed. `GRADLOOM_CUBLASLT` names the library's file if it is in none of the
+    /// Computes all products by gradloom's own kernels, none by cuBLASLt, which otherwise takes large ones
+    /// where it is installed. `GRADLOOM_CUBLASLT` names the library's file if it is in none of the
     /// usual places.
     pub fn without_cublaslt(mut self) -> Self {
         self.library = None;

@@ -10,7 +10,6 @@ use crate::cancel::Stop;
 use gradloom_codegen::cuda::Member;
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::Result;
-use std::time::{Duration, Instant};
 
 impl CudaProgram {
     /// Runs the kernels of a step that was handed over, and notes when each launch ran.
@@ -35,17 +34,12 @@ impl CudaProgram {
             }
         }
         self.profile.clear();
-        let start = Instant::now();
-        let mut spans: Vec<(usize, Duration, Duration)> = Vec::new();
+        let mut spans = Vec::new();
         for (i, node) in self.replay.nodes.iter().enumerate() {
             let Member::Planned(Owner::Launch(launch)) = node.member else { continue };
-            let (began, took) = (clock.between(0, i)?, clock.between(i, i + 1)?);
-            match spans.last_mut() {
-                Some((known, _, sum)) if *known == launch => *sum += took,
-                _ => spans.push((launch, began, took)),
-            }
+            spans.push((launch, clock.between(0, i)?, clock.between(i, i + 1)?));
         }
-        spans.into_iter().for_each(|(launch, began, took)| self.profile.add(launch, start + began, took));
+        self.profile.add_all(spans);
         Ok(())
     }
 
@@ -53,9 +47,10 @@ impl CudaProgram {
     fn name(&self, kernel: usize) -> String {
         match self.replay.nodes[kernel].member {
             Member::Begin => "begin".to_string(),
-            Member::Planned(Owner::Launch(launch) | Owner::Hoisted(launch)) => {
+            Member::Planned(Owner::Launch(launch)) => {
                 format!("launch {launch}: {}", self.plan.launches[launch].kernel.title())
             }
+            Member::Planned(Owner::Hoisted(launch)) => format!("constant launch {launch}"),
             Member::Planned(Owner::Guards) => "guards".to_string(),
             Member::Results => "results".to_string(),
         }

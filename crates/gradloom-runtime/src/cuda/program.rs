@@ -62,7 +62,9 @@ pub(super) struct CudaProgram {
     pub(super) profile: Spans,
     /// For the time of a whole step, if that is wanted: its start and its end.
     pub(super) clock: Option<Clock>,
-    /// See [`Replay`](super::options::Replay).
+    /// Whether both belong to the last step.
+    pub(super) is_timed: bool,
+    /// See [`Mode`](super::options::Mode).
     pub(super) poisoned: bool,
 }
 
@@ -187,6 +189,7 @@ impl Queued for CudaProgram {
             self.gpu.ask("copy an input", |driver| driver.copy(from.at(0), to.at(start), bytes, stream))?;
         }
         let _range = nvtx::range(|| format!("step {}", self.runs));
+        self.is_timed = false;
         if let Some(clock) = &mut self.clock {
             clock.set(0)?;
         }
@@ -211,6 +214,7 @@ impl Queued for CudaProgram {
         }
         if let Some(clock) = &mut self.clock {
             clock.set(1)?;
+            self.is_timed = true;
         }
         for (output, tensor) in kept {
             let access = &self.plan.outputs[*output].1;
@@ -316,6 +320,7 @@ impl Resident for CudaProgram {
 
     fn set_profiling(&mut self, on: bool) {
         self.profile.set(on, self.plan.launches.len());
+        self.is_timed = false;
     }
 
     fn spans(&self) -> &[LaunchSpan] {
@@ -324,10 +329,11 @@ impl Resident for CudaProgram {
 
     fn set_step_timing(&mut self, on: bool) {
         self.clock = on.then(|| Clock::new(&self.gpu));
+        self.is_timed = false;
     }
 
     fn step_time(&self) -> Result<Option<Duration>> {
-        let clock = self.clock.as_ref().filter(|clock| clock.len() == 2);
+        let clock = self.clock.as_ref().filter(|_| self.is_timed);
         clock.map(|clock| clock.between(0, 1)).transpose()
     }
 }

@@ -4,7 +4,7 @@ use super::driver::Call;
 use super::fake::{Fake, FakeCompiler};
 use super::options::{CudaOptions, Overrides};
 use crate::{Device, Store, Train, Trainer};
-use gradloom_codegen::cuda::REST;
+use gradloom_codegen::cuda::REUSE_DISTANCE;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::{Dropout, Embedding, Linear};
@@ -126,7 +126,10 @@ fn a_library_multiplies_as_nodes_of_the_graph_with_scratch_of_their_own() {
             .collect();
         assert!(products.len() >= 3, "{graph:?}");
         let scratch: HashSet<u64> = products.iter().map(|(_, call)| call.addresses[3]).collect();
-        assert!((2..=REST + 1).contains(&scratch.len()), "those that are near to each other share none");
+        assert!(
+            (2..=REUSE_DISTANCE + 1).contains(&scratch.len()),
+            "those that are near to each other share none"
+        );
         let pairs =
             products.iter().enumerate().flat_map(|(i, a)| products[i + 1..].iter().map(move |b| (a, b)));
         for ((first, _), (second, _)) in pairs.filter(|((_, a), (_, b))| a.addresses[3] == b.addresses[3]) {

@@ -105,6 +105,7 @@ impl<'p> Inspection<'p> {
 
     /// The text of each kernel, in the order in which they run, with the number of its launch in
     /// [`Inspection::plan`]: CUDA C, WGSL, or, for the processor, the instructions of its loops over tiles.
+    /// On a GPU whose buffers are too small for the plan's memory, what runs is cut into more kernels.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

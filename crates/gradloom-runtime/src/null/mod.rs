@@ -55,8 +55,8 @@ impl Backend for NullBackend {
         None
     }
 
-    fn rest(&self) -> usize {
-        self.target.rest()
+    fn reuse_distance(&self) -> usize {
+        self.target.reuse_distance()
     }
 
     fn precision(&self) -> Precision {
@@ -92,7 +92,10 @@ impl Backend for NullBackend {
 /// Records how many launches would have run.
 struct NullProgram {
     plan: Arc<Plan>,
-    #[cfg_attr(not(feature = "files"), allow(dead_code, reason = "for `replay`"))]
+    #[cfg_attr(
+        not(all(feature = "files", not(target_family = "wasm"))),
+        allow(dead_code, reason = "for `replay`")
+    )]
     target: Target,
     recorded: usize,
 }

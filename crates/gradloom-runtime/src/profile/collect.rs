@@ -132,9 +132,11 @@ impl Profile {
                 commits: launch.phase() == Phase::Commit,
                 cost,
                 seconds: median(times),
-                bound: roof.as_ref().map(|roof| match multiplies(&launch.launch().kernel) {
-                    true => roof.product_seconds(cost.flops, cost.bytes()),
-                    false => roof.seconds(cost.flops, cost.bytes()),
+                bound: roof.as_ref().map(|roof| {
+                    match multiplies(&launch.launch().kernel, device.precision()) {
+                        true => roof.product_seconds(cost.flops, cost.bytes()),
+                        false => roof.seconds(cost.flops, cost.bytes()),
+                    }
                 }),
             }
         };

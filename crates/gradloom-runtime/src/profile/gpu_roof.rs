@@ -1,10 +1,10 @@
 //! Measures the limits of a GPU, by its own clock.
 //!
 //! In: a device. Out: a [`Roofline`]: multiplications and additions in f32, bytes a second of caches and
-//! memory, and, where products are of 16 bits, the rate of a large one. Always holds: the kernels are written
-//! in the kernel language, so every GPU is asked the same; each number is the best of several runs. A product
-//! is computed as programs compute theirs, as no other kernel of ours would come nearer to what the device
-//! can.
+//! memory, and, where products are in another type, the rate of a large one. Always holds: the kernels are
+//! written in the kernel language, so every GPU is asked the same; each number is the best of several runs. A
+//! product is computed as programs compute theirs, as no other kernel of ours would come nearer to what the
+//! device can.
 
 use crate::cpu::Roofline;
 use crate::device::Device;
@@ -55,7 +55,12 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
         let groups = set / (12 * TURN);
         // At least 400 MB in all, so that starting the kernel does not count.
         let repeats = (400_u32 << 20).div_ceil(set);
-        let seconds = best(device, &triad(groups, repeats))?;
+        let seconds = match best(device, &triad(groups, repeats)) {
+            Ok(seconds) => seconds,
+            Err(error) if bandwidth.is_empty() => return Err(error),
+            // There is not so much memory, or no buffer that large.
+            Err(_) => break,
+        };
         bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));
     }
     let products = match device.precision {
@@ -81,7 +86,7 @@ fn product(device: &Device, flops: f64) -> Result<f64> {
         left.tensor().matmul(right.tensor()).sum() + x.sum()
     })?;
     let launches = program.plan().launches.iter();
-    let is_product: Vec<bool> = launches.map(|launch| multiplies(&launch.kernel)).collect();
+    let is_product: Vec<bool> = launches.map(|launch| multiplies(&launch.kernel, device.precision)).collect();
     Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
 }
 
@@ -100,9 +105,14 @@ fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -
     Err(Error::new(ErrorKind::Device, "the device does not tell the times of its kernels"))
 }
 
-/// Whether a kernel's operations are those of products.
-pub(super) fn multiplies(kernel: &Kernel) -> bool {
-    matches!(kernel.name(), "dot" | "attention" | "attention_grad")
+/// Whether a kernel's operations are those of products, in a precision in which these differ from others. In
+/// TF32, those of attention do not.
+pub(super) fn multiplies(kernel: &Kernel, precision: Precision) -> bool {
+    match kernel.name() {
+        "dot" => true,
+        "attention" | "attention_grad" => matches!(precision, Precision::F16 | Precision::Bf16),
+        _ => false,
+    }
 }
 
 /// An op whose kernels are timed.

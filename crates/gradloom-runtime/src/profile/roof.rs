@@ -48,7 +48,8 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = device.backend.threads().min(cores);
     let precision = device.precision().name();
-    let key = format!("{}, {threads} threads used, {precision}", device.description());
+    let version = env!("CARGO_PKG_VERSION");
+    let key = format!("{}, {threads} threads used, {precision}, gradloom {version}", device.description());
     let mut machines = file.map(read).unwrap_or_default();
     if let Some(roofline) = machines.get(&key).filter(|_| !remeasure) {
         return Some(roofline.clone());

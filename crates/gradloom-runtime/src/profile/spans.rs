@@ -44,10 +44,17 @@ impl Spans {
         self.spans.push(LaunchSpan { launch, began, took: began.elapsed() });
     }
 
-    /// Adds the span of a launch that ran elsewhere, so long after the run began.
+    /// Adds what ran elsewhere: for each kernel its launch, how long after the run's start it began, and how
+    /// long it took. Kernels of a launch in a row are one span.
     #[cfg(any(feature = "wgpu", feature = "cuda"))]
-    pub(crate) fn add(&mut self, launch: usize, began: Instant, took: Duration) {
-        self.spans.push(LaunchSpan { launch, began, took });
+    pub(crate) fn add_all(&mut self, kernels: impl IntoIterator<Item = (usize, Duration, Duration)>) {
+        let start = Instant::now();
+        for (launch, began, took) in kernels {
+            match self.spans.last_mut() {
+                Some(span) if span.launch == launch => span.took += took,
+                _ => self.spans.push(LaunchSpan { launch, began: start + began, took }),
+            }
+        }
     }
 
     pub(crate) fn spans(&self) -> &[LaunchSpan] {

@@ -345,6 +345,21 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
     }
 
+    /// Starts or stops timing whole runs by a GPU's clock; see [`Program::set_step_timing`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn set_step_timing(&mut self, on: bool) {
+        self.lanes[0].program.set_step_timing(on);
+    }
+
+    /// The time that the GPU took for the last run; see [`Program::step_time`].
+    ///
+    /// # Errors
+    /// When the device is lost.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
+        self.lanes[0].program.step_time()
+    }
+
     /// Starts or stops noting when each launch of a run runs; see [`Program::set_profiling`].
     pub fn set_profiling(&mut self, on: bool) {
         self.lanes[0].program.set_profiling(on);

@@ -643,11 +643,19 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.spans()
     }
 
-    /// Starts or stops timing whole steps by a GPU's clock; see [`Program::set_step_timing`], and
-    /// [`Program::step_time`] for the time.
+    /// Starts or stops timing whole steps by a GPU's clock; see [`Program::set_step_timing`].
     #[cfg(not(target_family = "wasm"))]
     pub fn set_step_timing(&mut self, on: bool) {
         self.lanes[0].program.set_step_timing(on);
+    }
+
+    /// The time that the GPU took for the last step; see [`Program::step_time`].
+    ///
+    /// # Errors
+    /// When the device is lost.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
+        self.lanes[0].program.step_time()
     }
 
     /// The value of each stage of the compiler.

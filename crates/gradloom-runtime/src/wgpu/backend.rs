@@ -58,7 +58,7 @@ impl Backend for WgpuBackend {
             Precision::F32 => "",
             Precision::F16 => ", in f16",
             Precision::Bf16 => ", in bf16 where it can",
-            Precision::Tf32 | Precision::Tf32x3 => ", in TF32 where it can",
+            Precision::Tf32 | Precision::Tf32x3 => ", in f32, as it has no TF32",
         };
         format!("{} ({}, {}){precision}", report.name, report.backend, report.driver)
     }

@@ -89,6 +89,7 @@ impl WgpuProgram {
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
             table_bytes: tables.bytes(),
             profile: Spans::default(),
+            times_steps: false,
             step_time: None,
             timestamps: None,
         })

@@ -62,7 +62,8 @@ pub(super) struct WgpuProgram {
     /// Bytes of the tables that shaders have of their own.
     pub(super) table_bytes: usize,
     pub(super) profile: Spans,
-    /// The time of the last step, if steps are timed.
+    /// Whether whole steps are timed, and the time of the last one.
+    pub(super) times_steps: bool,
     pub(super) step_time: Option<Duration>,
     pub(super) timestamps: Option<Timestamps>,
 }
@@ -121,11 +122,17 @@ impl WgpuProgram {
         STATUS_BYTES + self.table_bytes
     }
 
-    /// Sets what the device's clock is used for.
-    fn time(&mut self, timed: Option<Timed>) {
+    /// Prepares the device's clock for what is to be timed; the times of all dispatches have the step's.
+    fn set_clock(&mut self) {
+        let timed = match (self.profile.on, self.times_steps) {
+            (true, _) => Some(Timed::Dispatches),
+            (false, true) => Some(Timed::Step),
+            (false, false) => None,
+        };
         // A device that has no memory for its clock is one without.
         let new = |timed| Timestamps::new(&self.gpu, timed, self.steps.len()).ok().flatten();
         self.timestamps = timed.and_then(new);
+        self.step_time = None;
     }
 }
 
@@ -147,6 +154,7 @@ impl Queued for WgpuProgram {
     fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
         self.gpu.check()?;
         stop.check()?;
+        self.step_time = None;
         self.changed_scalars.clear();
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
@@ -196,8 +204,9 @@ impl Queued for WgpuProgram {
         // A clock that could not be read once is not used again.
         if let Some(timestamps) = self.timestamps.take() {
             let times = timestamps.read(&self.gpu, submission.clone())?;
+            self.step_time = times.last().copied().filter(|_| self.times_steps);
             match timestamps.timed {
-                Timed::Step => self.step_time = Some(times[1]),
+                Timed::Step => {}
                 Timed::Dispatches => {
                     let launch = |step: &Ready| match step.owner {
                         Owner::Launch(launch) => Some(launch),
@@ -283,12 +292,12 @@ impl Resident for WgpuProgram {
 
     fn set_profiling(&mut self, on: bool) {
         self.profile.set(on, self.plan.launches.len());
-        self.time(on.then_some(Timed::Dispatches));
+        self.set_clock();
     }
 
     fn set_step_timing(&mut self, on: bool) {
-        self.step_time = None;
-        self.time(on.then_some(Timed::Step));
+        self.times_steps = on;
+        self.set_clock();
     }
 
     fn step_time(&self) -> Result<Option<Duration>> {

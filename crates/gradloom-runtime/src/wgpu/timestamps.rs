@@ -8,7 +8,7 @@ use super::gpu::Gpu;
 use super::memory::staging;
 use crate::profile::Spans;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wgpu::{
     Buffer, BufferUsages, CommandEncoder, ComputePass, Features, QuerySet, QuerySetDescriptor, QueryType,
     SubmissionIndex,
@@ -94,14 +94,8 @@ impl Timestamps {
 /// Adds the spans of a step, from the times between its dispatches; `launches` has the launch of each
 /// dispatch, none for the guards.
 pub(super) fn add_spans(times: &[Duration], launches: &[Option<usize>], profile: &mut Spans) {
-    let start = Instant::now();
-    let mut spans: Vec<(usize, Duration, Duration)> = Vec::new();
-    for (pair, launch) in times.windows(2).zip(launches) {
-        let (Some(launch), took) = (*launch, pair[1].saturating_sub(pair[0])) else { continue };
-        match spans.last_mut() {
-            Some((known, _, sum)) if *known == launch => *sum += took,
-            _ => spans.push((launch, pair[0], took)),
-        }
-    }
-    spans.into_iter().for_each(|(launch, began, took)| profile.add(launch, start + began, took));
+    let span = |(pair, launch): (&[Duration], &Option<usize>)| {
+        launch.map(|launch| (launch, pair[0], pair[1].saturating_sub(pair[0])))
+    };
+    profile.add_all(times.windows(2).zip(launches).filter_map(span));
 }

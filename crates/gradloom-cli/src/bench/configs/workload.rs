@@ -75,7 +75,7 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
     }
 
     fn step_time(&self) -> Result<Option<Duration>> {
-        Ok(self.train.program().step_time()?)
+        Ok(self.train.step_time()?)
     }
 
     fn work(&self) -> Option<Work> {

@@ -117,6 +117,9 @@ fn check_launch(plan: &Plan, launch: &Launch, scratch: usize, name: &str) -> Res
     }
     kernels::check(&launch.kernel, &launch.schedule, &launch.reads, &launch.writes, launch.workspace)
         .map_err(|message| broken(format!("{name} {message}")))?;
+    if !scratch.is_multiple_of(ALIGNMENT) {
+        return Err(broken(format!("{name} has its scratch at byte {scratch}, which is not aligned")));
+    }
     if scratch.saturating_add(launch.workspace) > plan.totals.workspace {
         let (wanted, given) = (scratch.saturating_add(launch.workspace), plan.totals.workspace);
         return Err(broken(format!("{name} needs {wanted} bytes of workspace, there are {given}")));

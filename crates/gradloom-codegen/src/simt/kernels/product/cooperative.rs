@@ -111,7 +111,7 @@ impl Product<'_> {
 
     /// An operand, and what rounding leaves of it, if that is multiplied, too.
     fn split<'k>(&self, matrix: Value<'k>) -> (Value<'k>, Option<Value<'k>>) {
-        (matrix, (CUDA_IS_POSSIBLE && self.schedule.splits).then(|| matrix.matrix_rest()))
+        (matrix, (CUDA_IS_POSSIBLE && self.schedule.splits).then(|| matrix.matrix_residual()))
     }
 
     /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.
