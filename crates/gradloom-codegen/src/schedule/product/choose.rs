@@ -1,6 +1,6 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::{HAS_SLICES, fits, of_operands, suits};
+use super::{HAS_MATRICES, HAS_SLICES, fits, of_operands, suits};
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{DotProblem, Side};
@@ -27,6 +27,7 @@ pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) ->
         (true, false) => return software(problem),
         _ => {}
     }
+    let operands = operands.filter(|_| HAS_MATRICES);
     let cooperative = operands.and_then(|operands| cooperative(problem, operands, limits));
     cooperative.unwrap_or_else(|| portable(problem, limits))
 }
