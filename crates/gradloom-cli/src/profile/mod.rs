@@ -45,7 +45,8 @@ function of an element counts one operation, each distinct element of operands a
 operations at peak speed or
 bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. \
 The bounds are those of
-the device, measured once, while it should be quiet, and kept in the user's cache folder. In 16 bits, products are
+the device, measured once, while it should be quiet, and kept in the user's cache folder. \
+In 16 bits, products are
 held against a large product, as fast as the device computes it.";
 
 /// Profiles a step and prints what was asked for.

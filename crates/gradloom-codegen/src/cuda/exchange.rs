@@ -35,10 +35,13 @@ pub const BEGIN: &str = with_items!(
     "// Sixteen bytes of the host, which may have changed since the last step.
 __device__ uint4 from_host(const uint4* at) {
     uint4 x;
-    asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(x.x), \"=r\"(x.y), \"=r\"(x.z), \"=r\"(x.w) : \"l\"(at));
+    asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\"
+                 : \"=r\"(x.x), \"=r\"(x.y), \"=r\"(x.z), \"=r\"(x.w) : \"l\"(at));
     return x;
 }
-extern \"C\" __global__ void __launch_bounds__(1024) begin(unsigned long long* exchange, const Item* items, unsigned long long count, unsigned long long units, const unsigned char* ring, unsigned long long slot_bytes, unsigned* status) {
+extern \"C\" __global__ void __launch_bounds__(1024) begin(
+    unsigned long long* exchange, const Item* items, unsigned long long count, unsigned long long units,
+    const unsigned char* ring, unsigned long long slot_bytes, unsigned* status) {
     __shared__ Item known[64];
     __shared__ uint4 header[2];
     unsigned long long step = exchange[0];
@@ -84,7 +87,9 @@ extern \"C\" __global__ void __launch_bounds__(1024) begin(unsigned long long* e
 
 /// The kernel that hands its results out.
 pub const RESULTS: &str = with_items!(
-    "extern \"C\" __global__ void __launch_bounds__(256) results(const unsigned long long* exchange, const Item* items, unsigned long long count, unsigned long long words, unsigned long long status_words, const unsigned* status) {
+    "extern \"C\" __global__ void __launch_bounds__(256) results(
+    const unsigned long long* exchange, const Item* items, unsigned long long count, unsigned long long words,
+    unsigned long long status_words, const unsigned* status) {
     unsigned* status_to = (unsigned*)exchange[1];
     unsigned* outputs_to = (unsigned*)exchange[2];
     if (blockIdx.x == 0 && threadIdx.x < status_words) status_to[threadIdx.x] = status[threadIdx.x];
@@ -129,7 +134,7 @@ impl Payload {
     pub fn new(plan: &Plan) -> Self {
         let scalars = plan.scalar_bytes();
         let (mut items, mut rest) = (Vec::new(), Vec::new());
-        let (mut copied, mut end) = (scalars, HEADER);
+        let (mut taken, mut end) = (scalars, HEADER);
         let place = |end: &mut usize, buffer: Option<usize>, bytes: usize| {
             let start = end.next_multiple_of(16);
             *end = start + bytes;
@@ -140,8 +145,8 @@ impl Payload {
         }
         let is_input = |buffer: &Buffer| buffer.role == Role::Input && buffer.bytes > 0;
         for (number, buffer) in plan.buffers.iter().enumerate().filter(|(_, buffer)| is_input(buffer)) {
-            if copied + buffer.bytes <= COPIED && items.len() < ITEMS {
-                copied += buffer.bytes;
+            if taken + buffer.bytes <= COPIED && items.len() < ITEMS {
+                taken += buffer.bytes;
                 items.push(place(&mut end, Some(number), buffer.bytes));
             } else if buffer.bytes <= ROOM {
                 rest.push((number, buffer.bytes));

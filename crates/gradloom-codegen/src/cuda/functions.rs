@@ -224,7 +224,8 @@ const TF32: &str = "struct WideLeft {
 struct WideRight {
     float r[8];
 };
-template <bool BY_ROWS> __device__ float wide_element(const float4* items, unsigned pitch, unsigned row, unsigned column) {
+template <bool BY_ROWS>
+__device__ float wide_element(const float4* items, unsigned pitch, unsigned row, unsigned column) {
     unsigned line = BY_ROWS ? row : column, along = BY_ROWS ? column : row;
     return ((const float*)(items + line * pitch))[along];
 }
@@ -243,7 +244,8 @@ template <bool BY_ROWS> struct Load<WideRight, BY_ROWS> {
         unsigned column = threadIdx.x % 32u / 4u, term = threadIdx.x % 4u;
         WideRight m;
         for (int i = 0; i < 8; i++) {
-            m.r[i] = wide_element<BY_ROWS>(items, pitch, term + (i & 1) * 4 + (i & 2) * 4, column + (i & 4) * 2);
+            unsigned from = term + (i & 1) * 4 + (i & 2) * 4;
+            m.r[i] = wide_element<BY_ROWS>(items, pitch, from, column + (i & 4) * 2);
         }
         return m;
     }
@@ -266,10 +268,11 @@ __device__ Sum multiply_tf32(WideLeft a, WideRight b, Sum c) {
         float* r = c.r + 4 * half;
         for (int step = 0; step < 2; step++) {
             const float *x = a.r + 4 * step, *y = b.r + 4 * half + 2 * step;
-            asm(\"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+            asm(\"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \"
+                \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
                 : \"+f\"(r[0]), \"+f\"(r[1]), \"+f\"(r[2]), \"+f\"(r[3])
-                : \"r\"(tf32_bits(x[0])), \"r\"(tf32_bits(x[1])), \"r\"(tf32_bits(x[2])), \"r\"(tf32_bits(x[3])),
-                  \"r\"(tf32_bits(y[0])), \"r\"(tf32_bits(y[1])));
+                : \"r\"(tf32_bits(x[0])), \"r\"(tf32_bits(x[1])), \"r\"(tf32_bits(x[2])),
+                  \"r\"(tf32_bits(x[3])), \"r\"(tf32_bits(y[0])), \"r\"(tf32_bits(y[1])));
         }
     }
     return c;
