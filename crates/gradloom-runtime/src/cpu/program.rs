@@ -11,8 +11,6 @@ use crate::profile::{LaunchSpan, Spans};
 use crate::program::{out_of_i32, trap};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
-use gradloom_codegen::pipeline::Target as Compiled;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
@@ -66,8 +64,8 @@ impl Backend for CpuBackend {
     }
 
     #[cfg(all(feature = "files", not(target_family = "wasm")))]
-    fn target(&self) -> Compiled {
-        Compiled::Cpu { threads: self.threads() }
+    fn target(&self) -> gradloom_codegen::pipeline::Target {
+        gradloom_codegen::pipeline::Target::Cpu { threads: self.threads() }
     }
 
     fn fusion(&self) -> Fusion {

@@ -1,7 +1,7 @@
 //! The backend: an open device behind the runtime's traits.
 
 use super::devices::open;
-use super::gpu::Gpu as Open;
+use super::gpu::Gpu;
 use super::memory::CudaMemory;
 use super::options::{CudaOptions, Mode};
 use super::program::CudaProgram;
@@ -11,9 +11,9 @@ use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use gradloom_codegen::cuda;
-use gradloom_codegen::pipeline::Code;
 #[cfg(feature = "files")]
-use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::pipeline;
+use gradloom_codegen::pipeline::Code;
 use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
@@ -26,9 +26,9 @@ use std::sync::atomic::Ordering;
 /// An NVIDIA GPU.
 #[derive(Debug)]
 pub(crate) struct CudaBackend {
-    gpu: Arc<Open>,
+    gpu: Arc<Gpu>,
     precision: Precision,
-    replay: Mode,
+    mode: Mode,
     library: Option<usize>,
     fusion: Fusion,
     pool: Arc<Pool>,
@@ -37,14 +37,12 @@ pub(crate) struct CudaBackend {
 impl CudaBackend {
     pub(crate) fn new(options: &CudaOptions, fusion: Fusion) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (precision, replay) = (options.precision, options.replay);
+        let (precision, mode) = (options.precision, options.mode);
         let gpu = Arc::new(open(options)?);
         let library = options.library;
-        Ok(Self { gpu, precision, replay, library, fusion, pool: Arc::new(Pool::new(threads)) })
+        Ok(Self { gpu, precision, mode, library, fusion, pool: Arc::new(Pool::new(threads)) })
     }
-}
 
-impl CudaBackend {
     fn limits(&self, graph: &Graph, precision: Precision) -> Limits {
         // Where the library has nothing to do, opening it would only take time.
         let has_use = |least: &usize| cuda::may_use_library(graph, precision, *least);
@@ -118,8 +116,8 @@ impl Backend for CudaBackend {
     }
 
     #[cfg(feature = "files")]
-    fn target(&self) -> Target {
-        Target::Cuda(Gpu::in_precision(Limits::cuda(), self.precision))
+    fn target(&self) -> pipeline::Target {
+        pipeline::Target::Cuda(pipeline::Gpu::in_precision(Limits::cuda(), self.precision))
     }
 
     fn fusion(&self) -> Fusion {
@@ -147,7 +145,7 @@ impl Backend for CudaBackend {
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let units = code.cuda()?;
-        let program = CudaProgram::load(&self.gpu, graph, plan, units, store, allocate, self.replay)?;
+        let program = CudaProgram::load(&self.gpu, graph, plan, units, store, allocate, self.mode)?;
         Ok(Loaded::Queued(Box::new(program)))
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct CudaOptions {
     pub(super) index: usize,
     pub(super) precision: Precision,
-    pub(super) replay: Mode,
+    pub(super) mode: Mode,
     /// Multiplications from which on cuBLASLt computes products on tensor cores; none if it never does.
     pub(super) library: Option<usize>,
     pub(super) watchdog: Option<Duration>,
@@ -46,7 +46,7 @@ impl Default for CudaOptions {
         Self {
             index: 0,
             precision: Precision::F32,
-            replay: Mode { captured: true, poisoned: false },
+            mode: Mode { captured: true, poisoned: false },
             library: Some(LARGE_PRODUCT),
             watchdog: None,
             overrides: Overrides::default(),
@@ -78,7 +78,7 @@ impl CudaOptions {
     /// let options = CudaOptions::default().index(1).uncaptured();
     /// ```
     pub fn uncaptured(mut self) -> Self {
-        self.replay.captured = false;
+        self.mode.captured = false;
         self
     }
 
@@ -93,7 +93,7 @@ impl CudaOptions {
     /// Fills a program's arena and scratch with NaN before each of its steps, which must not matter.
     #[doc(hidden)]
     pub fn poisoned(mut self) -> Self {
-        self.replay.poisoned = true;
+        self.mode.poisoned = true;
         self
     }
 

@@ -205,17 +205,14 @@ impl Queued for WgpuProgram {
         if let Some(timestamps) = self.timestamps.take() {
             let times = timestamps.read(&self.gpu, submission.clone())?;
             self.step_time = times.last().copied().filter(|_| self.times_steps);
-            match timestamps.timed {
-                Timed::Step => {}
-                Timed::Dispatches => {
-                    let launch = |step: &Ready| match step.owner {
-                        Owner::Launch(launch) => Some(launch),
-                        Owner::Hoisted(_) | Owner::Guards => None,
-                    };
-                    let launches: Vec<Option<usize>> = self.steps.iter().map(launch).collect();
-                    self.profile.clear();
-                    add_spans(&times, &launches, &mut self.profile);
-                }
+            if timestamps.timed == Timed::Dispatches {
+                let launch = |step: &Ready| match step.owner {
+                    Owner::Launch(launch) => Some(launch),
+                    Owner::Hoisted(_) | Owner::Guards => None,
+                };
+                let launches: Vec<Option<usize>> = self.steps.iter().map(launch).collect();
+                self.profile.clear();
+                add_spans(&times, &launches, &mut self.profile);
             }
             self.timestamps = Some(timestamps);
         }

@@ -91,7 +91,7 @@ pub(crate) fn schedule(
     let parts = choice.parts as usize;
     ProductSchedule {
         choice,
-        half: operands,
+        operands,
         splits: false,
         workspace: if parts > 1 { 4 * problem.results() * parts } else { 0 },
         subgroup: limits.subgroup.unwrap_or(1),

@@ -177,7 +177,7 @@ pub struct ProductSchedule {
     /// Its tiles, and the parts of its sums, none of which is empty.
     pub choice: ProductChoice,
     /// What matrix instructions take the operands in: floats of 16 bits, or f32, which they round to TF32.
-    pub half: DType,
+    pub operands: DType,
     /// Whether what rounding leaves of operands is multiplied, too.
     pub splits: bool,
     /// Invocations of a subgroup, where subgroups compute matrices.

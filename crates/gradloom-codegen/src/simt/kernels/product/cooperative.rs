@@ -58,7 +58,7 @@ impl Product<'_> {
         let shape = |extent| Shape {
             extent,
             depth: tile.k,
-            matrix: Some(self.schedule.half),
+            matrix: Some(self.schedule.operands),
             strip: 1,
             threads,
             buffers: tile.buffers,
