@@ -98,7 +98,7 @@ pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<Session<
 
 /// A model that writes text.
 pub(crate) struct Writer<'s> {
-    decoder: Decoder<'s>,
+    decoder: Decoder<'s, Gpt2>,
     context: usize,
 }
 

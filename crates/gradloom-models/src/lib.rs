@@ -1,11 +1,15 @@
 //! Models for gradloom and what they need around them: GPT-2, small models, text data and generation.
 //!
 //! - [`addition`]: a small transformer that adds numbers, and problems for it.
+//! - [`any_model`]: a model whose architecture a file decides.
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
 //! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but
 //!   (seed, step).
+//! - [`language_model`]: what generation needs of a model, whatever its architecture.
+//! - [`llama`]: the models of the Llama family.
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
 
 // Programs hold a GPU's buffers, whose types are nested so deeply that rustdoc, asking whether they are
@@ -16,8 +20,12 @@
 extern crate gradloom_core as gradloom;
 
 pub mod addition;
+pub mod any_model;
 pub mod data;
 pub mod generate;
 pub mod gpt2;
+pub mod hugging_face;
 pub mod kv;
+pub mod language_model;
+pub mod llama;
 pub mod mlp;

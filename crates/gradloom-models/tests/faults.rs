@@ -32,7 +32,15 @@ fn restore(store: &Store, content: &Content) {
 }
 
 fn model() -> Gpt2 {
-    let config = Gpt2Config { vocabulary: 11, context: 6, width: 8, heads: 2, layers: 1, dropout: 0.2 };
+    let config = Gpt2Config {
+        vocabulary: 11,
+        context: 6,
+        width: 8,
+        heads: 2,
+        layers: 1,
+        dropout: 0.2,
+        ..Gpt2Config::default()
+    };
     Gpt2::new(&config).unwrap()
 }
 

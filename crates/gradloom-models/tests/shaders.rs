@@ -75,8 +75,24 @@ fn checked(graph: &Graph, precision: Precision) -> Shaders {
 
 #[test]
 fn training_steps_in_f16_have_valid_shaders() {
-    let s = Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, dropout: 0.0 };
-    let m = Gpt2Config { vocabulary: 8192, context: 256, width: 384, heads: 6, layers: 6, dropout: 0.0 };
+    let s = Gpt2Config {
+        vocabulary: 256,
+        context: 128,
+        width: 128,
+        heads: 4,
+        layers: 4,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
+    let m = Gpt2Config {
+        vocabulary: 8192,
+        context: 256,
+        width: 384,
+        heads: 6,
+        layers: 6,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
     for (config, batch) in [(s, 8), (m, 4)] {
         let graph = step(&config, batch, Precision::F32);
         // Forward, and for both operands backward: four products a block and its attention, and the logits.

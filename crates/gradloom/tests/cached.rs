@@ -7,12 +7,21 @@ use gradloom::reference::{HostTensor, evaluate};
 use gradloom::{ErrorKind, Infer, Session, passes, plan, trace};
 use gradloom_models::generate::{Sampling, SamplingError, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-use gradloom_models::kv::{Decoder, Gpt2Cache};
+use gradloom_models::kv::{Decoder, TextCache};
+use gradloom_models::language_model::LanguageModel;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 fn config(context: usize) -> Gpt2Config {
-    Gpt2Config { vocabulary: 37, context, width: 24, heads: 3, layers: 2, dropout: 0.1 }
+    Gpt2Config {
+        vocabulary: 37,
+        context,
+        width: 24,
+        heads: 3,
+        layers: 2,
+        dropout: 0.1,
+        ..Gpt2Config::default()
+    }
 }
 
 fn session(context: usize, seed: u64) -> Session<Gpt2> {
@@ -167,14 +176,14 @@ fn logits_are_those_of_the_whole_text() {
 #[test]
 fn the_reference_agrees_to_the_last_digits() {
     let gpt = Gpt2::new(&config(8)).unwrap();
-    let cache = Gpt2Cache::new(gpt.config(), "cache");
+    let cache = TextCache::new(gpt.sizes(), "cache");
     let graph = |inputs: &[trace::Input], f: &dyn Fn(&[Tensor]) -> Tensor| {
         let mut traced = trace::trace(&gpt, inputs, false, f, |t| vec![t]).unwrap();
         let value = traced.results[0];
         traced.graph.outputs.push(gradloom::ir::Output { name: "logits".into(), value });
         traced.graph
     };
-    let step = |time| graph(&[i32("ids", [1, time]), i32("count", [])], &|x| gpt.extend(&cache, x[0], x[1]));
+    let step = |time| graph(&[i32("ids", [1, time]), i32("count", [])], &|x| cache.extend(&gpt, x[0], x[1]));
     let full = graph(&[i32("ids", [1, 8]), i32("at", [1])], &|x| gpt.logits_at(x[0], x[1]));
 
     let weights = |name: &str, ty: &Type| {
@@ -283,9 +292,9 @@ fn what_does_not_fit_changes_nothing() {
         assert_eq!(decoder.feed(&[token]).unwrap_err().kind(), ErrorKind::Trap);
     }
     // So are a count or a place out of range, when the model's step is used by itself.
-    let cache = Gpt2Cache::new(session.model().config(), "cache");
+    let cache = TextCache::new(session.model().sizes(), "cache");
     let inputs = || [i32("ids", [1, 4]), i32("count", [])];
-    let mut four = session.infer(inputs(), |m, [ids, n]| m.extend(&cache, ids, n)).unwrap();
+    let mut four = session.infer(inputs(), |m, [ids, n]| cache.extend(m, ids, n)).unwrap();
     assert_eq!(four.run((&[1; 4], &[4])).unwrap_err().kind(), ErrorKind::Trap, "5 + 4 of 8");
     assert_eq!(contents(), before);
     decoder.feed(&[6, 7, 8]).unwrap();

@@ -27,15 +27,29 @@ struct Case {
 impl Case {
     /// The preset `tiny`, with dropout.
     fn tiny() -> Self {
-        let config =
-            Gpt2Config { vocabulary: 256, context: 64, width: 128, heads: 4, layers: 2, dropout: 0.1 };
+        let config = Gpt2Config {
+            vocabulary: 256,
+            context: 64,
+            width: 128,
+            heads: 4,
+            layers: 2,
+            dropout: 0.1,
+            ..Gpt2Config::default()
+        };
         Self { config, batch: 4, steps: steps() }
     }
 
     /// With products that are large enough for cuBLASLt, and a vocabulary that is no multiple of eight.
     fn wide() -> Self {
-        let config =
-            Gpt2Config { vocabulary: 4_099, context: 256, width: 256, heads: 4, layers: 2, dropout: 0.1 };
+        let config = Gpt2Config {
+            vocabulary: 4_099,
+            context: 256,
+            width: 256,
+            heads: 4,
+            layers: 2,
+            dropout: 0.1,
+            ..Gpt2Config::default()
+        };
         Self { config, batch: 8, steps: steps().min(40) }
     }
 

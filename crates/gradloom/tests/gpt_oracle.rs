@@ -14,8 +14,15 @@ const BATCH: usize = 2;
 const CONTEXT: usize = 12;
 
 fn model() -> Gpt2 {
-    let config =
-        Gpt2Config { vocabulary: 37, context: CONTEXT, width: 24, heads: 3, layers: 2, dropout: 0.0 };
+    let config = Gpt2Config {
+        vocabulary: 37,
+        context: CONTEXT,
+        width: 24,
+        heads: 3,
+        layers: 2,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
     Gpt2::new(&config).unwrap()
 }
 

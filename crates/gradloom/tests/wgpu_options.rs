@@ -52,7 +52,15 @@ fn half() -> Option<Device> {
 
 /// Configuration S of `gradloom bench`: width 128, 4 layers, 8 texts of 128 tokens.
 fn gpt(device: &Device) -> Train<Gpt2, 2> {
-    let config = Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, dropout: 0.0 };
+    let config = Gpt2Config {
+        vocabulary: 256,
+        context: 128,
+        width: 128,
+        heads: 4,
+        layers: 4,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
     Trainer::new(Gpt2::new(&config).unwrap())
         .inputs([i32("ids", [8, 128]), i32("targets", [8, 128])])
         .loss(|model, [ids, targets]| model.loss(ids, targets))

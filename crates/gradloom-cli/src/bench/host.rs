@@ -81,8 +81,15 @@ fn chain(device: &Device, launches: usize) -> Result<f64> {
 
 /// GPT-2's width, vocabulary and context with so many layers; batch 4, as in the configuration `gpt2-124m`.
 fn compile_cost(layers: usize) -> Result<CompileCost> {
-    let config =
-        Gpt2Config { vocabulary: 50_257, context: 1024, width: 768, heads: 12, layers, dropout: 0.0 };
+    let config = Gpt2Config {
+        vocabulary: 50_257,
+        context: 1024,
+        width: 768,
+        heads: 12,
+        layers,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
     let mut best: Option<CompileCost> = None;
     for _ in 0..COMPILES {
         let model = Gpt2::new(&config).map_err(|error| invalid_model(&error))?;

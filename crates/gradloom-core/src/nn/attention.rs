@@ -1,6 +1,6 @@
 //! Multi-head self-attention.
 
-use super::{Init, KeyValueCache, Linear, Module, Visitor};
+use super::{Init, Linear, Module, Visitor};
 use crate::trace::{AttentionOptions, Tensor};
 
 /// Causal multi-head self-attention as in GPT-2: one projection to queries, keys and values, one back.
@@ -37,12 +37,15 @@ impl CausalSelfAttention {
         self.c_proj.forward(self.c_attn.forward(x).self_attention(self.heads, AttentionOptions::causal()))
     }
 
-    /// The layer for a text that comes in pieces: `x` `[batch, time, width]` follows the `length` (i32
-    /// scalar) positions whose keys and values are in the cache, sees them, and joins them.
+    /// The layer with another way to attend, which is given queries, keys and values
+    /// `[batch, heads, time, depth]` and gives what stands in the queries' place: over a [`KeyValueCache`], for
+    /// one.
+    ///
+    /// [`KeyValueCache`]: super::KeyValueCache
     #[track_caller]
-    pub fn extend(&self, x: Tensor, cache: &KeyValueCache, length: Tensor) -> Tensor {
-        let [q, k, v] = self.c_attn.forward(x).heads_of_three(self.heads, "extend");
-        self.c_proj.forward(cache.extend(q, k, v, length).merge_heads())
+    pub fn forward_by(&self, x: Tensor, attend: impl FnOnce([Tensor; 3]) -> Tensor) -> Tensor {
+        let parts = self.c_attn.forward(x).heads_of_three(self.heads, "self_attention");
+        self.c_proj.forward(attend(parts).merge_heads())
     }
 }
 

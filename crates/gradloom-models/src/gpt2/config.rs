@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes of a GPT-2. The hidden layer of each MLP is four times [`width`](Self::width).
+/// Sizes of a GPT-2.
 ///
 /// Serialised with the field names as keys; an unknown key is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,38 @@ pub struct Gpt2Config {
     /// Probability in `0..1` of dropping an element while training, after the embedding and on each residual
     /// branch.
     pub dropout: f64,
+    /// Length of the vectors between the two products of an MLP; four times the width if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlp_width: Option<usize>,
+    /// Added to the variance in each normalisation, so that it is not 0.
+    #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual")]
+    pub epsilon: f64,
+}
+
+const EPSILON: f64 = 1e-5;
+
+fn usual_epsilon() -> f64 {
+    EPSILON
+}
+
+fn is_usual(epsilon: &f64) -> bool {
+    *epsilon == EPSILON
+}
+
+impl Default for Gpt2Config {
+    /// The smallest of the published shapes: 124 million parameters, without dropout.
+    fn default() -> Self {
+        Self {
+            vocabulary: 50257,
+            context: 1024,
+            width: 768,
+            heads: 12,
+            layers: 12,
+            dropout: 0.0,
+            mlp_width: None,
+            epsilon: EPSILON,
+        }
+    }
 }
 
 /// Most blocks of a model: ten times those of GPT-2 XL, which compile in seconds. Compiling takes time and
@@ -68,6 +100,12 @@ pub enum ConfigError {
         /// The sizes that make it so: fields of [`Gpt2Config`], and their values.
         sizes: Vec<(&'static str, usize)>,
     },
+    /// The epsilon is no number above 0.
+    #[error("epsilon {epsilon} is not a number above 0")]
+    Epsilon {
+        /// The configured epsilon.
+        epsilon: f64,
+    },
     /// More blocks than can be compiled in reasonable time.
     #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
     TooDeep {
@@ -103,6 +141,7 @@ impl ConfigError {
                 }
             }
             ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
+            ConfigError::Epsilon { .. } => "take a small number such as 0.00001".to_string(),
             ConfigError::TooLarge { sizes, .. } => {
                 let fields: Vec<&str> = sizes.iter().map(|(field, _)| *field).collect();
                 format!("take a smaller {}", fields.join(" or "))
@@ -115,7 +154,7 @@ impl ConfigError {
 impl Gpt2Config {
     /// Length of the vectors between the two products of an MLP.
     pub fn mlp_width(&self) -> usize {
-        self.width.saturating_mul(4)
+        self.mlp_width.unwrap_or(self.width.saturating_mul(4))
     }
 
     /// Number of trainable numbers; the output embedding is the input embedding and counts once.
@@ -127,7 +166,8 @@ impl Gpt2Config {
 
     fn checked_parameters(&self) -> Option<usize> {
         let square = self.width.checked_mul(self.width)?;
-        let block = square.checked_mul(12)?.checked_add(self.width.checked_mul(13)?)?;
+        let mlp = self.width.checked_mul(2)?.checked_add(1)?.checked_mul(self.mlp_width())?;
+        let block = square.checked_mul(4)?.checked_add(self.width.checked_mul(9)?)?.checked_add(mlp)?;
         let embeddings = self.vocabulary.checked_add(self.context)?.checked_mul(self.width)?;
         block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
     }
@@ -143,6 +183,7 @@ impl Gpt2Config {
             ("width", self.width),
             ("heads", self.heads),
             ("layers", self.layers),
+            ("mlp_width", self.mlp_width()),
         ];
         if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return Err(ConfigError::Zero { field });
@@ -153,14 +194,21 @@ impl Gpt2Config {
         };
         // The width alone comes first: where it is the cause, nothing else is named, and an error about
         // heads has a valid width.
+        if !countable(self.width.saturating_mul(3), self.width) {
+            return too_large("attention", &[width]);
+        }
         if !countable(self.mlp_width(), self.width) {
-            return too_large("the MLP", &[width]);
+            let sizes = [width, ("mlp_width", self.mlp_width())];
+            return too_large("the MLP", &sizes[..1 + usize::from(self.mlp_width.is_some())]);
         }
         if !self.width.is_multiple_of(self.heads) {
             return Err(ConfigError::HeadsDoNotDivideWidth { width: self.width, heads: self.heads });
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ConfigError::Dropout { dropout: self.dropout });
+        }
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            return Err(ConfigError::Epsilon { epsilon: self.epsilon });
         }
         if self.layers > MOST_LAYERS {
             return Err(ConfigError::TooDeep { layers: self.layers });
@@ -186,7 +234,15 @@ mod tests {
     use super::*;
 
     fn config() -> Gpt2Config {
-        Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, dropout: 0.0 }
+        Gpt2Config {
+            vocabulary: 256,
+            context: 128,
+            width: 128,
+            heads: 4,
+            layers: 4,
+            dropout: 0.0,
+            ..Gpt2Config::default()
+        }
     }
 
     #[test]

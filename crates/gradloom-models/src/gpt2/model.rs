@@ -4,9 +4,8 @@
 //! linear weights are `[in, out]`.
 
 use super::{ConfigError, Gpt2Config};
-use gradloom_core::nn::{
-    CausalSelfAttention, Dropout, Embedding, Init, KeyValueCache, LayerNorm, Linear, Module,
-};
+use crate::language_model::{Attend, LanguageModel, Sizes, causal};
+use gradloom_core::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module};
 use gradloom_core::trace::{Tensor, checkpoint};
 
 /// GPT-2: a decoder-only transformer. Radford et al. (2019).
@@ -41,7 +40,7 @@ pub struct Block {
     pub attn: CausalSelfAttention,
     /// Before the MLP.
     pub ln_2: LayerNorm,
-    /// `width -> 4·width -> width`.
+    /// `width -> hidden -> width`.
     pub mlp: Mlp,
     dropout: Dropout,
 }
@@ -49,9 +48,9 @@ pub struct Block {
 /// Two linear layers with the tanh form of GELU between them.
 #[derive(Debug, Module)]
 pub struct Mlp {
-    /// `[width, 4·width]`.
+    /// `[width, hidden]`.
     pub c_fc: Linear,
-    /// `[4·width, width]`.
+    /// `[hidden, width]`.
     pub c_proj: Linear,
 }
 
@@ -71,7 +70,7 @@ impl Gpt2 {
             wpe: Embedding::new(config.context, config.width).init(normal),
             dropout: Dropout::new(config.dropout),
             h: (0..config.layers).map(|_| Block::new(config)).collect(),
-            ln_f: LayerNorm::new(config.width),
+            ln_f: LayerNorm { epsilon: config.epsilon, ..LayerNorm::new(config.width) },
             config: config.clone(),
             checkpoint_blocks: false,
         })
@@ -94,7 +93,15 @@ impl Gpt2 {
     /// `time` up to the context.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
-        self.logits(self.hidden(ids))
+        LanguageModel::forward(self, ids)
+    }
+
+    /// The same of texts, or parts of one, that stand elsewhere: `positions` are i32 `[time]` or
+    /// `[batch, time]`, below the context. Positions are learnt vectors, so they say nothing about which tokens
+    /// see each other: each sees those before it in its row.
+    #[track_caller]
+    pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
+        self.logits(self.hidden(ids, positions, &mut causal))
     }
 
     /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give
@@ -103,7 +110,7 @@ impl Gpt2 {
     /// What stands after the position does not count, so a short text may be filled up with anything.
     #[track_caller]
     pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
-        let hidden = self.hidden(ids);
+        let hidden = self.hidden_from_start(ids);
         let [_, time, width] = hidden.dims();
         self.logits(hidden.reshape([time, width]).gather_rows(position))
     }
@@ -116,22 +123,41 @@ impl Gpt2 {
     }
 
     /// What can be wrong here is the shape or dtype of the ids, so errors point at the caller's line; what
-    /// follows, in the blocks and in [`logits`](Self::logits), keeps its own lines, which tell more in
-    /// `inspect`.
+    /// follows, in the blocks and in the logits, keeps its own lines, which tell more in `inspect`.
     #[track_caller]
-    fn hidden(&self, ids: Tensor) -> Tensor {
+    fn hidden_from_start(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        let positions = self.wpe.weight.tensor().slice(0, 0..time);
-        let embedded = self.dropout.forward(self.wte.forward(ids) + positions);
-        let mixed = self.h.iter().fold(embedded, |x, block| match self.checkpoint_blocks {
-            true => checkpoint(|| block.forward(x)),
-            false => block.forward(x),
+        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut causal)
+    }
+
+    fn blocks(&self, embedded: Tensor, attend: &mut Attend<'_>) -> Tensor {
+        let blocks = self.h.iter().enumerate();
+        let mixed = blocks.fold(self.dropout.forward(embedded), |x, (layer, block)| {
+            let mut forward = || block.forward(x, |parts| attend(layer, parts));
+            if self.checkpoint_blocks { checkpoint(forward) } else { forward() }
         });
         self.ln_f.forward(mixed)
     }
+}
 
-    pub(crate) fn logits(&self, hidden: Tensor) -> Tensor {
+impl LanguageModel for Gpt2 {
+    fn sizes(&self) -> Sizes {
+        let Gpt2Config { vocabulary, context, width, heads, layers, .. } = self.config;
+        Sizes { vocabulary, context, layers, heads, key_heads: heads, depth: width / heads }
+    }
+
+    #[track_caller]
+    fn hidden(&self, ids: Tensor, positions: Tensor, attend: &mut Attend<'_>) -> Tensor {
+        self.blocks(self.wte.forward(ids) + self.wpe.forward(positions), attend)
+    }
+
+    fn logits(&self, hidden: Tensor) -> Tensor {
         hidden.matmul(self.wte.weight.tensor().transpose(0, 1))
+    }
+
+    #[track_caller]
+    fn forward(&self, ids: Tensor) -> Tensor {
+        self.logits(self.hidden_from_start(ids))
     }
 }
 
@@ -140,10 +166,11 @@ impl Block {
         let normal = Init::Normal { std: DEVIATION };
         let residual = Init::Normal { std: DEVIATION / libm::sqrt(2.0 * config.layers as f64) };
         let (width, hidden) = (config.width, config.mlp_width());
+        let norm = || LayerNorm { epsilon: config.epsilon, ..LayerNorm::new(width) };
         Self {
-            ln_1: LayerNorm::new(width),
+            ln_1: norm(),
             attn: CausalSelfAttention::new(width, config.heads).init(normal.clone(), residual.clone()),
-            ln_2: LayerNorm::new(width),
+            ln_2: norm(),
             mlp: Mlp {
                 c_fc: Linear::new(width, hidden).init(normal),
                 c_proj: Linear::new(hidden, width).init(residual),
@@ -152,17 +179,8 @@ impl Block {
         }
     }
 
-    fn forward(&self, x: Tensor) -> Tensor {
-        self.add_branches(x, |x| self.attn.forward(x))
-    }
-
-    /// The block for a text that comes in pieces; see [`CausalSelfAttention::extend`].
-    pub(crate) fn extend(&self, x: Tensor, cache: &KeyValueCache, length: Tensor) -> Tensor {
-        self.add_branches(x, |x| self.attn.extend(x, cache, length))
-    }
-
-    fn add_branches(&self, x: Tensor, attention: impl FnOnce(Tensor) -> Tensor) -> Tensor {
-        let x = x + self.dropout.forward(attention(self.ln_1.forward(x)));
+    fn forward(&self, x: Tensor, attend: impl FnOnce([Tensor; 3]) -> Tensor) -> Tensor {
+        let x = x + self.dropout.forward(self.attn.forward_by(self.ln_1.forward(x), attend));
         x + self.dropout.forward(self.mlp.forward(self.ln_2.forward(x)))
     }
 }
@@ -181,7 +199,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn config() -> Gpt2Config {
-        Gpt2Config { vocabulary: 11, context: 6, width: 8, heads: 2, layers: 2, dropout: 0.1 }
+        Gpt2Config {
+            vocabulary: 11,
+            context: 6,
+            width: 8,
+            heads: 2,
+            layers: 2,
+            dropout: 0.1,
+            ..Gpt2Config::default()
+        }
     }
 
     fn parameters(model: &Gpt2) -> BTreeMap<String, (Vec<usize>, Init)> {

@@ -1,33 +1,32 @@
-//! The states of one text, and GPT-2's step over them.
+//! The states of one text, and a model's step over them.
 
-use crate::gpt2::{Gpt2, Gpt2Config};
-use gradloom_core::ir::{DType, Shape};
+use crate::language_model::{LanguageModel, Sizes};
+use gradloom_core::ir::DType;
 use gradloom_core::nn::{KeyValueCache, State};
-use gradloom_core::trace::{Tensor, full};
+use gradloom_core::trace::{Tensor, iota};
 
 /// Keys and values of every layer for one text, and its length.
 ///
-/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (`[1, heads, context, depth]`),
+/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (`[1, key heads, context, depth]`),
 /// and so on. What stands behind the length in the keys and values is never seen.
 #[derive(Debug)]
-pub struct Gpt2Cache {
+pub struct TextCache {
     name: String,
     length: State,
     layers: Vec<KeyValueCache>,
 }
 
-impl Gpt2Cache {
+impl TextCache {
     /// An empty cache for a model of these sizes, under a name. Caches of one name over one store are the
     /// same.
-    pub fn new(config: &Gpt2Config, name: &str) -> Self {
-        let depth = config.width / config.heads;
+    pub fn new(sizes: Sizes, name: &str) -> Self {
         let layer = |i: usize| {
-            KeyValueCache::new(1, config.heads, config.context, depth).named(&format!("{name}.h.{i}"))
+            KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).named(&format!("{name}.h.{i}"))
         };
         Self {
             name: name.to_string(),
             length: State::new([], DType::I32, 0.0).named(format!("{name}.length")),
-            layers: (0..config.layers).map(layer).collect(),
+            layers: (0..sizes.layers).map(layer).collect(),
         }
     }
 
@@ -40,9 +39,7 @@ impl Gpt2Cache {
     pub(super) fn length_name(&self) -> &str {
         self.length.name().expect("it was given one")
     }
-}
 
-impl Gpt2 {
     /// Appends tokens to the cached text and gives the logits of the token after the last one,
     /// `[1, vocabulary]`.
     ///
@@ -50,21 +47,14 @@ impl Gpt2 {
     /// up. The step fails, and changes nothing, if the count is out of range or the ids, with those that fill
     /// up, do not fit behind the text so far.
     #[track_caller]
-    pub fn extend(&self, cache: &Gpt2Cache, ids: Tensor, count: Tensor) -> Tensor {
+    pub fn extend(&self, model: &impl LanguageModel, ids: Tensor, count: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        let width = self.config().width;
-        let length = cache.length.tensor();
-        cache.length.set(length + count);
-        let zero = full(DType::I32, Shape::scalar(), 0.0);
-        let positions = self.wpe.weight.tensor().dynamic_slice(&[length, zero], &[time, width]);
-        let embedded = self.wte.forward(ids) + positions;
-        let mixed = self
-            .h
-            .iter()
-            .zip(&cache.layers)
-            .fold(embedded, |x, (block, layer)| block.extend(x, layer, length));
-        let last = (count - 1).reshape([1]);
-        let hidden = self.ln_f.forward(mixed.reshape([time, width]).gather_rows(last));
-        self.logits(hidden)
+        let length = self.length.tensor();
+        self.length.set(length + count);
+        let positions = iota(DType::I32, [time], 0) + length;
+        let hidden =
+            model.hidden(ids, positions, &mut |layer, [q, k, v]| self.layers[layer].extend(q, k, v, length));
+        let width = hidden.shape()[2];
+        model.logits(hidden.reshape([time, width]).gather_rows((count - 1).reshape([1])))
     }
 }

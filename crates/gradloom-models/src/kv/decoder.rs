@@ -1,7 +1,7 @@
 //! Programs over a cache: one for each of a few numbers of tokens at once.
 
-use super::Gpt2Cache;
-use crate::gpt2::Gpt2;
+use super::TextCache;
+use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Tensor, i32};
@@ -15,20 +15,20 @@ use std::collections::BTreeMap;
 /// program, whose cost does not depend on how the text came about. The text is in the session's store:
 /// decoders of one name over one session go on with the same text.
 #[derive(Debug)]
-pub struct Decoder<'s> {
-    session: &'s Session<Gpt2>,
-    cache: Gpt2Cache,
+pub struct Decoder<'s, M> {
+    session: &'s Session<M>,
+    cache: TextCache,
     programs: BTreeMap<usize, Infer<2, Tensor>>,
 }
 
-impl<'s> Decoder<'s> {
+impl<'s, M: LanguageModel> Decoder<'s, M> {
     /// A decoder of the text with this name, which is empty unless the session has one. Compiles the program
     /// for one token, so that the session's store has all parameters afterwards.
     ///
     /// # Errors
     /// As [`Session::infer`].
-    pub fn new(session: &'s Session<Gpt2>, name: &str) -> Result<Self> {
-        let cache = Gpt2Cache::new(session.model().config(), name);
+    pub fn new(session: &'s Session<M>, name: &str) -> Result<Self> {
+        let cache = TextCache::new(session.model().sizes(), name);
         let mut decoder = Self { session, cache, programs: BTreeMap::new() };
         decoder.program(1)?;
         Ok(decoder)
@@ -52,7 +52,7 @@ impl<'s> Decoder<'s> {
     /// When there are none, or more than fit the model's context; nothing changes then. When a token is not
     /// in the vocabulary; the text is then as it was, or has some of the tokens that came before.
     pub fn feed(&mut self, mut tokens: &[i32]) -> Result<Vec<f32>> {
-        let context = self.session.model().config().context;
+        let context = self.session.model().sizes().context;
         let mut length = self.length()?;
         if tokens.is_empty() || tokens.len() > context - length.min(context) {
             let message = format!("{} tokens after {length} for a context of {context}", tokens.len());
@@ -95,7 +95,7 @@ impl<'s> Decoder<'s> {
             Entry::Vacant(missing) => {
                 let inputs = [i32("ids", [1, time]), i32("count", [])];
                 let cache = &self.cache;
-                let program = self.session.infer(inputs, |model, [ids, n]| model.extend(cache, ids, n))?;
+                let program = self.session.infer(inputs, |model, [ids, n]| cache.extend(model, ids, n))?;
                 Ok(missing.insert(program))
             }
         }

@@ -1,11 +1,11 @@
 //! Generation with cached keys and values: each token is computed once.
 //!
-//! In: a session of GPT-2, tokens as they come. Out: the logits of what follows. Always holds: the logits are
+//! In: a session of a language model, tokens as they come. Out: the logits of what follows. Always holds: the logits are
 //! those that the model gives for the whole text so far, up to rounding; a step that fails leaves the text as
 //! it was.
 
 mod cache;
 mod decoder;
 
-pub use cache::Gpt2Cache;
+pub use cache::TextCache;
 pub use decoder::Decoder;

@@ -25,7 +25,7 @@ pub use error::Differences;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use error::unwritable;
 pub use load::{Load, LoadReport, Source};
-pub use save::{TensorBytes, write};
+pub use save::{TensorBytes, write, write_for_transformers};
 pub use weights::{Found, Weights};
 
 use std::collections::BTreeMap;

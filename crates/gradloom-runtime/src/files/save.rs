@@ -91,24 +91,50 @@ pub struct TensorBytes<'a> {
 /// # Panics
 /// When a tensor's bytes are not as many as its type has, or a name comes twice.
 pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Result<()> {
+    let tensors = in_order(tensors);
+    let mut checksum = Checksum::new(entries);
+    for tensor in &tensors {
+        checksum.tensor(tensor.name, safetensors_dtype(tensor.ty.dtype), &tensor.ty.shape, tensor.bytes);
+    }
+    // A map that is sorted, whatever features `serde_json` has.
+    let notes: BTreeMap<&str, serde_json::Value> =
+        [("entries", serde_json::json!(entries)), ("sha256", checksum.finish().into())].into();
+    write_in_order(path, &tensors, METADATA_KEY, &serde_json::json!(notes).to_string())
+}
+
+/// Writes tensors as PyTorch's programs do, without gradloom's notes and checksum: transformers reads no other
+/// files.
+///
+/// # Errors
+/// As [`write`].
+///
+/// # Panics
+/// As [`write`].
+pub fn write_for_transformers(path: &Path, tensors: &[TensorBytes<'_>]) -> Result<()> {
+    write_in_order(path, &in_order(tensors), "format", "pt")
+}
+
+/// The order of the safetensors crate: wide elements first, so that every tensor is aligned, then by name.
+fn in_order<'a>(tensors: &[TensorBytes<'a>]) -> Vec<TensorBytes<'a>> {
     let mut tensors = tensors.to_vec();
-    // The order of the safetensors crate: wide elements first, so that every tensor is aligned, then by name.
     tensors.sort_by(|a, b| (b.ty.dtype.bytes(), a.name).cmp(&(a.ty.dtype.bytes(), b.name)));
     assert!(tensors.windows(2).all(|pair| pair[0].name != pair[1].name), "a tensor's name comes twice");
-    let mut checksum = Checksum::new(entries);
+    tensors
+}
+
+fn write_in_order(path: &Path, tensors: &[TensorBytes<'_>], key: &str, note: &str) -> Result<()> {
     let mut infos = Vec::with_capacity(tensors.len());
     let mut offset = 0;
-    for tensor in &tensors {
+    for tensor in tensors {
         let end = offset + tensor.bytes.len();
         assert_eq!(tensor.bytes.len(), tensor.ty.bytes(), "bytes of {}", tensor.name);
         let dtype = safetensors_dtype(tensor.ty.dtype);
-        checksum.tensor(tensor.name, dtype, &tensor.ty.shape, tensor.bytes);
         let info = TensorInfo { dtype, shape: tensor.ty.shape.to_vec(), data_offsets: (offset, end) };
         infos.push((tensor.name.to_string(), info));
         offset = end;
     }
     let name = path.display().to_string();
-    let header = header(&checksum.finish(), entries, infos).map_err(|reason| {
+    let header = header(key, note, infos).map_err(|reason| {
         Error::new(ErrorKind::Internal, format!("{name}: no header can be made: {reason}"))
     })?;
     replace_file(path, |file| {
@@ -120,16 +146,8 @@ pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Res
 }
 
 /// The JSON header, filled up with spaces so that the data begins at a multiple of 8 bytes.
-fn header(
-    sha256: &str,
-    entries: &Entries,
-    infos: Vec<(String, TensorInfo)>,
-) -> std::result::Result<String, String> {
-    // A map that is sorted, whatever features `serde_json` has.
-    let notes: BTreeMap<&str, serde_json::Value> =
-        [("entries", serde_json::json!(entries)), ("sha256", sha256.into())].into();
-    let notes = serde_json::to_string(&notes).map_err(|error| error.to_string())?;
-    let metadata = [(METADATA_KEY.to_string(), notes)].into_iter().collect();
+fn header(key: &str, note: &str, infos: Vec<(String, TensorInfo)>) -> std::result::Result<String, String> {
+    let metadata = [(key.to_string(), note.to_string())].into_iter().collect();
     let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string())?;
     let mut header = serde_json::to_string(&metadata).map_err(|error| error.to_string())?;
     header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));

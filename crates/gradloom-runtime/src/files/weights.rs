@@ -276,6 +276,13 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         found.push(entry.map_err(failed)?.path());
     }
+    // Beside them may be other files of tensors, such as the state of a run. Of the two, transformers takes
+    // the first.
+    for usual in ["model.safetensors", "model.safetensors.index.json"] {
+        if let Some(path) = found.iter().find(|path| path.file_name().is_some_and(|name| name == usual)) {
+            return Ok(path.clone());
+        }
+    }
     let ending = |ending: &str| -> Vec<&PathBuf> {
         found.iter().filter(|path| path.to_string_lossy().ends_with(ending)).collect()
     };

@@ -15,8 +15,15 @@ const CONTEXT: usize = 64;
 
 /// A small GPT-2 with dropout, so that random numbers are among what is computed again.
 fn gpt(layers: usize) -> Gpt2 {
-    let config =
-        Gpt2Config { vocabulary: VOCABULARY, context: CONTEXT, width: 32, heads: 4, layers, dropout: 0.2 };
+    let config = Gpt2Config {
+        vocabulary: VOCABULARY,
+        context: CONTEXT,
+        width: 32,
+        heads: 4,
+        layers,
+        dropout: 0.2,
+        ..Gpt2Config::default()
+    };
     Gpt2::new(&config).unwrap()
 }
 

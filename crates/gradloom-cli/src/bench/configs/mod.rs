@@ -39,7 +39,18 @@ enum Kind {
 
 const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
     let [vocabulary, width, heads, layers, context] = sizes;
-    Kind::Gpt2 { model: Gpt2Config { vocabulary, context, width, heads, layers, dropout: 0.0 }, batch }
+    Kind::Gpt2 {
+        model: Gpt2Config {
+            vocabulary,
+            context,
+            width,
+            heads,
+            layers,
+            dropout: 0.0,
+            ..Gpt2Config::default()
+        },
+        batch,
+    }
 }
 
 /// `tg-mlp` is the step of `mlp-sin` under the name of the sample that it is put beside.

@@ -1,0 +1,242 @@
+//! `config.json` of transformers.
+
+use crate::any_model::AnyConfig;
+use crate::gpt2::Gpt2Config;
+use crate::llama::{LlamaConfig, Rotary, RotaryScaling};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use serde_json::{Map, Value, json};
+
+/// The model that a `config.json` describes; `path` is what messages call it.
+///
+/// Read are the model types `gpt2`, `llama`, and `mistral` without a window below the context. Keys that say
+/// nothing about the numbers that a model computes are left alone.
+///
+/// # Errors
+/// When a key is missing or of another kind, or asks for what the models here do not have.
+pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
+    let Some(map) = config.as_object() else {
+        return Err(wrong(path, "it is no JSON object".into()));
+    };
+    let keys = Keys { map, path, parent: "" };
+    match keys.text("model_type", None)? {
+        "gpt2" => gpt2(&keys).map(AnyConfig::Gpt2),
+        "llama" => llama(&keys).map(AnyConfig::Llama),
+        "mistral" => {
+            let window = keys.optional_size("sliding_window")?;
+            let context = keys.size("max_position_embeddings", None)?;
+            if window.is_some_and(|window| window < context) {
+                return Err(keys.unsupported("sliding_window", "null, or not below max_position_embeddings"));
+            }
+            llama(&keys).map(AnyConfig::Llama)
+        }
+        _ => Err(keys.unsupported("model_type", "gpt2, llama or mistral")),
+    }
+}
+
+fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
+    let activation = keys.text("activation_function", Some("gelu_new"))?;
+    if !["gelu_new", "gelu_pytorch_tanh"].contains(&activation) {
+        return Err(keys.unsupported("activation_function", "gelu_new or gelu_pytorch_tanh"));
+    }
+    for (key, known) in [
+        ("scale_attn_weights", true),
+        ("tie_word_embeddings", true),
+        ("scale_attn_by_inverse_layer_idx", false),
+        ("add_cross_attention", false),
+    ] {
+        if keys.flag(key, known)? != known {
+            return Err(keys.unsupported(key, if known { "true" } else { "false" }));
+        }
+    }
+    Ok(Gpt2Config {
+        vocabulary: keys.size("vocab_size", None)?,
+        context: keys.size("n_positions", None)?,
+        width: keys.size("n_embd", None)?,
+        heads: keys.size("n_head", None)?,
+        layers: keys.size("n_layer", None)?,
+        dropout: keys.number("resid_pdrop", Some(0.0))?,
+        mlp_width: keys.optional_size("n_inner")?,
+        epsilon: keys.number("layer_norm_epsilon", Some(1e-5))?,
+    })
+}
+
+fn llama(keys: &Keys<'_>) -> Result<LlamaConfig> {
+    if keys.text("hidden_act", Some("silu"))? != "silu" {
+        return Err(keys.unsupported("hidden_act", "silu"));
+    }
+    let (width, heads) = (keys.size("hidden_size", None)?, keys.size("num_attention_heads", None)?);
+    Ok(LlamaConfig {
+        vocabulary: keys.size("vocab_size", None)?,
+        context: keys.size("max_position_embeddings", None)?,
+        width,
+        mlp_width: keys.size("intermediate_size", None)?,
+        layers: keys.size("num_hidden_layers", None)?,
+        heads,
+        key_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),
+        depth: keys.optional_size("head_dim")?.unwrap_or(width / heads.max(1)),
+        epsilon: keys.number("rms_norm_eps", Some(1e-6))?,
+        rotary: rotary(keys)?,
+        tied: keys.flag("tie_word_embeddings", false)?,
+        attention_bias: keys.flag("attention_bias", false)?,
+        mlp_bias: keys.flag("mlp_bias", false)?,
+    })
+}
+
+/// Of transformers 5 (`rope_parameters` with all of it) or before (`rope_theta`, and `rope_scaling` or null).
+fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
+    let base = keys.number("rope_theta", Some(10_000.0))?;
+    let found = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| keys.object(key).transpose());
+    let Some(inner) = found.transpose()? else { return Ok(Rotary { base, scaling: RotaryScaling::None }) };
+    let base = inner.number("rope_theta", Some(base))?;
+    // Before `rope_type` it was called `type`.
+    let key = if inner.map.contains_key("rope_type") { "rope_type" } else { "type" };
+    let scaling = match inner.text(key, Some("default"))? {
+        "default" => RotaryScaling::None,
+        "linear" => RotaryScaling::Linear { factor: inner.number("factor", None)? },
+        "llama3" => RotaryScaling::Llama3 {
+            factor: inner.number("factor", None)?,
+            low_frequency_factor: inner.number("low_freq_factor", None)?,
+            high_frequency_factor: inner.number("high_freq_factor", None)?,
+            original_context: inner.size("original_max_position_embeddings", None)?,
+        },
+        _ => return Err(inner.unsupported(key, "default, linear or llama3")),
+    };
+    Ok(Rotary { base, scaling })
+}
+
+/// The `config.json` of a model. It has no name of a data type: the tensors' own counts.
+pub fn to_json(config: &AnyConfig) -> Value {
+    match config {
+        AnyConfig::Gpt2(config) => json!({
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": "gpt2",
+            "vocab_size": config.vocabulary,
+            "n_positions": config.context,
+            "n_embd": config.width,
+            "n_head": config.heads,
+            "n_layer": config.layers,
+            "n_inner": config.mlp_width,
+            "activation_function": "gelu_new",
+            "layer_norm_epsilon": config.epsilon,
+            "resid_pdrop": config.dropout,
+            "embd_pdrop": config.dropout,
+            "attn_pdrop": 0.0,
+            "tie_word_embeddings": true,
+        }),
+        AnyConfig::Llama(config) => {
+            let rotary = &config.rotary;
+            let scaling = match rotary.scaling {
+                RotaryScaling::None => Value::Null,
+                RotaryScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+                RotaryScaling::Llama3 {
+                    factor,
+                    low_frequency_factor,
+                    high_frequency_factor,
+                    original_context,
+                } => json!({
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": low_frequency_factor,
+                    "high_freq_factor": high_frequency_factor,
+                    "original_max_position_embeddings": original_context,
+                }),
+            };
+            // Before transformers 5 and since: each leaves the other's key alone, or takes it.
+            let mut parameters = match &scaling {
+                Value::Object(map) => map.clone(),
+                _ => Map::from_iter([("rope_type".to_string(), json!("default"))]),
+            };
+            parameters.insert("rope_theta".into(), json!(rotary.base));
+            json!({
+                "architectures": ["LlamaForCausalLM"],
+                "model_type": "llama",
+                "vocab_size": config.vocabulary,
+                "max_position_embeddings": config.context,
+                "hidden_size": config.width,
+                "intermediate_size": config.mlp_width,
+                "num_hidden_layers": config.layers,
+                "num_attention_heads": config.heads,
+                "num_key_value_heads": config.key_heads,
+                "head_dim": config.depth,
+                "hidden_act": "silu",
+                "rms_norm_eps": config.epsilon,
+                "rope_theta": rotary.base,
+                "rope_scaling": scaling,
+                "rope_parameters": parameters,
+                "tie_word_embeddings": config.tied,
+                "attention_bias": config.attention_bias,
+                "mlp_bias": config.mlp_bias,
+            })
+        }
+    }
+}
+
+fn wrong(path: &str, reason: String) -> Error {
+    Error::new(ErrorKind::File, format!("{path}: {reason}"))
+        .help("give a folder that transformers' `save_pretrained` wrote")
+}
+
+/// The keys of an object of the file.
+struct Keys<'a> {
+    map: &'a Map<String, Value>,
+    path: &'a str,
+    /// The object's own key and a point, or nothing.
+    parent: &'a str,
+}
+
+impl<'a> Keys<'a> {
+    /// The value of a key, unless it is missing or null.
+    fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    fn get<T>(
+        &self,
+        key: &str,
+        usual: Option<T>,
+        kind: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<T> {
+        let name = format!("`{}{key}`", self.parent);
+        match self.value(key) {
+            Some(value) => convert(value)
+                .ok_or_else(|| wrong(self.path, format!("{name} is {value}, which is no {kind}"))),
+            None => usual.ok_or_else(|| wrong(self.path, format!("there is no {name}"))),
+        }
+    }
+
+    fn size(&self, key: &str, usual: Option<usize>) -> Result<usize> {
+        self.get(key, usual, "size", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    fn optional_size(&self, key: &str) -> Result<Option<usize>> {
+        self.value(key).map(|_| self.size(key, None)).transpose()
+    }
+
+    fn number(&self, key: &str, usual: Option<f64>) -> Result<f64> {
+        self.get(key, usual, "number", Value::as_f64)
+    }
+
+    fn flag(&self, key: &str, usual: bool) -> Result<bool> {
+        self.get(key, Some(usual), "true or false", Value::as_bool)
+    }
+
+    fn text(&self, key: &str, usual: Option<&'a str>) -> Result<&'a str> {
+        self.get(key, usual, "text", Value::as_str)
+    }
+
+    fn object(&self, key: &'static str) -> Result<Option<Keys<'a>>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let parent = if key == "rope_parameters" { "rope_parameters." } else { "rope_scaling." };
+        match value.as_object() {
+            Some(map) => Ok(Some(Keys { map, path: self.path, parent })),
+            None => Err(wrong(self.path, format!("`{key}` is {value}, which is no object"))),
+        }
+    }
+
+    fn unsupported(&self, key: &str, known: &str) -> Error {
+        let value = self.map.get(key).unwrap_or(&Value::Null);
+        let message = format!("{}: `{}{key}` is {value}, which no model here has", self.path, self.parent);
+        Error::new(ErrorKind::File, message).help(format!("what can be read is {known}"))
+    }
+}

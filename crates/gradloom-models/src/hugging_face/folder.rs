@@ -1,0 +1,84 @@
+//! A folder that is read.
+
+use super::{from_json, load};
+use crate::any_model::{AnyConfig, AnyModel};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_runtime::files::Weights;
+use gradloom_runtime::{Device, Session, regular_file};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of a `config.json`.
+const LARGEST: u64 = 16 << 20;
+
+/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    json: Value,
+    config: AnyConfig,
+    weights: Weights,
+}
+
+impl Folder {
+    /// Whether a path looks like such a folder: it has a `config.json`.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        path.as_ref().join("config.json").is_file()
+    }
+
+    /// Opens a folder.
+    ///
+    /// # Errors
+    /// When a file is missing, cannot be read or is damaged; when the configuration asks for what the models
+    /// here do not have.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let file = path.join("config.json");
+        let name = file.display().to_string();
+        let unusable = |reason: String| {
+            Error::new(ErrorKind::File, format!("{name}: {reason}"))
+                .help("give a folder that transformers' `save_pretrained` wrote")
+        };
+        let bytes = regular_file::read(&file, LARGEST)
+            .map_err(|error| unusable(format!("cannot be read: {error}")))?;
+        let json: Value =
+            serde_json::from_slice(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
+        let config = from_json(&json, &name)?;
+        let weights = Weights::open(&path)?;
+        Ok(Self { path, json, config, weights })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The sizes of the model.
+    pub fn config(&self) -> &AnyConfig {
+        &self.config
+    }
+
+    /// The whole configuration as it is in the file.
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// The tensors.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// The model with its parameters, on a device.
+    ///
+    /// # Errors
+    /// When the sizes make no model, when the tensors are not those of the model, or the device has no room.
+    pub fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
+        let model = self.config.build().map_err(|error| {
+            let name = self.path.join("config.json");
+            Error::new(ErrorKind::File, format!("{}: {error}", name.display())).help(error.remedy())
+        })?;
+        let session = Session::new(model, device, 0)?;
+        load(&session, &self.weights)?;
+        Ok(session)
+    }
+}

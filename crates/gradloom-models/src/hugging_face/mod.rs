@@ -1,0 +1,27 @@
+//! Folders of models as Hugging Face's transformers reads and writes them.
+//!
+//! In: a folder with `config.json` and safetensors files (one, or several with their index), of GPT-2 or the
+//! Llama family. Out: the configuration and a session's parameters; and such a folder from a session. Always
+//! holds: what the configuration asks for and the models here do not have is an error that names it, never
+//! another model; transformers loads what is written, with the same parameters.
+//!
+//! ```no_run
+//! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+//! use gradloom_models::hugging_face::{Folder, Saving, save};
+//! # use gradloom::Device;
+//! let folder = Folder::open("gpt2")?;
+//! let session = folder.session(&Device::cpu())?;
+//! // .. trained further ..
+//! save(&session, "gpt2-tuned", &Saving::default())?;
+//! # Ok::<(), gradloom::error::Error>(())
+//! ```
+
+mod config;
+mod folder;
+mod names;
+mod save;
+
+pub use config::{from_json, to_json};
+pub use folder::Folder;
+pub use names::load;
+pub use save::{Saving, save};

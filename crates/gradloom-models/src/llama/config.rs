@@ -1,0 +1,151 @@
+//! The sizes of a model of the Llama family and their validation.
+
+use super::{Rotary, RotaryScaling};
+use crate::gpt2::MOST_LAYERS;
+use serde::{Deserialize, Serialize};
+
+/// Sizes of a model of the Llama family.
+///
+/// Serialised with the field names as keys; an unknown key is an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlamaConfig {
+    /// Number of different tokens.
+    pub vocabulary: usize,
+    /// Number of positions: the longest sequence that the model can read.
+    pub context: usize,
+    /// Length of the vector that stands for one position.
+    pub width: usize,
+    /// Length of the vectors between the products of an MLP.
+    pub mlp_width: usize,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Heads of queries in each block.
+    pub heads: usize,
+    /// Heads of keys and of values, each of which several heads of queries share; a divisor of the heads.
+    pub key_heads: usize,
+    /// Length of a query, key or value; even. Usually the width divided by the heads.
+    pub depth: usize,
+    /// Added to the mean of the squares in each normalisation.
+    pub epsilon: f64,
+    /// How positions turn queries and keys.
+    pub rotary: Rotary,
+    /// Whether the output layer is the token embedding.
+    #[serde(default)]
+    pub tied: bool,
+    /// Whether the projections of attention have biases.
+    #[serde(default)]
+    pub attention_bias: bool,
+    /// Whether the projections of the MLP have biases.
+    #[serde(default)]
+    pub mlp_bias: bool,
+}
+
+/// Sizes that make no model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LlamaConfigError {
+    /// A size is 0.
+    #[error("{0} is 0")]
+    Zero(&'static str),
+    /// The heads of queries cannot share those of keys equally.
+    #[error("{heads} heads of queries do not share {key_heads} heads of keys evenly")]
+    KeyHeads {
+        /// Heads of queries.
+        heads: usize,
+        /// Heads of keys.
+        key_heads: usize,
+    },
+    /// Elements are turned in pairs.
+    #[error("a head of {0} elements has no pairs to turn")]
+    OddDepth(usize),
+    /// A number that must be finite and above 0 is not.
+    #[error("{name} {value} is not a number above 0")]
+    NotPositive {
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A tensor would have more elements than 32-bit positions can count.
+    #[error("{0} of this configuration is too large")]
+    TooLarge(&'static str),
+    /// More blocks than can be compiled in reasonable time.
+    #[error("{0} layers are more than the {MOST_LAYERS} that can be compiled")]
+    TooDeep(usize),
+}
+
+impl LlamaConfigError {
+    /// The remedy.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Zero(_) => "set it to 1 or more",
+            Self::KeyHeads { .. } => "take a number of key heads that divides the heads",
+            Self::OddDepth(_) => "take an even length",
+            Self::NotPositive { .. } => "take a finite number above 0",
+            Self::TooLarge(_) => "take smaller sizes",
+            Self::TooDeep(_) => "take fewer layers",
+        }
+    }
+}
+
+impl LlamaConfig {
+    /// Whether there is a model of these sizes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), LlamaConfigError> {
+        let sizes = [
+            ("vocabulary", self.vocabulary),
+            ("context", self.context),
+            ("width", self.width),
+            ("mlp_width", self.mlp_width),
+            ("layers", self.layers),
+            ("heads", self.heads),
+            ("key_heads", self.key_heads),
+            ("depth", self.depth),
+        ];
+        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(LlamaConfigError::Zero(name));
+        }
+        if !self.heads.is_multiple_of(self.key_heads) {
+            return Err(LlamaConfigError::KeyHeads { heads: self.heads, key_heads: self.key_heads });
+        }
+        if !self.depth.is_multiple_of(2) {
+            return Err(LlamaConfigError::OddDepth(self.depth));
+        }
+        let mut numbers = vec![("epsilon", self.epsilon), ("the rotary base", self.rotary.base)];
+        match self.rotary.scaling {
+            RotaryScaling::None => {}
+            RotaryScaling::Linear { factor } => numbers.push(("the rotary factor", factor)),
+            RotaryScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, .. } => {
+                numbers.extend([
+                    ("the rotary factor", factor),
+                    ("the rotary low_frequency_factor", low_frequency_factor),
+                    (
+                        "high_frequency_factor - low_frequency_factor",
+                        high_frequency_factor - low_frequency_factor,
+                    ),
+                ]);
+            }
+        }
+        if let Some((name, value)) = numbers.into_iter().find(|(_, x)| !(*x > 0.0 && x.is_finite())) {
+            return Err(LlamaConfigError::NotPositive { name, value });
+        }
+        if self.layers > MOST_LAYERS {
+            return Err(LlamaConfigError::TooDeep(self.layers));
+        }
+        let products = [
+            ("the token embedding", self.vocabulary, self.width),
+            ("the projection of queries", self.heads.saturating_mul(self.depth), self.width),
+            ("the MLP", self.mlp_width, self.width),
+            // Positions are counted in 32 bits, too.
+            ("the context", self.context, 1),
+        ];
+        for (what, rows, columns) in products {
+            if rows.checked_mul(columns).is_none_or(|elements| elements > i32::MAX as usize) {
+                return Err(LlamaConfigError::TooLarge(what));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! The model: a token embedding, pre-normalised blocks, and logits.
+//!
+//! Parameter names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`, ..); linear weights are
+//! `[in, out]` here and `[out, in]` in their files.
+
+use super::rotary::Turns;
+use super::{LlamaConfig, LlamaConfigError};
+use crate::language_model::{Attend, LanguageModel, Sizes};
+use gradloom_core::nn::{Embedding, Init, Linear, Module, RmsNorm};
+use gradloom_core::trace::{Tensor, checkpoint};
+
+/// A decoder-only transformer with root-mean-square normalisation, rotary positions, heads of keys that
+/// several heads of queries share, and a gated MLP: Touvron et al., "LLaMA" (2023).
+///
+/// Weights start normal with deviation 0.02.
+#[derive(Debug, Module)]
+pub struct Llama {
+    /// All but the output layer.
+    pub model: Layers,
+    /// `[width, vocabulary]`, unless the token embedding is the output layer.
+    pub lm_head: Option<Linear>,
+    #[module(skip)]
+    config: LlamaConfig,
+    #[module(skip)]
+    checkpoint_blocks: bool,
+}
+
+/// The embedding, the blocks and the last normalisation.
+#[derive(Debug, Module)]
+pub struct Layers {
+    /// `[vocabulary, width]`.
+    pub embed_tokens: Embedding,
+    /// First to last.
+    pub layers: Vec<Block>,
+    /// After the last block.
+    pub norm: RmsNorm,
+}
+
+/// One block: attention, then an MLP, each on a normalised copy and added to its input.
+#[derive(Debug, Module)]
+pub struct Block {
+    /// Before attention.
+    pub input_layernorm: RmsNorm,
+    /// Over the positions so far.
+    pub self_attn: Attention,
+    /// Before the MLP.
+    pub post_attention_layernorm: RmsNorm,
+    /// `width -> mlp_width -> width`.
+    pub mlp: Mlp,
+}
+
+/// Attention whose queries and keys are turned by their positions.
+#[derive(Debug, Module)]
+pub struct Attention {
+    /// `[width, heads · depth]`.
+    pub q_proj: Linear,
+    /// `[width, key heads · depth]`.
+    pub k_proj: Linear,
+    /// `[width, key heads · depth]`.
+    pub v_proj: Linear,
+    /// `[heads · depth, width]`.
+    pub o_proj: Linear,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    key_heads: usize,
+}
+
+/// `down(silu(gate(x)) · up(x))`: Shazeer, "GLU Variants Improve Transformer" (2020).
+#[derive(Debug, Module)]
+pub struct Mlp {
+    /// `[width, mlp_width]`.
+    pub gate_proj: Linear,
+    /// `[width, mlp_width]`.
+    pub up_proj: Linear,
+    /// `[mlp_width, width]`.
+    pub down_proj: Linear,
+}
+
+const INIT: Init = Init::Normal { std: 0.02 };
+
+fn linear(inputs: usize, outputs: usize, bias: bool) -> Linear {
+    let layer = if bias { Linear::new(inputs, outputs) } else { Linear::no_bias(inputs, outputs) };
+    layer.init(INIT)
+}
+
+impl Llama {
+    /// A model of these sizes.
+    ///
+    /// # Errors
+    /// When there is no such model; see [`LlamaConfig::validate`].
+    pub fn new(config: &LlamaConfig) -> Result<Self, LlamaConfigError> {
+        config.validate()?;
+        let model = Layers {
+            embed_tokens: Embedding::new(config.vocabulary, config.width).init(INIT),
+            layers: (0..config.layers).map(|_| Block::new(config)).collect(),
+            norm: norm(config),
+        };
+        let lm_head = (!config.tied).then(|| linear(config.width, config.vocabulary, false));
+        Ok(Self { model, lm_head, config: config.clone(), checkpoint_blocks: false })
+    }
+
+    /// Lets training keep only what goes from block to block; see [`checkpoint`].
+    #[must_use]
+    pub fn checkpoint_blocks(mut self) -> Self {
+        self.checkpoint_blocks = true;
+        self
+    }
+
+    /// The sizes of the model.
+    pub fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
+    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    #[track_caller]
+    pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
+        self.forward(ids).cross_entropy(targets)
+    }
+}
+
+impl LanguageModel for Llama {
+    fn sizes(&self) -> Sizes {
+        let LlamaConfig { vocabulary, context, layers, heads, key_heads, depth, .. } = self.config;
+        Sizes { vocabulary, context, layers, heads, key_heads, depth }
+    }
+
+    #[track_caller]
+    fn hidden(&self, ids: Tensor, positions: Tensor, attend: &mut Attend<'_>) -> Tensor {
+        let turns = self.config.rotary.turns(positions, self.config.depth);
+        let blocks = self.model.layers.iter().enumerate();
+        let mixed = blocks.fold(self.model.embed_tokens.forward(ids), |x, (layer, block)| {
+            let mut forward = || block.forward(x, turns, |parts| attend(layer, parts));
+            if self.checkpoint_blocks { checkpoint(forward) } else { forward() }
+        });
+        self.model.norm.forward(mixed)
+    }
+
+    fn logits(&self, hidden: Tensor) -> Tensor {
+        match &self.lm_head {
+            Some(head) => head.forward(hidden),
+            None => hidden.matmul(self.model.embed_tokens.weight.tensor().transpose(0, 1)),
+        }
+    }
+}
+
+fn norm(config: &LlamaConfig) -> RmsNorm {
+    RmsNorm { epsilon: config.epsilon, ..RmsNorm::new(config.width) }
+}
+
+impl Block {
+    fn new(config: &LlamaConfig) -> Self {
+        let LlamaConfig { width, mlp_width, heads, key_heads, depth, .. } = *config;
+        let attention = |inputs, outputs| linear(inputs, outputs, config.attention_bias);
+        let mlp = |inputs, outputs| linear(inputs, outputs, config.mlp_bias);
+        Self {
+            input_layernorm: norm(config),
+            self_attn: Attention {
+                q_proj: attention(width, heads * depth),
+                k_proj: attention(width, key_heads * depth),
+                v_proj: attention(width, key_heads * depth),
+                o_proj: attention(heads * depth, width),
+                heads,
+                key_heads,
+            },
+            post_attention_layernorm: norm(config),
+            mlp: Mlp {
+                gate_proj: mlp(width, mlp_width),
+                up_proj: mlp(width, mlp_width),
+                down_proj: mlp(mlp_width, width),
+            },
+        }
+    }
+
+    fn forward(&self, x: Tensor, turns: Turns, attend: impl FnOnce([Tensor; 3]) -> Tensor) -> Tensor {
+        let x = x + self.self_attn.forward(self.input_layernorm.forward(x), turns, attend);
+        x + self.mlp.forward(self.post_attention_layernorm.forward(x))
+    }
+}
+
+impl Attention {
+    fn forward(&self, x: Tensor, turns: Turns, attend: impl FnOnce([Tensor; 3]) -> Tensor) -> Tensor {
+        let q = turns.of(self.q_proj.forward(x).split_heads(self.heads));
+        let k = turns.of(self.k_proj.forward(x).split_heads(self.key_heads));
+        let v = self.v_proj.forward(x).split_heads(self.key_heads);
+        self.o_proj.forward(attend([q, k, v]).merge_heads())
+    }
+}
+
+impl Mlp {
+    fn forward(&self, x: Tensor) -> Tensor {
+        self.down_proj.forward(self.gate_proj.forward(x).silu() * self.up_proj.forward(x))
+    }
+}

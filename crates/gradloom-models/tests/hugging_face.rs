@@ -1,0 +1,255 @@
+//! Folders that transformers wrote give what transformers computes of them, and come back as they were.
+
+use gradloom_core::error::Error;
+use gradloom_core::trace::{Tensor, i32};
+use gradloom_models::any_model::{AnyConfig, AnyModel};
+use gradloom_models::hugging_face::{Folder, Saving, from_json, save, to_json};
+use gradloom_models::kv::Decoder;
+use gradloom_models::language_model::LanguageModel;
+use gradloom_runtime::files::Weights;
+use gradloom_runtime::{Device, Session};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+const FOLDERS: [&str; 3] = ["gpt2", "llama", "tied"];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name)
+}
+
+/// What transformers computed of a folder; see scripts/oracle/hugging_face.py.
+struct Expected {
+    ids: Vec<i32>,
+    logits: Vec<f32>,
+    greedy: Vec<i32>,
+    window: Vec<i32>,
+    perplexity: f64,
+}
+
+impl Expected {
+    fn of(name: &str) -> Self {
+        let file = Weights::open(path(name).join("expected.safetensors")).unwrap();
+        let floats = |name: &str| file.get(name).unwrap().to_f32().unwrap();
+        let ints = |name: &str| floats(name).into_iter().map(|x| x as i32).collect();
+        let perplexity = file.get("perplexity").unwrap().bytes.try_into().unwrap();
+        Self {
+            ids: ints("ids"),
+            logits: floats("logits"),
+            greedy: ints("greedy"),
+            window: ints("window"),
+            perplexity: f64::from_le_bytes(perplexity),
+        }
+    }
+}
+
+fn logits(session: &Session<AnyModel>, ids: &[i32]) -> Vec<f32> {
+    let shape = [2, ids.len() / 2];
+    session.infer([i32("ids", shape)], |model, [ids]| model.forward(ids)).unwrap().run((ids,)).unwrap()
+}
+
+fn argmax(logits: &[f32]) -> i32 {
+    let best = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
+    (0..logits.len()).fold(0, best) as i32
+}
+
+fn greatest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn logits_are_those_of_transformers() {
+    for name in FOLDERS {
+        let expected = Expected::of(name);
+        let session = Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap();
+        let difference = greatest_difference(&logits(&session, &expected.ids), &expected.logits);
+        assert!(difference < 1e-4, "{name}: {difference}");
+    }
+}
+
+#[test]
+fn perplexities_are_those_of_transformers() {
+    for name in FOLDERS {
+        let expected = Expected::of(name);
+        let session = Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap();
+        let (ids, targets) = (&expected.window[..255], &expected.window[1..]);
+        let inputs = [i32("ids", [1, 255]), i32("targets", [1, 255])];
+        let loss = |model: &AnyModel, [ids, targets]: [Tensor; 2]| model.forward(ids).cross_entropy(targets);
+        let loss: Vec<f32> = session.infer(inputs, loss).unwrap().run((ids, targets)).unwrap();
+        let relative = f64::from(loss[0]).exp() / expected.perplexity - 1.0;
+        assert!(relative.abs() < 1e-5, "{name}: {relative}");
+    }
+}
+
+#[test]
+fn greedy_text_is_that_of_transformers_with_and_without_a_cache() {
+    for name in FOLDERS {
+        let expected = Expected::of(name);
+        let session = Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap();
+        let prompt = &expected.ids[..7];
+        let mut decoder = Decoder::new(&session, "cache").unwrap();
+        let mut next = argmax(&decoder.feed(prompt).unwrap());
+        let mut cached = Vec::new();
+        for _ in &expected.greedy {
+            cached.push(next);
+            next = argmax(&decoder.feed(&[next]).unwrap());
+        }
+        assert_eq!(cached, expected.greedy, "{name}");
+
+        let context = session.model().sizes().context;
+        let inputs = [i32("ids", [1, context]), i32("last", [1])];
+        let mut whole = session
+            .infer(inputs, |model, [ids, last]| {
+                let logits = model.forward(ids);
+                let [_, time, vocabulary] = logits.dims();
+                logits.reshape([time, vocabulary]).gather_rows(last)
+            })
+            .unwrap();
+        let mut text = prompt.to_vec();
+        for _ in &expected.greedy {
+            let mut ids = text.clone();
+            ids.resize(context, 0);
+            text.push(argmax(&whole.run((&ids, &[text.len() as i32 - 1])).unwrap()));
+        }
+        assert_eq!(text[prompt.len()..], expected.greedy, "{name}");
+    }
+}
+
+#[test]
+fn what_is_saved_is_what_was_read() {
+    for name in FOLDERS {
+        let folder = Folder::open(path(name)).unwrap();
+        let session = folder.session(&Device::cpu()).unwrap();
+        // Each replaces what the one before it wrote.
+        let place = tempfile::tempdir().unwrap();
+        for shard_bytes in [usize::MAX, 20_000, 1, usize::MAX] {
+            save(&session, place.path(), &Saving { shard_bytes, ..Saving::default() }).unwrap();
+            let copy = Folder::open(place.path()).unwrap();
+            assert_eq!(copy.config(), folder.config(), "{name}");
+            let tensors = |weights: &Weights| -> Vec<(String, String, Vec<u8>)> {
+                let all = weights.iter();
+                all.map(|(name, found)| (name.into(), found.to_string(), found.bytes.to_vec())).collect()
+            };
+            assert!(tensors(copy.weights()) == tensors(folder.weights()), "{name} in {shard_bytes}");
+            // One tensor in each file needs the index of many.
+            assert_eq!(place.path().join("model.safetensors").exists(), shard_bytes == usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_are_written_and_read() {
+    let session = Folder::open(path("llama")).unwrap().session(&Device::cpu()).unwrap();
+    let expected = Expected::of("llama");
+    for (dtype, bound) in [(gradloom_core::ir::DType::F16, 0.05), (gradloom_core::ir::DType::BF16, 0.5)] {
+        let place = tempfile::tempdir().unwrap();
+        save(&session, place.path(), &Saving { dtype, ..Saving::default() }).unwrap();
+        let copy = Folder::open(place.path()).unwrap().session(&Device::cpu()).unwrap();
+        let difference = greatest_difference(&logits(&copy, &expected.ids), &expected.logits);
+        assert!(difference > 0.0 && difference < bound, "{dtype}: {difference}");
+    }
+}
+
+/// The configuration of a folder with keys changed, and what becomes of it.
+fn changed(name: &str, changes: Value) -> Result<AnyConfig, Error> {
+    let mut json: Value =
+        serde_json::from_slice(&std::fs::read(path(name).join("config.json")).unwrap()).unwrap();
+    for (key, value) in changes.as_object().unwrap() {
+        json[key] = value.clone();
+    }
+    from_json(&json, "config.json")
+}
+
+#[test]
+fn what_no_model_here_has_is_refused_by_name() {
+    for (name, changes, part) in [
+        ("gpt2", json!({ "model_type": "bert" }), "`model_type` is \"bert\""),
+        ("gpt2", json!({ "activation_function": "relu" }), "`activation_function` is \"relu\""),
+        ("gpt2", json!({ "tie_word_embeddings": false }), "`tie_word_embeddings` is false"),
+        (
+            "gpt2",
+            json!({ "scale_attn_by_inverse_layer_idx": true }),
+            "`scale_attn_by_inverse_layer_idx` is true",
+        ),
+        ("gpt2", json!({ "n_embd": "many" }), "`n_embd` is \"many\", which is no size"),
+        ("gpt2", json!({ "n_layer": null }), "there is no `n_layer`"),
+        ("gpt2", json!({ "n_head": -1 }), "`n_head` is -1, which is no size"),
+        ("llama", json!({ "hidden_act": "gelu" }), "`hidden_act` is \"gelu\""),
+        (
+            "llama",
+            json!({ "rope_parameters": { "rope_type": "yarn" } }),
+            "`rope_parameters.rope_type` is \"yarn\"",
+        ),
+        (
+            "llama",
+            json!({ "rope_parameters": { "rope_type": "linear" } }),
+            "there is no `rope_parameters.factor`",
+        ),
+        ("llama", json!({ "rope_parameters": 3 }), "`rope_parameters` is 3, which is no object"),
+        ("llama", json!({ "model_type": "mistral", "sliding_window": 64 }), "`sliding_window` is 64"),
+    ] {
+        let error = changed(name, changes).unwrap_err();
+        assert!(error.message().contains(part), "{}", error.message());
+        assert!(error.remedies().next().is_some());
+    }
+}
+
+#[test]
+fn configurations_of_other_versions_are_read() {
+    let AnyConfig::Llama(read) = changed("llama", json!({})).unwrap() else { panic!("a llama") };
+    let old = json!({
+        "rope_parameters": null,
+        "rope_theta": 500.0,
+        "rope_scaling": {
+            "type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    });
+    assert_eq!(changed("llama", old).unwrap(), AnyConfig::Llama(read.clone()));
+    let none = json!({ "rope_parameters": null, "num_key_value_heads": null, "head_dim": null });
+    let AnyConfig::Llama(plain) = changed("llama", none).unwrap() else { panic!("a llama") };
+    assert_eq!((plain.key_heads, plain.depth, plain.rotary.base), (4, 8, 10_000.0));
+    let mistral = json!({ "model_type": "mistral", "sliding_window": null });
+    assert_eq!(changed("llama", mistral).unwrap(), AnyConfig::Llama(read));
+    for name in FOLDERS {
+        let config = changed(name, json!({})).unwrap();
+        assert_eq!(from_json(&to_json(&config), "config.json").unwrap(), config);
+    }
+}
+
+#[test]
+fn tensors_of_another_model_are_refused_by_name() {
+    let folder = Folder::open(path("gpt2")).unwrap();
+    let session = |change: Value| {
+        let model = changed("gpt2", change).unwrap().build().unwrap();
+        Session::new(model, &Device::cpu(), 0).unwrap()
+    };
+    for (change, part) in [
+        (json!({ "n_layer": 1 }), "no place for `transformer.h.1."),
+        (json!({ "n_layer": 3 }), "transformer.h.2."),
+        (json!({ "n_positions": 100 }), "transformer.wpe.weight"),
+    ] {
+        let session = session(change);
+        let error = gradloom_models::hugging_face::load(&session, folder.weights()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_folder_without_its_files_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    assert!(!Folder::is_at(place.path()));
+    let message = |place: &Path| Folder::open(place).unwrap_err().to_string();
+    assert!(message(place.path()).contains("config.json: cannot be read"));
+    std::fs::write(place.path().join("config.json"), "{").unwrap();
+    assert!(message(place.path()).contains("it is no JSON"));
+    std::fs::write(place.path().join("config.json"), "[]").unwrap();
+    assert!(message(place.path()).contains("it is no JSON object"));
+    std::fs::copy(path("gpt2").join("config.json"), place.path().join("config.json")).unwrap();
+    assert!(message(place.path()).contains("safetensors"), "{}", message(place.path()));
+    // Half of the file.
+    let bytes = std::fs::read(path("gpt2").join("model.safetensors")).unwrap();
+    std::fs::write(place.path().join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
+    assert!(message(place.path()).contains("model.safetensors"));
+}
