@@ -10,8 +10,10 @@ mod devices;
 #[cfg(test)]
 mod documentation;
 mod drivers;
+mod export;
 mod failure;
 mod format;
+mod info;
 mod inspect;
 mod limits;
 mod model;
@@ -22,6 +24,7 @@ mod profile;
 mod run;
 mod sample;
 mod size;
+mod source;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,6 +60,10 @@ enum Command {
     Sample(sample::Arguments),
     /// Show what the compiler makes of a training step, stage by stage
     Inspect(inspect::Arguments),
+    /// Show what a file or folder with a model has: sizes, parameters, types, data
+    Info(info::Arguments),
+    /// Write a model as a folder that transformers loads
+    Export(export::Arguments),
     /// List what gradloom can run on
     Devices(devices::Arguments),
     /// Time a named training step
@@ -84,6 +91,8 @@ fn command() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),

@@ -9,6 +9,7 @@ use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
 use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::Decoder;
+use gradloom_models::language_model::LanguageModel;
 use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
@@ -90,22 +91,16 @@ impl Evaluator {
     }
 }
 
-/// A model whose parameters are to be restored.
-pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<Session<Gpt2>> {
-    let model = Gpt2::new(config).map_err(|error| invalid_model(&error))?;
-    Ok(Session::new(model, device, 0)?)
-}
-
 /// A model that writes text.
-pub(crate) struct Writer<'s> {
-    decoder: Decoder<'s, Gpt2>,
+pub(crate) struct Writer<'s, M> {
+    decoder: Decoder<'s, M>,
     context: usize,
 }
 
-impl<'s> Writer<'s> {
+impl<'s, M: LanguageModel> Writer<'s, M> {
     /// Over the parameters of a session, all of which exist from here on.
-    pub(crate) fn new(session: &'s Session<Gpt2>) -> Result<Self> {
-        let context = session.model().config().context;
+    pub(crate) fn new(session: &'s Session<M>) -> Result<Self> {
+        let context = session.model().sizes().context;
         Ok(Self { decoder: Decoder::new(session, "cache")?, context })
     }
 

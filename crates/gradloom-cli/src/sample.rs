@@ -2,20 +2,21 @@
 
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
-use crate::model::{Writer, untrained};
-use crate::output::{print_line, printable, quoted, written};
-use crate::run::{MODEL, STATE, Saved};
+use crate::model::Writer;
+use crate::output::{print_line, printable, written};
+use crate::source::Source;
 use gradloom::runtime::regular_file;
 use gradloom_models::generate::Sampling;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What `gradloom sample` takes.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Folder of a run of `gradloom train`, or its model.safetensors.
+    /// Folder of a run of `gradloom train`, its model.safetensors, or a folder of transformers (config.json,
+    /// model.safetensors).
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Text that the model goes on from; `-` for the standard input.
@@ -62,22 +63,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     sampling.validate()?;
     let device = arguments.device.open()?;
-    let path = if arguments.run.is_dir() { arguments.run.join(MODEL) } else { arguments.run.clone() };
-    if !path.exists() {
-        return Err(Failure::usage(format!("{}: there is no such run", arguments.run.display()))
-            .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
-    }
-    if path.file_name().is_some_and(|name| name == STATE) {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        return Err(Failure::usage(format!("{}: this is the state of a run, not its model", path.display()))
-            .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
-    }
+    let source = Source::open(&arguments.run)?;
     let prompt = prompt(arguments)?;
-    let saved = Saved::open(&path)?;
-    let session = untrained(&saved.settings.model, &device)?;
+    let session = source.session(&device)?;
     let mut writer = Writer::new(&session)?;
     report_tuning(&device);
-    saved.restore_parameters(&session.store())?;
     if arguments.json {
         let mut text = String::new();
         writer.write(&prompt, arguments.tokens, &sampling, |piece| {

@@ -95,6 +95,11 @@ impl Saved {
         if fits { Ok(()) } else { Err(refusal().help("the file is damaged: use another run")) }
     }
 
+    /// The tensors.
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.checkpoint
+    }
+
     /// Puts every parameter and state into the store, which must have exactly those.
     pub(crate) fn restore(&self, store: &Store) -> Result<()> {
         let entries = store.entries();

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
         value_name = "DIR",
         help_heading = "Run folder",
         conflicts_with_all = [
-            "config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out",
+            "config", "preset", "layers", "heads", "width", "mlp_width", "context", "dropout", "seed", "out",
         ]
     )]
     resume: Option<PathBuf>,

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// [default: tiny]
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub(crate) preset: Option<String>,
-    /// Number of blocks. [default: the preset's, as for the next four]
+    /// Number of blocks. [default: the preset's, as for the next five]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) layers: Option<usize>,
     /// Attention heads in each block; a divisor of the width.
@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Length of the vector that stands for one position.
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) width: Option<usize>,
+    /// Length of the vectors between the two products of each MLP. [default: four times the width]
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) mlp_width: Option<usize>,
     /// Longest text that the model sees at once, in tokens.
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) context: Option<usize>,
@@ -124,7 +127,7 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed
+        merge!(data preset layers heads width mlp_width context dropout steps batch lr warmup weight_decay clip seed
                device adapter precision tune threads memory_budget eval_every out save_every run)
     }
 }

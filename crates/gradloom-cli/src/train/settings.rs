@@ -95,6 +95,7 @@ impl Settings {
         set(&mut model.layers, options.layers);
         set(&mut model.heads, options.heads);
         set(&mut model.width, options.width);
+        model.mlp_width = options.mlp_width.or(model.mlp_width);
         set(&mut model.context, options.context);
         set(&mut model.dropout, options.dropout);
         set(&mut model.vocabulary, vocabulary);
@@ -213,6 +214,7 @@ impl Settings {
             layers: Some(model.layers),
             heads: Some(model.heads),
             width: Some(model.width),
+            mlp_width: model.mlp_width,
             context: Some(model.context),
             dropout: Some(model.dropout),
             steps: Some(training.steps),
@@ -323,15 +325,17 @@ fn absolute(path: &str) -> String {
 /// A wrong size, told by its flags.
 pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
     let flags = match error {
-        ConfigError::Zero { field } => format!("--{field} 0"),
+        ConfigError::Zero { field } => format!("--{} 0", field.replace('_', "-")),
         ConfigError::HeadsDoNotDivideWidth { width, heads } => format!("--width {width} --heads {heads}"),
         ConfigError::Dropout { dropout } => format!("--dropout {dropout}"),
         ConfigError::TooLarge { sizes, .. } => {
             // The vocabulary is the tokenizer's or the preset's: there is no flag for it.
             let flags = sizes.iter().filter(|(field, _)| *field != "vocabulary");
-            let flags: Vec<String> = flags.map(|(field, size)| format!("--{field} {size}")).collect();
+            let flags: Vec<String> =
+                flags.map(|(field, size)| format!("--{} {size}", field.replace('_', "-"))).collect();
             return Failure::usage(format!("{}: {error}", flags.join(" "))).help("take a smaller one");
         }
+        ConfigError::Epsilon { epsilon } => format!("epsilon {epsilon}"),
         ConfigError::TooDeep { layers } => format!("--layers {layers}"),
     };
     Failure::usage(format!("{flags}: {error}")).help(error.remedy())

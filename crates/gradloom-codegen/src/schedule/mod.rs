@@ -62,7 +62,7 @@ pub fn schedule(
         {
             Schedule::Axes
         }
-        Kernel::Op(OpKind::Scatter { batch, .. }) => Schedule::Scatter(scatter(reads, *batch, limits)),
+        Kernel::Op(OpKind::Scatter { op, batch }) => Schedule::Scatter(scatter(*op, reads, *batch, limits)),
         Kernel::Op(OpKind::Cumulate { .. }) => order::cumulate(&reads[0], limits),
         Kernel::Op(OpKind::Sort { count, .. }) => Schedule::Sort(order::sort(&reads[0], *count)),
         Kernel::Group(_) => Schedule::Group(group::schedule(limits)),

@@ -1,6 +1,7 @@
 //! How updates of rows by number are shared out.
 
 use crate::limits::Limits;
+use gradloom_core::ir::ScatterOp;
 use gradloom_core::kernel::{Access, ScatterSchedule};
 
 /// Invocations that find the place of one update.
@@ -11,13 +12,14 @@ const CHUNK: usize = 8192;
 const AHEAD: usize = 8;
 
 /// The schedule of `Scatter` with so many batch axes.
-pub(crate) fn scatter(reads: &[Access], batch: usize, limits: &Limits) -> ScatterSchedule {
+pub(crate) fn scatter(op: ScatterOp, reads: &[Access], batch: usize, limits: &Limits) -> ScatterSchedule {
     let batches: usize = reads[0].layout.shape[..batch].iter().product();
     let updates = reads[1].layout.shape.elements() / batches.max(1);
+    let is_sorted = updates <= 1 || op == ScatterOp::Distinct;
     ScatterSchedule {
         batches,
-        width: if updates <= 1 { 0 } else { updates.min(CHUNK) },
-        chunks: updates.div_ceil(CHUNK),
+        width: if is_sorted { 0 } else { updates.min(CHUNK) },
+        chunks: if is_sorted { updates.min(1) } else { updates.div_ceil(CHUNK) },
         // A CPU does one thing after the other, and waits for each load anyway.
         lanes: if limits.software { 1 } else { LANES },
         ahead: if limits.software { 1 } else { AHEAD },

@@ -287,8 +287,8 @@ impl Graph {
     /// division by zero, a user's code.
     pub fn can_trap(&self, op: &Op) -> bool {
         match &op.kind {
+            OpKind::Scatter { op, .. } => *op != super::ScatterOp::Distinct,
             OpKind::Gather { .. }
-            | OpKind::Scatter { .. }
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Custom(_) => true,

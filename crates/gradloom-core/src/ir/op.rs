@@ -25,6 +25,9 @@ pub enum ScatterOp {
     Add,
     /// The update replaces it.
     Set,
+    /// The update replaces it; an update of a row that is not there is left out, so that this cannot fail. No
+    /// two updates name one row. It has no gradient.
+    Distinct,
 }
 
 /// What an op computes. The comment of each variant gives its operands, then its results.
@@ -158,7 +161,7 @@ impl OpKind {
                 | OpKind::Pad { .. }
                 | OpKind::Words
                 | OpKind::Gather { .. }
-                | OpKind::Scatter { op: ScatterOp::Set, .. }
+                | OpKind::Scatter { op: ScatterOp::Set | ScatterOp::Distinct, .. }
                 | OpKind::DynamicSlice { .. }
                 | OpKind::DynamicUpdateSlice
                 | OpKind::Barrier
@@ -206,6 +209,7 @@ impl OpKind {
             OpKind::Gather { .. } => "gather",
             OpKind::Scatter { op: ScatterOp::Add, .. } => "scatter_add",
             OpKind::Scatter { op: ScatterOp::Set, .. } => "scatter",
+            OpKind::Scatter { op: ScatterOp::Distinct, .. } => "scatter_distinct",
             OpKind::Conv(_) => "conv",
             OpKind::Attention(_) => "attention",
             OpKind::AttentionGrad(_) => "attention_grad",
@@ -248,6 +252,7 @@ impl OpKind {
             "gather" => OpKind::Gather { batch: 0 },
             "scatter_add" => OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
             "scatter" => OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
+            "scatter_distinct" => OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
             "sort" => OpKind::Sort { count: 0, descending: false },
             "conv" => OpKind::Conv(ConvSpec::default()),
             "attention" => OpKind::Attention(AttentionSpec::default()),
@@ -370,7 +375,7 @@ impl OpKind {
             | OpKind::Cast { .. }
             | OpKind::ArgReduce { .. }
             | OpKind::Sort { .. }
-            | OpKind::Scatter { op: ScatterOp::Set, .. }
+            | OpKind::Scatter { op: ScatterOp::Set | ScatterOp::Distinct, .. }
             | OpKind::Reshape { .. }
             | OpKind::Permute { .. }
             | OpKind::Broadcast { .. }

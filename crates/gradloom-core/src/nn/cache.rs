@@ -48,7 +48,7 @@ impl KeyValueCache {
         let starts = [zero, zero, length, zero];
         self.keys.update_at(&starts, keys);
         self.values.update_at(&starts, values);
-        join(cached, new)
+        join_attention(cached, new)
     }
 }
 
@@ -59,13 +59,16 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Attention over the keys of two parts from that over each, with the logarithms of the sums of exponentials.
-/// At least one part must have a key.
+/// Attention over the keys of two parts from that over each, as
+/// [`Tensor::attention_with_log_sum`] gives it. At least one part must have a key.
 ///
 /// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of
 /// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.
 #[track_caller]
-fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
+pub fn join_attention(
+    (first, first_log): (Tensor, Tensor),
+    (second, second_log): (Tensor, Tensor),
+) -> Tensor {
     let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(-1);
     first * share(first_log, second_log) + second * share(second_log, first_log)
 }

@@ -4,7 +4,7 @@ use super::elementwise::wrap;
 use super::error::trap;
 use super::{HostData, HostTensor};
 use crate::error::Result;
-use crate::ir::{ScatterOp, Type};
+use crate::ir::{Number, ScatterOp, Type};
 
 /// How `x [B.., N, R..]` and `index [B.., I..]` fit together, each group of axes as one.
 struct Rows {
@@ -38,6 +38,23 @@ pub(super) fn gather(x: &HostTensor, index: &HostTensor, batch: usize, ty: &Type
     Ok(HostTensor::from_numbers(ty.clone(), elements))
 }
 
+/// x with updates in the place of the rows that are there.
+fn scatter_distinct(x: &HostTensor, index: &HostTensor, updates: &HostTensor, batch: usize) -> HostTensor {
+    let extent = x.ty.shape[batch];
+    let batches: usize = x.ty.shape[..batch].iter().product();
+    let width: usize = x.ty.shape[batch + 1..].iter().product();
+    let count = index.ty.elements() / batches.max(1);
+    let mut numbers: Vec<Number> = (0..x.ty.elements()).map(|i| x.get(i)).collect();
+    for update in 0..index.ty.elements() {
+        let row = index.get(update).as_f64();
+        if row >= 0.0 && row < extent as f64 {
+            let to = (update / count * extent + row as usize) * width;
+            (0..width).for_each(|i| numbers[to + i] = updates.get(update * width + i));
+        }
+    }
+    HostTensor::from_numbers(x.ty.clone(), numbers)
+}
+
 /// x with updates added to its rows or in their place, in the order of the updates.
 pub(super) fn scatter(
     op: ScatterOp,
@@ -46,6 +63,9 @@ pub(super) fn scatter(
     updates: &HostTensor,
     batch: usize,
 ) -> Result<HostTensor> {
+    if op == ScatterOp::Distinct {
+        return Ok(scatter_distinct(x, index, updates, batch));
+    }
     let Rows { sources, width } = rows(x, index, batch)?;
     let places = || sources.iter().flat_map(|row| (0..width).map(move |i| row * width + i));
     let mut result = x.clone();

@@ -186,6 +186,28 @@ impl Tensor {
         emit(OpKind::Scatter { op, batch }, &operands, token).transpose(at, -1)
     }
 
+    /// [`scatter_rows`](Tensor::scatter_rows) of distinct rows: what two updates of one row leave there is not said.
+    /// An update of a row that is not there, as of row -1, is left out. Of a state, it is written in place; no
+    /// gradient flows through it.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 1.0], [2]);
+    ///     x.scatter_distinct_rows(literal(&[1.0, -1.0], [2]).cast(DType::I32), literal(&[9.0, 8.0], [2]))
+    /// });
+    /// assert_eq!(y, [1.0, 9.0]);
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn scatter_distinct_rows(self, index: Tensor, updates: Tensor) -> Tensor {
+        emit(
+            OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
+            &[self, index.counted(), updates],
+            "scatter_distinct_rows",
+        )
+    }
+
     /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`
     /// names, in order.
     ///

@@ -21,9 +21,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Whether a path looks like such a folder: it has a `config.json`.
+    /// Whether a path looks like such a folder: it has a `config.json` with a `model_type`. Runs of gradloom have
+    /// another one.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        path.as_ref().join("config.json").is_file()
+        let bytes = regular_file::read(&path.as_ref().join("config.json"), LARGEST);
+        let json = bytes.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        json.is_some_and(|json| json.get("model_type").is_some())
     }
 
     /// Opens a folder.

@@ -6,6 +6,8 @@
 
 mod cache;
 mod decoder;
+mod paged;
 
 pub use cache::TextCache;
 pub use decoder::Decoder;
+pub use paged::{PagedBatch, PagedKeyValues};

@@ -115,7 +115,7 @@ fn index_cases(v: usize, w: usize) -> Vec<Case> {
         ];
         for [x, index, updates] in operands {
             cases.push((OpKind::Gather { batch }, vec![x.clone(), index.clone()]));
-            for op in [ScatterOp::Add, ScatterOp::Set] {
+            for op in [ScatterOp::Add, ScatterOp::Set, ScatterOp::Distinct] {
                 cases.push((OpKind::Scatter { op, batch }, vec![x.clone(), index.clone(), updates.clone()]));
             }
         }

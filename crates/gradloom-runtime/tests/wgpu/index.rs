@@ -136,6 +136,23 @@ fn rows_in_other_layouts() {
 }
 
 #[test]
+fn distinct_rows_are_put_and_others_left_out() {
+    if crate::skipped() {
+        return;
+    }
+    let numbers: Vec<f64> = (0..900).map(|i| f64::from(i * 7 % 900) - 40.0).collect();
+    for dtype in ["f32", "i32"] {
+        let lines = format!(
+            "%0: {dtype}[500, 9] = input \"x\"\n%1: i32[900] = input \"i\"\n%2: {dtype}[900, 9] = input \"u\"\n\
+             %3: {dtype}[500, 9] = scatter_distinct %0, %1, %2 {{batch=0}}\noutput \"y\" %3"
+        );
+        for device in devices() {
+            agree(&device, &lines, &Leaves::random(1).with("i", DType::I32, &[900], &numbers), 0.0);
+        }
+    }
+}
+
+#[test]
 fn an_index_out_of_range_is_a_trap() {
     if crate::skipped() {
         return;

@@ -68,6 +68,7 @@ pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "argmax",
     "argmin",
     "attention_grad",
+    "scatter_distinct",
 ];
 
 /// Every differentiable op.

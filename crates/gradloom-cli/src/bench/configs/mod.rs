@@ -47,7 +47,8 @@ const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
             heads,
             layers,
             dropout: 0.0,
-            ..Gpt2Config::default()
+            mlp_width: None,
+            epsilon: 1e-5,
         },
         batch,
     }

@@ -2,14 +2,14 @@
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
 //! x with the updates, contiguous; possibly in the place of x. An index out of range makes the step
-//! fail, and is taken for the nearest that is in range.
+//! fail, and is taken for the nearest that is in range; if the rows are distinct, the update is left out.
 //!
 //! The first kernel sorts the updates of each batch by (row, position): the place of one is the number of
 //! those before it, which a few lanes count. The second adds up each row's updates in that order, or takes
 //! the last, one invocation for each element that gets some. So the work is that of the updates whatever the
 //! number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square,
 //! many updates of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch
-//! knows which chunk is next. Always holds: an element is written by one invocation, which takes updates in
+//! knows which chunk is next. Updates of distinct rows are in order as they come. Always holds: an element is written by one invocation, which takes updates in
 //! their order.
 
 use super::super::index::{axes, index_at};
@@ -261,11 +261,19 @@ impl Scatter<'_> {
         })
     }
 
-    /// Adds the only update of a batch.
+    /// Adds the only update of a batch, or one of those of distinct rows.
     fn add_only<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) {
         let index = self.index(k, number);
-        k.report_index(index, self.rows, number);
-        if self.rows > 0 && self.row_elements > 0 {
+        let mut gate = None;
+        if self.op == ScatterOp::Distinct {
+            gate = Some(index.cast(DType::U32).less(k.u32(self.rows)));
+        } else {
+            k.report_index(index, self.rows, number);
+        }
+        if self.rows == 0 || self.row_elements == 0 {
+            return;
+        }
+        k.guard([gate], || {
             let to = self.target(k, number, index, column);
             let result = k.buffer(ir::Role::Result(0), self.views.writes[0].dtype);
             let update = self.update(k, number, column);
@@ -274,10 +282,10 @@ impl Scatter<'_> {
                 to,
                 match self.op {
                     ScatterOp::Add => k.load(result, to) + update,
-                    ScatterOp::Set => update,
+                    ScatterOp::Set | ScatterOp::Distinct => update,
                 },
             );
-        }
+        });
     }
 
     /// An element of an update.

@@ -73,7 +73,9 @@ pub enum Differentiability {
 pub fn differentiability(kind: &OpKind) -> Differentiability {
     match kind {
         OpKind::Attention(spec) if spec.block_table => Differentiability::Refused,
-        OpKind::AttentionGrad(_) => Differentiability::Refused,
+        OpKind::AttentionGrad(_) | OpKind::Scatter { op: ScatterOp::Distinct, .. } => {
+            Differentiability::Refused
+        }
         _ if rule(kind).is_some() => Differentiability::Flows,
         _ => Differentiability::Stops,
     }
@@ -122,6 +124,9 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Gather { batch } => index::gather(*batch),
         OpKind::Scatter { op: ScatterOp::Add, batch } => index::scatter_add(*batch),
         OpKind::Scatter { op: ScatterOp::Set, batch } => index::scatter(*batch),
+        OpKind::Scatter { op: ScatterOp::Distinct, .. } => {
+            refuse("it leaves updates out", "use `scatter_rows`, or detach what it is of")
+        }
 
         OpKind::Attention(spec) => attention::rule(*spec),
         OpKind::AttentionGrad(_) => {

@@ -89,10 +89,11 @@ impl Indices {
         unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
     }
 
-    /// The row at a row-major position.
+    /// The row at a row-major position; one that is not there is above all others, unless
+    /// [`Indices::check`] passed.
     ///
     /// # Safety
-    /// The position must be below the number of indices, and [`Indices::check`] must have passed.
+    /// The position must be below the number of indices.
     #[inline]
     pub(super) unsafe fn row(&self, call: &Call<'_>, position: usize) -> usize {
         // SAFETY: as promised by the caller.

@@ -73,7 +73,9 @@ struct Scatter {
 
 impl Prepared for Scatter {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        self.indices.check(call)?;
+        if self.op != ScatterOp::Distinct {
+            self.indices.check(call)?;
+        }
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
         if !in_place {
             // SAFETY: the layouts are those of the launch, whose result overlaps x only as above.
@@ -87,20 +89,20 @@ impl Prepared for Scatter {
             let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
             let rows = row..(row + self.rows_per_task).min(self.rows);
             let columns = column..(column + self.columns_per_task).min(self.row_elements);
-            // SAFETY: the indices were checked; the rows and columns of a task belong to it alone.
+            // SAFETY: the indices were checked, or are looked at; the rows and columns of a task belong to it alone.
             unsafe {
                 match (self.op, self.dtype) {
                     (ScatterOp::Add, DType::F32) => {
                         self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
                     }
                     (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
-                    (ScatterOp::Set, DType::Bool | DType::U8) => {
+                    (_, DType::Bool | DType::U8) => {
                         self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
                     }
-                    (ScatterOp::Set, DType::F16 | DType::BF16) => {
+                    (_, DType::F16 | DType::BF16) => {
                         self.combine(call, batch, &rows, &columns, |_: u16, b: u16| b);
                     }
-                    (ScatterOp::Set, _) => self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b),
+                    (_, _) => self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b),
                 }
             }
         });
@@ -112,7 +114,7 @@ impl Scatter {
     /// Combines updates with these columns of these rows.
     ///
     /// # Safety
-    /// The ranges must lie in the result and the indices in their range; `T` must be the elements' type.
+    /// The ranges must lie in the result; `T` must be the elements' type.
     unsafe fn combine<T: Copy>(
         &self,
         call: &Call<'_>,
@@ -122,7 +124,7 @@ impl Scatter {
         with: impl Fn(T, T) -> T + Copy,
     ) {
         for update in batch * self.per_batch..(batch + 1) * self.per_batch {
-            // SAFETY: as promised by the caller.
+            // SAFETY: there is such an update. A row that is not there is in no range.
             let row = unsafe { self.indices.row(call, update) };
             if !rows.contains(&row) {
                 continue;

@@ -235,3 +235,24 @@ fn a_window_that_sticks_out_is_a_trap() {
         assert_eq!(trap.message, message);
     }
 }
+
+#[test]
+fn distinct_rows_are_put_and_others_left_out() {
+    let mut random = Random(25);
+    for in_place in [None, Some(0)] {
+        for dtype in DTYPES {
+            let index = i32s([5], [2, -1, 4, 0, i32::MAX]);
+            let x = Tensor::contiguous(&mut random, dtype, &[4, 3].into());
+            let updates = Tensor::contiguous(&mut random, dtype, &[5, 3].into());
+            let mut expected = x.values();
+            for (update, row) in [(0, 2), (3, 0)] {
+                expected[row * 3..][..3].copy_from_slice(&updates.values()[update * 3..][..3]);
+            }
+            let kind = OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 };
+            let mut case = Case::new(kind, vec![x, index, updates], dtype, [4, 3]);
+            case.in_place = in_place;
+            let got = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Distinct, 0)).unwrap();
+            assert_close(&format!("{dtype} {in_place:?}"), &got, &expected, 0.0);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `gradloom export`.
+
+use crate::failure::{Failure, Result};
+use crate::format::count;
+use crate::output::{print_line, quoted};
+use crate::source::Source;
+use gradloom::Device;
+use gradloom::ir::DType;
+use gradloom::nn::{Module, Visitor};
+use gradloom_models::hugging_face::{Saving, save};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What `gradloom export` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Folder of a run of `gradloom train`, its model.safetensors, or a folder of transformers.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Folder to write: new, or with files of an earlier export, which are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Type of the tensors.
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = Type::F32)]
+    dtype: Type,
+    /// Most megabytes of one file of tensors.
+    #[arg(long, value_name = "MB", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    shard_mb: u32,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradloom export runs/gpt2-1 --out gpt2-mine              a folder that transformers loads
+  gradloom export runs/gpt2-1 --out small --dtype bf16     half as large";
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Type {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// Files of a folder that go along as they are: the tokenizer, and how to generate.
+const ALONG: [&str; 8] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "generation_config.json",
+    "chat_template.jinja",
+];
+
+/// Writes a folder of transformers.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let source = Source::open(&arguments.path)?;
+    check_is_free(&arguments.out, &arguments.path)?;
+    let session = source.session(&Device::cpu())?;
+    let mut saving = Saving {
+        dtype: match arguments.dtype {
+            Type::F32 => DType::F32,
+            Type::F16 => DType::F16,
+            Type::Bf16 => DType::BF16,
+        },
+        shard_bytes: arguments.shard_mb as usize * 1_000_000,
+        ..Saving::default()
+    };
+    if let Some(folder) = source.folder() {
+        // What the file says beside the sizes, such as the tokens that begin and end a text; its type of
+        // numbers is another now.
+        let keys = folder.json().as_object().into_iter().flatten();
+        let kept = keys.filter(|(key, _)| !["dtype", "torch_dtype"].contains(&key.as_str()));
+        saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+    }
+    save(&session, &arguments.out, &saving)?;
+    let from = if arguments.path.is_dir() { Some(arguments.path.as_path()) } else { arguments.path.parent() };
+    for name in ALONG {
+        let Some(file) = from.map(|folder| folder.join(name)).filter(|file| file.is_file()) else { continue };
+        let to = arguments.out.join(name);
+        fs::copy(&file, &to).map_err(|error| {
+            Failure::failed(format!("{}: cannot be written: {error}", to.display()))
+                .help("choose a folder that you may write to with --out")
+        })?;
+    }
+    let mut tensors = 0;
+    session.model().visit(&mut Visitor::new(&mut |_, _| tensors += 1));
+    print_line!("{}: {} in {}", arguments.out.display(), count(tensors, "tensor"), saving.dtype)?;
+    print_line!(
+        "         transformers: AutoModelForCausalLM.from_pretrained({:?})",
+        arguments.out.display().to_string()
+    )?;
+    print_line!("         gradloom sample {}", quoted(&arguments.out.display().to_string()))
+}
+
+/// Refuses a folder whose files are not those of an export, and the model's own.
+fn check_is_free(out: &Path, from: &Path) -> Result<()> {
+    let flag = format!("--out {}", out.display());
+    let same =
+        |path: &Path| out.canonicalize().is_ok_and(|out| path.canonicalize().is_ok_and(|path| out == path));
+    if same(from) || from.parent().is_some_and(|parent| from.is_file() && same(parent)) {
+        return Err(Failure::usage(format!("{flag}: the model would be written over itself"))
+            .help("choose another folder"));
+    }
+    let Ok(entries) = fs::read_dir(out) else { return Ok(()) };
+    let is_ours = |name: &str| {
+        name == "config.json"
+            || ALONG.contains(&name)
+            || (name.starts_with("model") && name.contains(".safetensors"))
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let Some(other) = names.into_iter().find(|name| !is_ours(name)) else { return Ok(()) };
+    Err(Failure::usage(format!("{flag}: the folder has {other}, which no export wrote"))
+        .help("name a folder that is empty or not there yet"))
+}

@@ -1,0 +1,93 @@
+//! Where a command takes a model from: the folder of a run, or one of transformers.
+
+use crate::failure::{Failure, Result};
+use crate::output::quoted;
+use crate::run::{MODEL, STATE, Saved};
+use gradloom::runtime::files::Weights;
+use gradloom::{Device, Session};
+use gradloom_models::any_model::{AnyConfig, AnyModel};
+use gradloom_models::hugging_face::Folder;
+use std::path::Path;
+
+/// A model in files that were found sound.
+pub(crate) struct Source {
+    config: AnyConfig,
+    kind: Kind,
+}
+
+enum Kind {
+    Run(Box<Saved>),
+    Folder(Folder),
+}
+
+impl Source {
+    /// Opens the folder of a run, its `model.safetensors`, or a folder of transformers.
+    pub(crate) fn open(given: &Path) -> Result<Self> {
+        if Folder::is_at(given) {
+            let folder = Folder::open(given)?;
+            return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(folder) });
+        }
+        let path = if given.is_dir() { given.join(MODEL) } else { given.to_path_buf() };
+        if !path.exists() {
+            return Err(Failure::usage(format!("{}: there is no such run", given.display())).help(
+                "give the folder that `gradloom train` named, such as runs/tiny-1, or one that transformers \
+                 wrote",
+            ));
+        }
+        if path.file_name().is_some_and(|name| name == STATE) {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            return Err(Failure::usage(format!(
+                "{}: this is the state of a run, not its model",
+                path.display()
+            ))
+            .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
+        }
+        let saved = Saved::open(&path)?;
+        Ok(Self { config: AnyConfig::Gpt2(saved.settings.model.clone()), kind: Kind::Run(Box::new(saved)) })
+    }
+
+    /// The sizes of the model.
+    pub(crate) fn config(&self) -> &AnyConfig {
+        &self.config
+    }
+
+    /// What wrote the files, in a word or two.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.kind {
+            Kind::Run(_) => "a run of gradloom train",
+            Kind::Folder(_) => "a folder of transformers",
+        }
+    }
+
+    /// The tensors.
+    pub(crate) fn weights(&self) -> &Weights {
+        match &self.kind {
+            Kind::Run(saved) => saved.weights(),
+            Kind::Folder(folder) => folder.weights(),
+        }
+    }
+
+    /// The folder of transformers, if it is one.
+    pub(crate) fn folder(&self) -> Option<&Folder> {
+        match &self.kind {
+            Kind::Run(_) => None,
+            Kind::Folder(folder) => Some(folder),
+        }
+    }
+
+    /// The model with its parameters, on a device.
+    pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
+        match &self.kind {
+            Kind::Folder(folder) => Ok(folder.session(device)?),
+            Kind::Run(saved) => {
+                let model = self.config.build().map_err(|error| {
+                    Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
+                })?;
+                let session = Session::new(model, device, 0)?;
+                session.materialize()?;
+                saved.restore_parameters(&session.store())?;
+                Ok(session)
+            }
+        }
+    }
+}
