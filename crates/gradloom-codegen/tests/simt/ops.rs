@@ -230,28 +230,8 @@ const GATHER: &str = "%0: f32[2, 7, 3] = input \"x\"
     %1: i32[2, 4] = input \"i\"
     %2: f32[2, 4, 3] = gather %0, %1 {batch=1}";
 
-const DISTINCT: &str = "%0: f32[2, 7, 3] = input \"x\"
-    %1: i32[2, 4] = input \"i\"
-    %2: f32[2, 4, 3] = input \"u\"
-    %3: f32[2, 7, 3] = scatter_distinct %0, %1, %2 {batch=1}";
-
 fn leaves() -> Leaves {
     Leaves::random(5)
-}
-
-#[test]
-fn distinct_rows_are_put_and_others_left_out() {
-    for rows in [[0, 6, 3, 5, 6, 5, 4, 0], [-1, 7, 2, 3, i32::MIN, i32::MAX, -7, 1]] {
-        agrees(DISTINCT, &leaves().with("i", DType::I32, &[2, 4], &rows.map(f64::from)));
-    }
-    for (rows, updates) in [(1, 1), (1, 3), (300, 2)] {
-        let lines = format!(
-            "%0: f32[{rows}, 3] = input \"x\"\n%1: i32[{updates}] = input \"i\"\n\
-             %2: f32[{updates}, 3] = input \"u\"\n%3: f32[{rows}, 3] = scatter_distinct %0, %1, %2 {{batch=0}}"
-        );
-        let numbers: Vec<f64> = (0..updates).map(f64::from).collect();
-        agrees(&lines, &leaves().with("i", DType::I32, &[updates as usize], &numbers));
-    }
 }
 
 #[test]

@@ -523,6 +523,27 @@ fn a_library_multiplies_whole_vectors() {
     }
 }
 
+/// Where they are, in a copy or in a state's own bytes, and without sorting; a row that is not there is left out.
+#[test]
+fn distinct_rows_are_put_and_others_left_out() {
+    for (batches, rows, updates, width) in [(1, 7, 4, 3), (2, 3, 5, 70), (1, 1, 1, 1), (3, 300, 2, 1)] {
+        let graph = parse(&format!(
+            "graph {{\n %0: f32[{batches}, {rows}, {width}] = input \"x\"\n \
+             %1: i32[{batches}, {updates}] = input \"i\"\n \
+             %2: f32[{batches}, {updates}, {width}] = input \"u\"\n \
+             %3: f32[{batches}, {rows}, {width}] = scatter_distinct %0, %1, %2 {{batch=1}}\n \
+             output \"y\" %3\n}}"
+        ))
+        .unwrap();
+        let numbers: Vec<f64> = (0..batches * updates)
+            .map(|i| [1.0, -1.0, 0.0, f64::from(rows), 2.0][(i % updates) as usize])
+            .collect();
+        let shape = [batches as usize, updates as usize];
+        let kinds = agrees(&graph, &Leaves::random(3).with("i", DType::I32, &shape, &numbers));
+        assert!(kinds["scatter"] >= 4, "{kinds:?}");
+    }
+}
+
 /// Rows of every length that loops in fours share out in another way: whole groups or not, in registers or
 /// not, with sums of columns.
 #[test]

@@ -151,6 +151,7 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
         OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
         OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
         OpKind::AttentionGrad(PLAIN_ATTENTION),
+        OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
         OpKind::Words,
     ];
     kinds.extend(UnaryOp::ALL.iter().map(|&op| OpKind::Unary(op)));
