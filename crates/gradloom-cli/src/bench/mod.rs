@@ -1,6 +1,7 @@
 //! `gradloom bench`: named training steps, timed in a way that stays the same from version to version.
 
 pub(crate) mod configs;
+mod decode;
 mod host;
 mod process;
 mod report;
@@ -22,12 +23,21 @@ use timing::{measure, measure_queued};
 pub(crate) struct Arguments {
     /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv,
     /// mnist-cnn, lstm.
-    #[arg(long, value_name = "NAME", required_unless_present = "host_cost")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode"])]
     config: Option<String>,
     /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
     /// compiling costs with 12 to 48 layers of GPT-2.
-    #[arg(long, conflicts_with_all = ["config", "device", "steps", "threads", "data_dir"])]
+    #[arg(long, conflicts_with_all = ["config", "decode", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
+    /// Instead of a training step: the next token of so many texts by GPT-2 with 124 million parameters, with
+    /// `--cached` positions in paged memory.
+    #[arg(long, value_name = "ROWS", conflicts_with_all = ["config", "data_dir"],
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    decode: Option<u32>,
+    /// Positions of each text before the next token.
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "decode",
+        value_parser = clap::value_parser!(u32).range(..1024))]
+    cached: u32,
     /// Where it runs; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
     device: Option<BenchTarget>,
@@ -81,6 +91,10 @@ A value without meaning is nan in the line and null in the JSON object.";
 
 /// Times a step and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(rows) = arguments.decode {
+        let (cached, steps) = (arguments.cached as usize, arguments.steps.unwrap_or(50).max(1));
+        return decode::run(&open(arguments)?, rows as usize, cached, steps, arguments.json);
+    }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
     let config = Config::find(config)?;
     if arguments.steps == Some(0) {
