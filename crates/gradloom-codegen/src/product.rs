@@ -331,9 +331,11 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
 /// For each operand of a kernel whether it is read four neighbours at a time.
 pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
-        let by_matrices = |(_, choice): &(_, AttentionChoice)| matches!(choice, AttentionChoice::Matrices(_));
+        let by_fours = |(_, choice): &(_, AttentionChoice)| {
+            matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
+        };
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_fours(&read.layout);
-        return match attention.kernels.iter().any(by_matrices) {
+        return match attention.kernels.iter().any(by_fours) {
             true => reads.iter().map(fours).collect(),
             false => Vec::new(),
         };

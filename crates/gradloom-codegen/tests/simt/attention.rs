@@ -1,7 +1,7 @@
 //! Attention's kernels give what the reference gives: by blocks and by rows, wherever their operands lie.
 
 use super::interpreter::{Machine, bits};
-use gradloom_codegen::schedule::attention::{Choice, Kernel, Matrices, Problem, Tile, choose};
+use gradloom_codegen::schedule::attention::{Choice, Kernel, Lanes, Matrices, Problem, Tile, choose};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Array, Fault, Space, ValueType, verify};
 use gradloom_codegen::wgsl::Limits;
@@ -27,6 +27,10 @@ fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threa
 
 fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
+}
+
+fn lanes(threads: usize) -> How {
+    (Choice::Lanes(Lanes { threads }), GPU, DType::F16)
 }
 
 fn own(rows: usize, of: [usize; 2]) -> How {
@@ -137,7 +141,13 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
     };
     let (reads, writes) = (layouts(&op.operands), layouts(&op.results));
     // Rows of whole vectors, of the kernels that load such.
-    let loads_vectors = !scattered && matches!(choice, Choice::Matrices(_));
+    let loads_vectors = !scattered
+        && matches!(choice, Choice::Matrices(_) | Choice::Lanes(_))
+        && op
+            .operands
+            .iter()
+            .filter(|&&value| graph.ty(value).shape.rank() == 4)
+            .all(|&value| graph.ty(value).shape[3].is_multiple_of(4));
     fn views<'l>(
         graph: &Graph,
         values: &[ValueId],
@@ -337,13 +347,38 @@ fn extents_of_one_and_none() {
 }
 
 #[test]
+fn lanes_have_keys_together() {
+    for (extents, threads) in [
+        ([2, 3, 3, 1, 70, 8, 8], 32),
+        ([1, 4, 1, 2, 200, 16, 12], 64),
+        ([1, 2, 2, 3, 130, 5, 3], 32),
+        ([1, 1, 1, 1, 5, 128, 128], 128),
+        ([1, 6, 2, 1, 33, 64, 64], 96),
+    ] {
+        for (flags, bounds) in [
+            ("", [0, 0]),
+            (", causal", [0, 0]),
+            (", causal, query_offset", [4, 0]),
+            (", key_length", [0, 3]),
+            (", key_length", [0, 0]),
+            (", causal, query_offset, key_length", [-1, 5]),
+        ] {
+            for scattered in [false, true] {
+                let leaves = leaves(bounds[0], bounds[1]);
+                agrees(&text(extents, flags), &leaves, false, lanes(threads), scattered);
+            }
+        }
+    }
+}
+
+#[test]
 fn tables_are_followed_and_checked() {
     // Entries behind the keys that exist may be anything.
     let right = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0];
     let wrong = [4.0, 5.0, 1.0, 3.0, -1.0, -7.0];
     let with = |table: &[f64], length: i32| leaves(5, length).with("table", DType::I32, &[2, 3], table);
     let graph = graph(OVER_A_TABLE);
-    for how in [block(2, 4, 2, 2), block(1, 2, 2, 2), own(1, GPU), own(2, CPU)] {
+    for how in [block(2, 4, 2, 2), block(1, 2, 2, 2), own(1, GPU), own(2, CPU), lanes(32), lanes(64)] {
         for scattered in [false, true] {
             agrees(OVER_A_TABLE, &with(&right, 7), false, how, scattered);
         }

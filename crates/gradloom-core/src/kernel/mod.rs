@@ -16,8 +16,8 @@ pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;
 pub use schedule::{
-    AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule, AttentionTile,
-    CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, LibrarySchedule, MATRIX, Method,
-    ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule,
+    AttentionChoice, AttentionKernel, AttentionLanes, AttentionMatrices, AttentionProblem, AttentionSchedule,
+    AttentionTile, CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, LibrarySchedule, MATRIX,
+    Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule,
     Staging, Tile,
 };

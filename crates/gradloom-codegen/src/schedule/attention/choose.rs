@@ -1,6 +1,6 @@
 //! The rule that shares rows out where nothing was measured.
 
-use super::{Choice, Kernel, Matrices, Problem, Tile, fits, suits};
+use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, fits, suits};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 
 /// Tiles, the best first; the first two want many workgroups.
@@ -24,6 +24,9 @@ const MANY: usize = 256;
 /// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
 const FEW: usize = 16;
 
+/// Queries of a text that lanes of subgroups take one by one.
+const FEW_QUERIES: usize = 4;
+
 /// How to compute a kernel on an adapter with these limits; `half` says that operands may be rounded to 16
 /// bits.
 pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
@@ -35,7 +38,24 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
     {
         return choice;
     }
+    if CUDA_IS_POSSIBLE
+        && limits.branches
+        && problem.queries <= FEW_QUERIES
+        && problem.keys >= 4 * FEW
+        && let Some(choice) = lanes(kernel, problem, half, limits)
+    {
+        return choice;
+    }
     tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
+}
+
+/// Lanes of subgroups: as many for each query as keep a large GPU busy.
+fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Option<Choice> {
+    let groups = problem.batch * problem.key_heads * problem.queries;
+    let most = if groups <= MANY / 2 { 512 } else { 128 };
+    let choices = [512, 256, 128, 64, 32].into_iter().filter(|threads| *threads <= most);
+    let mut choices = choices.map(|threads| Choice::Lanes(Lanes { threads }));
+    choices.find(|choice| suits(choice, kernel, problem, half, limits))
 }
 
 /// Blocks, unless each invocation is to have rows of its own.

@@ -11,13 +11,13 @@ mod record;
 pub use candidates::candidates;
 pub use choose::choose;
 pub use gradloom_core::kernel::{
-    AttentionChoice as Choice, AttentionKernel as Kernel, AttentionMatrices as Matrices,
-    AttentionProblem as Problem, AttentionTile as Tile,
+    AttentionChoice as Choice, AttentionKernel as Kernel, AttentionLanes as Lanes,
+    AttentionMatrices as Matrices, AttentionProblem as Problem, AttentionTile as Tile,
 };
 pub use record::{from_line, to_line};
 
 use super::product::HAS_MATRICES;
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
@@ -111,6 +111,20 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
         && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
+/// Whether lanes of subgroups can compute the forward kernel so.
+fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
+    let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
+    let per_key = Lanes::lanes(problem);
+    CUDA_IS_POSSIBLE
+        && limits.subgroup == Some(Lanes::SUBGROUP)
+        && ![batch, heads, key_heads, queries, keys, depth, value_depth].contains(&0)
+        && per_key <= Lanes::SUBGROUP as usize
+        && lanes.threads.is_multiple_of(Lanes::SUBGROUP as usize)
+        && lanes.threads <= limits.invocations as usize
+        && problem.sharing() * per_key <= lanes.threads
+        && lanes.bytes(problem) <= limits.workgroup_memory as usize
+}
+
 /// Whether a kernel can be computed so on an adapter with these limits; `half` says that operands may be
 /// rounded to 16 bits.
 pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
@@ -127,6 +141,7 @@ pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, lim
             sane && !extents.contains(&0) && fits(kernel, problem, tile, limits)
         }
         Choice::Matrices(matrices) => half && matrices_fit(kernel, problem, matrices, limits),
+        Choice::Lanes(lanes) => kernel == Kernel::Forward && lanes_fit(problem, lanes, limits),
         Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
     }
 }

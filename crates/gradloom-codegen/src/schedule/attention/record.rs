@@ -4,9 +4,9 @@
 //! `query_offset`, `key_length`, `block_table`), the factor on scores, the extents
 //! `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and
 //! columns of a thread, threads along rows and columns), `matrices` with the size of a subgroup and the
-//! columns of a phase, or `own` and the rows of an invocation.
+//! columns of a phase, `lanes` with the invocations of a workgroup, or `own` and the rows of an invocation.
 
-use super::{Choice, Kernel, Matrices, Problem, Tile};
+use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
 /// Numbers are no larger than this, so that looking at them does not overflow.
@@ -47,6 +47,7 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
         Choice::Matrices(Matrices { subgroup, columns }) => {
             words.extend(["matrices".into(), subgroup.to_string(), columns.to_string()]);
         }
+        Choice::Lanes(Lanes { threads }) => words.extend(["lanes".into(), threads.to_string()]),
         Choice::Own { rows } => words.extend(["own".into(), rows.to_string()]),
     }
     words.join(" ")
@@ -81,6 +82,10 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
         "matrices" => {
             let [subgroup, columns] = numbers(words)?;
             Choice::Matrices(Matrices { subgroup, columns })
+        }
+        "lanes" => {
+            let [threads] = numbers(words)?;
+            Choice::Lanes(Lanes { threads })
         }
         "own" => {
             let [rows] = numbers(words)?;

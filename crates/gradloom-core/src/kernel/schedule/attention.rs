@@ -220,6 +220,34 @@ impl AttentionMatrices {
     }
 }
 
+/// A workgroup for each query of the heads that share a key head: a few neighbouring invocations have a key
+/// together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionLanes {
+    /// Invocations of a workgroup: a multiple of [`AttentionLanes::SUBGROUP`].
+    pub threads: usize,
+}
+
+impl AttentionLanes {
+    /// Invocations of a subgroup, within which sums over a key's elements are made.
+    pub const SUBGROUP: u32 = 32;
+
+    /// Invocations that have a key or value together, four elements each.
+    pub fn lanes(problem: &AttentionProblem) -> usize {
+        problem.depth.max(problem.value_depth).div_ceil(4).next_power_of_two()
+    }
+
+    /// Keys that are taken at a time.
+    pub fn slots(&self, problem: &AttentionProblem) -> usize {
+        self.threads / Self::lanes(problem)
+    }
+
+    /// Bytes of workgroup memory: of each key at a time and each head a maximum, a sum, and a sum of values.
+    pub fn bytes(&self, problem: &AttentionProblem) -> usize {
+        problem.sharing() * self.slots(problem) * (8 + 16 * Self::lanes(problem)) + 16
+    }
+}
+
 /// How rows are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionChoice {
@@ -227,6 +255,8 @@ pub enum AttentionChoice {
     Block(AttentionTile),
     /// The same by matrix instructions, of operands that are rounded to 16 bits.
     Matrices(AttentionMatrices),
+    /// A few queries over many keys, where subgroups exchange values.
+    Lanes(AttentionLanes),
     /// An invocation has so many of its own: more than one only on devices that compute on a CPU.
     Own {
         /// Rows of an invocation.

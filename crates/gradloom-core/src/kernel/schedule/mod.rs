@@ -12,8 +12,8 @@ mod rows;
 mod scatter;
 
 pub use attention::{
-    AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule, AttentionTile,
-    MATRIX,
+    AttentionChoice, AttentionKernel, AttentionLanes, AttentionMatrices, AttentionProblem, AttentionSchedule,
+    AttentionTile, MATRIX,
 };
 pub use group::GroupSchedule;
 pub use library::LibrarySchedule;

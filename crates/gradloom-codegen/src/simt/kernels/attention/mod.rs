@@ -14,6 +14,7 @@ mod forward_by_rows;
 mod fragments;
 mod grad_by_rows;
 mod key_grad_by_blocks;
+mod lanes;
 mod matrices;
 mod means;
 mod own;
@@ -84,6 +85,11 @@ fn one(
                 AttentionKernel::Queries => attention.query_gradient_by_matrices(choice),
                 AttentionKernel::Keys => attention.key_gradient_by_matrices(choice),
             })
+        }
+        AttentionChoice::Lanes(_) if !CUDA_IS_POSSIBLE => unreachable!("no device takes lanes"),
+        AttentionChoice::Lanes(choice) => {
+            let groups = problem.batch * problem.key_heads * problem.queries;
+            make(choice.threads, groups, &|attention| attention.forward_by_lanes(choice))
         }
         AttentionChoice::Own { rows } => {
             let shares = Shares::new(schedule, kernel, rows);

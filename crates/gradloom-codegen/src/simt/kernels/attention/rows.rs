@@ -60,6 +60,22 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector(&[0, 1, 2, 3].map(|i| self.load(start, column + i))).to_half(half)
     }
 
+    /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
+    pub(super) fn four(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+        let (k, width) = (self.k, narrow(self.width()));
+        let is_inside = column.below(width);
+        let zero = k.f32(0.0);
+        if let Some(fours) = self.fours {
+            let at = column.min(k.u32(width - 4));
+            return is_inside.select(k.load(fours, (start + at) / 4).to_vector(), zero.splat());
+        }
+        let element = |i: u32| {
+            let at = column + i;
+            at.below(width).select(self.load(start, at.min(k.u32(width - 1))), zero)
+        };
+        k.vector(&[0, 1, 2, 3].map(element))
+    }
+
     /// Writes an element of the row that starts there.
     pub(super) fn store(self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
         self.store_number(self.at(start, column), value);
