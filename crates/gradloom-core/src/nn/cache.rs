@@ -43,12 +43,12 @@ impl KeyValueCache {
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
         let cached = queries.attention_with_log_sum(self.keys.tensor(), self.values.tensor(), cached);
-        let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
+        let joined = attend_to_new(cached, [queries, keys, values]);
         let zero = full(DType::I32, Shape::scalar(), 0.0);
         let starts = [zero, zero, length, zero];
         self.keys.update_at(&starts, keys);
         self.values.update_at(&starts, values);
-        join_attention(cached, new)
+        joined
     }
 }
 
@@ -59,16 +59,32 @@ impl Module for KeyValueCache {
     }
 }
 
+/// Causal attention of queries over the keys and values of their own positions, `[batch, heads, time, depth]` each,
+/// put together with attention over earlier ones, as [`Tensor::attention_with_log_sum`] gives it.
+#[track_caller]
+pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
+    let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);
+    if time > 1 || key_heads == 0 {
+        let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
+        return join(earlier, new);
+    }
+    // A position that is alone sees itself: its value, and one score. That is fused with what puts both together.
+    let of_heads = |x: Tensor| {
+        let width = x.shape()[3];
+        let shared = [batch, key_heads, heads / key_heads, 1, width];
+        x.reshape([batch, key_heads, 1, 1, width]).broadcast_to(shared).reshape([batch, heads, 1, width])
+    };
+    let score = (queries * of_heads(keys)).sum_axes(-1) / (depth as f64).sqrt();
+    join(earlier, (of_heads(values), score))
+}
+
 /// Attention over the keys of two parts from that over each, as
 /// [`Tensor::attention_with_log_sum`] gives it. At least one part must have a key.
 ///
 /// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of
 /// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.
 #[track_caller]
-pub fn join_attention(
-    (first, first_log): (Tensor, Tensor),
-    (second, second_log): (Tensor, Tensor),
-) -> Tensor {
+fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
     let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(-1);
     first * share(first_log, second_log) + second * share(second_log, first_log)
 }

@@ -11,7 +11,7 @@ mod pattern;
 mod state;
 
 pub use attention::CausalSelfAttention;
-pub use cache::{KeyValueCache, join_attention};
+pub use cache::{KeyValueCache, attend_to_new};
 pub use duplicate::duplicate;
 pub use gradloom_derive::Module;
 pub use init::{Init, fans};

@@ -2,7 +2,7 @@
 
 use crate::language_model::{LanguageModel, Sizes};
 use gradloom_core::ir::DType;
-use gradloom_core::nn::{State, join_attention};
+use gradloom_core::nn::{State, attend_to_new};
 use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 
 /// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32
@@ -71,14 +71,13 @@ impl PagedKeyValues {
         let [keys, values] = &self.layers[layer];
         let pooled = AttentionOptions::full().key_length(batch.lengths).block_table(batch.tables);
         let pooled = q.attention_with_log_sum(keys.tensor(), values.tensor(), pooled);
-        let new = q.attention_with_log_sum(k, v, AttentionOptions::causal());
         for (state, new) in [(keys, k), (values, v)] {
             let shape = state.shape().clone();
             let rows = shape[0] * shape[1] * shape[2];
             let pool = state.tensor().reshape([rows, shape[3]]);
             state.set(pool.scatter_distinct_rows(places, new).reshape(shape));
         }
-        join_attention(pooled, new)
+        attend_to_new(pooled, [q, k, v])
     }
 
     /// Copies whole blocks: block `from[i]` to block `to[i]`, i32 `[n]`, where no two are equal in `to`; -1 there
