@@ -26,8 +26,8 @@ const TENSORS: &str = "adapter_model.safetensors";
 
 impl<M: Module> Session<M> {
     /// Writes the parameters of [adapters](gradloom_core::nn::LowRank) alone to a safetensors file, which
-    /// replaces an old one at once: `NAME.lora_a` `[in, rank]`, `NAME.lora_b` `[rank, out]`, with alpha in its
-    /// notes.
+    /// replaces an old one at once: `NAME.lora_a` `[in, rank]`, `NAME.lora_b` `[rank, out]`, with alpha in
+    /// its notes.
     ///
     /// # Errors
     /// When the model has no adapter, or the file cannot be written; on the null device.
