@@ -185,8 +185,8 @@ fn share(what: &'static str, share: f64) -> Result<(), LabelError> {
     if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(LabelError::Share { what, share }) }
 }
 
-/// Draws which tokens a model of masked language is to find, as BERT does (Devlin et al., 2019). Of those that
-/// are chosen, eight of ten become the mask token, one of ten any token, and one stays.
+/// Draws which tokens a model of masked language is to find, as BERT does (Devlin et al., 2019). Of those
+/// that are chosen, eight of ten become the mask token, one of ten any token, and one stays.
 ///
 /// What is drawn is a function of (seed, step, position): a resumed run needs its step number alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -324,8 +324,8 @@ mod tests {
             }] += 1;
             assert!((0..1000).contains(&input));
         }
-        // 99,800 tokens can be chosen, each with 0.15: a deviation of 113. Of them, 0.1 are 1,497, with one of
-        // 37; a random token may be the mask's or the old one, of which there is one in 500.
+        // 99,800 tokens can be chosen, each with 0.15: a deviation of 113. Of them, 0.1 are 1,497, with one
+        // of 37; a random token may be the mask's or the old one, of which there is one in 500.
         let chosen: usize = counts.iter().sum();
         assert!(chosen.abs_diff(14_970) < 500, "{chosen}");
         assert!(counts[0].abs_diff(11_976) < 500 && counts[2].abs_diff(1_497) < 160, "{counts:?}");
