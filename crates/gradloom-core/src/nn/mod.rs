@@ -5,6 +5,8 @@ mod cache;
 mod duplicate;
 mod init;
 pub mod layers;
+#[cfg(not(target_family = "wasm"))]
+mod low_rank;
 mod module;
 mod param;
 mod pattern;
@@ -17,6 +19,8 @@ pub use gradloom_derive::Module;
 pub use init::{Init, fans};
 #[doc(inline)]
 pub use layers::*;
+#[cfg(not(target_family = "wasm"))]
+pub use low_rank::{Adapter, LowRank};
 pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
 pub use pattern::Pattern;

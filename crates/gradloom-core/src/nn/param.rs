@@ -1,9 +1,13 @@
 //! Parameters: shapes with an identity and a way to make their initial values.
 
 use super::Init;
+#[cfg(not(target_family = "wasm"))]
+use super::low_rank::Adapter;
 use crate::ir::{DType, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
+#[cfg(not(target_family = "wasm"))]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Identity of a parameter within the process.
@@ -63,6 +67,12 @@ struct Shared {
     transposed_in_torch: AtomicBool,
     /// Whether it may stand in several places of a model.
     tied: AtomicBool,
+    /// What products with it add. A page trains none: its module has no bytes left for them.
+    #[cfg(not(target_family = "wasm"))]
+    adapter: OnceLock<Adapter>,
+    /// Whether it is a part of an adapter itself.
+    #[cfg(not(target_family = "wasm"))]
+    is_of_adapter: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -98,6 +108,10 @@ impl Param {
             decay: AtomicU8::new(0),
             transposed_in_torch: AtomicBool::new(false),
             tied: AtomicBool::new(false),
+            #[cfg(not(target_family = "wasm"))]
+            adapter: OnceLock::new(),
+            #[cfg(not(target_family = "wasm"))]
+            is_of_adapter: AtomicBool::new(false),
         };
         Param { shared: Arc::new(shared) }
     }
@@ -150,6 +164,31 @@ impl Param {
         self.shared.transposed_in_torch.load(Ordering::Relaxed)
     }
 
+    /// What products with it add, if [`LowRank::attach`](super::LowRank::attach) chose it.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.shared.adapter.get()
+    }
+
+    /// Sets the adapter; the first one stays.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn set_adapter(&self, adapter: Adapter) {
+        self.shared.adapter.get_or_init(|| adapter);
+    }
+
+    /// The parameter, as a part of an adapter.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn of_adapter(self) -> Self {
+        self.shared.is_of_adapter.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether it is a part of an [`Adapter`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn is_of_adapter(&self) -> bool {
+        self.shared.is_of_adapter.load(Ordering::Relaxed)
+    }
+
     /// Identity.
     pub fn id(&self) -> ParamId {
         self.shared.id
@@ -196,9 +235,11 @@ impl Clone for Param {
             made.shared.tied.store(is_tied, Ordering::Relaxed);
             let transposed = transposed_in_torch.load(Ordering::Relaxed);
             made.shared.transposed_in_torch.store(transposed, Ordering::Relaxed);
+            #[cfg(not(target_family = "wasm"))]
+            made.shared.is_of_adapter.store(self.is_of_adapter(), Ordering::Relaxed);
             made
         };
-        super::duplicate::param_in_clone(self.id(), new).unwrap_or_else(|| {
+        let made = super::duplicate::param_in_clone(self.id(), new).unwrap_or_else(|| {
             assert!(
                 !is_tied,
                 "a parameter of shape {} is tied, and a clone would lose the tie: clone the model with \
@@ -206,6 +247,12 @@ impl Clone for Param {
                 ty.shape
             );
             new()
-        })
+        });
+        #[cfg(not(target_family = "wasm"))]
+        // Of a tie in a duplicate, the first clone has it.
+        if let Some(adapter) = self.adapter().filter(|_| made.adapter().is_none()) {
+            made.set_adapter(adapter.clone());
+        }
+        made
     }
 }

@@ -1,6 +1,6 @@
 //! Training data: from text to batches.
 //!
-//! In: paths. Out: [`Text`], tokens, a training and a held-out part, and batches. Always holds: a batch is a
+//! In: paths. Out: [`Text`], tokens, a training and a held-out part, batches, and [`labels`]. Always holds: a batch is a
 //! function of (seed, step) and the tokens alone, so a resumed run needs no more than its step number to go
 //! on with the same data.
 
@@ -8,6 +8,7 @@ mod batches;
 mod error;
 mod files;
 mod ignored;
+pub mod labels;
 mod split;
 mod text;
 mod tokenizer;

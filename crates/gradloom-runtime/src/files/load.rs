@@ -6,6 +6,7 @@ use super::error::{Differences, of_another_model};
 use super::save::{LAYOUT, OF_TORCH, OURS};
 use super::{Found, Weights};
 use crate::Session;
+use crate::train::ModelEntry;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
 use gradloom_core::nn::{Module, Pattern};
@@ -33,6 +34,7 @@ pub struct Load<'f> {
     torch: bool,
     prefix: String,
     only: Option<Pattern>,
+    adapters: bool,
     source: Option<Box<Naming<'f>>>,
 }
 
@@ -102,6 +104,12 @@ impl<'f> Load<'f> {
         Self { only: Some(pattern.into()), ..self }
     }
 
+    /// Only parameters of adapters are wanted; other tensors in the file are superfluous.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn adapters(self) -> Self {
+        Self { adapters: true, ..self }
+    }
+
     /// Where the file has the parameter of a name, without the prefix: another name, or a [`Source`].
     pub fn from<S: Into<Source>>(self, source: impl Fn(&str) -> S + 'f) -> Self {
         Self { source: Some(Box::new(move |name| source(name).into())), ..self }
@@ -148,7 +156,8 @@ impl LoadReport {
 
 impl<M: Module> Session<M> {
     /// Sets every parameter and state of the model to what a safetensors file has under its name; nothing
-    /// changes if one is missing, superfluous or of another shape. [`Session::load_with`] takes other files.
+    /// changes if one is missing, superfluous or of another shape. Where the file has no adapter at all, those
+    /// of the model stay as they are: it is one of the base. [`Session::load_with`] takes other files.
     ///
     /// # Errors
     /// As [`Weights::open`], and when the tensors are not those of the model; on the null device.
@@ -167,7 +176,18 @@ impl<M: Module> Session<M> {
         let mut report = LoadReport::default();
         let mut chosen: Vec<(String, Type, Found<'_>, bool)> = Vec::new();
         let mut used = BTreeSet::new();
-        for entry in self.model_entries()? {
+        let mut entries = self.model_entries()?;
+        let is_there = |entry: &ModelEntry| {
+            let source = load.source_of(&entry.name, entry.transposed_in_torch);
+            load.find(weights, &source.name).is_some()
+        };
+        // A file of the base has no adapter.
+        if load.adapters {
+            entries.retain(|entry| entry.of_adapter);
+        } else if !entries.iter().any(|entry| entry.of_adapter && is_there(entry)) {
+            entries.retain(|entry| !entry.of_adapter);
+        }
+        for entry in entries {
             if load.only.as_ref().is_some_and(|only| !only.matches(&entry.name)) {
                 continue;
             }

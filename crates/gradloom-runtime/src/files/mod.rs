@@ -9,6 +9,8 @@
 //! The header's metadata of our files has one key, `gradloom`: a JSON object with `sha256`, the checksum, and
 //! `entries`, the writer's notes.
 
+#[cfg(not(target_family = "wasm"))]
+mod adapters;
 mod atomic;
 mod checkpoint;
 mod checksum;

@@ -389,6 +389,8 @@ fn traced<M: Module, const K: usize, R: Outputs>(
 
 /// The program of a trace, with its results as outputs.
 fn compiled<M: Module>(session: &Session<M>, mut traced: Traced) -> Result<Program> {
+    #[cfg(not(target_family = "wasm"))]
+    session.check_knows(&traced)?;
     for (i, &value) in traced.results.iter().enumerate() {
         traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
     }

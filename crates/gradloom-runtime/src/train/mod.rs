@@ -9,6 +9,8 @@ mod check_gradients;
 mod failures;
 mod infer;
 mod lane;
+#[cfg(not(target_family = "wasm"))]
+mod merged;
 mod session;
 mod step;
 mod summary;
@@ -21,6 +23,8 @@ mod verify;
 pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
+#[cfg(feature = "files")]
+pub(crate) use session::ModelEntry;
 pub use session::Session;
 pub use step::Step;
 pub use summary::{Row, Summary, thousands};

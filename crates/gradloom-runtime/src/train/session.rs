@@ -16,9 +16,11 @@ use gradloom_core::fuse::fuse;
 use gradloom_core::ir::Shape;
 use gradloom_core::ir::{Graph, OpKind, Type};
 use gradloom_core::nn::Module;
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::nn::ParamId;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
-use gradloom_core::trace::{Input, ParamTable, Tensor, Traced, trace};
+use gradloom_core::trace::{Input, ParamTable, ParamUse, Tensor, Traced, trace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -101,6 +103,8 @@ pub(crate) struct ModelEntry {
     pub(crate) ty: Type,
     /// Whether PyTorch keeps the matrix by columns.
     pub(crate) transposed_in_torch: bool,
+    /// Whether it is a part of an adapter.
+    pub(crate) of_adapter: bool,
 }
 
 impl<M: Module> Session<M> {
@@ -325,12 +329,17 @@ impl<M: Module> Session<M> {
             aliases: used.aliases.clone(),
             ty: used.param.ty(),
             transposed_in_torch: used.param.is_transposed_in_torch(),
+            of_adapter: cfg_select! {
+                target_family = "wasm" => false,
+                _ => used.param.is_of_adapter(),
+            },
         });
         let states = self.params.states().map(|used| ModelEntry {
             name: used.name.clone(),
             aliases: Vec::new(),
             ty: used.state.ty().clone(),
             transposed_in_torch: false,
+            of_adapter: false,
         });
         Ok(params.chain(states).collect())
     }
@@ -351,10 +360,36 @@ impl<M: Module> Session<M> {
         Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
     }
 
+    /// An error if a trace uses a parameter that the model did not have when the session was made.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
+        let is_new = |id: &ParamId| self.params.iter().all(|used| used.param.id() != *id);
+        match traced.params.iter().find(|(.., id)| is_new(id)) {
+            None => Ok(()),
+            Some((name, ..)) => {
+                let message = format!("the model got the parameter `{name}` after its session was made");
+                let help = "attach adapters to a model before its session or its trainer is made";
+                Err(Error::new(ErrorKind::Trace, message).help(help))
+            }
+        }
+    }
+
+    /// The model's parameters; those of adapters come last, so that its own start as they do without.
+    fn in_order_of_keys(&self) -> impl Iterator<Item = &ParamUse> {
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
+            let own = self.params.iter().filter(move |used| !of_adapter(used));
+            own.chain(self.params.iter().filter(of_adapter))
+        }
+        #[cfg(target_family = "wasm")]
+        self.params.iter()
+    }
+
     /// The initial values of a parameter, into elements that are 0.
     fn initial(&self, name: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
         let (number, used) =
-            self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
+            self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
             })?;
         let key = InitialKey { seed: self.seed(), parameter: number as u32 };

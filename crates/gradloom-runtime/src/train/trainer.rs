@@ -288,6 +288,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
                 session.on(&device)
             }
         };
+        #[cfg(not(target_family = "wasm"))]
+        session.check_knows(&traced)?;
         let options = Options { scales_loss: precision == Precision::F16, ..self.options };
         let name = session.take_name(&options.name)?;
         let lane = Lane::compile(&session, self.inputs.clone(), &traced, &*optimizer, &options)?;

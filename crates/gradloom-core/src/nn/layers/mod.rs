@@ -19,7 +19,8 @@ pub use recurrent::*;
 pub use sequential::*;
 pub use transformer::*;
 
-/// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
+/// `x · W + b` over the last axis: `[.., in] -> [.., out]`. Its weight can have an
+/// [adapter](super::LowRank).
 #[derive(Clone, Debug)]
 pub struct Linear {
     /// `[in, out]`.
@@ -59,6 +60,11 @@ impl Linear {
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let product = x.matmul(&self.weight);
+        #[cfg(not(target_family = "wasm"))]
+        let product = match self.weight.adapter() {
+            Some(adapter) => product + adapter.forward(x),
+            None => product,
+        };
         match &self.bias {
             Some(bias) => product + bias,
             None => product,
@@ -68,7 +74,7 @@ impl Linear {
 
 impl Module for Linear {
     fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
+        visitor.weight("weight", &self.weight);
         visitor.field("bias", &self.bias);
     }
 }

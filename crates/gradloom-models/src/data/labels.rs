@@ -1,0 +1,354 @@
+//! Targets of tokens: what a loss compares each position with, and which positions count.
+//!
+//! In: ids of tokens, row-major `[rows, time]`. Out: targets of the same shape, [`IGNORED`] where a position
+//! does not count, for [`Tensor::cross_entropy_with`]; or rows of probabilities, all zero where it does not,
+//! for [`soft_loss`]. Always holds: a position that does not count has no gradient, and losses are means over
+//! those that do; without one, the mean is NaN, which a step refuses.
+//!
+//! ```
+//! use gradloom_core::optim::AdamW;
+//! use gradloom_core::trace::{CrossEntropyOptions, i32};
+//! use gradloom_models::data::labels::{self, IGNORED};
+//! use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+//! use gradloom_runtime::{Device, Trainer};
+//!
+//! let config = Gpt2Config { vocabulary: 11, context: 6, width: 8, heads: 2, layers: 1, dropout: 0.0 };
+//! let options = CrossEntropyOptions::new().ignore_index(IGNORED).label_smoothing(0.1);
+//! let mut train = Trainer::new(Gpt2::new(&config)?)
+//!     .inputs([i32("ids", [2, 6]), i32("targets", [2, 6])])
+//!     .loss(|gpt, [ids, targets]| gpt.forward(ids).cross_entropy_with(targets, options))
+//!     .optimizer(AdamW::new(1e-3))
+//!     .compile(&Device::cpu())?;
+//! // Row 0 has a prompt of two tokens; row 1 one of three, and padding from the sixth token on.
+//! let ids = [1, 2, 7, 8, 9, 10, 3, 4, 5, 6, 7, 0];
+//! let targets = labels::completion(&ids, 6, &[2..6, 3..5])?;
+//! assert_eq!(targets[..6], [IGNORED, 7, 8, 9, 10, IGNORED]);
+//! assert_eq!(targets[6..], [IGNORED, IGNORED, 6, 7, IGNORED, IGNORED]);
+//! train.step((&ids, &targets))?.loss()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use gradloom_core::philox::philox4x32;
+use gradloom_core::trace::Tensor;
+use std::ops::Range;
+
+/// The target of a position that does not count: PyTorch's number for it.
+pub const IGNORED: i32 = -100;
+
+/// Why there are no targets.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LabelError {
+    /// The ids are not whole rows.
+    #[error("{ids} ids are not rows of {time}")]
+    Rows {
+        /// Number of ids.
+        ids: usize,
+        /// Tokens of a row.
+        time: usize,
+    },
+    /// Not one entry for each target, or for each row.
+    #[error("{given} entries are given for {wanted} {what}")]
+    Count {
+        /// What has one entry each.
+        what: &'static str,
+        /// Entries that there must be.
+        wanted: usize,
+        /// Entries that there are.
+        given: usize,
+    },
+    /// A completion that is not within its row.
+    #[error("the completion {}..{} of row {row} is not within 0..{time}", .part.start, .part.end)]
+    Part {
+        /// The row, from 0.
+        row: usize,
+        /// The completion.
+        part: Range<usize>,
+        /// Tokens of a row.
+        time: usize,
+    },
+    /// A target that is no class.
+    #[error("the target {target} at position {position} is not within 0..{classes}")]
+    Class {
+        /// The position, from 0, over all rows.
+        position: usize,
+        /// The target.
+        target: i32,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// A share that is none.
+    #[error("the {what} is {share}")]
+    Share {
+        /// What it is a share of.
+        what: &'static str,
+        /// The number.
+        share: f64,
+    },
+    /// A mask token that is not in the vocabulary, or no vocabulary.
+    #[error("the mask token {mask} is not within a vocabulary of {vocabulary}")]
+    Mask {
+        /// The token.
+        mask: i32,
+        /// Number of tokens that there are.
+        vocabulary: usize,
+    },
+}
+
+impl LabelError {
+    /// The remedy.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Rows { .. } => "give whole rows, and the number of tokens of one".to_string(),
+            Self::Count { what, wanted, .. } => format!("give one for each of the {wanted} {what}"),
+            Self::Part { .. } => {
+                "give the first token of the completion and the one after its last".to_string()
+            }
+            Self::Class { .. } => format!("give a class, or {IGNORED} for what does not count"),
+            Self::Share { .. } => "give a share from 0 to 1".to_string(),
+            Self::Mask { .. } => "give the tokenizer's mask token and the size of its vocabulary".to_string(),
+        }
+    }
+}
+
+/// The token after each position; the last one of a row does not count, as nothing follows.
+///
+/// # Errors
+/// When the ids are not rows of `time`.
+pub fn next_token(ids: &[i32], time: usize) -> Result<Vec<i32>, LabelError> {
+    if time == 0 || !ids.len().is_multiple_of(time) {
+        return Err(LabelError::Rows { ids: ids.len(), time });
+    }
+    let following = |row| <[i32]>::iter(row).skip(1).copied().chain([IGNORED]);
+    Ok(ids.chunks_exact(time).flat_map(following).collect())
+}
+
+/// Targets of which only some count.
+///
+/// # Errors
+/// When there is not one of `counts` for each target.
+pub fn masked(mut targets: Vec<i32>, counts: &[bool]) -> Result<Vec<i32>, LabelError> {
+    let (wanted, given) = (targets.len(), counts.len());
+    if wanted != given {
+        return Err(LabelError::Count { what: "targets", wanted, given });
+    }
+    targets.iter_mut().zip(counts).filter(|(_, counts)| !**counts).for_each(|(target, _)| *target = IGNORED);
+    Ok(targets)
+}
+
+/// The next tokens where they belong to the completion of their row, not to its prompt or its padding. The
+/// completions are ranges of positions of their tokens; the token at 0 follows nothing and is never a target.
+///
+/// # Errors
+/// When the ids are not rows of `time`, or there is not one completion within each.
+pub fn completion(ids: &[i32], time: usize, completions: &[Range<usize>]) -> Result<Vec<i32>, LabelError> {
+    let targets = next_token(ids, time)?;
+    let (wanted, given) = (ids.len() / time, completions.len());
+    if wanted != given {
+        return Err(LabelError::Count { what: "rows", wanted, given });
+    }
+    if let Some(row) = completions.iter().position(|part| part.start > part.end || part.end > time) {
+        return Err(LabelError::Part { row, part: completions[row].clone(), time });
+    }
+    let counts = completions.iter().flat_map(|part| (0..time).map(|at| part.contains(&(at + 1))));
+    masked(targets, &counts.collect::<Vec<_>>())
+}
+
+/// Rows of probabilities, f32 `[targets, classes]`: `1 - part` for the target, and `part` shared among all
+/// classes, its own too (Szegedy et al., 2016); zeros for a target that does not count. For [`soft_loss`];
+/// class numbers with [label smoothing](gradloom_core::trace::CrossEntropyOptions::label_smoothing) come to
+/// the same with less memory.
+///
+/// # Errors
+/// When a target is neither a class nor [`IGNORED`], or `part` is not from 0 to 1.
+pub fn smoothed(targets: &[i32], classes: usize, part: f64) -> Result<Vec<f32>, LabelError> {
+    share("label smoothing", part)?;
+    let mut rows = vec![0.0; targets.len() * classes];
+    for (position, &target) in targets.iter().enumerate().filter(|(_, target)| **target != IGNORED) {
+        let class = usize::try_from(target).ok().filter(|class| *class < classes);
+        let class = class.ok_or(LabelError::Class { position, target, classes })?;
+        let row = &mut rows[position * classes..][..classes];
+        row.fill((part / classes as f64) as f32);
+        row[class] = (1.0 - part + part / classes as f64) as f32;
+    }
+    Ok(rows)
+}
+
+/// Mean cross-entropy, in nats, of logits `[B.., classes]` with rows of probabilities of the same shape, over
+/// the rows that are not zero: unlike [`Tensor::cross_entropy`], whose mean is over all.
+#[track_caller]
+#[must_use]
+pub fn soft_loss(logits: Tensor, rows: Tensor) -> Tensor {
+    logits.cross_entropy_rows(rows).sum() / rows.sum()
+}
+
+fn share(what: &'static str, share: f64) -> Result<(), LabelError> {
+    if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(LabelError::Share { what, share }) }
+}
+
+/// Draws which tokens a model of masked language is to find, as BERT does (Devlin et al., 2019). Of those
+/// that are chosen, eight of ten become the mask token, one of ten any token, and one stays.
+///
+/// What is drawn is a function of (seed, step, position): a resumed run needs its step number alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaskedTokens {
+    seed: u64,
+    mask: i32,
+    vocabulary: usize,
+    rate: f64,
+    spared: Vec<i32>,
+}
+
+/// Sets the counters of masks apart from those of batches and of generation, which use the same seed.
+const DOMAIN: u32 = 0x6d61_736b;
+
+impl MaskedTokens {
+    /// Chooses 15 of 100 tokens.
+    ///
+    /// # Errors
+    /// When the mask token is not within the vocabulary.
+    pub fn new(seed: u64, mask: i32, vocabulary: usize) -> Result<Self, LabelError> {
+        match usize::try_from(mask) {
+            // Tokens are i32.
+            Ok(place) if place < vocabulary && i32::try_from(vocabulary).is_ok() => {
+                Ok(Self { seed, mask, vocabulary, rate: 0.15, spared: Vec::new() })
+            }
+            _ => Err(LabelError::Mask { mask, vocabulary }),
+        }
+    }
+
+    /// Chooses another share of the tokens.
+    ///
+    /// # Errors
+    /// When it is not from 0 to 1.
+    pub fn rate(self, rate: f64) -> Result<Self, LabelError> {
+        share("share of tokens to choose", rate)?;
+        Ok(Self { rate, ..self })
+    }
+
+    /// Never chooses these tokens: padding, separators.
+    #[must_use]
+    pub fn spare(self, tokens: &[i32]) -> Self {
+        Self { spared: tokens.to_vec(), ..self }
+    }
+
+    /// The inputs of a step, and its targets: the tokens that were chosen, [`IGNORED`] elsewhere.
+    pub fn draw(&self, step: u64, ids: &[i32]) -> (Vec<i32>, Vec<i32>) {
+        let below = |word: u32, share: f64| f64::from(word) < share * 4_294_967_296.0;
+        let drawn = ids.iter().zip(0u32..).map(|(&id, position)| {
+            let counter = [step as u32, (step >> 32) as u32, position, DOMAIN];
+            let [chosen, kind, token, _] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
+            if !below(chosen, self.rate) || self.spared.contains(&id) {
+                (id, IGNORED)
+            } else if below(kind, 0.8) {
+                (self.mask, id)
+            } else if below(kind, 0.9) {
+                // The high half of a 32-bit word times n is uniform on 0..n, up to n / 2^32.
+                (((u64::from(token) * self.vocabulary as u64) >> 32) as i32, id)
+            } else {
+                (id, id)
+            }
+        });
+        drawn.unzip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_token_of_a_row_has_no_target() {
+        assert_eq!(next_token(&[1, 2, 3, 4, 5, 6], 3), Ok(vec![2, 3, IGNORED, 5, 6, IGNORED]));
+        assert_eq!(next_token(&[7, 8], 1), Ok(vec![IGNORED; 2]));
+        assert_eq!(next_token(&[], 4), Ok(vec![]));
+        for time in [0, 4] {
+            assert_eq!(next_token(&[1, 2, 3], time), Err(LabelError::Rows { ids: 3, time }));
+        }
+    }
+
+    #[test]
+    fn completions_are_the_tokens_that_they_name() {
+        let ids = [1, 2, 3, 4];
+        let of = |part: Range<usize>| completion(&ids, 4, &[part]).unwrap();
+        assert_eq!(of(2..4), [IGNORED, 3, 4, IGNORED]);
+        assert_eq!(of(0..4), next_token(&ids, 4).unwrap());
+        assert_eq!(of(0..1), [IGNORED; 4], "nothing comes before the first token");
+        assert_eq!(of(3..3), [IGNORED; 4]);
+        let backwards = Range { start: 3, end: 2 };
+        for part in [2..5, backwards, 5..5] {
+            let error = completion(&ids, 4, std::slice::from_ref(&part)).unwrap_err();
+            assert_eq!(error, LabelError::Part { row: 0, part, time: 4 });
+        }
+        let error = completion(&ids, 1, &[0..1, 0..1]).unwrap_err();
+        assert_eq!(error.to_string(), "2 entries are given for 4 rows");
+        assert_eq!(error.remedy(), "give one for each of the 4 rows");
+        assert!(masked(vec![1, 2], &[true]).is_err());
+    }
+
+    #[test]
+    fn smoothed_rows_are_probabilities_or_zeros() {
+        let rows = smoothed(&[2, IGNORED, 0], 4, 0.2).unwrap();
+        let (own, other) = (0.85, 0.05);
+        let want = [other, other, own, other, 0.0, 0.0, 0.0, 0.0, own, other, other, other];
+        assert!(rows.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-7), "{rows:?}");
+        assert_eq!(smoothed(&[1], 2, 0.0).unwrap(), [0.0, 1.0]);
+        assert_eq!(smoothed(&[0], 1, 1.0).unwrap(), [1.0]);
+        assert_eq!(smoothed(&[IGNORED], 0, 0.5).unwrap(), [0.0; 0]);
+        for (target, classes) in [(4, 4), (-1, 4), (0, 0)] {
+            let error = smoothed(&[IGNORED, target], classes, 0.1).unwrap_err();
+            assert_eq!(error, LabelError::Class { position: 1, target, classes });
+        }
+        for part in [-0.1, 1.1, f64::NAN] {
+            assert!(matches!(smoothed(&[0], 1, part), Err(LabelError::Share { .. })));
+        }
+    }
+
+    #[test]
+    fn tokens_are_masked_in_berts_shares() {
+        let masks = MaskedTokens::new(3, 999, 1000).unwrap().spare(&[0]);
+        let ids: Vec<i32> = (0..100_000).map(|i| i % 500).collect();
+        let (inputs, targets) = masks.draw(8, &ids);
+        let mut counts = [0usize; 3];
+        for ((&id, input), target) in ids.iter().zip(inputs).zip(targets) {
+            if target == IGNORED {
+                assert_eq!(input, id);
+                continue;
+            }
+            assert!(target == id && id != 0);
+            counts[if input == 999 {
+                0
+            } else if input == id {
+                2
+            } else {
+                1
+            }] += 1;
+            assert!((0..1000).contains(&input));
+        }
+        // 99,800 tokens can be chosen, each with 0.15: a deviation of 113. Of them, 0.1 are 1,497, with one
+        // of 37; a random token may be the mask's or the old one, of which there is one in 500.
+        let chosen: usize = counts.iter().sum();
+        assert!(chosen.abs_diff(14_970) < 500, "{chosen}");
+        assert!(counts[0].abs_diff(11_976) < 500 && counts[2].abs_diff(1_497) < 160, "{counts:?}");
+        assert!(counts[1].abs_diff(1_497) < 160, "{counts:?}");
+    }
+
+    #[test]
+    fn masks_depend_on_seed_step_and_position() {
+        let ids = vec![5; 200];
+        let draw = |seed, step| MaskedTokens::new(seed, 9, 10).unwrap().draw(step, &ids);
+        assert_eq!(draw(1, 2), draw(1, 2));
+        for other in [draw(1, 3), draw(2, 2), draw(1, 2 + (1 << 32)), draw(1 + (1 << 32), 2)] {
+            assert_ne!(draw(1, 2).1, other.1);
+        }
+        let all = MaskedTokens::new(1, 9, 10).unwrap().rate(1.0).unwrap().draw(0, &ids);
+        assert_eq!(all.1, ids);
+        let none = MaskedTokens::new(1, 9, 10).unwrap().rate(0.0).unwrap().draw(0, &ids);
+        assert_eq!(none, (ids.clone(), vec![IGNORED; 200]));
+        assert_eq!(MaskedTokens::new(1, 0, 1).unwrap().draw(0, &[]), (vec![], vec![]));
+        for (mask, vocabulary) in [(10, 10), (-1, 10), (0, 0), (0, usize::MAX)] {
+            let error = MaskedTokens::new(1, mask, vocabulary).unwrap_err();
+            assert_eq!(error, LabelError::Mask { mask, vocabulary });
+        }
+        assert!(MaskedTokens::new(1, 9, 10).unwrap().rate(f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Models with their adapters added to the weights.
+//!
+//! In: a session of a model with adapters, and the same model without. Out: a session of that one, whose
+//! weights are `W + (alpha / rank) A B`. Always holds: sums are float64, rounded once to the weight's type.
+
+use super::Session;
+use crate::store::{Store, rounded};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::nn::{Adapter, Module};
+
+impl<M: Module> Session<M> {
+    /// A session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), that computes what
+    /// this one does: adapters are added to the weights, all else is copied. What it saves has the names and
+    /// shapes of the base, for programs that know of no adapters.
+    ///
+    /// ```
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{Device, Session, nn::{Linear, LowRank}};
+    ///
+    /// let layer = Linear::new(3, 2);
+    /// LowRank::new(1).targets("weight").attach(&layer)?;
+    /// let session = Session::new(layer, &Device::cpu(), 7)?;
+    /// session.set("weight.lora_a", &[1.0f32, 0.0, 0.0])?;
+    /// session.set("weight.lora_b", &[0.0f32, 0.5])?;
+    /// let (before, after) = (session.get("weight")?, session.merged(Linear::new(3, 2))?.get("weight")?);
+    /// assert_eq!(after, [before[0], before[1] + 0.5, before[2], before[3], before[4], before[5]]);
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When `base` has adapters or is another model, with a name that tells; memory; on the null device.
+    pub fn merged<B: Module>(&self, base: B) -> Result<Session<B>> {
+        let merged = Session::new(base, self.device(), self.seed())?;
+        let problem = |message: String| {
+            let error = Error::new(ErrorKind::Store, message);
+            Err(error.help("give the same model without adapters, as it was before `LowRank::attach`"))
+        };
+        if let Some(used) = merged.params().iter().find(|used| used.param.is_of_adapter()) {
+            return problem(format!("the model to merge into has an adapter, `{}`", used.name));
+        }
+        self.materialize()?;
+        merged.materialize()?;
+        let (store, merged_store) = (self.store(), merged.store());
+        let own = self.params().iter().filter(|used| !used.param.is_of_adapter());
+        let own = own.map(|used| (used.name.as_str(), used.param.adapter()));
+        let all: Vec<_> =
+            own.chain(self.params().states().map(|state| (state.name.as_str(), None))).collect();
+        let entries = merged_store.entries();
+        if let Some(entry) = entries.iter().find(|entry| all.iter().all(|(name, _)| *name != entry.name)) {
+            return problem(format!("the model to merge into has `{}`, which this one lacks", entry.name));
+        }
+        for (name, adapter) in all {
+            let ty = store.ty(name)?;
+            let Some(entry) = entries.iter().find(|entry| entry.name == name && entry.ty == ty) else {
+                return problem(format!("the model to merge into has no `{name}` of {ty}"));
+            };
+            match adapter {
+                None => merged_store.write(&[(name, &ty, &store.read(name)?)])?,
+                Some(adapter) => {
+                    let weight = sum(&store, name, adapter)?;
+                    merged_store.write(&[(name, &ty, &rounded(entry, &weight)?)])?;
+                }
+            }
+        }
+        Ok(merged)
+    }
+}
+
+/// `W + (alpha / rank) A B`.
+fn sum(store: &Store, name: &str, adapter: &Adapter) -> Result<Vec<f32>> {
+    let mut weight = store.read_f32(name)?;
+    let [a, b] = ["lora_a", "lora_b"].map(|factor| store.read_f32(&format!("{name}.{factor}")));
+    let (a, b, columns) = (a?, b?, adapter.b().shape()[1]);
+    // Without elements, there may be rows of none.
+    for (row, a) in weight.chunks_exact_mut(columns.max(1)).zip(a.chunks_exact(adapter.rank())) {
+        let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
+        for (&a, b) in a.iter().zip(b.chunks_exact(columns)) {
+            let a = f64::from(a) * adapter.scale();
+            sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += a * f64::from(b));
+        }
+        row.iter_mut().zip(sums).for_each(|(weight, sum)| *weight = sum as f32);
+    }
+    Ok(weight)
+}
