@@ -14,7 +14,15 @@ const CONTEXT: usize = 6;
 const TARGETS: [&str; 2] = ["h.*.attn.c_attn.weight", "h.*.mlp.c_proj.weight"];
 
 fn config() -> Gpt2Config {
-    Gpt2Config { vocabulary: 13, context: CONTEXT, width: 8, heads: 2, layers: 2, dropout: 0.0 }
+    Gpt2Config {
+        vocabulary: 13,
+        context: CONTEXT,
+        width: 8,
+        heads: 2,
+        layers: 2,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    }
 }
 
 fn low_rank() -> LowRank {
@@ -377,8 +385,15 @@ fn frozen_weights_take_their_bytes_and_no_more() {
 
 #[test]
 fn adapters_of_gpt2s_124m_train_within_4_gb() {
-    let config =
-        Gpt2Config { vocabulary: 50257, context: 1024, width: 768, heads: 12, layers: 12, dropout: 0.0 };
+    let config = Gpt2Config {
+        vocabulary: 50257,
+        context: 1024,
+        width: 768,
+        heads: 12,
+        layers: 12,
+        dropout: 0.0,
+        ..Gpt2Config::default()
+    };
     let model = Gpt2::new(&config).unwrap().checkpoint_blocks();
     let names = LowRank::new(8).alpha(16.0).targets("h.*.attn.c_attn.weight").attach(&model).unwrap();
     assert_eq!(names.len(), 12);
