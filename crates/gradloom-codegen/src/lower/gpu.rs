@@ -8,6 +8,7 @@ use crate::cuda::{LibraryProduct, least_product};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
+use crate::schedule::product::shares_terms;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
@@ -123,6 +124,11 @@ impl Target for Gpu<'_> {
             false => rounded_layout(&read.layout),
         };
         let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
+        // Of few rows, reading the other operand is all, and rounding it first would be more.
+        let problem = DotProblem::new(axes, &lhs, &rhs).map(fold_batch);
+        if problem.is_some_and(|problem| shares_terms(&problem, &self.limits)) {
+            return None;
+        }
         let is_large = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least;
         LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).filter(|_| is_large).map(|_| dtype)
     }

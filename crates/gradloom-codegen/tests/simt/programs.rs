@@ -13,7 +13,7 @@ use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
-use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule};
+use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule, Staging, Tile};
 use gradloom_core::nn::Param;
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
@@ -106,6 +106,7 @@ impl Memory<'_> {
             Schedule::Axes => "axes",
             Schedule::Group(_) => "group",
             Schedule::Product(product) => match product.choice.method {
+                Method::Portable(Tile { staging: Staging::Lanes(_), .. }) => "lanes",
                 Method::Portable(_) => "product",
                 Method::Cooperative(_) => "matrices",
             },
@@ -411,6 +412,41 @@ fn exact_products(precision: Precision) {
         }
     }
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
+}
+
+/// Few rows: threads share out the terms, and every element is multiplied once.
+#[test]
+fn products_of_few_rows_are_exact_of_whole_numbers() {
+    let limits = Limits::cuda();
+    let mut lanes = 0;
+    for (m, n, k) in [(1, 64, 64), (1, 100, 70), (3, 66, 768), (8, 131, 200), (2, 768, 96), (5, 64, 515)] {
+        for (left, right, axes) in [
+            ([m, k], [k, n], "lhs_contract=[1], rhs_contract=[0]"),
+            ([m, k], [n, k], "lhs_contract=[1], rhs_contract=[1]"),
+            ([k, m], [k, n], "lhs_contract=[0], rhs_contract=[0]"),
+            ([k, m], [n, k], "lhs_contract=[0], rhs_contract=[1]"),
+        ] {
+            let graph = parse(&format!(
+                "graph {{\n %0: f32{left:?} = input \"a\"\n %1: f32{right:?} = input \"b\"\n \
+                 %2: f32[{m}, {n}] = dot %0, %1 {{{axes}}}\n %3: f32[{n}] = input \"c\"\n \
+                 %4: f32[1, {n}] = reshape %3\n \
+                 %6: f32[{m}, {n}] = broadcast %4\n %5: f32[{m}, {n}] = add %2, %6\n output \"y\" %5\n}}"
+            ));
+            let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+            let whole = |count: usize, factor: usize| -> Vec<f64> {
+                (0..count).map(|i| (i * factor % 17) as f64 - 8.0).collect()
+            };
+            let leaves = Leaves::random(0)
+                .with("a", DType::F32, &left, &whole(m * k, 5))
+                .with("b", DType::F32, &right, &whole(n * k, 7))
+                .with("c", DType::F32, &[n], &whole(n, 3));
+            let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+            let (got, ran) = evaluation(&graph, &leaves, (&limits, &Choices::by_rule(Precision::F32)), &want);
+            assert_eq!(got.outputs, want.outputs, "{left:?} and {right:?}");
+            lanes += ran.get("lanes").copied().unwrap_or(0);
+        }
+    }
+    assert_eq!(lanes, 24);
 }
 
 /// What a function makes of f32 inputs of these shapes, after the rewrites; each of its results is an output.

@@ -153,6 +153,7 @@ fn label(choice: &ProductChoice) -> String {
             let staging = match x.staging {
                 Staging::Registers => "registers".into(),
                 Staging::Scalars => "scalars".into(),
+                Staging::Lanes(slices) => format!("lanes {slices}"),
                 Staging::Sliced(slices) => format!("sliced {slices}"),
                 Staging::Workgroup(buffers) => format!("staged {buffers}"),
             };

@@ -1,9 +1,9 @@
 //! The rule that chooses tiles where nothing was measured.
 
 use super::{HAS_MATRICES, HAS_SLICES, fits, of_operands, suits};
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::narrow::narrow;
-use crate::product::{DotProblem, Side};
+use crate::product::{Along, DotProblem, Side};
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
@@ -26,6 +26,9 @@ pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) ->
         (_, true) => return scalar(problem),
         (true, false) => return software(problem),
         _ => {}
+    }
+    if CUDA_IS_POSSIBLE && let Some(choice) = lanes_of_terms(problem, limits) {
+        return choice;
     }
     let operands = operands.filter(|_| HAS_MATRICES);
     let cooperative = operands.and_then(|operands| cooperative(problem, operands, limits));
@@ -134,6 +137,30 @@ fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     let deep = (16..=32).contains(&tiles(problem, 32, 32)) && (512..=1024).contains(&problem.k);
     let possible = suits(&choice, problem, Precision::F32, limits);
     (possible && (few || deep)).then_some(choice)
+}
+
+/// Rows, at most, of a product that is bound by reading its right operand.
+const FEW_ROWS: usize = 8;
+
+/// Whether threads are to share out the terms of a product.
+pub(crate) fn shares_terms(problem: &DotProblem, limits: &Limits) -> bool {
+    CUDA_IS_POSSIBLE && lanes_of_terms(problem, limits).is_some()
+}
+
+/// Threads that share out the terms of a few columns, where there are few rows and much to read.
+fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
+    if !limits.branches || problem.m > FEW_ROWS || problem.n < 64 || problem.k < 64 {
+        return None;
+    }
+    let m = narrow(problem.m);
+    let [columns, slices] = match Side::both(problem)[1].along {
+        Along::Contract => [16, 32],
+        // As many threads as there are terms for.
+        Along::Free => [16, narrow((problem.k / 4).next_power_of_two().clamp(16, 128))],
+    };
+    let tile = Tile { m, n: columns, k: 4, thread_m: m, thread_n: 4, staging: Staging::Lanes(slices) };
+    let choice = ProductChoice { method: Method::Portable(tile), parts: 1 };
+    suits(&choice, problem, Precision::F32, limits).then_some(choice)
 }
 
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.

@@ -10,11 +10,12 @@ mod record;
 mod tests;
 
 pub use candidates::candidates;
+pub(crate) use choose::shares_terms;
 pub use choose::{choose, lanes};
 pub use record::{from_line, to_line};
 
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
-use crate::product::DotProblem;
+use crate::product::{Along, DotProblem, Side};
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
@@ -59,6 +60,11 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
 /// Whether a product can be computed so on a device with these limits, in a precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
+        Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
+            let contiguous = Side::both(problem)[1].along == Along::Contract;
+            let subgroup = if contiguous { tile.slices() == 32 } else { tile.n <= 128 };
+            choice.parts == 1 && problem.k > 0 && subgroup && CUDA_IS_POSSIBLE && limits.subgroup == Some(32)
+        }
         // Each group has as many whole tiles of terms.
         Method::Portable(tile) if tile.slices() > 1 => {
             choice.parts == 1 && problem.k > 0 && problem.k.is_multiple_of((tile.slices() * tile.k) as usize)

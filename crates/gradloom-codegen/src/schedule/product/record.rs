@@ -2,7 +2,8 @@
 //!
 //! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
 //! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
-//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element, 10 and more for slices)
+//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element, 10 and more for slices,
+//! 500 and more for threads that share out terms)
 //! or `cooperative` (tile `m n k`, subgroup `m n`, buffers), and the parts of the sums.
 
 use crate::product::{BatchAxis, DotProblem, MatrixView};
@@ -12,6 +13,8 @@ use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Til
 const SCALARS: u32 = 3;
 /// What the number of slices is added to.
 const SLICED: u32 = 10;
+/// What the number of threads for four columns is added to.
+const LANES: u32 = 500;
 /// Numbers of a choice are no larger than this.
 const LARGEST: u32 = 1024;
 
@@ -33,6 +36,7 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
                 Staging::Workgroup(buffers) => buffers,
                 Staging::Scalars => SCALARS,
                 Staging::Sliced(slices) => SLICED + slices,
+                Staging::Lanes(slices) => LANES + slices,
             };
             ("portable", [m, n, k, thread_m, thread_n, buffers])
         }
@@ -80,6 +84,7 @@ pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
             let staging = match buffers {
                 0 => Staging::Registers,
                 SCALARS => Staging::Scalars,
+                LANES.. => Staging::Lanes(buffers - LANES),
                 SLICED.. => Staging::Sliced(buffers - SLICED),
                 buffers => Staging::Workgroup(buffers),
             };

@@ -17,6 +17,9 @@ pub enum Staging {
     /// of its own, and their sums are added up at the end. A workgroup without enough threads to hide its
     /// loads has more that way.
     Sliced(u32),
+    /// Registers, of few rows: the threads of a workgroup share out the terms. There are so many for each four
+    /// columns, whose sums are added up at the end; `thread_m` is `m`.
+    Lanes(u32),
 }
 
 /// A tile of the portable kernel: a workgroup computes `m` x `n` results, `k` terms at a time; each thread
@@ -50,7 +53,10 @@ impl Tile {
 
     /// Groups of threads.
     pub fn slices(&self) -> u32 {
-        if let Staging::Sliced(slices) = self.staging { slices } else { 1 }
+        match self.staging {
+            Staging::Sliced(slices) | Staging::Lanes(slices) => slices,
+            _ => 1,
+        }
     }
 
     /// Bytes of workgroup memory, with a column of padding for either operand's layout.
@@ -61,6 +67,7 @@ impl Tile {
             Staging::Sliced(slices) => {
                 4 * (slices * (self.m + self.n) * (self.k + 4) + (slices - 1) * self.m * self.n)
             }
+            Staging::Lanes(_) => 4 * self.threads().div_ceil(32) * self.m * self.n,
         }
     }
 
@@ -68,6 +75,16 @@ impl Tile {
     pub fn is_well_formed(&self) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
+        if let Staging::Lanes(slices) = self.staging {
+            // Subgroups of 32 have whole groups of columns, and a thread at most one result.
+            return [self.thread_m, self.thread_n, self.k] == [self.m, 4, 4]
+                && (1..=8).contains(&self.m)
+                && (self.n / 4).is_power_of_two()
+                && slices.is_power_of_two()
+                && (4..=128).contains(&self.n)
+                && self.threads().is_multiple_of(32)
+                && self.m * self.n <= self.threads();
+        }
         let columns = match self.staging {
             Staging::Scalars => few(self.thread_n),
             Staging::Registers => self.thread_n.is_multiple_of(4),
@@ -75,6 +92,7 @@ impl Tile {
                 let sides = self.m.is_multiple_of(4) && self.n.is_multiple_of(4);
                 self.thread_n.is_multiple_of(4) && sides && (1..=2).contains(&buffers)
             }
+            Staging::Lanes(_) => unreachable!("looked at above"),
             Staging::Sliced(slices) => {
                 let sides = self.m.is_multiple_of(4) && self.n.is_multiple_of(4);
                 self.thread_n.is_multiple_of(4) && sides && (2..=8).contains(&slices)

@@ -7,6 +7,7 @@
 
 mod cooperative;
 mod grid;
+mod lanes;
 mod operand;
 mod portable;
 mod scalar;
@@ -16,6 +17,7 @@ mod staged;
 use super::super::ir::{Kernel, Role, ValueType};
 use super::body::{Nodes, Operands, Position};
 use super::{Builder, Value, Views, index_at};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::DotProblem;
 use crate::schedule::product::HAS_MATRICES;
@@ -56,6 +58,12 @@ pub(crate) fn product(
     let product = Product { views, problem, schedule, epilogue, label };
     let first = match schedule.choice.method {
         Method::Portable(tile) if tile.staging == Staging::Scalars => product.scalar(&tile),
+        Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
+            if !CUDA_IS_POSSIBLE {
+                unreachable!("no device shares out terms");
+            }
+            product.lanes_of_terms(&tile)
+        }
         Method::Portable(tile) => product.portable(&tile),
         Method::Cooperative(tile) if HAS_MATRICES => product.cooperative(&tile),
         Method::Cooperative(_) => unreachable!("no device has matrix instructions"),

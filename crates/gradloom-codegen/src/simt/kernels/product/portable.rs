@@ -81,7 +81,7 @@ impl<'k> Reader<'k> {
             Staging::Workgroup(buffers) => staged(buffers),
             Staging::Sliced(_) if HAS_SLICES => staged(1),
             Staging::Sliced(_) => unreachable!("no device has slices"),
-            Staging::Registers | Staging::Scalars => From::Registers(Vec::new()),
+            Staging::Registers | Staging::Scalars | Staging::Lanes(_) => From::Registers(Vec::new()),
         };
         let mut reader =
             Self { operand, extent, strip, strips: each / strip, threads: extent / each, place, from };
