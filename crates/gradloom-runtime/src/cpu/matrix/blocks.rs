@@ -6,7 +6,7 @@
 use super::few::{GROUP, GROUP_OF_SEVERAL};
 use super::pack::{pack_transposed, panels};
 use super::stored::WIDEST;
-use super::tile::{Rows, Target, load, store};
+use super::tile::{Rows, Target, load, prefetch, store};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use gradloom_codegen::cpu::FEW_ROWS;
@@ -210,6 +210,8 @@ unsafe fn some_dots<S: Simd, Q: Quants, const R: usize, const C: usize>(
         while p < depth {
             for c in 0..C {
                 let block = blocks.wrapping_add(c * stride);
+                // Columns are too short for the processor to see where they lead: the next group's.
+                prefetch(block.wrapping_add(C * stride));
                 let mut parts = [simd.splat_f32s(0.0); R];
                 let mut first = 0;
                 while first < BLOCK {

@@ -6,7 +6,7 @@
 //! the instruction set alone.
 
 use super::stored::Stored;
-use super::tile::{Rows, Target, store};
+use super::tile::{Rows, Target, prefetch, store};
 use gradloom_codegen::cpu::FEW_ROWS;
 use pulp::Simd;
 
@@ -113,6 +113,9 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
         unsafe {
             let mut vectors = [simd.splat_f32s(0.0); K];
             for p in 0..K {
+                if size_of::<E>() < size_of::<f32>() {
+                    prefetch(right.wrapping_add((K + p) * stride + column));
+                }
                 vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride + column));
             }
             for r in 0..R {
@@ -244,6 +247,10 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
             left[r] = f32::load_up_to(simd, rest, rows.at(r, 0).start);
         }
         for c in 0..C {
+            if size_of::<E>() < size_of::<f32>() {
+                // Columns are too short for the processor to see where they lead: the next group's.
+                prefetch(right.wrapping_add((C + c) * stride));
+            }
             let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));
             for r in 0..R {
                 sums[r][c] = simd.mul_add_e_f32s(left[r], vector, sums[r][c]);
