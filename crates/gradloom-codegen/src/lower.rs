@@ -10,6 +10,7 @@ mod narrow;
 mod pad;
 mod parts;
 mod reduce;
+mod stored;
 
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, copied_layout, dot_copies};
@@ -22,6 +23,7 @@ use gradloom_core::plan::ALIGNMENT;
 use library::{Padded, product_dtype};
 use parts::Unfinished;
 pub(crate) use reduce::as_body;
+pub(crate) use stored::read_stored;
 
 /// What lowering asks of a target.
 pub(crate) trait Target {

@@ -26,7 +26,8 @@ fn bench(name: &str, kernel: Kernel, reads: &[(DType, Layout)], (dtype, shape): 
     if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !name.contains(&filter)) {
         return;
     }
-    let access = |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout };
+    let access =
+        |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout, blocks: None };
     let launch = Launch {
         op: OpId(0),
         kernel,

@@ -107,8 +107,12 @@ fn bench(shape: &Shape, pools: &[Pool]) {
         Layout::new(0, [batch, rows, columns].into(), vec![rows * columns, row, column])
     };
     let layouts = [layout(m, k, shape.by_columns[0]), layout(k, n, shape.by_columns[1])];
-    let access =
-        |buffer: usize, layout: Layout| Access { buffer: ValueId(buffer as u32), dtype: DType::F32, layout };
+    let access = |buffer: usize, layout: Layout| Access {
+        buffer: ValueId(buffer as u32),
+        dtype: DType::F32,
+        layout,
+        blocks: None,
+    };
     let axes =
         DotAxes { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };
     let mut launch = Launch {

@@ -6,7 +6,7 @@
 
 use super::{DotSchedule, DotTask, FEW_ROWS, column_partials};
 use crate::product::{DotProblem, SteppedView};
-use gradloom_core::ir::{DType, DotAxes, OpKind};
+use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;
 
@@ -32,6 +32,32 @@ const SUM_CHUNK: usize = 16 * 1024;
 /// Sections of the scratch start on cache lines (of the widest vectors, in floats).
 const LINE: usize = 16;
 
+/// How a right operand lies in memory. Strides of the problem count its elements, or bytes of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As it is multiplied.
+    F32,
+    /// 16 bits, which become f32 on the way.
+    F16,
+    /// The same.
+    Bf16,
+    /// Blocks along the contracted index, one behind the other.
+    Blocks(BlockFormat),
+}
+
+impl Form {
+    fn of(access: &Access) -> Self {
+        match (access.blocks, access.dtype) {
+            // Lowering leaves other forms to kernels of their own there.
+            _ if cfg!(target_family = "wasm") => Form::F32,
+            (Some(format), _) => Form::Blocks(format),
+            (None, DType::F16) => Form::F16,
+            (None, DType::BF16) => Form::Bf16,
+            (None, _) => Form::F32,
+        }
+    }
+}
+
 /// How a product is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DotPlan {
@@ -39,6 +65,8 @@ pub struct DotPlan {
     pub problem: DotProblem,
     /// Whether `problem` is the transpose of the launch's product.
     pub transposed: bool,
+    /// How the right operand lies in memory.
+    pub form: Form,
     /// Its blocks.
     pub schedule: DotSchedule,
     /// The write that takes the raw product, if one may.
@@ -73,16 +101,33 @@ impl DotPlan {
             Some(problem) => (problem, None),
             None => DotProblem::packing(axes, lhs, rhs).map(|(problem, steps)| (problem, Some(steps)))?,
         };
-        let transposed = problem.n == 1 && problem.m > 1 && stepped.is_none();
+        let form = Form::of(&reads[1]);
+        if form != Form::F32 && stepped.is_some() {
+            return None;
+        }
+        if let Form::Blocks(format) = form {
+            // Kernels go from block to block without looking.
+            let bytes = axes.rhs_contract.iter().map(|&axis| rhs.shape[axis]).product();
+            let whole = reads[1].dtype == DType::U8 && problem.rhs.contract_stride == 1;
+            if !whole || format.bytes_of(problem.k) != Some(bytes) {
+                return None;
+            }
+        }
+        // The left operand is read as f32.
+        let transposed = problem.n == 1 && problem.m > 1 && stepped.is_none() && form == Form::F32;
         let problem = if transposed { problem.transposed() } else { problem };
         let by_position = |body: &Body| {
             body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
         };
-        let schedule = DotSchedule::new(&problem, epilogue.is_none_or(by_position));
+        let schedule =
+            DotSchedule::new(&problem, epilogue.is_none_or(by_position) && !matches!(form, Form::Blocks(_)));
         let [_, rows, _, _] = schedule.largest_task();
         let right_in_place = match (&stepped, problem.rhs.free_stride) {
             (Some(steps), _) => has_long_runs(steps, rows),
-            (None, 1) => rows <= IN_PLACE_ROWS || problem.rhs.contract_stride <= IN_PLACE_STRIDE,
+            (None, 1) if form == Form::F32 => {
+                rows <= IN_PLACE_ROWS || problem.rhs.contract_stride <= IN_PLACE_STRIDE
+            }
+            (None, 1) if !matches!(form, Form::Blocks(_)) => problem.m <= FEW_ROWS,
             (None, _) => {
                 problem.m <= FEW_ROWS && problem.rhs.contract_stride == 1 && problem.lhs.contract_stride == 1
             }
@@ -102,6 +147,7 @@ impl DotPlan {
             has_epilogue: epilogue.is_some_and(|body| direct.is_none() || !is_identity(body)),
             partials: epilogue.map_or(0, column_partials),
             schedule,
+            form,
             transposed,
             problem,
         })
@@ -127,7 +173,8 @@ impl DotPlan {
     pub fn depth_block(&self) -> usize {
         let [_, _, _, depth] = self.schedule.largest_task();
         let most = if self.packs_right { PACKED_DEPTH_BLOCK } else { DEPTH_BLOCK };
-        depth.div_ceil(depth.div_ceil(most).max(1))
+        let block = depth.div_ceil(depth.div_ceil(most).max(1));
+        if matches!(self.form, Form::Blocks(_)) { block.next_multiple_of(BLOCK) } else { block }
     }
 
     /// Whether a task takes all of its rows through a block of contracted indices before the next block;

@@ -4,11 +4,11 @@ use super::dot_plan::IN_PLACE_ROWS;
 use super::{
     FEW_ROWS, Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace,
 };
-use crate::lower::{Request, Target};
+use crate::lower::{Request, Target, read_stored};
 use crate::product::DotProblem;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DotAxes, Graph, OpKind};
+use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Schedule};
 
 /// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
@@ -21,7 +21,10 @@ pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
 }
 
 /// Lowers kernels for a CPU with this many threads.
-pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
+pub fn lower_fused(graph: &Graph, mut fused: Fused, threads: usize) -> Lowered {
+    if cfg!(not(target_family = "wasm")) {
+        read_stored(graph, &mut fused);
+    }
     crate::lower::lower(graph, fused, &Cpu { threads })
 }
 
@@ -67,7 +70,8 @@ impl Target for Cpu {
     fn shares_rows(&self, axes: &DotAxes, reads: &[Access]) -> bool {
         DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
             let rhs = problem.rhs;
-            rhs.contract_stride == 1
+            reads[1].dtype == DType::F32
+                && rhs.contract_stride == 1
                 && rhs.free_stride != 1
                 && problem.k > 1
                 && (FEW_ROWS + 1..=IN_PLACE_ROWS).contains(&problem.m)

@@ -24,7 +24,7 @@ pub mod math;
 mod rows;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
-pub use dot_plan::{DotPlan, dot_workspace};
+pub use dot_plan::{DotPlan, Form, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{LoopSchedule, column_partials, loop_workspace};
 pub use lower::{lower, lower_fused};

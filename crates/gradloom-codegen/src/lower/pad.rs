@@ -158,7 +158,7 @@ impl Rows {
 
         let shape = [self.count, self.stride - self.length].into();
         let layout = Layout::new(self.length, shape, vec![self.stride, 1]);
-        let behind = Access { buffer: self.buffer, dtype: ty.dtype, layout };
+        let behind = Access { buffer: self.buffer, dtype: ty.dtype, layout, blocks: None };
         let writes = |spec: &&mut KernelSpec| spec.writes.iter().any(|write| write.buffer == self.buffer);
         let writer = fused.kernels.iter_mut().find(writes)?;
         let (reads, write) = (writer.reads.len(), writer.writes.len());

@@ -94,7 +94,7 @@ fn schedule(graph: &Graph, shares: bool) -> Schedule {
     let (op, operands) = last(graph);
     let access = |&value: &ValueId| {
         let ty = graph.ty(value);
-        Access { buffer: value, dtype: ty.dtype, layout: Layout::contiguous(&ty.shape) }
+        Access { buffer: value, dtype: ty.dtype, layout: Layout::contiguous(&ty.shape), blocks: None }
     };
     match op.kind {
         OpKind::ArgReduce { .. } if shares => Schedule::Axes,
@@ -112,6 +112,10 @@ fn schedule(graph: &Graph, shares: bool) -> Schedule {
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let mut texts: Vec<String> = MOVEMENT.iter().map(ToString::to_string).collect();
     texts.extend([SLICE.into(), UPDATE.into(), GATHER.into()]);
+    for (format, bytes) in [("q8_0", 68), ("q4_0", 36)] {
+        let result = format!("%1: f32[5, 64] = dequantize %0 {{format={format}}}");
+        texts.push(format!("%0: u8[5, {bytes}] = input \"x\"\n{result}"));
+    }
     for extent in [50, 5000] {
         for dtype in ["f32", "i32", "u32"] {
             let x = format!("%0: {dtype}[2, {extent}] = input \"a\"");
@@ -283,6 +287,24 @@ fn gather() {
     at.sort_unstable();
     at.dedup();
     assert_eq!(at, [2, 4]);
+}
+
+#[test]
+fn dequantize() {
+    for (format, bytes) in [("q8_0", 34), ("q4_0", 18)] {
+        let lines = format!(
+            "%0: u8[3, 2, {}] = input \"x\"\n%1: f32[3, 2, 96] = dequantize %0 {{format={format}}}",
+            3 * bytes
+        );
+        // Scales of every kind: ordinary ones, subnormals, zeros of both signs, infinities.
+        let scales = [0x2e66, 0xb555, 0x0001, 0x83ff, 0x0000, 0x8000, 0x7bff, 0x7c00, 0xfc00];
+        let byte = |i: usize| match i % bytes {
+            place @ (0 | 1) => f64::from(scales[i / bytes % 9] >> (8 * place) & 0xff),
+            _ => (i * 37 % 251) as f64,
+        };
+        let blocks: Vec<f64> = (0..18 * bytes).map(byte).collect();
+        agrees(&lines, &leaves().with("x", DType::U8, &[3, 2, 3 * bytes], &blocks));
+    }
 }
 
 #[test]

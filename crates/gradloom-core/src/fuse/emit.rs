@@ -29,7 +29,7 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
 /// A value's window into the memory of the value behind its views.
 pub(super) fn access(source: &ViewSource, memory: &Lowered) -> Access {
     let Access { buffer, dtype, .. } = memory.access[&source.value];
-    Access { buffer, dtype, layout: source.layout.clone() }
+    Access { buffer, dtype, layout: source.layout.clone(), blocks: None }
 }
 
 fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
@@ -336,7 +336,7 @@ impl<'a> Builder<'a, '_> {
             return known;
         }
         let node = self.push(NodeKind::Load(self.reads.len()), dtype, level);
-        self.reads.push(Access { buffer, dtype, layout: layout.clone() });
+        self.reads.push(Access { buffer, dtype, layout: layout.clone(), blocks: None });
         self.loads.push((buffer, layout, level, node));
         node
     }

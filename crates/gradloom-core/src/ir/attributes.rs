@@ -1,7 +1,7 @@
 //! The attributes of ops in the text form, `{axes=[0, 1], causal}`: one list for what writes them and what
 //! reads them.
 
-use super::Number;
+use super::{BlockFormat, Number};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -11,6 +11,7 @@ pub(super) trait Attributes {
     /// A name that is there or not.
     fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
+    fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Self::Error>;
     /// An element of the result.
     fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Self::Error>;
     fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;

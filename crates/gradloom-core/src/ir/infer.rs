@@ -2,8 +2,8 @@
 //! fit.
 
 use super::{
-    AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, ScatterOp, Shape, Type,
-    TypeError, ValueId, Window,
+    AttentionSpec, BlockFormat, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, ScatterOp, Shape,
+    Type, TypeError, ValueId, Window,
 };
 use crate::collections::sort;
 
@@ -150,6 +150,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             fail(format!("cast of {of} to {dtype}: it is converted by way of {way}"))
         }
         OpKind::Cast { dtype } => one(Type::new(*dtype, t[0].shape.clone())),
+        OpKind::Dequantize { format } => dequantized(*format, t[0]).and_then(one),
         OpKind::Reduce { axes, .. } => {
             distinct_axes(name, axes, t[0])?;
             if t[0].dtype == DType::Bool {
@@ -397,6 +398,19 @@ fn slice(x: &Type, start: &[usize], limit: &[usize], step: &[usize]) -> Result<T
         extents.push((limit[a] - start[a]).div_ceil(step[a]));
     }
     Ok(Type::new(x.dtype, extents))
+}
+
+fn dequantized(format: BlockFormat, blocks: &Type) -> Result<Type> {
+    let bytes = format.block_bytes();
+    let Some((&row, others)) = blocks.shape.split_last().filter(|_| blocks.dtype == DType::U8) else {
+        return Err(TypeError::new(format!("dequantize takes u8 blocks, [.., bytes], not {blocks}"))
+            .help(format!("declare it as u8, with {bytes} bytes for 32 elements of {format}")));
+    };
+    let Some(elements) = format.elements_of(row) else {
+        let message = format!("dequantize of {blocks}: rows of {row} bytes are not whole blocks of {format}");
+        return Err(TypeError::new(message).help(format!("a row has {bytes} bytes for 32 elements")));
+    };
+    Ok(Type::new(DType::F32, [others, &[elements]].concat()))
 }
 
 fn concat(t: &[&Type], axis: usize) -> Result<Type> {

@@ -4,6 +4,7 @@
 //! read. Always holds: see [`Graph`]; [`crate::verify`] checks it between stages.
 
 mod attributes;
+mod blocks;
 mod build;
 mod contraction;
 mod convolution;
@@ -21,6 +22,7 @@ mod print;
 mod settled;
 mod types;
 
+pub use blocks::{BLOCK, BlockFormat, UnknownFormat};
 pub use build::Builder;
 pub(crate) use contraction::product;
 pub use contraction::{AttentionSpec, DotAxes};

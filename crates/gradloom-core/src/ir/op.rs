@@ -6,8 +6,8 @@
 
 use super::attributes::Attributes;
 use super::{
-    AttentionSpec, BinaryOp, BlockId, CompareOp, CompositeOp, ConvSpec, DType, DotAxes, Literal, Number,
-    ReduceOp, Shape, Type, UnaryOp,
+    AttentionSpec, BinaryOp, BlockFormat, BlockId, CompareOp, CompositeOp, ConvSpec, DType, DotAxes, Literal,
+    Number, ReduceOp, Shape, Type, UnaryOp,
 };
 
 /// Index of the extreme element; the first one wins a tie, and a NaN wins over all numbers.
@@ -66,6 +66,9 @@ pub enum OpKind {
     /// (x) -> the same elements as `dtype`. Float to integer rounds towards zero and saturates (NaN gives 0);
     /// integer to integer wraps; to bool: `x != 0`.
     Cast { dtype: DType },
+    /// (blocks u8 `[B.., bytes]`) -> f32 `[B.., n]`: the numbers that the blocks of each row stand for. See
+    /// [`BlockFormat`]; a row is whole blocks.
+    Dequantize { format: BlockFormat },
 
     // Reductions; the axes vanish from the shape.
     /// (x) -> x without `axes` (ascending, distinct).
@@ -151,6 +154,7 @@ impl OpKind {
         matches!(
             self,
             OpKind::Cast { .. }
+                | OpKind::Dequantize { .. }
                 | OpKind::Select
                 | OpKind::Reshape { .. }
                 | OpKind::Permute { .. }
@@ -187,6 +191,7 @@ impl OpKind {
             OpKind::Compare(op) => op.name(),
             OpKind::Select => "select",
             OpKind::Cast { .. } => "cast",
+            OpKind::Dequantize { .. } => "dequantize",
             OpKind::Reduce { op, .. } => op.name(),
             OpKind::ArgReduce { op: ArgReduceOp::ArgMax, .. } => "argmax",
             OpKind::ArgReduce { op: ArgReduceOp::ArgMin, .. } => "argmin",
@@ -229,6 +234,8 @@ impl OpKind {
             "random_bits" => OpKind::RandomBits { shape: ty()?.shape, site: 0 },
             "select" => OpKind::Select,
             "cast" => OpKind::Cast { dtype: ty()?.dtype },
+            #[cfg(not(target_family = "wasm"))]
+            "dequantize" => OpKind::Dequantize { format: BlockFormat::Q8_0 },
             "argmax" => OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
             "argmin" => OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
             "cumsum" => OpKind::Cumulate { op: ReduceOp::Sum, reverse: false },
@@ -302,6 +309,7 @@ impl OpKind {
                 a.integer("count", count)?;
                 a.flag("descending", descending)
             }
+            OpKind::Dequantize { format } => a.format("format", format),
             OpKind::Permute { perm } => a.list("perm", perm),
             OpKind::Slice { start, limit, step } => {
                 a.list("start", start)?;
@@ -373,6 +381,7 @@ impl OpKind {
             | OpKind::Compare(_)
             | OpKind::Select
             | OpKind::Cast { .. }
+            | OpKind::Dequantize { .. }
             | OpKind::ArgReduce { .. }
             | OpKind::Sort { .. }
             | OpKind::Scatter { op: ScatterOp::Set | ScatterOp::Distinct, .. }

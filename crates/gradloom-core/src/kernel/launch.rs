@@ -2,7 +2,7 @@
 
 use super::{Body, Layout, Schedule};
 use crate::collections::sort;
-use crate::ir::{DType, DotAxes, OpId, OpKind, ValueId};
+use crate::ir::{BlockFormat, DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
 
 /// A strided window into the bytes that a value owns.
@@ -14,6 +14,9 @@ pub struct Access {
     pub dtype: DType,
     /// Which elements, in which order.
     pub layout: Layout,
+    /// What the elements, bytes, are blocks of: of the right operand of a product alone, which sums along
+    /// blocks. Lowering sets it for targets that read them.
+    pub blocks: Option<BlockFormat>,
 }
 
 /// The computation of a launch.

@@ -50,7 +50,7 @@ impl Lowered {
 
     /// Gives a value bytes of its own.
     pub fn own(&mut self, value: ValueId, ty: Type, layout: Layout) -> Access {
-        let access = Access { buffer: value, dtype: ty.dtype, layout };
+        let access = Access { buffer: value, dtype: ty.dtype, layout, blocks: None };
         self.buffers.insert(value, ty);
         self.access.insert(value, access.clone());
         access

@@ -5,10 +5,10 @@ use crate::collections::sort;
 use crate::ir::Graph;
 use std::fmt::{self, Write};
 
-/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones.
+/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones, and the format of blocks.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Access { buffer, dtype, layout } = self;
+        let Access { buffer, dtype, layout, blocks } = self;
         let Layout { offset, shape, strides } = layout;
         write!(f, "{buffer} {dtype}{shape}")?;
         if !layout.is_contiguous() {
@@ -16,6 +16,9 @@ impl fmt::Display for Access {
         }
         if *offset > 0 {
             write!(f, " from {offset}")?;
+        }
+        if let Some(format) = blocks {
+            write!(f, " as {format}")?;
         }
         Ok(())
     }

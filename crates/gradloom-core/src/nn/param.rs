@@ -91,12 +91,15 @@ impl Param {
     /// A parameter of a type. Of 16 bits it takes half the memory, and steps that are less than its rounding
     /// are lost: to train in 16 bits with f32 parameters, give the device a precision.
     ///
+    /// A parameter of u8 has weights in [blocks](Tensor::dequantize), and is frozen.
+    ///
     /// # Panics
-    /// When its elements are no floats.
+    /// When its elements are neither floats nor u8.
     #[track_caller]
     pub fn of_type(ty: Type, init: Init) -> Param {
+        let frozen = ty.dtype == DType::U8;
         assert!(
-            ty.dtype.is_float(),
+            ty.dtype.is_float() || frozen,
             "a parameter of {ty}: only floats are trained; keep others in a `State`"
         );
         let id = ParamId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
@@ -104,7 +107,7 @@ impl Param {
             id,
             ty,
             init,
-            frozen: AtomicBool::new(false),
+            frozen: AtomicBool::new(frozen),
             decay: AtomicU8::new(0),
             transposed_in_torch: AtomicBool::new(false),
             tied: AtomicBool::new(false),

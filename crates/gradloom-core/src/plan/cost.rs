@@ -180,7 +180,7 @@ mod tests {
     /// A contiguous f32 access of its own buffer.
     fn f32(buffer: usize, shape: &[usize]) -> Access {
         let layout = Layout::contiguous(&Shape::from(shape));
-        Access { buffer: ValueId::from_index(buffer), dtype: DType::F32, layout }
+        Access { buffer: ValueId::from_index(buffer), dtype: DType::F32, layout, blocks: None }
     }
 
     fn i32(buffer: usize, shape: &[usize]) -> Access {

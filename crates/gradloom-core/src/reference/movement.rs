@@ -4,13 +4,20 @@ use super::error::trap;
 use super::indices::{each_index, position};
 use super::{HostData, HostTensor};
 use crate::error::Result;
-use crate::ir::{DType, Number, Type, words_of};
+use crate::ir::{BlockFormat, DType, Number, Type, words_of};
 
 /// The tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times `strides`.
 pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
     let mut elements = Vec::with_capacity(ty.elements());
     each_index(&ty.shape, &mut |index| elements.push(x.get(base + position(index, strides))));
     HostTensor::from_numbers(ty.clone(), elements)
+}
+
+/// The numbers that blocks stand for.
+pub(super) fn dequantize(format: BlockFormat, blocks: &HostTensor, ty: &Type) -> HostTensor {
+    let bytes: Vec<u8> = (0..blocks.len()).map(|i| blocks.integer(i) as u8).collect();
+    let blocks = bytes.chunks_exact(format.block_bytes());
+    HostTensor::from_f64(ty.clone(), blocks.flat_map(|block| format.decode(block).map(f64::from)))
 }
 
 /// Axis i of the result is axis `perm[i]` of x.

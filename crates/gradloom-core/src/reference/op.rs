@@ -26,6 +26,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
         OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),
+        OpKind::Dequantize { format } => one(movement::dequantize(*format, x[0], ty(0))),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
         OpKind::Conv(spec) => one(convolution::conv(spec, x[0], x[1], ty(0))),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
@@ -67,6 +68,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Constant { .. }
         | OpKind::Iota { .. }
         | OpKind::RandomBits { .. }
+        | OpKind::Dequantize { .. }
         | OpKind::Words
         | OpKind::Barrier
         | OpKind::Cumulate { .. }

@@ -4,7 +4,7 @@ use super::operand::{binary, number, unify};
 use super::scope::with_scope;
 use super::tensor::{emit, full};
 use super::{Operand, Tensor, acting};
-use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Literal, OpKind, Shape, UnaryOp};
+use crate::ir::{BinaryOp, BlockFormat, CompareOp, CompositeOp, DType, Literal, OpKind, Shape, UnaryOp};
 use std::f64::consts::{LOG2_E, LOG10_E};
 
 macro_rules! unary {
@@ -404,6 +404,19 @@ impl Tensor {
             _ => self.cast(dtype.computed()),
         };
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
+    }
+
+    /// The numbers that blocks of few bits stand for: u8 `[B.., bytes]` gives f32 `[B.., n]`, with 32
+    /// elements for each block of [`BlockFormat::block_bytes`]. A row that is no whole number of blocks is an
+    /// error. No gradient flows to the blocks: weights in blocks are frozen.
+    ///
+    /// A matrix product whose right operand is this reads the blocks themselves, if the sum runs along rows
+    /// of blocks and the device can: `x.matmul(w.dequantize(format).transpose(0, 1))` for x `[.., k]` and the weights of
+    /// n outputs, w `[n, bytes of k]`. Rows of an embedding are gathered first, then dequantised.
+    #[track_caller]
+    #[must_use]
+    pub fn dequantize(self, format: BlockFormat) -> Tensor {
+        emit(OpKind::Dequantize { format }, &[self], "dequantize")
     }
 
     /// Whether a constant of i64 can become i32; if not, that is an error, where data would be a trap.

@@ -185,9 +185,10 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Cumulate { .. } => 34,
         OpKind::Sort { .. } => 35,
         OpKind::Words => 36,
+        OpKind::Dequantize { .. } => 37,
     }
 }
-const VARIANTS: usize = 37;
+const VARIANTS: usize = 38;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

@@ -2,6 +2,7 @@
 
 mod attention;
 mod blocks;
+mod dequantize;
 mod elementwise;
 mod index;
 mod leaves;

@@ -39,7 +39,7 @@ fn bench(name: &str, all: &[Builder]) {
         let (first_read, first_write, scratch) = (reads.len(), writes.len(), loop_workspace(&b.body));
         for (dtype, layout) in &b.reads {
             places.push(memory(*dtype, layout.end()));
-            reads.push(Access { buffer: ValueId(next), dtype: *dtype, layout: layout.clone() });
+            reads.push(Access { buffer: ValueId(next), dtype: *dtype, layout: layout.clone(), blocks: None });
             next += 1;
         }
         for (i, (dtype, layout, place)) in b.writes.iter().enumerate() {
@@ -49,7 +49,12 @@ fn bench(name: &str, all: &[Builder]) {
                 continue;
             }
             places.push(memory(*dtype, layout.end()));
-            writes.push(Access { buffer: ValueId(next), dtype: *dtype, layout: layout.clone() });
+            writes.push(Access {
+                buffer: ValueId(next),
+                dtype: *dtype,
+                layout: layout.clone(),
+                blocks: None,
+            });
             next += 1;
         }
         parts.push(Part {

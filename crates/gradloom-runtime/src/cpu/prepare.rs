@@ -48,6 +48,10 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         OpKind::Compare(op) => elementwise::prepare_compare(launch, *op, level),
         OpKind::Select => elementwise::prepare_select(launch, level),
         OpKind::Cast { dtype } => elementwise::prepare_cast(launch, *dtype, level),
+        #[cfg(target_family = "wasm")]
+        OpKind::Dequantize { format } => match *format {},
+        #[cfg(not(target_family = "wasm"))]
+        OpKind::Dequantize { format } => movement::prepare_dequantize(launch, *format),
         OpKind::Reduce { op, axes } => reduce::prepare(launch, *op, axes, level),
         OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),
         OpKind::Cumulate { op, reverse } => rows::prepare_cumulate(launch, *op, *reverse, level),

@@ -61,7 +61,7 @@ impl Tensor {
         Self { dtype, layout, words: vec![GARBAGE; (elements * dtype.bytes()).div_ceil(4) + 1] }
     }
 
-    fn set(&mut self, position: usize, bits: u32) {
+    pub(super) fn set(&mut self, position: usize, bits: u32) {
         match self.dtype {
             DType::F32 | DType::I32 | DType::U32 => self.words[position] = bits,
             smaller => {
@@ -193,6 +193,13 @@ impl Tensor {
     }
 }
 
+/// A contiguous tensor of these elements, by their bits.
+pub(super) fn element_bits(dtype: DType, shape: impl Into<Shape>, bits: &[u32]) -> Tensor {
+    let mut tensor = Tensor::contiguous(&mut Random(1), dtype, &shape.into());
+    bits.iter().enumerate().for_each(|(i, &bits)| tensor.set(i, bits));
+    tensor
+}
+
 /// Positions of a layout's elements in row-major order.
 pub(super) fn positions(layout: &Layout) -> Vec<usize> {
     let mut all = vec![layout.offset];
@@ -227,7 +234,12 @@ impl Case {
     }
 
     pub(super) fn launch(&self) -> Launch {
-        let access = |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout };
+        let access = |buffer: usize, dtype, layout| Access {
+            buffer: ValueId(buffer as u32),
+            dtype,
+            layout,
+            blocks: None,
+        };
         let write = match self.in_place {
             Some(read) => self.reads[read].layout.clone(),
             None => Layout { offset: GUARD, ..Layout::contiguous(&self.shape) },
@@ -326,7 +338,12 @@ impl Job {
     }
 
     pub(super) fn launch(&self) -> Launch {
-        let access = |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout };
+        let access = |buffer: usize, dtype, layout| Access {
+            buffer: ValueId(buffer as u32),
+            dtype,
+            layout,
+            blocks: None,
+        };
         let reads = self.reads.iter().enumerate().map(|(i, r)| access(i, r.dtype, r.layout.clone()));
         let writes = self.results.iter().enumerate().map(|(i, (dtype, layout, in_place))| {
             access(in_place.unwrap_or(self.reads.len() + i), *dtype, layout.clone())

@@ -184,7 +184,9 @@ impl DebugRun {
         let layout = self.layout(value, &ty);
         let mut elements = Elements::default();
         elements.make_room(ty.bytes(), &format_args!("{value} on the host"))?;
-        self.loaded.resident().read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
+        self.loaded
+            .resident()
+            .read(&Access { buffer: value, dtype: ty.dtype, layout, blocks: None }, &mut elements)?;
         Ok(tensor(self.seen_as(value, ty), &elements))
     }
 

@@ -7,6 +7,7 @@ mod hoisted;
 mod placement;
 mod reference;
 mod results;
+mod stored;
 mod updates;
 
 use gradloom_core::ir::{Graph, parse};

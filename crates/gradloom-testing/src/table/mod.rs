@@ -9,8 +9,8 @@ pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Literal, Number,
-    OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
+    ArgReduceOp, AttentionSpec, BinaryOp, BlockFormat, CompareOp, CompositeOp, DType, DotAxes, Graph,
+    Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
 };
 
 /// Type and elements.
@@ -59,6 +59,7 @@ pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "shl",
     "shr",
     "words",
+    "dequantize",
     "eq",
     "ne",
     "lt",
@@ -153,6 +154,7 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
         OpKind::AttentionGrad(PLAIN_ATTENTION),
         OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
         OpKind::Words,
+        OpKind::Dequantize { format: BlockFormat::Q8_0 },
     ];
     kinds.extend(UnaryOp::ALL.iter().map(|&op| OpKind::Unary(op)));
     kinds.extend(BinaryOp::ALL.iter().map(|&op| OpKind::Binary(op)));

@@ -9,6 +9,8 @@ mod attention;
 mod body;
 mod columns;
 mod cumulate;
+#[cfg(not(target_family = "wasm"))]
+mod dequantize;
 mod each;
 mod elementwise;
 mod gather;
@@ -93,6 +95,10 @@ pub fn kernels(
     Some(match op {
         OpKind::Concat { axis } => movement::concat(views, *axis),
         OpKind::Pad { low, interior, value, .. } => movement::pad(views, low, interior, *value),
+        #[cfg(target_family = "wasm")]
+        OpKind::Dequantize { format } => match *format {},
+        #[cfg(not(target_family = "wasm"))]
+        OpKind::Dequantize { format } => dequantize::dequantize(views, *format),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(views),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
         OpKind::RandomBits { site, .. } => random::random_bits(views, *site),

@@ -99,7 +99,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         // Its result is not a number.
         OpKind::Compare(_) => None,
         // Its operands are integers.
-        OpKind::Words => None,
+        OpKind::Words | OpKind::Dequantize { .. } => None,
         OpKind::Select => elementwise::select(),
         OpKind::Cast { dtype } => elementwise::cast(*dtype),
 

@@ -5,14 +5,14 @@ use super::lexer::Token;
 use super::literal::to_number;
 use super::{ParseError, Parser};
 use crate::ir::attributes::Attributes;
-use crate::ir::{DType, Number};
+use crate::ir::{BlockFormat, DType, Number};
 use std::fmt::Display;
 use std::str::FromStr;
 
 #[derive(Debug)]
 enum Attribute {
     Flag,
-    /// A number or a truth value as it is written.
+    /// A number, a truth value or a format of blocks as it is written.
     Scalar(String),
     List(Vec<usize>),
 }
@@ -46,6 +46,11 @@ impl Parser<'_> {
         match self.peek() {
             Token::Mark("[") => {
                 Ok(Attribute::List(self.list("[", "]", |parser| parser.unsigned("a whole number"))?))
+            }
+            Token::Word(word) if word.parse::<BlockFormat>().is_ok() => {
+                let format = word.clone();
+                self.advance();
+                Ok(Attribute::Scalar(format))
             }
             Token::Number(_) | Token::Word(_) => Ok(Attribute::Scalar(self.scalar()?)),
             _ => self.expected("a number, `true`, `false`, or a list"),
@@ -115,6 +120,14 @@ impl Attributes for Given {
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<()> {
         let (text, position) = self.scalar(name)?;
         let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
+        *value = text.parse().map_err(|_| position.error(message()))?;
+        Ok(())
+    }
+
+    fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<()> {
+        let (text, position) = self.scalar(name)?;
+        let names = || BlockFormat::ALL.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
+        let message = || format!("expected a format of blocks ({}) for `{name}`, found `{text}`", names());
         *value = text.parse().map_err(|_| position.error(message()))?;
         Ok(())
     }

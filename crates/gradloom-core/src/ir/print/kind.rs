@@ -4,7 +4,7 @@
 use super::literal::{float, number, write_literal};
 use super::{Printer, quote};
 use crate::ir::attributes::Attributes;
-use crate::ir::{Graph, Number, OpKind};
+use crate::ir::{BlockFormat, Graph, Number, OpKind};
 use std::convert::Infallible;
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -59,6 +59,10 @@ impl Attributes for Written {
     }
 
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Infallible> {
+        self.assign(name, value)
+    }
+
+    fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Infallible> {
         self.assign(name, value)
     }
 

@@ -4,11 +4,15 @@
 //! each finished strip is handed to the epilogue while it is in the cache. Always holds: each element is a
 //! sum in the order of the contracted index, in blocks of it that the extents alone determine.
 
+#[cfg(not(target_family = "wasm"))]
+use crate::cpu::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
+use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored};
 use crate::cpu::matrix::tile::{Columns, Rows, Steps, Target, panel};
-use gradloom_codegen::cpu::FEW_ROWS;
+use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
+use gradloom_core::ir::BLOCK;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -47,6 +51,23 @@ pub(super) struct Stepped<'a> {
     pub(super) row_offsets: Option<&'a [usize]>,
 }
 
+/// A right operand that is not f32, from a block's first column and contracted index on.
+#[derive(Clone, Copy)]
+pub(super) struct StoredOperand {
+    pub(super) start: *const u8,
+    pub(super) form: Form,
+}
+
+impl StoredOperand {
+    /// Bytes from the first element of a column to that of a contracted index, which begins a block.
+    pub(super) fn bytes_to(form: Form, contract: usize, contract_stride: usize) -> usize {
+        match form {
+            Form::Blocks(format) => contract / BLOCK * format.block_bytes(),
+            Form::F32 | Form::F16 | Form::Bf16 => contract * contract_stride * size_of::<u16>(),
+        }
+    }
+}
+
 /// The target of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
@@ -77,6 +98,8 @@ pub(super) struct Block<'a, F> {
     pub(super) packed_right: Option<*mut f32>,
     /// Where the right operand's elements are, if its indices take several strides; `right` is not read then.
     pub(super) stepped: Option<Stepped<'a>>,
+    /// The right operand, if it is not f32, with the strides of `right`, which is not read then.
+    pub(super) stored: Option<StoredOperand>,
     pub(super) finish: F,
 }
 
@@ -160,10 +183,19 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
         // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows or,
         // with those of the left one, its columns are contiguous.
         unsafe {
-            if right.free_stride == 1 {
-                add_rows(simd, count, depth, rows, right.start, right.contract_stride, target);
-            } else {
-                dots(simd, count, depth, rows, right.start, right.free_stride, target);
+            match self.stored {
+                Some(StoredOperand { form: Form::F16, start }) => {
+                    few_rows_of(simd, count, depth, rows, start.cast::<F16>(), right, target);
+                }
+                Some(StoredOperand { form: Form::Bf16, start }) => {
+                    few_rows_of(simd, count, depth, rows, start.cast::<Bf16>(), right, target);
+                }
+                #[cfg(not(target_family = "wasm"))]
+                Some(StoredOperand { form: Form::Blocks(format), start }) => {
+                    let blocks = Blocks { format, start };
+                    dots_of_blocks(simd, count, depth, rows, blocks, right.free_stride, target);
+                }
+                _ => few_rows_of(simd, count, depth, rows, right.start, right, target),
             }
         }
         (self.finish)(0..count, product.start);
@@ -180,6 +212,24 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
             return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
         }
         let right = self.right;
+        let strides = [right.free_stride, right.contract_stride];
+        if let Some(StoredOperand { form, start }) = self.stored {
+            let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
+            let (columns, depth) = (self.columns, depth.len());
+            // SAFETY: as promised by the caller; blocks of contracted indices begin at blocks of numbers.
+            return unsafe {
+                match form {
+                    Form::F16 => pack_stored(simd, columns, depth, from.cast::<F16>(), strides, to),
+                    Form::Bf16 => pack_stored(simd, columns, depth, from.cast::<Bf16>(), strides, to),
+                    #[cfg(not(target_family = "wasm"))]
+                    Form::Blocks(format) => {
+                        let blocks = Blocks { format, start: from };
+                        pack_blocks(simd, columns, depth, blocks, right.free_stride, to);
+                    }
+                    _ => unreachable!("f32 is no other form"),
+                }
+            };
+        }
         // SAFETY: as promised by the caller.
         unsafe {
             if right.contract_stride == 1 && right.free_stride != 1 {
@@ -239,6 +289,30 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
             // SAFETY: as promised by the caller.
             unsafe { panel(simd, rows.len(), depth.len(), left, columns, target) };
             column += count;
+        }
+    }
+}
+
+/// All of a block of few rows, whose right operand has contiguous rows or columns.
+///
+/// # Safety
+/// As [`Block::multiply`].
+#[inline(always)]
+unsafe fn few_rows_of<S: Simd, E: Stored>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    start: *const E,
+    right: MatrixOperand,
+    target: Target,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if right.free_stride == 1 {
+            add_rows(simd, count, depth, rows, start, right.contract_stride, target);
+        } else {
+            dots(simd, count, depth, rows, start, right.free_stride, target);
         }
     }
 }

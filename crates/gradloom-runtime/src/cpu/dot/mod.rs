@@ -15,9 +15,9 @@ use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
-use block::{Block, MatrixOperand, Product, Stepped};
+use block::{Block, MatrixOperand, Product, Stepped, StoredOperand};
 use epilogue::Epilogue;
-use gradloom_codegen::cpu::{DotPlan, DotTask};
+use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::DotAxes;
 use gradloom_core::kernel::{Body, Launch};
@@ -185,6 +185,13 @@ impl Dot {
         let operand = |read, offset| call.read::<f32>(read, offset);
         let left = MatrixOperand::new(operand(lhs, lhs_offset), problem.lhs);
         let right = MatrixOperand::new(operand(rhs, rhs_offset), problem.rhs);
+        let stored = (plan.form != Form::F32).then(|| {
+            let unit = if matches!(plan.form, Form::Blocks(_)) { 1 } else { size_of::<u16>() };
+            let view = problem.rhs;
+            let bytes = (rhs_offset + task.columns.start * view.free_stride) * unit
+                + StoredOperand::bytes_to(plan.form, task.depth.start, view.contract_stride);
+            StoredOperand { start: call.read::<u8>(rhs, bytes), form: plan.form }
+        });
         let [packed_right, scratch] = self.scratch(call);
         let first = product * problem.m + task.rows.start;
         let in_place = first * problem.n + task.columns.start;
@@ -216,6 +223,7 @@ impl Dot {
                 depth: task.depth.start,
                 row_offsets: self.row_offsets.get(task.depth.clone()),
             }),
+            stored,
             finish: |rows: Range<usize>, from| match transposed {
                 // The one row is the epilogue's column.
                 true => {

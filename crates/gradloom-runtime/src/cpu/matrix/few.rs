@@ -2,10 +2,11 @@
 //! read once, in long runs.
 //!
 //! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are
-//! contiguous. Out: rows of contiguous columns. Always holds: the order of a sum depends on its length and
+//! contiguous, in any form of [`Stored`] numbers. Out: rows of contiguous columns. Always holds: the order of a sum depends on its length and
 //! the instruction set alone.
 
-use super::tile::{Rows, Target, load, store};
+use super::stored::Stored;
+use super::tile::{Rows, Target, prefetch, store};
 use gradloom_codegen::cpu::FEW_ROWS;
 use pulp::Simd;
 
@@ -13,8 +14,8 @@ use pulp::Simd;
 const STEP: usize = 4;
 /// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the
 /// processor need not wait.
-const GROUP: usize = 8;
-const GROUP_OF_SEVERAL: usize = 4;
+pub(super) const GROUP: usize = 8;
+pub(super) const GROUP_OF_SEVERAL: usize = 4;
 
 /// `target = rows · right`, where the row of `right` at contracted index p starts at `right + p·stride`: adds
 /// up multiples of these rows.
@@ -23,22 +24,22 @@ const GROUP_OF_SEVERAL: usize = 4;
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
 /// nothing else may touch the target.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn add_rows<S: Simd>(
+pub(in crate::cpu) unsafe fn add_rows<S: Simd, E: Stored>(
     simd: S,
     count: usize,
     depth: usize,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     target: Target,
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
         match count {
-            1 => add_rows_of::<S, 1>(simd, depth, rows, right, stride, target),
-            2 => add_rows_of::<S, 2>(simd, depth, rows, right, stride, target),
-            3 => add_rows_of::<S, 3>(simd, depth, rows, right, stride, target),
-            _ => add_rows_of::<S, FEW_ROWS>(simd, depth, rows, right, stride, target),
+            1 => add_rows_of::<S, E, 1>(simd, depth, rows, right, stride, target),
+            2 => add_rows_of::<S, E, 2>(simd, depth, rows, right, stride, target),
+            3 => add_rows_of::<S, E, 3>(simd, depth, rows, right, stride, target),
+            _ => add_rows_of::<S, E, FEW_ROWS>(simd, depth, rows, right, stride, target),
         }
     }
 }
@@ -46,11 +47,11 @@ pub(in crate::cpu) unsafe fn add_rows<S: Simd>(
 /// # Safety
 /// As [`add_rows`].
 #[inline(always)]
-unsafe fn add_rows_of<S: Simd, const R: usize>(
+unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
     simd: S,
     depth: usize,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     target: Target,
 ) {
@@ -59,7 +60,7 @@ unsafe fn add_rows_of<S: Simd, const R: usize>(
     unsafe {
         while p + STEP <= depth {
             let right = right.wrapping_add(p * stride);
-            add_step::<S, R, STEP>(
+            add_step::<S, E, R, STEP>(
                 simd,
                 rows.at(0, p),
                 right,
@@ -70,7 +71,13 @@ unsafe fn add_rows_of<S: Simd, const R: usize>(
         }
         while p < depth {
             let right = right.wrapping_add(p * stride);
-            add_step::<S, R, 1>(simd, rows.at(0, p), right, stride, Target { accumulate: p > 0, ..target });
+            add_step::<S, E, R, 1>(
+                simd,
+                rows.at(0, p),
+                right,
+                stride,
+                Target { accumulate: p > 0, ..target },
+            );
             p += 1;
         }
         if depth == 0 {
@@ -84,10 +91,10 @@ unsafe fn add_rows_of<S: Simd, const R: usize>(
 /// # Safety
 /// As [`add_rows`].
 #[inline(always)]
-unsafe fn add_step<S: Simd, const R: usize, const K: usize>(
+unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
     simd: S,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     target: Target,
 ) {
@@ -106,12 +113,15 @@ unsafe fn add_step<S: Simd, const R: usize, const K: usize>(
         unsafe {
             let mut vectors = [simd.splat_f32s(0.0); K];
             for p in 0..K {
-                vectors[p] = load_up_to(simd, rest, right.wrapping_add(p * stride + column));
+                if size_of::<E>() < size_of::<f32>() {
+                    prefetch(right.wrapping_add((K + p) * stride + column));
+                }
+                vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride + column));
             }
             for r in 0..R {
                 let to = target.row(r).wrapping_add(column);
                 let mut sum =
-                    if target.accumulate { load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
+                    if target.accumulate { f32::load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
                 for p in 0..K {
                     sum = simd.mul_add_e_f32s(factors[r][p], vectors[p], sum);
                 }
@@ -132,12 +142,12 @@ unsafe fn add_step<S: Simd, const R: usize, const K: usize>(
 /// # Safety
 /// As [`add_rows`]; `rows.step` must be 1.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn dots<S: Simd>(
+pub(in crate::cpu) unsafe fn dots<S: Simd, E: Stored>(
     simd: S,
     count: usize,
     depth: usize,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     target: Target,
 ) {
@@ -148,10 +158,24 @@ pub(in crate::cpu) unsafe fn dots<S: Simd>(
         while column + group <= target.columns {
             let right = right.wrapping_add(column * stride);
             match count {
-                1 => dots_of::<S, 1, GROUP>(simd, depth, rows, right, stride, target.from(column)),
-                2 => dots_of::<S, 2, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, target.from(column)),
-                3 => dots_of::<S, 3, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, target.from(column)),
-                _ => dots_of::<S, FEW_ROWS, GROUP_OF_SEVERAL>(
+                1 => dots_of::<S, E, 1, GROUP>(simd, depth, rows, right, stride, target.from(column)),
+                2 => dots_of::<S, E, 2, GROUP_OF_SEVERAL>(
+                    simd,
+                    depth,
+                    rows,
+                    right,
+                    stride,
+                    target.from(column),
+                ),
+                3 => dots_of::<S, E, 3, GROUP_OF_SEVERAL>(
+                    simd,
+                    depth,
+                    rows,
+                    right,
+                    stride,
+                    target.from(column),
+                ),
+                _ => dots_of::<S, E, FEW_ROWS, GROUP_OF_SEVERAL>(
                     simd,
                     depth,
                     rows,
@@ -166,7 +190,7 @@ pub(in crate::cpu) unsafe fn dots<S: Simd>(
             let right = right.wrapping_add(column * stride);
             for r in 0..count {
                 let target = Target { start: target.row(r).wrapping_add(column), ..target };
-                dots_of::<S, 1, 1>(simd, depth, rows.at(r, 0), right, stride, target);
+                dots_of::<S, E, 1, 1>(simd, depth, rows.at(r, 0), right, stride, target);
             }
             column += 1;
         }
@@ -178,11 +202,11 @@ pub(in crate::cpu) unsafe fn dots<S: Simd>(
 /// # Safety
 /// As [`dots`].
 #[inline(always)]
-unsafe fn dots_of<S: Simd, const R: usize, const C: usize>(
+unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     simd: S,
     depth: usize,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     target: Target,
 ) {
@@ -208,11 +232,11 @@ unsafe fn dots_of<S: Simd, const R: usize, const C: usize>(
 /// # Safety
 /// As [`dots`].
 #[inline(always)]
-unsafe fn add_products<S: Simd, const R: usize, const C: usize>(
+unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
     simd: S,
     rest: usize,
     rows: Rows,
-    right: *const f32,
+    right: *const E,
     stride: usize,
     sums: &mut [[S::f32s; C]; R],
 ) {
@@ -220,29 +244,17 @@ unsafe fn add_products<S: Simd, const R: usize, const C: usize>(
     unsafe {
         let mut left = [simd.splat_f32s(0.0); R];
         for r in 0..R {
-            left[r] = load_up_to(simd, rest, rows.at(r, 0).start);
+            left[r] = f32::load_up_to(simd, rest, rows.at(r, 0).start);
         }
         for c in 0..C {
-            let vector = load_up_to(simd, rest, right.wrapping_add(c * stride));
+            if size_of::<E>() < size_of::<f32>() {
+                // Columns are too short for the processor to see where they lead: the next group's.
+                prefetch(right.wrapping_add((C + c) * stride));
+            }
+            let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));
             for r in 0..R {
                 sums[r][c] = simd.mul_add_e_f32s(left[r], vector, sums[r][c]);
             }
-        }
-    }
-}
-
-/// Reads a vector, or zeros after the first `count` elements.
-///
-/// # Safety
-/// So many elements must be readable.
-#[inline(always)]
-unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const f32) -> S::f32s {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        if count >= S::F32_LANES {
-            load(simd, from)
-        } else {
-            simd.mask_load_ptr_f32s(simd.mask_between_m32s(0, count as u32), from)
         }
     }
 }

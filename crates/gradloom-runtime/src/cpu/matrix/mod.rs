@@ -5,6 +5,11 @@
 // registers.
 #![allow(clippy::needless_range_loop)]
 
+#[cfg(not(target_family = "wasm"))]
+pub(super) mod blocks;
 pub(super) mod few;
 pub(super) mod pack;
+pub(super) mod stored;
 pub(super) mod tile;
+#[cfg(target_arch = "x86_64")]
+mod x86;

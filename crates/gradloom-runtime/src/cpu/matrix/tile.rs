@@ -398,7 +398,7 @@ pub(in crate::cpu) unsafe fn store<S: Simd>(_: S, to: *mut f32, value: S::f32s) 
 
 /// Asks for the cache line of an address.
 #[inline(always)]
-fn prefetch(address: *const f32) {
+pub(super) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; any address will do.
     unsafe {

@@ -1,9 +1,11 @@
 //! Kernels that move elements without computing.
 //!
-//! In: strided operands. Out: their elements at other places. Always holds: all of them are [`CopyLoop`]s
-//! between layouts, so transposed and interleaved cases are handled once.
+//! In: strided operands. Out: their elements at other places. Always holds: all of them but one, which
+//! unpacks blocks, are [`CopyLoop`]s between layouts, so transposed and interleaved cases are handled once.
 
 mod copy;
+#[cfg(not(target_family = "wasm"))]
+mod dequantize;
 mod join;
 mod pad;
 mod region;
@@ -11,6 +13,8 @@ mod region;
 mod tests;
 
 pub(super) use copy::{CopyLoop, prepare as prepare_copy};
+#[cfg(not(target_family = "wasm"))]
+pub(super) use dequantize::prepare as prepare_dequantize;
 pub(super) use join::prepare as prepare_concat;
 pub(super) use pad::prepare as prepare_pad;
 pub(super) use region::prepare as prepare_write_region;

@@ -1,6 +1,7 @@
 //! Products against loops in float64, over random axes and layouts.
 
 mod epilogues;
+mod stored;
 
 use super::*;
 use crate::cpu::Pool;

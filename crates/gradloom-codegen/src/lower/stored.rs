@@ -1,0 +1,123 @@
+//! Products that read a right operand as it is stored: floats of 16 bits, and numbers in blocks.
+//!
+//! In: the kernels of a graph. Out: the same kernels, where products read what a kernel would convert to f32
+//! first, if that is what their target does on the way. A conversion that nothing else reads is gone; one
+//! that is left runs before the first kernel that reads it. Always holds: no element changes, as these
+//! conversions are exact.
+//!
+//! After fusion, and not in the graph, so that no pass can come between the conversion and the product: what
+//! counts is who writes a buffer, whatever views lie between.
+
+use crate::product::DotProblem;
+use gradloom_core::fuse::{Fused, KernelSpec, watched};
+use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, Graph, OpKind, ValueId};
+use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
+
+/// Lets products read what conversions read.
+pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused) {
+    let kept: Vec<ValueId> = watched(graph)
+        .into_iter()
+        .filter_map(|value| Some(fused.memory.access.get(&value)?.buffer))
+        .collect();
+    for at in (0..fused.kernels.len()).rev() {
+        let spec = &fused.kernels[at];
+        let Some((source, format)) = conversion(spec) else { continue };
+        let (buffer, source) = (spec.writes[0].buffer, source.clone());
+        if kept.contains(&buffer) {
+            continue;
+        }
+        let mut first = None;
+        for (user, spec) in fused.kernels.iter_mut().enumerate().skip(at + 1) {
+            let KernelSpec { kernel, reads, .. } = spec;
+            each_product(kernel, &mut |axes, operands| {
+                let right = &reads[operands + 1];
+                if right.buffer == buffer
+                    && let Some(stored) = stored(axes, &reads[operands], right, &source, format)
+                {
+                    reads[operands + 1] = stored;
+                }
+            });
+            if reads.iter().any(|read| read.buffer == buffer) {
+                first = first.or(Some(user));
+            }
+        }
+        let spec = fused.kernels.remove(at);
+        if let Some(user) = first {
+            fused.kernels.insert(user - 1, spec);
+        }
+    }
+}
+
+/// What a kernel converts to f32, element by element, and does nothing else.
+fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
+    let ([source], [result]) = (&spec.reads[..], &spec.writes[..]) else { return None };
+    let format = match &spec.kernel {
+        Kernel::Op(OpKind::Dequantize { format }) => Some(*format),
+        Kernel::Op(OpKind::Cast { dtype: DType::F32 }) => None,
+        Kernel::Loop(body) if only_converts(body) => None,
+        _ => return None,
+    };
+    let is_stored = format.is_some() || matches!(source.dtype, DType::F16 | DType::BF16);
+    let in_order = source.layout.is_contiguous() && result.layout.is_contiguous();
+    (is_stored && in_order && result.dtype == DType::F32).then_some((source, format))
+}
+
+/// Whether a body stores each element that it loads as f32.
+fn only_converts(body: &Body) -> bool {
+    let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
+    let node = body.node(node);
+    let NodeKind::Cast(from) = node.kind else { return false };
+    node.dtype == DType::F32 && matches!(body.node(from).kind, NodeKind::Load(_)) && body.nodes.len() == 2
+}
+
+/// Calls `f` with the axes of each product and where its operands begin.
+fn each_product(kernel: &Kernel, f: &mut dyn FnMut(&DotAxes, usize)) {
+    match kernel {
+        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => f(axes, 0),
+        Kernel::Group(parts) => {
+            for part in parts {
+                each_product(&part.kernel, &mut |axes, operands| f(axes, part.reads.start + operands));
+            }
+        }
+        Kernel::Op(_) | Kernel::Loop(_) | Kernel::Copy | Kernel::WriteRegion => {}
+    }
+}
+
+/// The right operand of a product in the place of its conversion, if a kernel can go through it: no operand
+/// must be copied first, and the sum runs along whole blocks.
+fn stored(
+    axes: &DotAxes,
+    left: &Access,
+    right: &Access,
+    source: &Access,
+    format: Option<BlockFormat>,
+) -> Option<Access> {
+    let problem = DotProblem::new(axes, &left.layout, &right.layout)?;
+    let Layout { offset, shape, strides } = &right.layout;
+    if left.dtype != DType::F32 || shape.elements() == 0 || problem.results() == 0 {
+        return None;
+    }
+    let Some(format) = format else {
+        let layout = Layout { offset: source.layout.offset + offset, ..right.layout.clone() };
+        return Some(Access { layout, ..source.clone() });
+    };
+    let contracted = |axis: &usize| axes.rhs_contract.contains(axis);
+    let mut blocks = Layout {
+        offset: source.layout.offset + format.bytes_of(*offset)?,
+        shape: shape.clone(),
+        strides: strides.clone(),
+    };
+    let mut extents = shape.to_vec();
+    for axis in 0..shape.rank() {
+        (extents[axis], blocks.strides[axis]) = match contracted(&axis) {
+            // The innermost has all bytes of the sum: the others are in its row.
+            true if strides[axis] == 1 && shape[axis] > 1 => (format.bytes_of(problem.k)?, 1),
+            true => (1, 1),
+            false if shape[axis] == 1 => (1, 0),
+            false => (shape[axis], format.bytes_of(strides[axis])?),
+        };
+    }
+    blocks.shape = extents.into();
+    let along = problem.rhs.contract_stride == 1 && problem.k.is_multiple_of(BLOCK);
+    along.then(|| Access { layout: blocks, blocks: Some(format), ..source.clone() })
+}

@@ -1,0 +1,53 @@
+//! Numbers in blocks of few bits become f32.
+//!
+//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, an invocation for
+//! each element.
+
+use super::super::Value;
+use super::super::ir::Kernel;
+use super::each::each;
+use super::{Builder, Views};
+use crate::narrow::narrow;
+use gradloom_core::ir::{BLOCK, BlockFormat, DType};
+
+/// The kernel of `Dequantize`.
+pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> {
+    each("dequantize", views, views.elements(), |k, position| {
+        let (block, element) = (position / narrow(BLOCK), position % narrow(BLOCK));
+        // Rows are whole blocks, so blocks are numbered through.
+        let start = block * narrow(format.block_bytes());
+        let scale = f16(k, byte(k, views, start) + byte(k, views, start + 1) * 256);
+        let quant = match format {
+            BlockFormat::Q8_0 => {
+                let bits = views.load(k, 0, start + element + 2).cast(DType::I32);
+                bits - bits.less(k.i32(128)).select(k.i32(0), k.i32(256))
+            }
+            BlockFormat::Q4_0 => {
+                let half = narrow(BLOCK / 2);
+                let bits = byte(k, views, start + element % half + 2);
+                let bits = element.below(half).select(bits % 16, bits / 16);
+                bits.cast(DType::I32) - k.i32(8)
+            }
+        };
+        views.store(k, position, scale * quant.cast(DType::F32));
+    })
+}
+
+/// A byte of the operand.
+fn byte<'k>(k: &'k Builder, views: &Views<'_>, position: Value<'k>) -> Value<'k> {
+    views.load(k, 0, position).cast(DType::U32)
+}
+
+/// The f32 of an f16's bits, by integer operations: devices need not have the type.
+fn f16<'k>(k: &'k Builder, bits: Value<'k>) -> Value<'k> {
+    let magnitude = bits % 0x8000 * 0x2000;
+    // The exponents' difference, 127 - 15. A subnormal f16 is a subnormal f32 here, which devices may take
+    // as 0, so it is converted as the integer that it is, times 2^-24.
+    let normal = (magnitude + (112 << 23)).bitcast(DType::F32);
+    let subnormal = (bits % 0x8000).cast(DType::F32) * k.f32(f32::from_bits(0x3380_0000));
+    let special = (magnitude + (224 << 23)).bitcast(DType::F32);
+    let finite = (bits % 0x8000).below(0x0400).select(subnormal, normal);
+    let size = (bits % 0x8000).below(0x7c00).select(finite, special);
+    let sign = bits.below(0x8000).select(k.f32(1.0), k.f32(-1.0));
+    sign * size
+}

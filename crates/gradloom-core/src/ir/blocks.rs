@@ -1,0 +1,147 @@
+//! Numbers in blocks of few bits, as files of ggml have them.
+//!
+//! In: bytes of a [`BlockFormat`]. Out: how many elements they are, and their values. Always holds: a block
+//! has [`BLOCK`] elements along the last axis, and stands for its numbers exactly in f32.
+//!
+//! A page's module has no format, so that the compiler leaves out all that is about them.
+
+#[cfg(not(target_family = "wasm"))]
+use super::half::from_f16;
+use std::fmt;
+use std::str::FromStr;
+
+/// Elements of a block.
+pub const BLOCK: usize = 32;
+
+/// How the elements of a block are stored: a scale `d` in f16, the low byte first, then a small integer for
+/// each element. The formats are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockFormat {
+    /// 34 bytes: `d`, then an i8 `q` for each element. Element i is `d * q[i]`.
+    #[cfg(not(target_family = "wasm"))]
+    Q8_0,
+    /// 18 bytes: `d`, then 16 bytes, of which byte j has element j in its low and element j + 16 in its high
+    /// four bits. An element is `d * (bits - 8)`.
+    #[cfg(not(target_family = "wasm"))]
+    Q4_0,
+}
+
+impl BlockFormat {
+    /// Every format.
+    pub const ALL: &'static [BlockFormat] = &[
+        #[cfg(not(target_family = "wasm"))]
+        BlockFormat::Q8_0,
+        #[cfg(not(target_family = "wasm"))]
+        BlockFormat::Q4_0,
+    ];
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q8_0 => 2 + BLOCK,
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q4_0 => 2 + BLOCK / 2,
+        }
+    }
+
+    /// The name in the text form: `q8_0`, `q4_0`.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q8_0 => "q8_0",
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q4_0 => "q4_0",
+        }
+    }
+
+    /// Bytes of so many elements, if these are whole blocks.
+    pub fn bytes_of(self, elements: usize) -> Option<usize> {
+        elements.is_multiple_of(BLOCK).then(|| (elements / BLOCK).saturating_mul(self.block_bytes()))
+    }
+
+    /// Elements of so many bytes, if these are whole blocks.
+    pub fn elements_of(self, bytes: usize) -> Option<usize> {
+        bytes.is_multiple_of(self.block_bytes()).then(|| (bytes / self.block_bytes()).saturating_mul(BLOCK))
+    }
+
+    /// The elements of a block. An f16 times an integer of 8 bits is exact in f32, and so in float64.
+    ///
+    /// # Panics
+    /// When `block` does not have [`BlockFormat::block_bytes`].
+    pub fn decode(self, block: &[u8]) -> [f32; BLOCK] {
+        assert_eq!(block.len(), self.block_bytes(), "the bytes of a block of {self}");
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q8_0 => {
+                let scale = from_f16(u16::from_le_bytes([block[0], block[1]]));
+                std::array::from_fn(|i| scale * f32::from(block[2 + i].cast_signed()))
+            }
+            #[cfg(not(target_family = "wasm"))]
+            BlockFormat::Q4_0 => {
+                let scale = from_f16(u16::from_le_bytes([block[0], block[1]]));
+                std::array::from_fn(|i| {
+                    let bits = block[2 + i % 16] >> (i / 16 * 4) & 0xf;
+                    scale * (f32::from(bits) - 8.0)
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for BlockFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is none of a [`BlockFormat`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownFormat;
+
+impl FromStr for BlockFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::ALL.iter().copied().find(|format| format.name() == name).ok_or(UnknownFormat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block with a scale of 0.5: its bits are 0x3800.
+    fn block(quants: impl Iterator<Item = u8>) -> Vec<u8> {
+        [0x00, 0x38].into_iter().chain(quants).collect()
+    }
+
+    #[test]
+    fn elements_are_where_ggml_has_them() {
+        let q8 = BlockFormat::Q8_0.decode(&block((0..32).map(|i| (i * 8) as u8)));
+        assert_eq!([q8[0], q8[1], q8[15], q8[16], q8[31]], [0.0, 4.0, 60.0, -64.0, -4.0]);
+        let q4 = BlockFormat::Q4_0.decode(&block((0..16).map(|j| j | (15 - j) << 4)));
+        assert_eq!([q4[0], q4[1], q4[15], q4[16], q4[31]], [-4.0, -3.5, 3.5, 3.5, -4.0]);
+    }
+
+    #[test]
+    fn bytes_and_elements_are_whole_blocks() {
+        for (format, bytes) in [(BlockFormat::Q8_0, 34), (BlockFormat::Q4_0, 18)] {
+            assert_eq!([0, 32, 96].map(|n| format.bytes_of(n)), [Some(0), Some(bytes), Some(3 * bytes)]);
+            assert_eq!([1, 31, 33].map(|n| format.bytes_of(n)), [None; 3]);
+            assert_eq!(format.elements_of(2 * bytes), Some(64));
+            assert_eq!(format.elements_of(bytes + 1), None);
+            assert_eq!(format.name().parse(), Ok(format));
+        }
+        assert_eq!("q5_0".parse::<BlockFormat>(), Err(UnknownFormat));
+    }
+
+    #[test]
+    fn scales_that_are_no_numbers_come_through() {
+        let mut q8 = block(std::iter::repeat_n(1, 32));
+        q8[..2].copy_from_slice(&0x7e00_u16.to_le_bytes());
+        assert!(BlockFormat::Q8_0.decode(&q8).iter().all(|x| x.is_nan()));
+        q8[..2].copy_from_slice(&0xfc00_u16.to_le_bytes());
+        assert_eq!(BlockFormat::Q8_0.decode(&q8), [f32::NEG_INFINITY; 32]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Numbers in blocks of few bits, which become f32 in registers.
+//!
+//! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Always holds: what a
+//! number becomes is exact; in products, the scale of a block multiplies the block's part of a sum, once.
+
+use super::few::{GROUP, GROUP_OF_SEVERAL};
+use super::pack::{pack_transposed, panels};
+use super::stored::WIDEST;
+use super::tile::{Rows, Target, load, prefetch, store};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use gradloom_codegen::cpu::FEW_ROWS;
+use gradloom_core::ir::half::from_f16;
+use gradloom_core::ir::{BLOCK, BlockFormat};
+use pulp::Simd;
+
+/// The integers of a block.
+trait Quants {
+    const FORMAT: BlockFormat;
+
+    /// A vector of them from element `first` on.
+    ///
+    /// # Safety
+    /// `quants` must lead to the bytes behind a block's scale, and the vector must end within the block.
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s;
+}
+
+struct Q8;
+struct Q4;
+
+impl Quants for Q8 {
+    const FORMAT: BlockFormat = BlockFormat::Q8_0;
+
+    #[inline(always)]
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(vector) = x86::from_i8::<S>(quants.add(first)) {
+                return vector;
+            }
+            let mut lanes = [0.0; WIDEST];
+            for i in 0..S::F32_LANES {
+                lanes[i] = f32::from((*quants.add(first + i)).cast_signed());
+            }
+            load(simd, lanes.as_ptr())
+        }
+    }
+}
+
+impl Quants for Q4 {
+    const FORMAT: BlockFormat = BlockFormat::Q4_0;
+
+    #[inline(always)]
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s {
+        let (from, shift) = (quants.wrapping_add(first % 16), first / 16 * 4);
+        // SAFETY: as promised by the caller: a vector has no more than 16 lanes.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(vector) = x86::from_nibbles::<S>(from, shift != 0) {
+                return vector;
+            }
+            let mut lanes = [0.0; WIDEST];
+            for i in 0..S::F32_LANES {
+                lanes[i] = f32::from(*from.add(i) >> shift & 0xf) - 8.0;
+            }
+            load(simd, lanes.as_ptr())
+        }
+    }
+}
+
+/// The scale of a block, in all lanes.
+///
+/// # Safety
+/// There must be a block.
+#[inline(always)]
+unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::f32s {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let bits = u16::from_le(block.cast::<u16>().read_unaligned());
+        #[cfg(target_arch = "x86_64")]
+        if let Some(vector) = x86::splat_f16::<S>(bits) {
+            return vector;
+        }
+        simd.splat_f32s(from_f16(bits))
+    }
+}
+
+/// Blocks, one behind the other.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Blocks {
+    pub(in crate::cpu) format: BlockFormat,
+    pub(in crate::cpu) start: *const u8,
+}
+
+/// Writes the numbers of `count` blocks.
+///
+/// # Safety
+/// There must be so many blocks, and room for their elements.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match blocks.format {
+            BlockFormat::Q8_0 => unpack_of::<S, Q8>(simd, blocks.start, count, to),
+            BlockFormat::Q4_0 => unpack_of::<S, Q4>(simd, blocks.start, count, to),
+        }
+    }
+}
+
+/// # Safety
+/// As [`unpack`].
+#[inline(always)]
+unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize, to: *mut f32) {
+    for i in 0..count {
+        let (block, to) = (blocks.wrapping_add(i * Q::FORMAT.block_bytes()), to.wrapping_add(i * BLOCK));
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let scale = scale(simd, block);
+            let mut first = 0;
+            while first < BLOCK {
+                let vector = Q::vector(simd, block.add(2), first);
+                store(simd, to.add(first), simd.mul_f32s(scale, vector));
+                first += S::F32_LANES;
+            }
+        }
+    }
+}
+
+/// `target = rows · right`, where the blocks of column j of `right` start `j·stride` bytes behind the first.
+/// Rows are contiguous.
+///
+/// # Safety
+/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of [`BLOCK`],
+/// and the target's columns; nothing else may touch the target. `rows.step` must be 1.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn dots_of_blocks<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    right: Blocks,
+    stride: usize,
+    target: Target,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match right.format {
+            BlockFormat::Q8_0 => all_dots::<S, Q8>(simd, count, depth, rows, right.start, stride, target),
+            BlockFormat::Q4_0 => all_dots::<S, Q4>(simd, count, depth, rows, right.start, stride, target),
+        }
+    }
+}
+
+/// # Safety
+/// As [`dots_of_blocks`].
+#[inline(always)]
+unsafe fn all_dots<S: Simd, Q: Quants>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    right: *const u8,
+    stride: usize,
+    target: Target,
+) {
+    let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
+    let mut column = 0;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while column + group <= target.columns {
+            let (right, to) = (right.wrapping_add(column * stride), target.from(column));
+            match count {
+                1 => some_dots::<S, Q, 1, GROUP>(simd, depth, rows, right, stride, to),
+                2 => some_dots::<S, Q, 2, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
+                3 => some_dots::<S, Q, 3, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
+                _ => some_dots::<S, Q, FEW_ROWS, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
+            }
+            column += group;
+        }
+        while column < target.columns {
+            let right = right.wrapping_add(column * stride);
+            for r in 0..count {
+                let to = Target { start: target.row(r).wrapping_add(column), ..target };
+                some_dots::<S, Q, 1, 1>(simd, depth, rows.at(r, 0), right, stride, to);
+            }
+            column += 1;
+        }
+    }
+}
+
+/// `R` rows and `C` columns.
+///
+/// # Safety
+/// As [`dots_of_blocks`].
+#[inline(always)]
+unsafe fn some_dots<S: Simd, Q: Quants, const R: usize, const C: usize>(
+    simd: S,
+    depth: usize,
+    rows: Rows,
+    right: *const u8,
+    stride: usize,
+    target: Target,
+) {
+    let lanes = S::F32_LANES;
+    let mut sums = [[simd.splat_f32s(0.0); C]; R];
+    let (mut p, mut blocks) = (0, right);
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while p < depth {
+            for c in 0..C {
+                let block = blocks.wrapping_add(c * stride);
+                // Columns are too short for the processor to see where they lead: the next group's.
+                prefetch(block.wrapping_add(C * stride));
+                let mut parts = [simd.splat_f32s(0.0); R];
+                let mut first = 0;
+                while first < BLOCK {
+                    let quants = Q::vector(simd, block.add(2), first);
+                    for r in 0..R {
+                        let left = load(simd, rows.at(r, p + first).start);
+                        parts[r] = match first {
+                            0 => simd.mul_f32s(left, quants),
+                            _ => simd.mul_add_e_f32s(left, quants, parts[r]),
+                        };
+                    }
+                    first += lanes;
+                }
+                let scale = scale(simd, block);
+                for r in 0..R {
+                    sums[r][c] = simd.mul_add_e_f32s(scale, parts[r], sums[r][c]);
+                }
+            }
+            p += BLOCK;
+            blocks = blocks.wrapping_add(Q::FORMAT.block_bytes());
+        }
+        for r in 0..R {
+            for c in 0..C {
+                *target.row(r).wrapping_add(c) = simd.reduce_sum_f32s(sums[r][c]);
+            }
+        }
+    }
+}
+
+/// Packs columns of blocks, which begin `stride` bytes apart, as [`pack_transposed`] does.
+///
+/// # Safety
+/// There must be `depth` elements, a multiple of [`BLOCK`], in each of the columns; `to` must have room for
+/// `depth` times the padded columns.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn pack_blocks<S: Simd>(
+    simd: S,
+    columns: usize,
+    depth: usize,
+    right: Blocks,
+    stride: usize,
+    to: *mut f32,
+) {
+    // A square of a panel's columns by a block.
+    let mut square = [0.0; 2 * WIDEST * BLOCK];
+    let from = square.as_mut_ptr();
+    let row = |j: usize| from.wrapping_add(j * BLOCK).cast_const();
+    for (start, width) in panels(columns, S::F32_LANES) {
+        let used = width.min(columns - start);
+        for p in (0..depth).step_by(BLOCK) {
+            let at = p / BLOCK * right.format.block_bytes();
+            for j in 0..used {
+                let block = right.start.wrapping_add((start + j) * stride + at);
+                // SAFETY: as promised by the caller; a panel has no more than two of the widest vectors.
+                unsafe { unpack(simd, Blocks { start: block, ..right }, 1, from.wrapping_add(j * BLOCK)) };
+            }
+            // SAFETY: as promised by the caller; the square's columns are one panel.
+            unsafe {
+                pack_transposed(simd, used, BLOCK, row, 1, to.wrapping_add(start * depth + p * width));
+            }
+        }
+    }
+}

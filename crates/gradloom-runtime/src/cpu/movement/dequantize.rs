@@ -1,0 +1,87 @@
+//! Numbers in blocks of few bits become f32.
+//!
+//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Always
+//! holds: an element is the product of its block's scale and its integer, which is exact.
+
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::cpu::matrix::blocks::{Blocks, unpack};
+use gradloom_codegen::product::SteppedView;
+use gradloom_core::ir::{BLOCK, BlockFormat};
+use gradloom_core::kernel::{Launch, Layout};
+use pulp::{Arch, Simd, WithSimd};
+use std::ops::Range;
+
+/// Blocks of a task.
+const TASK: usize = 512;
+
+/// Prepares `Dequantize`.
+pub(in crate::cpu) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared> {
+    let Layout { offset, shape, strides } = &launch.reads[0].layout;
+    let axes = || shape.iter().copied().zip(strides.iter().copied());
+    let mut rows: Vec<(usize, usize)> = axes().collect();
+    let (bytes, step) = rows.pop().expect("shape inference refuses scalars");
+    Box::new(Dequantize {
+        format,
+        rows,
+        blocks_of_row: bytes / format.block_bytes(),
+        step,
+        offsets: [*offset, launch.writes[0].layout.offset],
+        blocks: launch.writes[0].layout.shape.elements() / BLOCK,
+        arch: Arch::new(),
+    })
+}
+
+struct Dequantize {
+    format: BlockFormat,
+    /// Extents and strides of the axes of rows.
+    rows: Vec<(usize, usize)>,
+    blocks_of_row: usize,
+    /// Distance between neighbours in a row.
+    step: usize,
+    /// Of the operand and the result.
+    offsets: [usize; 2],
+    blocks: usize,
+    arch: Arch,
+}
+
+impl Prepared for Dequantize {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        call.pool.run(self.blocks.div_ceil(TASK), &|task| {
+            let blocks = task * TASK..((task + 1) * TASK).min(self.blocks);
+            self.arch.dispatch(Some { kernel: self, call, blocks });
+        });
+        Ok(())
+    }
+}
+
+/// Some blocks, numbered through all rows.
+struct Some<'a, 'c> {
+    kernel: &'a Dequantize,
+    call: &'a Call<'c>,
+    blocks: Range<usize>,
+}
+
+impl WithSimd for Some<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Dequantize { format, rows, blocks_of_row, step, offsets, .. } = self.kernel;
+        let bytes = format.block_bytes();
+        let mut gathered = [0; 2 + BLOCK];
+        for block in self.blocks {
+            let start =
+                SteppedView::offset(rows, block / blocks_of_row) + block % blocks_of_row * bytes * step;
+            let mut from = self.call.read::<u8>(0, offsets[0] + start);
+            let to = self.call.write::<f32>(0, offsets[1] + block * BLOCK);
+            // SAFETY: the launch's layouts lie in the call's buffers; tasks write disjoint blocks.
+            unsafe {
+                if *step != 1 {
+                    (0..bytes).for_each(|i| gathered[i] = *from.wrapping_add(i * step));
+                    from = gathered.as_ptr();
+                }
+                unpack(simd, Blocks { format: *format, start: from }, 1, to);
+            }
+        }
+    }
+}
