@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 /// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
-const NOT_HERE: [&str; 14] = [
+const NOT_HERE: [&str; 16] = [
     // Commands of their own, because of names and elements.
     "literal",
     "capture",
@@ -72,6 +72,9 @@ const NOT_HERE: [&str; 14] = [
     "custom",
     // `matmul` and views say it.
     "dot_general",
+    // What generation from published files needs, which pages do not do.
+    "dequantize",
+    "scatter_distinct_rows",
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.

@@ -407,7 +407,7 @@ fn the_smallest_gpt_trains() {
         heads: 1,
         layers: 1,
         dropout: 0.0,
-        ..Gpt2Config::default()
+        ..gradloom_models::gpt2::Gpt2Config::default()
     };
     let mut train = Trainer::new(gradloom_models::gpt2::Gpt2::new(&config).unwrap())
         .inputs([i32("ids", [1, 2]), i32("targets", [1, 2])])
