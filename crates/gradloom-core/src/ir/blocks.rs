@@ -89,6 +89,31 @@ impl BlockFormat {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
+impl BlockFormat {
+    /// Appends the block that stands for numbers, rounded as ggml's reference does: the scale lets the largest
+    /// magnitude be the largest integer (Q8_0), or the number of largest magnitude be the least (Q4_0).
+    pub fn encode(self, numbers: &[f32; BLOCK], bytes: &mut Vec<u8>) {
+        use super::half::to_f16;
+        let largest = numbers.iter().fold(0.0_f32, |most, &x| if x.abs() > most.abs() { x } else { most });
+        let scale = match self {
+            BlockFormat::Q8_0 => largest.abs() / 127.0,
+            BlockFormat::Q4_0 => largest / -8.0,
+        };
+        let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+        bytes.extend(to_f16(scale).to_le_bytes());
+        match self {
+            BlockFormat::Q8_0 => {
+                bytes.extend(numbers.iter().map(|x| ((x * inverse).round() as i8).cast_unsigned()));
+            }
+            BlockFormat::Q4_0 => {
+                let four = |x: f32| (x * inverse + 8.5).clamp(0.0, 15.0) as u8;
+                bytes.extend((0..BLOCK / 2).map(|j| four(numbers[j]) | four(numbers[j + 16]) << 4));
+            }
+        }
+    }
+}
+
 impl fmt::Display for BlockFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

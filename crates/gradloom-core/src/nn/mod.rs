@@ -11,6 +11,8 @@ mod module;
 mod param;
 mod pattern;
 mod state;
+#[cfg(not(target_family = "wasm"))]
+mod stored;
 
 pub use attention::CausalSelfAttention;
 pub use cache::{KeyValueCache, attend_to_new};
@@ -25,3 +27,5 @@ pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
 pub use pattern::Pattern;
 pub use state::{State, StateId};
+#[cfg(not(target_family = "wasm"))]
+pub use stored::{Stored, store_matrices};

@@ -67,6 +67,9 @@ struct Shared {
     transposed_in_torch: AtomicBool,
     /// Whether it may stand in several places of a model.
     tied: AtomicBool,
+    /// How the store keeps it, if not as it is.
+    #[cfg(not(target_family = "wasm"))]
+    stored: OnceLock<super::Stored>,
     /// What products with it add. A page trains none: its module has no bytes left for them.
     #[cfg(not(target_family = "wasm"))]
     adapter: OnceLock<Adapter>,
@@ -111,6 +114,8 @@ impl Param {
             decay: AtomicU8::new(0),
             transposed_in_torch: AtomicBool::new(false),
             tied: AtomicBool::new(false),
+            #[cfg(not(target_family = "wasm"))]
+            stored: OnceLock::new(),
             #[cfg(not(target_family = "wasm"))]
             adapter: OnceLock::new(),
             #[cfg(not(target_family = "wasm"))]
@@ -202,9 +207,12 @@ impl Param {
         &self.shared.ty.shape
     }
 
-    /// Dtype and shape.
+    /// Dtype and shape in the store.
     pub fn ty(&self) -> Type {
-        self.shared.ty.clone()
+        cfg_select! {
+            target_family = "wasm" => self.shared.ty.clone(),
+            _ => self.stored_type(&self.shared.ty),
+        }
     }
 
     /// How the initial values are made.
@@ -212,9 +220,23 @@ impl Param {
         &self.shared.init
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn stored_cell(&self) -> &OnceLock<super::Stored> {
+        &self.shared.stored
+    }
+
     /// The parameter in the open trace: its value at the start of the step.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
+        cfg_select! {
+            target_family = "wasm" => self.kept(),
+            _ => self.read(self.kept()),
+        }
+    }
+
+    /// What the store has of it.
+    #[track_caller]
+    pub(super) fn kept(&self) -> Tensor {
         let caller = Origin::caller();
         with_scope(|scope| {
             let value = scope.param(self, caller);
@@ -240,6 +262,10 @@ impl Clone for Param {
             made.shared.transposed_in_torch.store(transposed, Ordering::Relaxed);
             #[cfg(not(target_family = "wasm"))]
             made.shared.is_of_adapter.store(self.is_of_adapter(), Ordering::Relaxed);
+            #[cfg(not(target_family = "wasm"))]
+            if let Some(stored) = self.stored() {
+                made.stored_cell().get_or_init(|| stored);
+            }
             made
         };
         let made = super::duplicate::param_in_clone(self.id(), new).unwrap_or_else(|| {

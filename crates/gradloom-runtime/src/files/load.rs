@@ -8,7 +8,7 @@ use super::{Found, Weights};
 use crate::Session;
 use crate::train::ModelEntry;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::Type;
+use gradloom_core::ir::{BLOCK, BlockFormat, DType, Type};
 use gradloom_core::nn::{Module, Pattern};
 use gradloom_core::optim::STATE_PREFIX;
 use std::borrow::Cow;
@@ -174,7 +174,7 @@ impl<M: Module> Session<M> {
     pub fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
         check_layout(weights, load)?;
         let mut report = LoadReport::default();
-        let mut chosen: Vec<(String, Type, Found<'_>, bool)> = Vec::new();
+        let mut chosen: Vec<Chosen<'_>> = Vec::new();
         let mut used = BTreeSet::new();
         let mut entries = self.model_entries()?;
         let is_there = |entry: &ModelEntry| {
@@ -205,13 +205,28 @@ impl<M: Module> Session<M> {
                 report.missing.push(sources[0].name.clone());
                 continue;
             };
-            let shape = match (by_columns, &entry.ty.shape[..]) {
+            let as_there = |shape: &[usize]| match (by_columns, shape) {
                 (true, &[rows, columns]) => vec![columns, rows],
                 (_, shape) => shape.to_vec(),
             };
-            if tensor.shape == shape && fits(tensor.dtype, tensor.bytes, entry.ty.dtype) {
+            let shape = as_there(&entry.ty.shape);
+            // Floats become blocks; a file of ours has the blocks.
+            let blocks = entry.blocks.filter(|(_, shape)| {
+                tensor.shape == as_there(shape) && fits(tensor.dtype, tensor.bytes, DType::F32)
+            });
+            if let Some((format, _)) = blocks {
                 report.taken.push(entry.name.clone());
-                chosen.push((entry.name, entry.ty, tensor, by_columns));
+                let by_columns = by_columns != entry.transposed_in_torch;
+                chosen.push(Chosen {
+                    name: entry.name,
+                    ty: entry.ty,
+                    tensor,
+                    by_columns,
+                    blocks: Some(format),
+                });
+            } else if tensor.shape == shape && fits(tensor.dtype, tensor.bytes, entry.ty.dtype) {
+                report.taken.push(entry.name.clone());
+                chosen.push(Chosen { name: entry.name, ty: entry.ty, tensor, by_columns, blocks: None });
             } else {
                 let wanted = format!("{}{shape:?}", entry.ty.dtype);
                 report.mismatched.push((sources[0].name.clone(), wanted, tensor.to_string()));
@@ -231,25 +246,45 @@ impl<M: Module> Session<M> {
                      other names, `Load::strict().torch()` a file of PyTorch",
             ));
         }
-        let bytes: Vec<Cow<'_, [u8]>> = chosen
-            .iter()
-            .map(|(_, ty, tensor, by_columns)| {
-                let bytes = converted(tensor.dtype, tensor.bytes, ty.dtype);
-                match (by_columns, tensor.shape) {
-                    (true, &[rows, columns]) => {
-                        transposed(&bytes, &Type::new(ty.dtype, [rows, columns])).into()
-                    }
-                    _ => bytes,
-                }
-            })
-            .collect();
+        let bytes: Vec<Cow<'_, [u8]>> = chosen.iter().map(Chosen::bytes).collect();
         let all: Vec<_> = chosen
             .iter()
             .zip(&bytes)
-            .map(|((name, ty, ..), bytes)| (name.as_str(), ty, &bytes[..]))
+            .map(|(chosen, bytes)| (chosen.name.as_str(), &chosen.ty, &bytes[..]))
             .collect();
         self.store().write(&all)?;
         Ok(report)
+    }
+}
+
+/// A tensor that becomes a parameter or state.
+struct Chosen<'w> {
+    name: String,
+    /// In the store.
+    ty: Type,
+    tensor: Found<'w>,
+    /// Whether it is a matrix that lies by columns in the file, seen from the store.
+    by_columns: bool,
+    /// What its floats become.
+    blocks: Option<BlockFormat>,
+}
+
+impl<'w> Chosen<'w> {
+    /// The bytes in the store.
+    fn bytes(&self) -> Cow<'w, [u8]> {
+        let dtype = if self.blocks.is_some() { DType::F32 } else { self.ty.dtype };
+        let mut bytes = converted(self.tensor.dtype, self.tensor.bytes, dtype);
+        if let (true, &[rows, columns]) = (self.by_columns, self.tensor.shape) {
+            bytes = transposed(&bytes, &Type::new(dtype, [rows, columns])).into();
+        }
+        let Some(format) = self.blocks else { return bytes };
+        let mut blocks = Vec::with_capacity(self.ty.bytes());
+        for block in bytes.as_chunks::<{ 4 * BLOCK }>().0 {
+            let numbers =
+                std::array::from_fn(|i| f32::from_le_bytes([0, 1, 2, 3].map(|byte| block[4 * i + byte])));
+            format.encode(&numbers, &mut blocks);
+        }
+        blocks.into()
     }
 }
 

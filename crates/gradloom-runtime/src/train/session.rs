@@ -105,6 +105,9 @@ pub(crate) struct ModelEntry {
     pub(crate) transposed_in_torch: bool,
     /// Whether it is a part of an adapter.
     pub(crate) of_adapter: bool,
+    /// The blocks that it is kept in, and the extents of what they stand for.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) blocks: Option<(gradloom_core::ir::BlockFormat, gradloom_core::ir::Shape)>,
 }
 
 impl<M: Module> Session<M> {
@@ -333,6 +336,11 @@ impl<M: Module> Session<M> {
                 target_family = "wasm" => false,
                 _ => used.param.is_of_adapter(),
             },
+            #[cfg(not(target_family = "wasm"))]
+            blocks: match used.param.stored() {
+                Some(gradloom_core::nn::Stored::Blocks(format)) => Some((format, used.param.shape().clone())),
+                _ => None,
+            },
         });
         let states = self.params.states().map(|used| ModelEntry {
             name: used.name.clone(),
@@ -340,6 +348,8 @@ impl<M: Module> Session<M> {
             ty: used.state.ty().clone(),
             transposed_in_torch: false,
             of_adapter: false,
+            #[cfg(not(target_family = "wasm"))]
+            blocks: None,
         });
         Ok(params.chain(states).collect())
     }
@@ -392,6 +402,10 @@ impl<M: Module> Session<M> {
             self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
             })?;
+        // Blocks of zeros stand for zeros: such parameters are loaded.
+        if ty.dtype == gradloom_core::ir::DType::U8 {
+            return Ok(());
+        }
         let key = InitialKey { seed: self.seed(), parameter: number as u32 };
         fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
             .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))

@@ -1,0 +1,131 @@
+//! Models whose weights are kept in fewer bits compute what those weights stand for.
+
+use gradloom_core::ir::{BLOCK, BlockFormat, DType};
+use gradloom_core::nn::{Module, Stored, Visitor, store_matrices};
+use gradloom_core::trace::i32;
+use gradloom_models::any_model::AnyConfig;
+use gradloom_models::any_model::AnyModel;
+use gradloom_models::gpt2::Gpt2Config;
+use gradloom_models::hugging_face::{Folder, Saving, load, save};
+use gradloom_models::kv::Decoder;
+use gradloom_models::language_model::LanguageModel;
+use gradloom_models::llama::{LlamaConfig, Rotary, RotaryScaling};
+use gradloom_runtime::files::Weights;
+use gradloom_runtime::{Device, Session};
+
+fn configs() -> [AnyConfig; 2] {
+    let gpt2 =
+        Gpt2Config { vocabulary: 61, context: 32, width: 64, heads: 4, layers: 2, ..Gpt2Config::default() };
+    let llama = LlamaConfig {
+        vocabulary: 61,
+        context: 32,
+        width: 64,
+        mlp_width: 96,
+        layers: 2,
+        heads: 4,
+        key_heads: 2,
+        depth: 16,
+        epsilon: 1e-6,
+        rotary: Rotary { base: 10_000.0, scaling: RotaryScaling::None },
+        tied: false,
+        attention_bias: false,
+        mlp_bias: false,
+    };
+    [AnyConfig::Gpt2(gpt2), AnyConfig::Llama(llama)]
+}
+
+fn logits(session: &Session<AnyModel>, ids: &[i32]) -> Vec<f32> {
+    session
+        .infer([i32("ids", [1, ids.len()])], |model, [ids]| model.forward(ids))
+        .unwrap()
+        .run([ids])
+        .unwrap()
+}
+
+/// What the matrices of a session stand for once they are rounded, in a session in f32.
+fn rounded(session: &Session<AnyModel>, config: &AnyConfig, stored: Stored) -> Session<AnyModel> {
+    let copy = Session::new(config.build().unwrap(), &Device::cpu(), 0).unwrap();
+    copy.materialize().unwrap();
+    session.model().visit(&mut Visitor::new(&mut |name, param| {
+        let mut elements = session.get(name).unwrap();
+        if let &[rows, columns] = &param.shape()[..] {
+            match stored {
+                Stored::Narrow(dtype) => {
+                    elements.iter_mut().for_each(|x| *x = dtype.of_narrow_bits(dtype.narrow_bits(*x)));
+                }
+                Stored::Blocks(format) => {
+                    let by_columns = param.is_transposed_in_torch();
+                    let [lines, length] = if by_columns { [columns, rows] } else { [rows, columns] };
+                    for line in 0..lines {
+                        for start in (0..length).step_by(BLOCK) {
+                            let at = |i: usize| match by_columns {
+                                true => (start + i) * columns + line,
+                                false => line * columns + start + i,
+                            };
+                            let mut block = Vec::new();
+                            format.encode(&std::array::from_fn(|i| elements[at(i)]), &mut block);
+                            for (i, x) in format.decode(&block).into_iter().enumerate() {
+                                elements[at(i)] = x;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        copy.set(name, &elements).unwrap();
+    }));
+    copy
+}
+
+#[test]
+fn logits_are_those_of_the_rounded_weights() {
+    let ids: Vec<i32> = (0..20).map(|i| i * 7 % 61).collect();
+    for config in configs() {
+        let original = Session::new(config.build().unwrap(), &Device::cpu(), 3).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        save(&original, place.path(), &Saving::default()).unwrap();
+        let weights = Folder::open(place.path()).unwrap();
+        for stored in [
+            Stored::Narrow(DType::BF16),
+            Stored::Narrow(DType::F16),
+            Stored::Blocks(BlockFormat::Q8_0),
+            Stored::Blocks(BlockFormat::Q4_0),
+        ] {
+            let model = config.build().unwrap();
+            let names = store_matrices(&model, stored).unwrap();
+            assert!(names.len() > 8, "{names:?}");
+            let session = Session::new(model, &Device::cpu(), 0).unwrap();
+            load(&session, weights.weights()).unwrap();
+            let want = logits(&rounded(&original, &config, stored), &ids);
+            let got = logits(&session, &ids);
+            let difference = want.iter().zip(&got).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(difference < 1e-4, "{stored:?}: {difference}");
+            // Token by token, products have one row.
+            let mut decoder = Decoder::new(&session, "text").unwrap();
+            let last = ids.iter().map(|&id| decoder.feed(&[id]).unwrap()).last().unwrap();
+            let want = &want[want.len() - 61..];
+            let difference = want.iter().zip(&last).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(difference < 1e-4, "{stored:?}, one by one: {difference}");
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_in_blocks_is_saved_and_loaded_as_it_is() {
+    let config = &configs()[0];
+    let make = || {
+        let model = config.build().unwrap();
+        store_matrices(&model, Stored::Blocks(BlockFormat::Q8_0)).unwrap();
+        Session::new(model, &Device::cpu(), 0).unwrap()
+    };
+    let original = Session::new(config.build().unwrap(), &Device::cpu(), 3).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    save(&original, place.path(), &Saving::default()).unwrap();
+    let (first, second) = (make(), make());
+    load(&first, &Weights::open(place.path()).unwrap()).unwrap();
+    let file = place.path().join("blocks.safetensors");
+    first.save(&file).unwrap();
+    second.load(&file).unwrap();
+    let ids = [5, 3, 60];
+    assert_eq!(logits(&first, &ids), logits(&second, &ids));
+}
