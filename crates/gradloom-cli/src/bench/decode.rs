@@ -1,11 +1,13 @@
 //! `gradloom bench --decode ROWS`: what the next token of many texts costs.
 //!
-//! GPT-2 with 124 million random parameters writes one token more of each text, greedily, with so many positions
+//! GPT-2 with 124 million parameters writes one token more of each text, greedily, with so many positions
 //! in paged memory already. The weights and the texts do not matter for the time.
 
 use crate::device::report_tuning;
 use crate::failure::Result;
 use crate::output::print_line;
+use gradloom::ir::{BlockFormat, DType};
+use gradloom::nn::{Stored, store_matrices};
 use gradloom::{Device, Infer, Session, Tensor, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::{PagedBatch, PagedKeyValues};
@@ -14,9 +16,48 @@ use std::time::Instant;
 
 const BLOCK: usize = 16;
 
+/// How the matrices of a model are kept.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub(crate) enum Weights {
+    /// 32 bits
+    F32,
+    /// 16 bits
+    F16,
+    /// 16 bits with the range of f32
+    Bf16,
+    /// 8.5 bits, in blocks
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4.5 bits, in blocks
+    #[value(name = "q4_0")]
+    Q4_0,
+}
+
+impl Weights {
+    /// The same in the library's words; none for f32.
+    pub(crate) fn stored(self) -> Option<Stored> {
+        match self {
+            Self::F32 => None,
+            Self::F16 => Some(Stored::Narrow(DType::F16)),
+            Self::Bf16 => Some(Stored::Narrow(DType::BF16)),
+            Self::Q8_0 => Some(Stored::Blocks(BlockFormat::Q8_0)),
+            Self::Q4_0 => Some(Stored::Blocks(BlockFormat::Q4_0)),
+        }
+    }
+}
+
 /// Times the step and prints the figures.
-pub(super) fn run(device: &Device, rows: usize, cached: usize, steps: u64, json: bool) -> Result<()> {
+pub(super) fn run(
+    device: &Device,
+    (rows, cached): (usize, usize),
+    weights: Weights,
+    steps: u64,
+    json: bool,
+) -> Result<()> {
     let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
+    if let Some(stored) = weights.stored() {
+        store_matrices(&model, stored)?;
+    }
     let sizes = model.sizes();
     let session = Session::new(model, device, 0)?;
     let blocks_of_row = sizes.context / BLOCK;
@@ -66,7 +107,7 @@ pub(super) fn run(device: &Device, rows: usize, cached: usize, steps: u64, json:
     print_line!(
         "{}",
         serde_json::json!({
-            "rows": rows, "cached": cached, "ms": ms, "device_ms": device_ms, "tokens_per_s": tokens,
+            "rows": rows, "cached": cached, "weights": format!("{weights:?}").to_lowercase(), "ms": ms, "device_ms": device_ms, "tokens_per_s": tokens,
             "compile_s": compile_s, "launches": program.plan().launches.len(), "device": device.description(),
         })
     )

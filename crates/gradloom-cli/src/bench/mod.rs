@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 512, requires = "decode",
         value_parser = clap::value_parser!(u32).range(..1024))]
     cached: u32,
+    /// How the weights are kept.
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Weights::F32, requires = "decode")]
+    weights: decode::Weights,
     /// Where it runs; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
     device: Option<BenchTarget>,
@@ -93,7 +96,8 @@ A value without meaning is nan in the line and null in the JSON object.";
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(rows) = arguments.decode {
         let (cached, steps) = (arguments.cached as usize, arguments.steps.unwrap_or(50).max(1));
-        return decode::run(&open(arguments)?, rows as usize, cached, steps, arguments.json);
+        let texts = (rows as usize, cached);
+        return decode::run(&open(arguments)?, texts, arguments.weights, steps, arguments.json);
     }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
     let config = Config::find(config)?;

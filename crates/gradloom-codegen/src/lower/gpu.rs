@@ -3,7 +3,7 @@
 use super::library::rounded_layout;
 use super::narrow::narrow;
 use super::pad::pad_rows;
-use super::{Request, Target, as_body, lower_padded};
+use super::{Request, Target, as_body, lower_padded, read_stored};
 use crate::cuda::{LibraryProduct, least_product};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
@@ -55,11 +55,14 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
+    if CUDA_IS_POSSIBLE && target.limits.branches {
+        read_stored(graph, &mut fused, false);
+    }
     let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
         if CUDA_IS_POSSIBLE && let Some(least) = target.limits.library {
-            padded = pad_rows(&mut fused, half, least);
+            padded = pad_rows(&mut fused, half, &|axes, lhs, rhs| target.is_large(axes, [lhs, rhs], least));
         }
     }
     lower_padded(graph, fused, padded, target)
@@ -70,6 +73,16 @@ struct Gpu<'l> {
     choices: &'l Choices,
     /// Whether long sums of products may be cut into parts that wait.
     cuts_products: bool,
+}
+
+impl Gpu<'_> {
+    /// Whether the library computes a product faster. Of few rows, reading the other operand is all, and rounding it
+    /// first would be more.
+    fn is_large(&self, axes: &DotAxes, [lhs, rhs]: [&Layout; 2], least: usize) -> bool {
+        LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
+            && DotProblem::new(axes, lhs, rhs)
+                .is_none_or(|problem| !shares_terms(&fold_batch(problem), self.limits))
+    }
 }
 
 impl Target for Gpu<'_> {
@@ -124,12 +137,7 @@ impl Target for Gpu<'_> {
             false => rounded_layout(&read.layout),
         };
         let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
-        // Of few rows, reading the other operand is all, and rounding it first would be more.
-        let problem = DotProblem::new(axes, &lhs, &rhs).map(fold_batch);
-        if problem.is_some_and(|problem| shares_terms(&problem, &self.limits)) {
-            return None;
-        }
-        let is_large = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least;
+        let is_large = self.is_large(axes, [&lhs, &rhs], least);
         LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).filter(|_| is_large).map(|_| dtype)
     }
 

@@ -7,12 +7,14 @@
 use super::library::{Padded, part, rounded_layout, zeros};
 use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
 use gradloom_core::fuse::{Fused, KernelSpec};
-use gradloom_core::ir::{DType, OpKind, ValueId};
+use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Aligns the rows of those temporaries of `dtype` that products of at least so many multiplications
-/// read or write; gives them.
-pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, least: usize) -> Vec<Padded> {
+/// Whether a product is large enough for the library.
+pub(super) type IsLarge<'l> = dyn Fn(&DotAxes, &Layout, &Layout) -> bool + 'l;
+
+/// Aligns the rows of those temporaries of `dtype` that large products read or write; gives them.
+pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, is_large: &IsLarge<'_>) -> Vec<Padded> {
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(fused) {
         // What follows from a product will be a loop of its own.
@@ -21,7 +23,7 @@ pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, least: usize) -> Vec<Pad
             Kernel::Dot { axes, .. } => (axes, &[][..]),
             _ => continue,
         };
-        if LibraryProduct::multiplications(axes, &reads[0].layout.shape, &reads[1].layout.shape) < least {
+        if !is_large(axes, &reads[0].layout, &reads[1].layout) {
             continue;
         }
         for access in reads[..2].iter().chain(writes).filter(|access| access.dtype == dtype) {
@@ -31,7 +33,7 @@ pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, least: usize) -> Vec<Pad
         }
     }
     // Whether the library writes one may depend on others.
-    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype, least)) {
+    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype, is_large)) {
         rows.remove(refused);
     }
     rows.into_iter().filter_map(|rows| rows.apply(fused)).collect()
@@ -74,7 +76,7 @@ impl Rows {
     }
 
     /// Whether all that read and write the buffer can do so once its rows are padded.
-    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType, least: usize) -> bool {
+    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType, is_large: &IsLarge<'_>) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
         // As lowering will see it.
@@ -91,9 +93,8 @@ impl Rows {
             Kernel::Op(OpKind::Dot(axes)) if !commit => {
                 let by_library = || {
                     let (lhs, rhs, result) = (operand(&reads[0])?, operand(&reads[1])?, layout(&writes[0])?);
-                    let count = LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape);
                     LibraryProduct::new(axes, [&lhs, &rhs], dtype, (&result, dtype))
-                        .filter(|_| count >= least)
+                        .filter(|_| is_large(axes, &lhs, &rhs))
                 };
                 by_library().is_some()
             }

@@ -13,8 +13,8 @@ use gradloom_core::fuse::{Fused, KernelSpec, watched};
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, Graph, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// Lets products read what conversions read.
-pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused) {
+/// Lets products read what conversions read: floats of 16 bits, and blocks if `blocks`.
+pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, blocks: bool) {
     let kept: Vec<ValueId> = watched(graph)
         .into_iter()
         .filter_map(|value| Some(fused.memory.access.get(&value)?.buffer))
@@ -23,7 +23,7 @@ pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused) {
         let spec = &fused.kernels[at];
         let Some((source, format)) = conversion(spec) else { continue };
         let (buffer, source) = (spec.writes[0].buffer, source.clone());
-        if kept.contains(&buffer) {
+        if kept.contains(&buffer) || (format.is_some() && !blocks) {
             continue;
         }
         let mut first = None;

@@ -449,6 +449,45 @@ fn products_of_few_rows_are_exact_of_whole_numbers() {
     assert_eq!(lanes, 24);
 }
 
+/// Weights of 16 bits are read as they are: no kernel converts them.
+#[test]
+fn products_read_weights_of_16_bits() {
+    let limits = Limits::cuda();
+    for (m, dtype, precision) in [
+        (1, "bf16", Precision::F32),
+        (3, "f16", Precision::F32),
+        (70, "bf16", Precision::F32),
+        (1, "bf16", Precision::Bf16),
+        (70, "bf16", Precision::Bf16),
+    ] {
+        for (right, axes) in [
+            ([96, 64], "lhs_contract=[1], rhs_contract=[0]"),
+            ([64, 96], "lhs_contract=[1], rhs_contract=[1]"),
+        ] {
+            let graph = parse(&format!(
+                "graph {{\n %0: f32[{m}, 96] = input \"a\"\n %1: {dtype}{right:?} = param \"b\"\n \
+                 %2: f32{right:?} = cast %1\n %3: f32[{m}, 64] = dot %0, %2 {{{axes}}}\n \
+                 output \"y\" %3\n}}"
+            ));
+            let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+            let whole = |count: usize, factor: usize| -> Vec<f64> {
+                (0..count).map(|i| (i * factor % 17) as f64 - 8.0).collect()
+            };
+            let ty = if dtype == "f16" { DType::F16 } else { DType::BF16 };
+            let leaves = Leaves::random(0).with("a", DType::F32, &[m, 96], &whole(m * 96, 5)).with(
+                "b",
+                ty,
+                &right,
+                &whole(96 * 64, 7),
+            );
+            let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+            let (got, ran) = evaluation(&graph, &leaves, (&limits, &Choices::by_rule(precision)), &want);
+            assert_eq!(got.outputs, want.outputs, "{m} rows of {dtype}, {right:?}, {precision:?}");
+            assert_eq!(ran.get("cast").or(ran.get("map")), None, "{ran:?}");
+        }
+    }
+}
+
 /// What a function makes of f32 inputs of these shapes, after the rewrites; each of its results is an output.
 fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Graph {
     let input =
