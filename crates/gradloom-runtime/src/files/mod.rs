@@ -10,6 +10,7 @@
 //! `entries`, the writer's notes.
 
 mod atomic;
+mod bytes;
 mod checkpoint;
 mod checksum;
 mod convert;
@@ -20,6 +21,7 @@ mod save;
 mod weights;
 
 pub use atomic::replace_file;
+pub use bytes::Bytes;
 pub use checkpoint::Restored;
 pub use error::Differences;
 #[cfg(not(target_family = "wasm"))]
