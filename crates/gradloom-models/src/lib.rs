@@ -4,6 +4,7 @@
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
 //! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but
 //!   (seed, step).
+//! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
@@ -18,6 +19,7 @@ extern crate gradloom_core as gradloom;
 pub mod addition;
 pub mod data;
 pub mod generate;
+pub mod gguf;
 pub mod gpt2;
 pub mod kv;
 pub mod mlp;
