@@ -10,6 +10,9 @@ use gradloom_core::ir::half::to_f16;
 /// Elements of a block.
 const BLOCK: usize = 32;
 
+/// Appends a block.
+type Write = fn(&[f32; BLOCK], &mut Vec<u8>);
+
 /// The blocks of elements; [`dequantize`](super::dequantize) has their layout. Blocks do not cross rows: a
 /// tensor's rows must be multiples of 32.
 ///
@@ -18,7 +21,7 @@ const BLOCK: usize = 32;
 /// finite, or so large that the scale is beyond f16.
 pub fn quantize(ty: TensorType, elements: &[f32]) -> Result<Vec<u8>> {
     let wrong = |message: String, help: &str| Err(Error::new(ErrorKind::File, message).help(help));
-    let (largest, block): (f32, fn(&[f32; BLOCK], &mut Vec<u8>)) = match ty {
+    let (largest, write): (f32, Write) = match ty {
         TensorType::Q8_0 => (127.0, q8_0),
         TensorType::Q4_0 => (8.0, q4_0),
         _ => return wrong(format!("{ty} is not written"), "take Q8_0 or Q4_0"),
@@ -35,7 +38,7 @@ pub fn quantize(ty: TensorType, elements: &[f32]) -> Result<Vec<u8>> {
         return wrong(message, "write the tensor as f32");
     }
     let mut bytes = Vec::with_capacity(blocks.len() * ty.block().1);
-    blocks.iter().for_each(|elements| block(elements, &mut bytes));
+    blocks.iter().for_each(|elements| write(elements, &mut bytes));
     Ok(bytes)
 }
 

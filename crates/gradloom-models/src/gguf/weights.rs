@@ -142,7 +142,7 @@ impl View for Converted<'_> {
             TensorType::F32 | TensorType::F16 | TensorType::BF16 => Cow::Borrowed(self.tensor.bytes),
             _ => {
                 let elements = self.tensor.to_f32().expect("the type was found to be read");
-                elements.iter().flat_map(|x| x.to_le_bytes()).collect()
+                elements.iter().map(|x| x.to_le_bytes()).collect::<Vec<_>>().into_flattened().into()
             }
         };
         let width = self.dtype().bitsize() / 8;

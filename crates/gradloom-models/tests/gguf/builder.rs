@@ -4,8 +4,8 @@ use gradloom_models::gguf::TensorType;
 
 #[derive(Clone)]
 pub(crate) struct Builder {
-    pub(crate) version: u32,
-    pub(crate) alignment: usize,
+    version: u32,
+    alignment: usize,
     entries: Vec<Vec<u8>>,
     infos: Vec<Vec<u8>>,
     data: Vec<u8>,
@@ -29,6 +29,14 @@ pub(crate) fn array(ty: u32, elements: &[Vec<u8>]) -> Vec<u8> {
 impl Builder {
     pub(crate) fn new() -> Self {
         Self { version: 3, alignment: 32, entries: vec![], infos: vec![], data: vec![] }
+    }
+
+    pub(crate) fn version(self, version: u32) -> Self {
+        Self { version, ..self }
+    }
+
+    pub(crate) fn alignment(self, alignment: u32) -> Self {
+        Self { alignment: alignment as usize, ..self }.u32("general.alignment", alignment)
     }
 
     pub(crate) fn entry(mut self, key: &str, ty: u32, bytes: &[u8]) -> Self {
