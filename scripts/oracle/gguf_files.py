@@ -5,12 +5,13 @@
 
 Run with PyTorch 2.15, transformers 5.24 and gguf 0.19; the tests read the files.
 
-    gpt2.gguf, llama.gguf   random models, written as llama.cpp's converter writes them: GPT-2's linear layers [out, in],
+    gpt2.gguf, llama.gguf   random models, as llama.cpp's converter writes them: GPT-2's linear layers [out, in],
                             the rows of a Llama's queries and keys pair by pair, Llama 3's scaling as divisors
-    gpt2.json, llama.json   `config`: the configuration; `tensors`: of each in the model's state dict the dtype in the
-                            file, the shape, and the SHA-256 of the elements as float32
-    quants.safetensors      `TYPE/blocks` and `TYPE/values`: random blocks, also with extreme scales, and their elements
-                            by the package gguf; `TYPE/x` and `TYPE/quantized`: elements and their blocks by the same
+    gpt2.json, llama.json   `config`: the configuration; `tensors`: of each in the model's state dict the dtype
+                            in the file, the shape, and the SHA-256 of the elements as float32
+    quants.safetensors      `TYPE/blocks` and `TYPE/values`: random blocks, also with extreme scales, and their
+                            elements by the package gguf; `TYPE/x` and `TYPE/quantized`: elements and their blocks
+    types.json              of each type of tensors its number, and the elements and bytes of a block
 
 The script fails unless transformers' own reader of GGUF files gets the same elements as the state dict.
 """
@@ -64,8 +65,8 @@ def permuted(rows, heads):
 
 
 def model_file(name, writer, model, tensors):
-    """Writes a model and its reference. `tensors`: name in the file, name in the state dict, type, and what the
-    converter does to the elements; a converter's inverse is found by converting indices."""
+    """Writes a model and its reference. `tensors`: name in the file, name in the state dict, type, and what
+    the converter does to the elements; a converter's inverse is found by converting indices."""
     state, reference = model.state_dict(), {}
     for in_file, in_state, ty, convert in tensors:
         shape = tuple(state[in_state].shape)
@@ -206,7 +207,8 @@ def quants():
         with numpy.errstate(all="ignore"):
             values = dequantize(blocks, ty)
         tensors |= {f"{name}/blocks": blocks, f"{name}/values": values}
-    # Halves are exact where the largest is 127 (Q8_0) or -8 (Q4_0); equal magnitudes of both signs; tiny and large ones.
+    # Tiny and large ones; halves, which are exact where the largest is 127 (Q8_0) or -8 (Q4_0); equal magnitudes
+    # of both signs.
     ties = RANDOM.randint(-127, 127, (2, 32)) + 0.5
     ties[:, 5] = 127
     eighths = RANDOM.randint(-8, 8, (2, 32)) + 0.5
@@ -226,4 +228,6 @@ with torch.no_grad():
     gpt2()
     llama()
 quants()
+types = {ty.name: [int(ty), *sizes] for ty, sizes in gguf.GGML_QUANT_SIZES.items()}
+(FOLDER / "types.json").write_text(json.dumps(types) + "\n")
 print(sum(path.stat().st_size for path in FOLDER.iterdir()), "bytes")

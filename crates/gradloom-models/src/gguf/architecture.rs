@@ -80,8 +80,8 @@ impl Architecture {
         }
     }
 
-    /// The name in Hugging Face's files of a tensor of a GGUF file, and how its elements lie; none if there is
-    /// no such tensor.
+    /// The name in Hugging Face's files of a tensor of a GGUF file, and how its elements lie; none if there
+    /// is no such tensor.
     pub fn hugging_face_name(self, name: &str) -> Option<(String, Layout)> {
         let (singles, parts, blocks) = match self {
             Self::Gpt2 => (&GPT2[..], &GPT2_PARTS[..], "h"),

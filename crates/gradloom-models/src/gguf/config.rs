@@ -98,7 +98,14 @@ impl Gguf {
 
     fn rope_scaling(&self, theta: f64, head: usize) -> Result<Value> {
         let key = |name: &str| format!("llama.rope.scaling.{name}");
-        let kind = self.get::<&str>(&key("type"))?.unwrap_or("none");
+        // Files of 2023 have the second name. As llama.cpp does, a factor alone is one of linear scaling.
+        let names = [key("factor"), "llama.rope.scale_linear".to_string()];
+        let factor = names.iter().find(|name| self.metadata(name).is_some()).unwrap_or(&names[0]);
+        let kind = match self.get::<&str>(&key("type"))? {
+            Some(kind) => kind,
+            None if matches!(self.get::<f32>(factor)?, None | Some(0.0 | 1.0)) => "none",
+            None => "linear",
+        };
         if let Some(factors) = self.tensor(ROPE_FACTORS) {
             return match kind {
                 "none" => self.llama3(&factors, theta, head),
@@ -128,13 +135,13 @@ impl Gguf {
             _ => return Err(unread(&self.name, format!("scaling of positions by `{kind}` is not read"))),
         }
         scaling.insert("rope_type".to_string(), kind.into());
-        scaling.insert("factor".to_string(), self.positive(&key("factor"))?.into());
+        scaling.insert("factor".to_string(), self.positive(factor)?.into());
         Ok(scaling.into())
     }
 
-    /// Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for long ones, and
-    /// a transition between them (`_compute_llama3_parameters` of transformers). All of Llama 3.1 to 3.3 share
-    /// the other numbers, which the file does not have.
+    /// Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for long ones,
+    /// and a transition between them (`_compute_llama3_parameters` of transformers). All of Llama 3.1 to 3.3
+    /// share the other numbers, which the file does not have.
     fn llama3(&self, factors: &Tensor<'_>, theta: f64, head: usize) -> Result<Value> {
         const ORIGINAL: f64 = 8192.0;
         const LOW: f64 = 1.0;

@@ -100,10 +100,10 @@ fn q8_0(block: &[u8; 34]) -> [f32; 32] {
     from_fn(|i| d * f32::from(block[2 + i] as i8))
 }
 
-/// The scale and the minimum of each of the eight runs of 32 elements of Q4_K and Q5_K: d and dmin as f16,
-/// times numbers of 6 bits. Of the 12 bytes behind them, the first four have the scales of runs 0 to 3 in
-/// their low 6 bits, the next four their minima; the last four have the low nibbles of the scales of runs 4 to
-/// 7, and of their minima in the high half, whose upper two bits are the upper bits of the other bytes.
+/// The scale and the minimum of each of the eight runs of 32 elements of Q4_K and Q5_K: d and dmin, as f16,
+/// times numbers of 6 bits, which 12 bytes hold. Bytes 0 to 3 have the scales of runs 0 to 3 in their low 6
+/// bits, bytes 4 to 7 the minima. Of run r from 4 on, byte r + 4 has the low 4 bits of the scale and, above
+/// them, of the minimum; the upper 2 bits are those of byte r - 4 for the scale, of byte r for the minimum.
 fn scales_and_minima(block: &[u8]) -> [(f32, f32); 8] {
     let (d, dmin, packed) = (scale(block, 0), scale(block, 2), &block[4..16]);
     from_fn(|run| {

@@ -14,7 +14,7 @@ pub(super) fn damaged(file: &str, reason: impl Display) -> Error {
         .help("get the file once more, or restore it from a copy")
 }
 
-/// A sound file of a model that is not read.
+/// A sound file, or tensor of one, that is not read.
 pub(super) fn unread(file: &str, message: impl Display) -> Error {
-    error(file, message).help("use the model's safetensors files, or one of an architecture that is read")
+    error(file, message).help("use the model's safetensors files, or one of a kind that is read")
 }

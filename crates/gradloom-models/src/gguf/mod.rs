@@ -1,12 +1,12 @@
 //! Models in GGUF files, which llama.cpp and the programs around it use.
 //!
-//! In: a file, mapped into memory. Out: its metadata and tensors as they are ([`Gguf`]); and the same model as
-//! Hugging Face's files have it: the configuration, the weights by their names there, and the data of the
-//! tokenizer. Always holds: what is given lies within the file, and no more is allocated than a small multiple
-//! of it, whatever a header says.
+//! In: a file, mapped into memory. Out: its metadata and tensors as they are ([`Gguf`]); and the same model
+//! as Hugging Face's files have it: the configuration, the weights by their names there, and the data of the
+//! tokenizer. Always holds: what is given lies within the file, and no more is allocated than a small
+//! multiple of it, whatever a header says.
 //!
-//! Quantised elements become f32 ([`dequantize`]): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; f32, f16
-//! and bf16 stay as they are. [`quantize`] makes Q8_0 and Q4_0.
+//! Quantised elements become f32 ([`dequantize`]): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; f32,
+//! f16 and bf16 stay as they are. [`quantize`] makes Q8_0 and Q4_0.
 
 mod architecture;
 mod config;
@@ -27,7 +27,7 @@ pub use types::TensorType;
 pub use value::{Array, FromValue, Value};
 pub use vocabulary::{TokenType, Vocabulary};
 
-use error::{damaged, error};
+use error::{damaged, error, unread};
 use gradloom_core::error::Result;
 use gradloom_runtime::files::Bytes;
 use header::{Header, Place};
@@ -69,7 +69,9 @@ impl Tensor<'_> {
     /// # Errors
     /// When their type is not read; the message names it.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
+        // The bytes are whole blocks: the type alone can be at fault.
         dequantize(self.ty, self.bytes)
+            .map_err(|fault| unread(&format!("the tensor `{}`", self.name), fault.message()))
     }
 }
 
@@ -78,8 +80,8 @@ impl Gguf {
     /// off by another process.
     ///
     /// # Errors
-    /// When the file cannot be read, is no GGUF file, is of another version than 2 and 3, is big-endian, or is
-    /// damaged.
+    /// When the file cannot be read, is no GGUF file, is of another version than 2 and 3, is big-endian, or
+    /// is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of(path.display().to_string(), Bytes::open(path)?)

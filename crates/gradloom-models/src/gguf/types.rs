@@ -1,7 +1,8 @@
 //! Element types of GGUF's tensors.
 //!
 //! In: the number in a file. Out: a [`TensorType`] with the sizes of its blocks. Always holds: the sizes are
-//! those of ggml's `ggml_type`, also for types whose elements are not read, so that every tensor can be placed.
+//! those of ggml's `ggml_type`, also for types whose elements are not read, so that every tensor can be
+//! placed.
 
 use std::fmt;
 
@@ -69,6 +70,7 @@ types! {
     TQ2_0 = 35: 256, 66;
     MXFP4 = 39: 32, 17;
     NVFP4 = 40: 64, 36;
+    Q1_0 = 41: 128, 18;
 }
 
 impl fmt::Display for TensorType {

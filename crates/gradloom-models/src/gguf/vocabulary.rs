@@ -14,8 +14,8 @@ pub struct Vocabulary {
     pub model: String,
     /// llama.cpp's name of how a text is split before: `gpt-2`, `llama-bpe`.
     pub pre: Option<String>,
-    /// The tokens by id. Of the kind `gpt2`, bytes are written as GPT-2's `vocab.json` writes them; of `llama`,
-    /// a space is `▁`.
+    /// The tokens by id. Of the kind `gpt2`, bytes are written as GPT-2's `vocab.json` writes them; of
+    /// `llama`, a space is `▁`.
     pub tokens: Vec<String>,
     /// The type of each token, if the file has them.
     pub types: Vec<TokenType>,

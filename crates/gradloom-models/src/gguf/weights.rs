@@ -2,7 +2,8 @@
 //!
 //! In: a file of an architecture that is read. Out: [`Weights`] with the names, shapes and elements of the
 //! same model's safetensors file; f16 and bf16 stay, all else is f32. Always holds: every tensor is used, or
-//! the error names one that is not known; of quantised tensors, one at a time is in memory besides the result.
+//! the error names one that is not known; of quantised tensors, one at a time is in memory besides the
+//! result.
 
 use super::architecture::Layout;
 use super::config::ROPE_FACTORS;
@@ -27,8 +28,8 @@ struct Converted<'a> {
 }
 
 impl Gguf {
-    /// All tensors under their names at Hugging Face, as a file in memory: f16 and bf16 as they are, others as
-    /// f32.
+    /// All tensors under their names at Hugging Face, as a file in memory: f16 and bf16 as they are, others
+    /// as f32.
     ///
     /// # Errors
     /// When the architecture or the type of a tensor is not read; when a tensor is not known, or its shape
@@ -50,7 +51,7 @@ impl Gguf {
         }
         let bytes = safetensors::serialize(views, None)
             .map_err(|reason| error(&self.name, reason).help("use the model's safetensors files"))?;
-        Weights::from_bytes(bytes)
+        Ok(Weights::from_bytes(bytes)?.named(&*self.name))
     }
 
     fn converted<'a>(&'a self, tensor: Tensor<'a>, layout: Layout) -> Result<Converted<'a>> {
@@ -94,7 +95,8 @@ impl Gguf {
         };
         // A Llama's file has an output layer only where it is one of its own.
         let &[rows, _] = output.shape else { return Ok(false) };
-        if self.architecture()? == Architecture::Llama || output.shape != embedding.shape {
+        let is_alike = output.shape == embedding.shape && is_read(output.ty) && is_read(embedding.ty);
+        if self.architecture()? == Architecture::Llama || !is_alike {
             return Ok(false);
         }
         if output.ty == embedding.ty || output.bytes.is_empty() {

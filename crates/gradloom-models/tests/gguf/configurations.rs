@@ -97,10 +97,19 @@ fn scaling_of_positions() {
     let factor = |builder: Builder| builder.f32("llama.rope.scaling.factor", 2.5);
     let found = config(&factor(scaled("linear"))).unwrap();
     assert_eq!(found["rope_scaling"], json!({ "rope_type": "linear", "factor": 2.5 }));
+    assert_eq!(config(&factor(llama(2))).unwrap()["rope_scaling"], found["rope_scaling"]);
+    let old =
+        |factor| config(&llama(2).f32("llama.rope.scale_linear", factor)).unwrap()["rope_scaling"].clone();
+    assert_eq!((&old(2.5), &old(1.0)), (&found["rope_scaling"], &Value::Null));
     assert_eq!(config(&scaled("none")).unwrap()["rope_scaling"], Value::Null);
     let yarn = factor(scaled("yarn")).u32("llama.rope.scaling.original_context_length", 64);
     let yarn = yarn.f32("llama.rope.scaling.yarn_beta_fast", 16.0);
-    let expected = json!({ "rope_type": "yarn", "factor": 2.5, "original_max_position_embeddings": 64, "beta_fast": 16.0 });
+    let expected = json!({
+        "rope_type": "yarn",
+        "factor": 2.5,
+        "original_max_position_embeddings": 64,
+        "beta_fast": 16.0,
+    });
     assert_eq!(config(&yarn).unwrap()["rope_scaling"], expected);
 
     assert!(fault(&scaled("linear")).ends_with("has no `llama.rope.scaling.factor`"));
@@ -174,7 +183,11 @@ fn tensors_that_do_not_fit_are_named() {
             "`blk.0.ffn_up.weight` is F32[1], which is no matrix",
         ),
         (
-            gpt2().tensor("token_embd.weight", &[256], TensorType::IQ1_S, &[0; 50]),
+            gpt2().tensor("token_embd.weight", &[256, 1], TensorType::IQ1_S, &[0; 50]).floats(
+                "output.weight",
+                &[256, 1],
+                &[0.5; 256],
+            ),
             "`token_embd.weight` has elements of the type IQ1_S, which are not read",
         ),
     ];

@@ -4,6 +4,7 @@ use crate::builder::{Builder, array, text};
 use crate::{data, refused};
 use gradloom_core::error::Result;
 use gradloom_models::gguf::{Gguf, TensorType, Value};
+use std::collections::BTreeMap;
 
 fn open(builder: &Builder) -> Result<Gguf> {
     Gguf::from_bytes(builder.build())
@@ -100,6 +101,28 @@ fn tensors_are_row_major() {
     assert_eq!((none.shape, none.to_f32().unwrap().len()), (&[5, 0][..], 0));
     assert_eq!(file.tensor("blocks").unwrap().shape, [2, 1, 32]);
     assert!(file.tensor("other").is_none());
+}
+
+/// The table of types is that of the Python package.
+#[test]
+fn every_type_of_tensors() {
+    let types = std::fs::read(data("types.json")).unwrap();
+    let types: BTreeMap<String, [u32; 3]> = serde_json::from_slice(&types).unwrap();
+    let (all, mut unread) = (types.len(), 0);
+    for (name, [number, elements, size]) in types {
+        let file =
+            Builder::new().info("x", &[elements.into(), 2], number, 0).data(&vec![0; 2 * size as usize]);
+        let file = open(&file).unwrap();
+        let x = file.tensor("x").unwrap();
+        assert_eq!((x.ty.to_string(), x.bytes.len()), (name, 2 * size as usize));
+        assert_eq!(x.ty.block(), (elements as usize, size as usize));
+        if let Err(error) = x.to_f32() {
+            let expected = format!("the tensor `x`: elements of the type {} are not read", x.ty);
+            assert_eq!(error.message(), expected);
+            unread += 1;
+        }
+    }
+    assert_eq!((all, unread), (34, 23));
 }
 
 #[test]

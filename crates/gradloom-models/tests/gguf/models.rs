@@ -17,6 +17,7 @@ fn weights_are_those_of_hugging_face() {
     for name in ["gpt2", "llama"] {
         let (file, reference) = model(name);
         let weights = file.weights().unwrap();
+        assert_eq!(weights.name(), file.name());
         let expected = reference["tensors"].as_object().unwrap();
         let names: BTreeSet<_> = weights.iter().map(|(name, _)| name).collect();
         assert_eq!(names, expected.keys().map(String::as_str).collect());

@@ -172,6 +172,12 @@ impl Weights {
         Found { dtype: place.info.dtype, shape: &place.info.shape, bytes: &bytes[data + start..data + end] }
     }
 
+    /// The same with another name in messages: what they were made of.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     /// The path as it was given; for bytes, what stands for it in messages.
     pub fn name(&self) -> &str {
         &self.name
