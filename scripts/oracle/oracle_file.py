@@ -11,7 +11,7 @@ import struct
 import numpy
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data"
-DTYPES = {"float64": "F64", "float32": "F32", "int32": "I32"}
+DTYPES = {"float64": "F64", "float32": "F32", "int32": "I32", "uint8": "U8"}
 
 
 def exact_in_f32(array):

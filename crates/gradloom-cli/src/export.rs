@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Folder of a run of `gradloom train`, its model.safetensors, or a folder of transformers.
+    /// Folder of a run of `gradloom train`, its model.safetensors, a folder of transformers,
+    /// or a GGUF file.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Folder to write: new, or with files of an earlier export, which are replaced.

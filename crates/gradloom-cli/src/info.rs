@@ -11,7 +11,8 @@ use std::path::PathBuf;
 /// What `gradloom info` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Folder of a run of `gradloom train`, its model.safetensors, or a folder of transformers.
+    /// Folder of a run of `gradloom train`, its model.safetensors, a folder of transformers,
+    /// or a GGUF file.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Print one JSON object instead of lines for people.

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Folder of a run of `gradloom train`, its model.safetensors, or a folder of transformers (config.json,
-    /// model.safetensors).
+    /// Folder of a run of `gradloom train`, its model.safetensors, a folder of transformers (config.json,
+    /// model.safetensors), or a GGUF file.
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Text that the model goes on from; `-` for the standard input.

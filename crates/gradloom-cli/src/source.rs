@@ -1,4 +1,4 @@
-//! Where a command takes a model from: the folder of a run, or one of transformers.
+//! Where a command takes a model from: the folder of a run, one of transformers, or a GGUF file.
 
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
@@ -21,10 +21,11 @@ enum Kind {
 }
 
 impl Source {
-    /// Opens the folder of a run, its `model.safetensors`, or a folder of transformers.
+    /// Opens the folder of a run, its `model.safetensors`, a folder of transformers, or a GGUF file.
     pub(crate) fn open(given: &Path) -> Result<Self> {
-        if Folder::is_at(given) {
-            let folder = Folder::open(given)?;
+        let is_gguf = given.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+        if is_gguf || Folder::is_at(given) {
+            let folder = if is_gguf { Folder::open_gguf(given)? } else { Folder::open(given)? };
             return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(folder) });
         }
         let path = if given.is_dir() { given.join(MODEL) } else { given.to_path_buf() };
@@ -53,8 +54,9 @@ impl Source {
 
     /// What wrote the files, in a word or two.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.kind {
+        match &self.kind {
             Kind::Run(_) => "a run of gradloom train",
+            Kind::Folder(folder) if folder.path().is_file() => "a GGUF file",
             Kind::Folder(_) => "a folder of transformers",
         }
     }

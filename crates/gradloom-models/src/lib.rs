@@ -7,6 +7,7 @@
 //!   (seed, step).
 //! - [`language_model`]: what generation needs of a model, whatever its architecture.
 //! - [`llama`]: the models of the Llama family.
+//! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`hugging_face`]: folders that transformers reads and writes.
@@ -23,6 +24,7 @@ pub mod addition;
 pub mod any_model;
 pub mod data;
 pub mod generate;
+pub mod gguf;
 pub mod gpt2;
 pub mod hugging_face;
 pub mod kv;

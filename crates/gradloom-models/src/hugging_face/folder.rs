@@ -2,6 +2,7 @@
 
 use super::{from_json, load};
 use crate::any_model::{AnyConfig, AnyModel};
+use crate::gguf::Gguf;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session, regular_file};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Most bytes of a `config.json`.
 const LARGEST: u64 = 16 << 20;
 
-/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory.
+/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or what is the
+/// same of another file.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -51,6 +53,18 @@ impl Folder {
         Ok(Self { path, json, config, weights })
     }
 
+    /// Opens a GGUF file as the folder that transformers would have of it.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`], [`Gguf::hugging_face_config`] and [`Gguf::weights`].
+    pub fn open_gguf(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let file = Gguf::open(&path)?;
+        let json = file.hugging_face_config()?;
+        let config = from_json(&json, file.name())?;
+        Ok(Self { path, json, config, weights: file.weights()? })
+    }
+
     /// The path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -77,8 +91,8 @@ impl Folder {
     /// When the sizes make no model, when the tensors are not those of the model, or the device has no room.
     pub fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         let model = self.config.build().map_err(|error| {
-            let name = self.path.join("config.json");
-            Error::new(ErrorKind::File, format!("{}: {error}", name.display())).help(error.remedy())
+            let message = format!("{}: these sizes make no model: {error}", self.path.display());
+            Error::new(ErrorKind::File, message).help(error.remedy())
         })?;
         let session = Session::new(model, device, 0)?;
         load(&session, &self.weights)?;

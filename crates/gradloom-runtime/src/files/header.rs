@@ -1,32 +1,14 @@
 //! The header of a safetensors file: eight bytes with its length, then JSON, then the tensors' data.
 
+use super::Bytes;
 use super::error::{malformed, pickled, truncated, unreadable};
 use gradloom_core::error::Result;
-use memmap2::Mmap;
 use safetensors::tensor::{Metadata, SafeTensorError};
 use std::fs::File;
 use std::io::Read;
-use std::ops::Deref;
 
 /// The largest header that the format allows.
 const LARGEST: u64 = 100_000_000;
-
-/// A file's bytes.
-#[derive(Debug)]
-pub(super) enum Bytes {
-    Mapped(Mmap),
-    Owned(Vec<u8>),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
-    }
-}
 
 /// Maps a file whose size is what its header says, and gives its header. Of another file, however large, the
 /// header alone is read.
@@ -44,14 +26,7 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
         reader.take(length).read_to_end(&mut head).map_err(failed)?;
     }
     let metadata = parse(&head, size, name)?;
-    // SAFETY: the file is mapped for reading. What another process makes of it meanwhile, these bytes show,
-    // and any bytes are valid; one that cuts the file off ends this process when it is read, as with every
-    // mapped file: gradloom replaces files by renaming, and never does so.
-    let bytes = unsafe { Mmap::map(file) }.map_err(failed)?;
-    if bytes.len() as u64 != size {
-        return Err(truncated(name, "it changes while it is read"));
-    }
-    Ok((Bytes::Mapped(bytes), metadata))
+    Ok((Bytes::map(file, size, name)?, metadata))
 }
 
 /// The header in the first bytes of a file of `size` bytes: those up to the header's end suffice.

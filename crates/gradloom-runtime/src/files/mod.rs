@@ -12,6 +12,7 @@
 #[cfg(not(target_family = "wasm"))]
 mod adapters;
 mod atomic;
+mod bytes;
 mod checkpoint;
 mod checksum;
 mod convert;
@@ -22,6 +23,7 @@ mod save;
 mod weights;
 
 pub use atomic::replace_file;
+pub use bytes::Bytes;
 pub use checkpoint::Restored;
 pub use error::Differences;
 #[cfg(not(target_family = "wasm"))]

@@ -2,8 +2,7 @@
 
 use super::checksum::Checksum;
 use super::error::{self, Differences};
-use super::header::{self, Bytes};
-use super::{Entries, METADATA_KEY, convert, safetensors_dtype};
+use super::{Bytes, Entries, METADATA_KEY, convert, header, safetensors_dtype};
 use crate::regular_file;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
@@ -107,7 +106,7 @@ impl Weights {
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let (name, bytes) = ("the file in memory".to_string(), bytes.into());
         let metadata = header::parse(&bytes, bytes.len() as u64, &name)?;
-        Self::of(name, Bytes::Owned(bytes), &metadata)
+        Self::of(name, bytes.into(), &metadata)
     }
 
     fn of(name: String, bytes: Bytes, metadata: &Metadata) -> Result<Self> {
@@ -171,6 +170,12 @@ impl Weights {
         let Shard { bytes, data } = &self.shards[place.shard];
         let (start, end) = place.info.data_offsets;
         Found { dtype: place.info.dtype, shape: &place.info.shape, bytes: &bytes[data + start..data + end] }
+    }
+
+    /// The same with another name in messages: what they were made of.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     /// The path as it was given; for bytes, what stands for it in messages.

@@ -1,0 +1,196 @@
+//! The configuration that the same model has at Hugging Face.
+//!
+//! In: the metadata, and the shape of the token embedding. Out: what is in `config.json`, under the names of
+//! transformers' `GPT2Config` and `LlamaConfig`. Always holds: what the metadata says and the configuration
+//! cannot is an error, so that no model computes something else than the file means.
+
+use super::error::{damaged, unread};
+use super::{Architecture, Gguf, Tensor};
+use gradloom_core::error::Result;
+use serde_json::{Map, Value, json};
+use std::f64::consts::TAU;
+
+/// Divisors of the angles' speeds, one for each pair that a position rotates: how llama.cpp has Llama 3's
+/// scaling.
+pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+impl Gguf {
+    /// What `config.json` of the same model says at Hugging Face.
+    ///
+    /// # Errors
+    /// When the architecture is not read, the metadata lacks something, or it says what a configuration of
+    /// that model cannot.
+    pub fn hugging_face_config(&self) -> Result<Value> {
+        let mut config = match self.architecture()? {
+            Architecture::Gpt2 => self.gpt2()?,
+            Architecture::Llama => self.llama()?,
+        };
+        for name in ["bos_token_id", "eos_token_id"] {
+            config[name] = self.get::<u32>(&format!("tokenizer.ggml.{name}"))?.into();
+        }
+        Ok(config)
+    }
+
+    fn gpt2(&self) -> Result<Value> {
+        Ok(json!({
+            "model_type": "gpt2",
+            "architectures": ["GPT2LMHeadModel"],
+            "activation_function": "gelu_new",
+            "n_embd": self.size("gpt2.embedding_length")?,
+            "n_head": self.size("gpt2.attention.head_count")?,
+            "n_layer": self.size("gpt2.block_count")?,
+            "n_positions": self.size("gpt2.context_length")?,
+            "n_inner": self.size("gpt2.feed_forward_length")?,
+            "layer_norm_epsilon": self.positive("gpt2.attention.layer_norm_epsilon")?,
+            "vocab_size": self.vocabulary_size()?,
+            "tie_word_embeddings": self.is_tied()?,
+        }))
+    }
+
+    fn llama(&self) -> Result<Value> {
+        if let Some(experts @ 1..) = self.get::<u32>("llama.expert_count")? {
+            let message = format!("the model is a mixture of {experts} experts, which is not read");
+            return Err(unread(&self.name, message));
+        }
+        let (width, heads) = (self.size("llama.embedding_length")?, self.query_heads()?);
+        let head = self.size_or("llama.attention.key_length", width / heads)?;
+        for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
+            if let Some(other) = self.get::<usize>(key)?.filter(|other| *other != head) {
+                let message = format!("`{key}` is {other}, and heads have {head} elements; {ONE_SIZE}");
+                return Err(unread(&self.name, message));
+            }
+        }
+        let has_bias = |part: &str| self.tensor(&format!("blk.0.{part}.bias")).is_some();
+        let theta = match self.get::<f32>("llama.rope.freq_base")? {
+            None => 10_000.0,
+            Some(_) => self.positive("llama.rope.freq_base")?,
+        };
+        Ok(json!({
+            "model_type": "llama",
+            "architectures": ["LlamaForCausalLM"],
+            "hidden_act": "silu",
+            "hidden_size": width,
+            "intermediate_size": self.size("llama.feed_forward_length")?,
+            "num_hidden_layers": self.size("llama.block_count")?,
+            "num_attention_heads": heads,
+            "num_key_value_heads": self.key_heads()?,
+            "head_dim": head,
+            "max_position_embeddings": self.size("llama.context_length")?,
+            "rms_norm_eps": self.positive("llama.attention.layer_norm_rms_epsilon")?,
+            "rope_theta": theta,
+            "rope_scaling": self.rope_scaling(theta, head)?,
+            "attention_bias": has_bias("attn_q"),
+            "mlp_bias": has_bias("ffn_up"),
+            "vocab_size": self.vocabulary_size()?,
+            "tie_word_embeddings": self.is_tied()?,
+        }))
+    }
+
+    /// Query heads of a Llama.
+    pub(super) fn query_heads(&self) -> Result<usize> {
+        self.size("llama.attention.head_count")
+    }
+
+    /// Heads of keys and values of a Llama.
+    pub(super) fn key_heads(&self) -> Result<usize> {
+        self.size_or("llama.attention.head_count_kv", self.query_heads()?)
+    }
+
+    fn rope_scaling(&self, theta: f64, head: usize) -> Result<Value> {
+        let key = |name: &str| format!("llama.rope.scaling.{name}");
+        // Files of 2023 have the second name. As llama.cpp does, a factor alone is one of linear scaling.
+        let names = [key("factor"), "llama.rope.scale_linear".to_string()];
+        let factor = names.iter().find(|name| self.metadata(name).is_some()).unwrap_or(&names[0]);
+        let kind = match self.get::<&str>(&key("type"))? {
+            Some(kind) => kind,
+            None if matches!(self.get::<f32>(factor)?, None | Some(0.0 | 1.0)) => "none",
+            None => "linear",
+        };
+        if let Some(factors) = self.tensor(ROPE_FACTORS) {
+            return match kind {
+                "none" => self.llama3(&factors, theta, head),
+                _ => Err(unread(&self.name, format!("the model has `{ROPE_FACTORS}` and scaling by {kind}"))),
+            };
+        }
+        let mut scaling = Map::new();
+        match kind {
+            "none" => return Ok(Value::Null),
+            "linear" => {}
+            "yarn" => {
+                // Programs differ in what they make of these.
+                for name in ["attn_factor", "yarn_log_multiplier", "yarn_ext_factor", "yarn_attn_factor"] {
+                    if self.metadata(&key(name)).is_some() {
+                        return Err(unread(&self.name, format!("`{}` is not read", key(name))));
+                    }
+                }
+                let original = self.size(&key("original_context_length"))?;
+                scaling.insert("original_max_position_embeddings".to_string(), original.into());
+                for name in ["beta_fast", "beta_slow"] {
+                    let key = key(&format!("yarn_{name}"));
+                    if self.metadata(&key).is_some() {
+                        scaling.insert(name.to_string(), self.positive(&key)?.into());
+                    }
+                }
+            }
+            _ => return Err(unread(&self.name, format!("scaling of positions by `{kind}` is not read"))),
+        }
+        scaling.insert("rope_type".to_string(), kind.into());
+        scaling.insert("factor".to_string(), self.positive(factor)?.into());
+        Ok(scaling.into())
+    }
+
+    /// Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for long ones,
+    /// and a transition between them (`_compute_llama3_parameters` of transformers). All of Llama 3.1 to 3.3
+    /// share the other numbers, which the file does not have.
+    fn llama3(&self, factors: &Tensor<'_>, theta: f64, head: usize) -> Result<Value> {
+        const ORIGINAL: f64 = 8192.0;
+        const LOW: f64 = 1.0;
+        const HIGH: f64 = 4.0;
+        let found = factors.to_f32()?;
+        let factor = found.iter().copied().fold(1.0, f32::max);
+        let expected = |pair: usize| {
+            let waves = ORIGINAL * theta.powf(-2.0 * pair as f64 / head as f64) / TAU;
+            let smooth = ((waves - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+            1.0 / ((1.0 - smooth) / f64::from(factor) + smooth)
+        };
+        let fits = |(pair, &found): (usize, &f32)| (f64::from(found) / expected(pair) - 1.0).abs() < 1e-3;
+        if found.len() != head / 2 || !factor.is_finite() || !found.iter().enumerate().all(fits) {
+            let message = format!("the factors in `{ROPE_FACTORS}` are not those of Llama 3's scaling");
+            return Err(unread(&self.name, message));
+        }
+        if factor == 1.0 {
+            return Ok(Value::Null);
+        }
+        Ok(json!({
+            "rope_type": "llama3",
+            "factor": decimal(factor),
+            "low_freq_factor": LOW,
+            "high_freq_factor": HIGH,
+            "original_max_position_embeddings": ORIGINAL as u32,
+        }))
+    }
+
+    /// Rows of the token embedding: also what pads the vocabulary counts.
+    fn vocabulary_size(&self) -> Result<usize> {
+        match self.tensor("token_embd.weight").map(|tensor| tensor.shape) {
+            Some(&[rows, _]) => Ok(rows),
+            _ => Err(damaged(&self.name, "there is no matrix `token_embd.weight`")),
+        }
+    }
+
+    /// A number as its shortest decimal: 1e-5, where the f32 is 9.99999974e-6.
+    fn positive(&self, key: &str) -> Result<f64> {
+        let number: f32 = self.require(key)?;
+        if number > 0.0 && number.is_finite() {
+            return Ok(decimal(number));
+        }
+        Err(damaged(&self.name, format_args!("the metadata `{key}` is {number}")))
+    }
+}
+
+const ONE_SIZE: &str = "models whose heads rotate in part, or have values of another size, are not read";
+
+/// The number whose shortest decimal is the same.
+fn decimal(number: f32) -> f64 {
+    number.to_string().parse().expect("Rust reads what it writes")
+}

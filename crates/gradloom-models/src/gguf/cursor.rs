@@ -1,0 +1,57 @@
+//! Reading bytes one after the other.
+//!
+//! In: bytes. Out: numbers and texts, little-endian. Always holds: nothing is allocated, and no length is
+//! trusted before that many bytes are there.
+
+/// What is wrong with the bytes, for the end of a message.
+pub(super) type Fault = String;
+
+/// A place in bytes.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes that are left.
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len().saturating_sub(self.at)
+    }
+
+    pub(super) fn take(&mut self, length: u64) -> Result<&'a [u8], Fault> {
+        let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken = taken.ok_or_else(|| {
+            format!("at byte {} it needs {length} bytes, and the file has {} more", self.at, self.left())
+        })?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        Ok(self.take(N as u64)?.try_into().expect("as many bytes as were taken"))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Fault> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A text: its length in 64 bits, then UTF-8.
+    pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
+        let (at, length) = (self.at, self.u64()?);
+        std::str::from_utf8(self.take(length)?).map_err(|_| format!("the text at byte {at} is not UTF-8"))
+    }
+}

@@ -1,0 +1,130 @@
+//! The data of a tokenizer.
+//!
+//! In: the metadata under `tokenizer`. Out: a [`Vocabulary`]. Always holds: types and scores are as many as
+//! the tokens, or none; ids are those of tokens.
+
+use super::Gguf;
+use super::error::damaged;
+use gradloom_core::error::Result;
+
+/// What a file says of the model's tokenizer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vocabulary {
+    /// The kind: `gpt2` for merges of bytes, `llama` for SentencePiece's.
+    pub model: String,
+    /// llama.cpp's name of how a text is split before: `gpt-2`, `llama-bpe`.
+    pub pre: Option<String>,
+    /// The tokens by id. Of the kind `gpt2`, bytes are written as GPT-2's `vocab.json` writes them; of
+    /// `llama`, a space is `▁`.
+    pub tokens: Vec<String>,
+    /// The type of each token, if the file has them.
+    pub types: Vec<TokenType>,
+    /// SentencePiece's score of each token, if the file has them.
+    pub scores: Vec<f32>,
+    /// Two tokens with a space between, the first to merge first, if the file has them.
+    pub merges: Vec<String>,
+    /// The token before a text.
+    pub bos: Option<u32>,
+    /// The token that ends a text.
+    pub eos: Option<u32>,
+    /// The token of what has none.
+    pub unknown: Option<u32>,
+    /// The token that fills up.
+    pub padding: Option<u32>,
+    /// Whether texts begin with [`bos`](Self::bos), if the file says so.
+    pub add_bos: Option<bool>,
+    /// Whether texts end with [`eos`](Self::eos), if the file says so.
+    pub add_eos: Option<bool>,
+    /// Whether a space is put before a text, if the file says so.
+    pub add_space_prefix: Option<bool>,
+    /// The template of a conversation, in Jinja's language.
+    pub chat_template: Option<String>,
+}
+
+/// The type of a token, with llama.cpp's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenType {
+    /// A piece of text.
+    Normal = 1,
+    /// The one for what has none.
+    Unknown = 2,
+    /// One that steers and stands for no text, such as the end.
+    Control = 3,
+    /// One that was added; it is found in a text before others are.
+    UserDefined = 4,
+    /// One that never comes.
+    Unused = 5,
+    /// A byte, written `<0x0A>`.
+    Byte = 6,
+}
+
+impl TokenType {
+    fn of(number: i32) -> Option<Self> {
+        use TokenType::{Byte, Control, Normal, Unknown, Unused, UserDefined};
+        [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|ty| *ty as i32 == number)
+    }
+}
+
+impl Gguf {
+    /// What the file says of the tokenizer.
+    ///
+    /// # Errors
+    /// When it has no kind or no tokens, or what it has does not fit together.
+    pub fn vocabulary(&self) -> Result<Vocabulary> {
+        let key = |name: &str| format!("tokenizer.ggml.{name}");
+        let text = |key: &str| self.get::<&str>(key).map(|text| text.map(str::to_string));
+        let tokens = self.texts(&key("tokens"))?;
+        let id = |name: &str| match self.get::<u32>(&key(name))? {
+            Some(id) if id as usize >= tokens.len() => {
+                let name = key(name);
+                Err(damaged(
+                    &self.name,
+                    format_args!("`{name}` is {id}, and there are {} tokens", tokens.len()),
+                ))
+            }
+            id => Ok(id),
+        };
+        let vocabulary = Vocabulary {
+            model: self.require::<&str>(&key("model"))?.to_string(),
+            pre: text(&key("pre"))?,
+            types: self.token_types(&key("token_type"))?,
+            scores: self.get(&key("scores"))?.unwrap_or_default(),
+            merges: if self.metadata(&key("merges")).is_some() {
+                self.texts(&key("merges"))?
+            } else {
+                vec![]
+            },
+            bos: id("bos_token_id")?,
+            eos: id("eos_token_id")?,
+            unknown: id("unknown_token_id")?,
+            padding: id("padding_token_id")?,
+            add_bos: self.get(&key("add_bos_token"))?,
+            add_eos: self.get(&key("add_eos_token"))?,
+            add_space_prefix: self.get(&key("add_space_prefix"))?,
+            chat_template: text("tokenizer.chat_template")?,
+            tokens,
+        };
+        let lengths = [("token_type", vocabulary.types.len()), ("scores", vocabulary.scores.len())];
+        for (name, length) in lengths {
+            if length != 0 && length != vocabulary.tokens.len() {
+                let (key, tokens) = (key(name), vocabulary.tokens.len());
+                let reason = format_args!("`{key}` has {length} elements for {tokens} tokens");
+                return Err(damaged(&self.name, reason));
+            }
+        }
+        Ok(vocabulary)
+    }
+
+    fn texts(&self, key: &str) -> Result<Vec<String>> {
+        Ok(self.require::<Vec<&str>>(key)?.into_iter().map(str::to_string).collect())
+    }
+
+    fn token_types(&self, key: &str) -> Result<Vec<TokenType>> {
+        let numbers: Vec<i32> = self.get(key)?.unwrap_or_default();
+        let of = |(id, number)| {
+            let unknown = || damaged(&self.name, format_args!("`{key}` is {number} for token {id}"));
+            TokenType::of(number).ok_or_else(unknown)
+        };
+        numbers.into_iter().enumerate().map(of).collect()
+    }
+}

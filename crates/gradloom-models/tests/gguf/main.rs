@@ -1,0 +1,24 @@
+//! GGUF files: against what Python's packages read in them, and damaged in every way.
+
+mod builder;
+mod configurations;
+mod headers;
+mod models;
+mod mutations;
+mod quants;
+
+use gradloom_core::error::Result;
+use std::path::{Path, PathBuf};
+
+/// A file that `scripts/oracle/gguf_files.py` makes.
+fn data(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/gguf").join(file)
+}
+
+/// The message of an error, which must have a remedy.
+#[track_caller]
+fn refused<T>(result: Result<T>) -> String {
+    let error = result.err().expect("an error");
+    assert!(error.remedies().next().is_some(), "no remedy: {error}");
+    error.message().to_string()
+}
