@@ -17,8 +17,8 @@ pub struct BatchShape {
 /// What a step over a batch is given beside the new tokens. All are row-major i32.
 ///
 /// A place in a row that has fewer new tokens, and a row without a sequence, writes to
-/// [`BlockId::SCRATCH`]. A row without a sequence has length 0, so that its queries see no key. The outputs of
-/// both are to be ignored.
+/// [`BlockId::SCRATCH`]. A row without a sequence has length 0, so that its queries see no key. The outputs
+/// of both are to be ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::SCRATCH`].

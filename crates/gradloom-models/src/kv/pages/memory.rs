@@ -72,8 +72,8 @@ impl Pages {
     ///
     /// If the sequence must first get a block of its own, in place of one that others read, this gives the
     /// copy: it must be run before anything else is written to the pools. If it fails on the device, try it
-    /// again, or truncate the sequence to a multiple of the block size that is less than its length, which
-    /// drops the block.
+    /// again, or truncate the sequence, and those forked from it since, to the last multiple of the block
+    /// size before their length, which drops the block.
     ///
     /// # Errors
     /// When there are too few blocks, even with all that can be evicted ([`PagesError::OutOfBlocks`]), or the

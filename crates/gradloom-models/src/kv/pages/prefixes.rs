@@ -1,12 +1,12 @@
 //! The tree of prefixes: which block holds the keys and values of which tokens after which text.
 //!
 //! In: full blocks with their tokens; which of them have users. Out: the block that continues a text with
-//! given tokens; the block to evict. A node is one block. Tokens are compared, never only their hash. A path of
-//! n tokens costs O(n), an eviction O(log blocks).
+//! given tokens; the block to evict. A node is one block. Tokens are compared, never only their hash. A path
+//! of n tokens costs O(n), an eviction O(log blocks).
 //!
-//! Always holds: whatever uses a block uses the blocks on the path to it, and releases the end of a path first.
-//! So a block without users was released after all that continue its text: the block that was released first
-//! is a leaf, and all blocks without users can be evicted, one after the other.
+//! Always holds: whatever uses a block uses the blocks on the path to it, and releases the end of a path
+//! first. So a block without users was released after all that continue its text: the block that was released
+//! first is a leaf, and all blocks without users can be evicted, one after the other.
 
 use super::BlockId;
 use std::collections::{BTreeMap, HashMap};

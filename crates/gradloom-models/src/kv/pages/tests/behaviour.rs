@@ -108,9 +108,12 @@ fn forks_copy_the_block_that_they_write_to() {
     let a = filled(&mut pages, &[1, 2, 3]).unwrap();
     let b = pages.fork(a).unwrap();
     assert_eq!(pages.counts(), counts(4, 0, 2));
-    // The room in the last block stays with the first, which writes in place.
+    // The room in the last block stays with the first, which writes in place, also when it takes more.
+    assert_eq!(pages.reserve(a, 2), Ok(None));
+    assert_eq!(pages.reserve(b, 0), Ok(None), "nothing is written");
     let shared = pages.table(a).unwrap()[1];
     assert_eq!(append(&mut pages, a, &[4]), Ok(None));
+    pages.truncate(a, 4).unwrap();
     let copy = append(&mut pages, b, &[5]).unwrap().unwrap();
     assert_eq!((copy.from, copy.to), (shared, pages.table(b).unwrap()[1]));
     assert_eq!(pages.table(a).unwrap()[1], shared);

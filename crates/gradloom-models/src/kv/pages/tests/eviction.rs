@@ -1,4 +1,4 @@
-//! Which blocks are cached, found and evicted, against a model that keeps whole texts and searches all of them.
+//! Which blocks are cached, found and evicted, against a model that keeps whole texts and searches them all.
 
 use super::*;
 use std::collections::BTreeMap;
