@@ -1,0 +1,49 @@
+//! Paged memory against the mistakes of others, a naive model of eviction, and a simulated device.
+
+mod behaviour;
+mod device;
+mod eviction;
+mod mistakes;
+
+use super::*;
+use gradloom_core::philox::philox4x32;
+
+/// Numbers from a counter, so that a failure can be run again.
+struct Random(u32, u32);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.1 += 1;
+        philox4x32([self.1, 0, 0, 0], [self.0, 0])[0] as usize % n
+    }
+
+    fn tokens(&mut self, most: usize) -> Vec<i32> {
+        (0..self.below(most + 1)).map(|_| self.below(2) as i32).collect()
+    }
+}
+
+/// Pages with this capacity.
+fn pages(capacity: usize, block_size: usize) -> Pages {
+    Pages::new(capacity + 1, block_size).unwrap()
+}
+
+/// Begins a sequence and computes all of its prompt. It has room up to the end of its last block.
+fn filled(pages: &mut Pages, prompt: &[i32]) -> Result<SequenceId, PagesError> {
+    let Begun { sequence, cached } = pages.begin(prompt);
+    if let Err(error) = append(pages, sequence, &prompt[cached..]) {
+        pages.end(sequence).unwrap();
+        return Err(error);
+    }
+    Ok(sequence)
+}
+
+fn append(pages: &mut Pages, sequence: SequenceId, tokens: &[i32]) -> Result<Option<BlockCopy>, PagesError> {
+    let copy = pages.reserve(sequence, tokens.len())?;
+    pages.commit(sequence, tokens).unwrap();
+    pages.check();
+    Ok(copy)
+}
+
+fn counts(free: usize, cached: usize, used: usize) -> Counts {
+    Counts { free, cached, used }
+}
