@@ -4,14 +4,20 @@
 //! through a callback, as they come. Always holds: the tokens depend on the prompt, the model, the settings
 //! and the seed alone.
 
+mod beam;
 mod past;
 mod sampling;
 mod settings;
+mod speculate;
+mod stop;
 mod stream;
 mod utf8;
 
+pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
 pub use past::Past;
 pub use sampling::{Draw, draw};
 pub use settings::{Sampling, SamplingError};
+pub use speculate::{Accepted, SpeculationError, speculate};
+pub use stop::StopStream;
 pub use stream::{Window, generate};
 pub use utf8::Utf8Stream;
