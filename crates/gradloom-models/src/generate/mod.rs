@@ -5,6 +5,8 @@
 //! and the seed alone.
 
 mod beam;
+mod device;
+mod logprobs;
 mod past;
 mod sampling;
 mod settings;
@@ -14,6 +16,8 @@ mod stream;
 mod utf8;
 
 pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
+pub use device::{Choices, Chosen, Logprobs, Rows};
+pub use logprobs::logprobs;
 pub use past::Past;
 pub use sampling::{Draw, draw};
 pub use settings::{Sampling, SamplingError};
