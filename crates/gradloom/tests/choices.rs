@@ -81,7 +81,7 @@ impl Row {
             temperature: n.pick(&[0.0, 1e-40, 0.3, 0.8, 1.0, 1.0, 1.7, if kind == 5 { 30.0 } else { 1e30 }]),
             top_k: n.pick(&[None, None, Some(1), Some(2), Some(5), Some(40), Some(usize::MAX)]),
             top_p: n.pick(&[1.0, 1.0, 1e-300, 0.1123, 0.5321, 0.9017, 0.9991]),
-            min_p: n.pick(&[0.0, 0.0, 0.0517, 0.311, 1.0]),
+            min_p: n.pick(&[0.0, 0.0, 0.0517, 0.311, 0.9993]),
             // Large logits are still exact in f32 behind it.
             repetition: if kind == 6 { 0.5 } else { n.pick(&[1.0, 1.0, 1.25, 0.5]) },
             presence: n.pick(&[0.0, 0.0, 0.75, -0.5]),
