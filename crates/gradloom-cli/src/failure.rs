@@ -74,18 +74,12 @@ impl From<DataError> for Failure {
 
 impl From<SamplingError> for Failure {
     fn from(error: SamplingError) -> Self {
-        match error {
-            SamplingError::Temperature(value) => Self::usage(format!("--temperature {value}: {error}"))
-                .help("0 takes the likeliest token, 1 follows the model, above 1 gets wilder"),
-            SamplingError::TopK => {
-                Self::usage(format!("--top-k 0: {error}")).help("leave it out to allow every token")
-            }
-            SamplingError::TopP(value) => {
-                Self::usage(format!("--top-p {value}: {error}")).help("1 allows every token")
-            }
-            SamplingError::NotFinite { .. } | SamplingError::Empty => {
-                Self::failed(error.to_string()).help("the weights are damaged or diverged: use another run")
-            }
-        }
+        let failure = match error {
+            SamplingError::Temperature(value) => Self::usage(format!("--temperature {value}: {error}")),
+            SamplingError::TopK => Self::usage(format!("--top-k 0: {error}")),
+            SamplingError::TopP(value) => Self::usage(format!("--top-p {value}: {error}")),
+            _ => Self::failed(error.to_string()),
+        };
+        failure.help(error.remedy())
     }
 }

@@ -60,6 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         top_k: arguments.top_k,
         top_p: arguments.top_p,
         seed: arguments.seed,
+        ..Sampling::default()
     };
     sampling.validate()?;
     let device = arguments.device.open()?;

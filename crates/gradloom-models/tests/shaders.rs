@@ -1,14 +1,16 @@
-//! Shaders of whole training steps that no adapter of CI can run: those that multiply in f16 are valid for
-//! the drivers of GPUs that can.
+//! Shaders of whole programs that no adapter of CI can run: training steps that multiply in f16 are valid for
+//! the drivers of GPUs that can, and the choice of tokens for those that allow few buffers.
 
 #[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
 mod check;
 
-use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
-use gradloom_core::ir::Graph;
+use gradloom_codegen::wgsl::{self, Limits, Precision};
+use gradloom_core::ir::{Graph, Output};
 use gradloom_core::optim::AdamW;
+use gradloom_core::passes;
 use gradloom_core::plan::{self, StoreLayout};
-use gradloom_core::trace::i32;
+use gradloom_core::trace::{Tensor, f32, i32, trace, u32};
+use gradloom_models::generate::{Choices, Rows, Sampling};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Trainer};
 use std::collections::HashSet;
@@ -49,23 +51,28 @@ struct Shaders {
     scratch: usize,
 }
 
-/// Checks all shaders of a step.
+/// Checks all shaders of a step for a GPU with cooperative matrices.
 fn checked(graph: &Graph, precision: Precision) -> Shaders {
-    let (limits, choices) = (large(), Choices::by_rule(precision));
+    checked_for(graph, &large(), precision)
+}
+
+/// The same for any GPU.
+fn checked_for(graph: &Graph, limits: &Limits, precision: Precision) -> Shaders {
+    let choices = wgsl::Choices::by_rule(precision);
     let mut store = StoreLayout::default();
     store.extend(graph).unwrap();
-    let lowered = wgsl::lower(graph, &limits, &choices).unwrap();
+    let lowered = wgsl::lower(graph, limits, &choices).unwrap();
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}"));
     let (mut seen, mut dispatches, mut cooperative) = (HashSet::new(), 0, 0);
     let cuts = wgsl::Cuts::default();
-    let context = wgsl::Context { plan: &plan, graph, limits: &limits, cuts: &cuts };
+    let context = wgsl::Context { plan: &plan, graph, limits, cuts: &cuts };
     for (number, launch) in plan.launches.iter().enumerate() {
         for shaders in wgsl::shaders(launch, number, &context).unwrap() {
             for dispatch in shaders.dispatches {
                 dispatches += 1;
                 cooperative += usize::from(dispatch.source.contains("coopMultiplyAdd"));
                 if seen.insert(dispatch.source.clone()) {
-                    check::check(&dispatch, &limits);
+                    check::check(&dispatch, limits);
                 }
             }
         }
@@ -105,5 +112,45 @@ fn training_steps_in_f16_have_valid_shaders() {
         assert_eq!(scaled.cooperative, plain.cooperative);
         println!("{} with a scale, {} without", scaled.dispatches, plain.dispatches);
         assert!(scaled.dispatches <= plain.dispatches + 5);
+    }
+}
+
+/// The choice of tokens, whatever rows ask for, fits the limits of all GPUs, also in rows that each have
+/// one invocation, whose kernels have a loop for each pass.
+#[test]
+fn choices_of_tokens_have_valid_shaders() {
+    for (limits, rows) in [
+        (Limits::portable(), 3),
+        (Limits::desktop(), 8),
+        (Limits { software: true, ..Limits::desktop() }, 64),
+    ] {
+        for extra in [false, true] {
+            let all =
+                Choices { greedy_only: false, top_k: true, top_p: true, min_p: true, logprobs: Some(4) };
+            let shape = [rows, 50_257];
+            let inputs = [
+                f32("logits", shape),
+                f32("numbers", [rows, Sampling::NUMBERS]),
+                u32("words", [rows, Sampling::WORDS]),
+                i32("position", [rows]),
+                i32("past", shape),
+                f32("bias", shape),
+            ];
+            let choose = |x: &[Tensor]| {
+                let [logits, numbers, words, position, past, bias] = *x else { unreachable!() };
+                let [past, bias] = [past, bias].map(|x| extra.then_some(x));
+                all.choose(logits, Rows { numbers, words, position, past, bias })
+            };
+            let traced = trace(&(), &inputs, false, choose, |chosen| {
+                vec![chosen.token, chosen.logprobs.unwrap().token]
+            })
+            .unwrap();
+            let mut graph = traced.graph;
+            for (name, value) in ["token", "logprob"].into_iter().zip(traced.results) {
+                graph.outputs.push(Output { name: name.into(), value });
+            }
+            let shaders = checked_for(&passes::run(graph).0, &limits, Precision::F32);
+            assert!(shaders.dispatches < 20, "{}", shaders.dispatches);
+        }
     }
 }

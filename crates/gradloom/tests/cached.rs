@@ -114,7 +114,7 @@ fn samplings() -> [Sampling; 3] {
     [
         Sampling { temperature: 0.0, ..Sampling::default() },
         Sampling { seed: 5, ..Sampling::default() },
-        Sampling { temperature: 1.5, top_k: Some(20), top_p: 0.9, seed: 6 },
+        Sampling { temperature: 1.5, top_k: Some(20), top_p: 0.9, seed: 6, ..Sampling::default() },
     ]
 }
 

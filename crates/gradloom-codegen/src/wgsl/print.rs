@@ -133,10 +133,9 @@ impl Printer<'_> {
                 source.line("}");
             }
             Stmt::For(number, bounds, block) => {
+                let i = counter(*number);
                 let [start, end, step] = bounds.map(|id| self.text(source, id));
-                source.line(format_args!(
-                    "for (var i{number} = {start}; i{number} < {end}; i{number} += {step}) {{"
-                ));
+                source.line(format_args!("for (var {i} = {start}; {i} < {end}; {i} += {step}) {{"));
                 self.block(source, block);
                 source.line("}");
             }
@@ -170,7 +169,7 @@ impl Printer<'_> {
             Expr::Group => "group".to_string(),
             Expr::Local => "local".to_string(),
             Expr::Committed => "committed".to_string(),
-            Expr::Counter(number) => format!("i{number}"),
+            Expr::Counter(number) => counter(*number),
             Expr::Read(number) => format!("x{number}"),
             Expr::Load(buffer, index) => {
                 let index = self.text(source, *index);
@@ -275,6 +274,12 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Matrix(MatrixUse::Right, _) => "coop_mat16x16<f16, B>",
         ValueType::Matrix(MatrixUse::Sum, _) => "coop_mat16x16<f32, C>",
     }
+}
+
+/// The name of a loop's counter, which is not to be that of a type: the 33rd would be `i32`.
+fn counter(number: u32) -> String {
+    let sign = if matches!(number, 8 | 16 | 32 | 64) { "_" } else { "" };
+    format!("i{sign}{number}")
 }
 
 /// A literal's number.

@@ -4,10 +4,24 @@
 //! through a callback, as they come. Always holds: the tokens depend on the prompt, the model, the settings
 //! and the seed alone.
 
+mod beam;
+mod device;
+mod logprobs;
+mod past;
 mod sampling;
+mod settings;
+mod speculate;
+mod stop;
 mod stream;
 mod utf8;
 
-pub use sampling::{Sampling, SamplingError};
+pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
+pub use device::{Choices, Chosen, Logprobs, Rows};
+pub use logprobs::logprobs;
+pub use past::Past;
+pub use sampling::{Draw, draw};
+pub use settings::{Sampling, SamplingError};
+pub use speculate::{Accepted, SpeculationError, speculate};
+pub use stop::StopStream;
 pub use stream::{Window, generate};
 pub use utf8::Utf8Stream;

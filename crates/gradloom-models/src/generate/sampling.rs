@@ -1,131 +1,129 @@
-//! Draws a token from logits.
+//! Draws a token from logits on the host, in float64: the reference of what devices do.
+//!
+//! In: logits, [`Sampling`] and what the text has so far. Out: the distribution that is drawn from, and the
+//! draw. Always holds: equal arguments give the same token; excluded tokens have probability 0 exactly.
 
+use super::{Past, Sampling, SamplingError};
 use gradloom_core::philox::philox4x32;
 
-/// Options for drawing the next token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
-    /// Logits are divided by it: below 1 likely tokens become likelier. At 0 the likeliest token is taken.
-    pub temperature: f64,
-    /// Only this many of the likeliest tokens can be drawn.
-    pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together reach this probability can be drawn: nucleus sampling,
-    /// Holtzman et al. (2020).
-    pub top_p: f64,
-    /// Decides the draws.
-    pub seed: u64,
-}
-
-impl Default for Sampling {
-    /// Draws from the model's own distribution.
-    fn default() -> Self {
-        Self { temperature: 1.0, top_k: None, top_p: 1.0, seed: 0 }
-    }
-}
-
-/// Settings or logits that no token can be drawn from.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SamplingError {
-    /// The temperature is negative or not a number.
-    #[error("temperature {0} is not a number from 0 up")]
-    Temperature(f64),
-    /// `top_k` is 0, so no token would be left.
-    #[error("top-k 0 leaves no token")]
-    TopK,
-    /// `top_p` is not a probability above 0.
-    #[error("top-p {0} is not above 0 and at most 1")]
-    TopP(f64),
-    /// The model's output is broken.
-    #[error("the model's logits are not numbers (token {token} has {value})")]
-    NotFinite {
-        /// The first token whose logit is NaN or positive infinity.
-        token: usize,
-        /// The logit.
-        value: f32,
-    },
-    /// There are no logits to choose from.
-    #[error("the model gives no logits")]
-    Empty,
-}
-
 /// Sets the counters of generation apart from those of data and random tensors.
-const DOMAIN: u32 = 0x7465_7874;
+pub(super) const DOMAIN: u32 = 0x7465_7874;
+
+/// What a random number decides. Numbers of different purposes are independent, also at one position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Draw {
+    /// A token from a model's distribution.
+    Token = 0,
+    /// Whether a drafted token is accepted.
+    Accept = 1,
+    /// A token in place of a rejected one, or after accepted ones.
+    Correction = 2,
+}
 
 impl Sampling {
-    /// Whether tokens can be drawn with these settings.
-    ///
-    /// # Errors
-    /// The first setting that is out of range.
-    pub fn validate(&self) -> Result<(), SamplingError> {
-        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-            return Err(SamplingError::Temperature(self.temperature));
-        }
-        if self.top_k == Some(0) {
-            return Err(SamplingError::TopK);
-        }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            return Err(SamplingError::TopP(self.top_p));
-        }
-        Ok(())
-    }
-
     /// Draws the token at a position of the generated text from the logits of all tokens.
     ///
-    /// First the temperature, then top-k, then top-p apply. Of equal logits the lower id counts as the
-    /// likelier.
+    /// # Errors
+    /// As [`Sampling::probabilities`].
+    pub fn choose(&self, logits: &[f32], past: &Past, position: u64) -> Result<usize, SamplingError> {
+        let probabilities = self.probabilities(logits, past)?;
+        Ok(draw(&probabilities, self.uniform(position, Draw::Token)))
+    }
+
+    /// The probability of each token, given all logits. At temperature 0 it is 1 for the likeliest token.
     ///
     /// # Errors
-    /// When the settings are out of range, or a logit is NaN or positive infinity (negative infinity excludes
-    /// a token).
-    pub fn choose(&self, logits: &[f32], position: u64) -> Result<usize, SamplingError> {
+    /// When the settings are out of range, a bias is for a token that is not there, a logit is NaN or
+    /// positive infinity (negative infinity excludes a token), or no token is left.
+    pub fn probabilities(&self, logits: &[f32], past: &Past) -> Result<Vec<f64>, SamplingError> {
         self.validate()?;
-        if let Some((token, &value)) =
-            logits.iter().enumerate().find(|(_, v)| v.is_nan() || **v == f32::INFINITY)
-        {
-            return Err(SamplingError::NotFinite { token, value });
+        let values = self.adjusted(logits, past)?;
+        let likelier = |&a: &usize, &b: &usize| {
+            values[b].partial_cmp(&values[a]).expect("adjusted logits are not NaN").then(a.cmp(&b))
+        };
+        let likeliest = (0..values.len()).min_by(likelier).ok_or(SamplingError::Empty)?;
+        let most = values[likeliest];
+        if most == f64::NEG_INFINITY {
+            return Err(SamplingError::Excluded);
         }
-        let mut order: Vec<usize> = (0..logits.len()).collect();
-        let likelier = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-        let kept = self.top_k.unwrap_or(order.len()).min(order.len());
+        let mut weights = vec![0.0; values.len()];
         if self.temperature == 0.0 {
-            return order.into_iter().min_by(likelier).ok_or(SamplingError::Empty);
+            weights[likeliest] = 1.0;
+            return Ok(weights);
         }
-        if kept < order.len() {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        if let Some(kept) = self.top_k.filter(|&k| k < order.len()) {
             order.select_nth_unstable_by(kept, likelier);
             order.truncate(kept);
         }
-        order.sort_unstable_by(likelier);
-        let &likeliest = order.first().ok_or(SamplingError::Empty)?;
-        if logits[likeliest] == f32::NEG_INFINITY {
-            return Err(SamplingError::NotFinite { token: likeliest, value: f32::NEG_INFINITY });
+        for &id in &order {
+            weights[id] = libm::exp((values[id] - most) / self.temperature);
         }
-        let weight = |token: usize| {
-            libm::exp((f64::from(logits[token]) - f64::from(logits[likeliest])) / self.temperature)
-        };
-        let mut weights: Vec<f64> = order.iter().map(|&token| weight(token)).collect();
+        if self.top_p < 1.0 {
+            order.sort_unstable_by(likelier);
+            let enough = self.top_p * order.iter().map(|&id| weights[id]).sum::<f64>();
+            let mut nucleus = 0.0;
+            for &id in &order {
+                let has_enough = nucleus >= enough;
+                nucleus += weights[id];
+                if has_enough {
+                    weights[id] = 0.0;
+                }
+            }
+        }
+        weights.iter_mut().filter(|weight| **weight < self.min_p).for_each(|weight| *weight = 0.0);
         let total: f64 = weights.iter().sum();
-        let mut nucleus = 0.0;
-        let cut = weights.iter().position(|w| {
-            nucleus += w;
-            nucleus >= self.top_p * total
-        });
-        weights.truncate(cut.map_or(weights.len(), |last| last + 1));
-        let mut left = self.uniform(position) * weights.iter().sum::<f64>();
-        let drawn = weights.iter().position(|w| {
-            left -= w;
-            left < 0.0
-        });
-        // Rounding may leave a sliver after the last weight.
-        Ok(order[drawn.unwrap_or(weights.len() - 1)])
+        weights.iter_mut().for_each(|weight| *weight /= total);
+        Ok(weights)
     }
 
-    /// A number in 0..1 for each position, a multiple of 2^-53.
-    fn uniform(&self, position: u64) -> f64 {
-        let counter = [position as u32, (position >> 32) as u32, 0, DOMAIN];
-        let [low, high, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
-        let word = u64::from(high) << 32 | u64::from(low);
-        (word >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    /// The logits after biases and penalties.
+    fn adjusted(&self, logits: &[f32], past: &Past) -> Result<Vec<f64>, SamplingError> {
+        let broken = |value: f32| value.is_nan() || value == f32::INFINITY;
+        if let Some((token, &value)) = logits.iter().enumerate().find(|(_, value)| broken(**value)) {
+            return Err(SamplingError::NotFinite { token, value });
+        }
+        let mut values: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
+        let vocabulary = values.len();
+        let place = |token: i32| usize::try_from(token).ok().filter(|&id| id < vocabulary);
+        for (&token, bias) in &self.bias {
+            let id = place(token).ok_or(SamplingError::BiasToken { token, vocabulary })?;
+            values[id] += bias;
+        }
+        if self.has_penalties() {
+            for (token, times) in past.tokens() {
+                // The model refuses tokens that it does not have.
+                let Some(id) = place(token) else { continue };
+                let value = &mut values[id];
+                *value = if *value > 0.0 { *value / self.repetition } else { *value * self.repetition };
+                if times > 0 {
+                    *value -= self.frequency * f64::from(times) + self.presence;
+                }
+            }
+        }
+        Ok(values)
     }
+
+    /// A number in 0..1 for each position and purpose, a multiple of 2^-32.
+    pub fn uniform(&self, position: u64, draw: Draw) -> f64 {
+        let counter = [position as u32, (position >> 32) as u32, draw as u32, DOMAIN];
+        let [_, word, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
+        f64::from(word) / 4_294_967_296.0
+    }
+}
+
+/// The inverse of the distribution function at `uniform`, from 0 to below 1: the least id up to which the
+/// weights sum to more than that part of all of them. Weights are not negative, and not all 0.
+pub fn draw(weights: &[f64], uniform: f64) -> usize {
+    let target = uniform * weights.iter().sum::<f64>();
+    let mut sum = 0.0;
+    let found = weights.iter().position(|weight| {
+        sum += weight;
+        sum > target
+    });
+    // The product may round up to the whole sum.
+    found.or_else(|| weights.iter().rposition(|&weight| weight > 0.0)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -134,7 +132,8 @@ mod tests {
 
     fn counts(sampling: &Sampling, logits: &[f32]) -> Vec<usize> {
         let mut counts = vec![0; logits.len()];
-        (0..10_000).for_each(|position| counts[sampling.choose(logits, position).unwrap()] += 1);
+        let past = Past::default();
+        (0..10_000).for_each(|position| counts[sampling.choose(logits, &past, position).unwrap()] += 1);
         counts
     }
 
@@ -146,7 +145,7 @@ mod tests {
     #[test]
     fn greedy_takes_the_first_of_the_likeliest() {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
-        assert_eq!(greedy.choose(&[0.0, 3.0, 3.0, f32::NEG_INFINITY], 5), Ok(1));
+        assert_eq!(greedy.choose(&[0.0, 3.0, 3.0, f32::NEG_INFINITY], &Past::default(), 5), Ok(1));
     }
 
     #[test]
@@ -179,8 +178,9 @@ mod tests {
     #[test]
     fn seed_and_position_decide() {
         let logits = [0.0; 1000];
-        let draw =
-            |seed, position| Sampling { seed, ..Sampling::default() }.choose(&logits, position).unwrap();
+        let draw = |seed, position| {
+            Sampling { seed, ..Sampling::default() }.choose(&logits, &Past::default(), position).unwrap()
+        };
         assert_eq!(draw(3, 4), draw(3, 4));
         assert_ne!(draw(3, 4), draw(3, 5));
         assert_ne!(draw(3, 4), draw(4, 4));
@@ -188,20 +188,136 @@ mod tests {
 
     #[test]
     fn what_cannot_be_drawn_from_is_refused() {
-        let sampling = Sampling::default();
-        assert_eq!(sampling.choose(&[], 0), Err(SamplingError::Empty));
-        let broken = sampling.choose(&[0.0, f32::NAN], 0).unwrap_err();
-        assert_eq!(broken.to_string(), "the model's logits are not numbers (token 1 has NaN)");
-        assert!(sampling.choose(&[f32::NEG_INFINITY; 2], 0).is_err());
-        for temperature in [-1.0, f64::NAN, f64::INFINITY] {
-            assert!(Sampling { temperature, ..Sampling::default() }.validate().is_err());
+        let past = Past::default();
+        for temperature in [0.0, 1.0] {
+            let sampling = Sampling { temperature, ..Sampling::default() };
+            assert_eq!(sampling.choose(&[], &past, 0), Err(SamplingError::Empty));
+            let broken = sampling.choose(&[0.0, f32::NAN], &past, 0).unwrap_err();
+            assert_eq!(broken.to_string(), "the model's logits are not numbers (token 1 has NaN)");
+            let infinite = sampling.choose(&[0.0, f32::INFINITY], &past, 0);
+            assert_eq!(infinite, Err(SamplingError::NotFinite { token: 1, value: f32::INFINITY }));
+            assert_eq!(sampling.choose(&[f32::NEG_INFINITY; 2], &past, 0), Err(SamplingError::Excluded));
+            let bans = Sampling { bias: [(0, f64::NEG_INFINITY)].into(), ..sampling.clone() };
+            assert_eq!(bans.choose(&[5.0], &past, 0), Err(SamplingError::Excluded));
+            for token in [-1, 2] {
+                let bias = Sampling { bias: [(token, 1.0)].into(), ..sampling.clone() };
+                let error = bias.choose(&[1.0, 2.0], &past, 0).unwrap_err();
+                assert_eq!(error, SamplingError::BiasToken { token, vocabulary: 2 });
+            }
         }
-        for top_p in [0.0, 1.1, f64::NAN] {
-            assert_eq!(
-                Sampling { top_p, ..Sampling::default() }.validate().unwrap_err().to_string(),
-                format!("top-p {top_p} is not above 0 and at most 1")
-            );
+        let wrong = Sampling { top_k: Some(0), ..Sampling::default() };
+        assert_eq!(wrong.choose(&[1.0], &past, 0), Err(SamplingError::TopK));
+    }
+
+    fn near_all(got: &[f64], want: &[f64]) {
+        let near = got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6);
+        assert!(near && got.len() == want.len(), "{got:?}, not {want:?}");
+    }
+
+    #[test]
+    fn min_p_is_relative_to_the_likeliest_of_what_is_left() {
+        let logits = [8.0f32.ln(), 4.0f32.ln(), 1.0f32.ln(), 3.0f32.ln()];
+        let with = |min_p| Sampling { min_p, ..Sampling::default() }.probabilities(&logits, &Past::default());
+        near_all(&with(0.0).unwrap(), &[0.5, 0.25, 0.0625, 0.1875]);
+        near_all(&with(0.4).unwrap(), &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0]);
+        near_all(&with(0.3).unwrap(), &[8.0 / 15.0, 4.0 / 15.0, 0.0, 0.2]);
+        near_all(&with(1.0).unwrap(), &[1.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn top_p_is_of_what_top_k_left() {
+        let logits = [8.0f32.ln(), 4.0f32.ln(), 1.0f32.ln(), 3.0f32.ln()];
+        // Of 16, 12 are less than 0.8; of the 15 that three tokens have, 12 are more than 0.79.
+        let with = |top_k, top_p| {
+            Sampling { top_k, top_p, ..Sampling::default() }.probabilities(&logits, &Past::default()).unwrap()
+        };
+        near_all(&with(None, 0.79), &[8.0 / 15.0, 4.0 / 15.0, 0.0, 0.2]);
+        near_all(&with(Some(3), 0.79), &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn penalties_and_biases_come_before_the_temperature() {
+        let mut past = Past::new(&[0, 1]);
+        past.push(1);
+        past.push(1);
+        past.push(2);
+        let sampling = Sampling {
+            temperature: 2.0,
+            repetition: 2.0,
+            presence: 0.5,
+            frequency: 0.25,
+            bias: [(1, -3.0), (3, 1.0), (4, f64::NEG_INFINITY)].into(),
+            ..Sampling::default()
+        };
+        // 0: 4 / 2. 1: (2 - 3) * 2 - 2 * 0.25 - 0.5. 2: 1 / 2 - 0.25 - 0.5. 3: 0 + 1. 4: excluded.
+        let adjusted = [2.0f64, -3.0, -0.25, 1.0];
+        let total: f64 = adjusted.iter().map(|x| (x / 2.0).exp()).sum();
+        let mut want: Vec<f64> = adjusted.iter().map(|x| (x / 2.0).exp() / total).collect();
+        want.push(0.0);
+        near_all(&sampling.probabilities(&[4.0, 2.0, 1.0, 0.0, 9.0], &past).unwrap(), &want);
+        // At temperature 0 they count, too.
+        let greedy = Sampling { temperature: 0.0, ..sampling };
+        assert_eq!(greedy.choose(&[1.0, 2.0, 1.0, 0.5, 9.0], &past, 0), Ok(3));
+    }
+
+    /// The order and the formulas of transformers 5.24, by `scripts/oracle/generation.py`.
+    #[test]
+    fn distributions_are_those_of_transformers() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            logits: Vec<f32>,
+            prompt: Vec<i32>,
+            output: Vec<i32>,
+            temperature: f64,
+            top_k: Option<usize>,
+            top_p: f64,
+            min_p: f64,
+            repetition: f64,
+            bias: Vec<(i32, Option<f64>)>,
+            probabilities: Vec<f64>,
         }
-        assert_eq!(Sampling { top_k: Some(0), ..sampling }.validate(), Err(SamplingError::TopK));
+        #[derive(serde::Deserialize)]
+        struct Oracle {
+            sampling: Vec<Case>,
+        }
+        let text = include_str!("../../../../tests/data/generation.json");
+        let cases = serde_json::from_str::<Oracle>(text).unwrap().sampling;
+        assert_eq!(cases.len(), 40);
+        for case in cases {
+            let sampling = Sampling {
+                temperature: case.temperature,
+                top_k: case.top_k,
+                top_p: case.top_p,
+                min_p: case.min_p,
+                repetition: case.repetition,
+                bias: case.bias.into_iter().map(|(id, x)| (id, x.unwrap_or(f64::NEG_INFINITY))).collect(),
+                ..Sampling::default()
+            };
+            let mut past = Past::new(&case.prompt);
+            case.output.iter().for_each(|&token| past.push(token));
+            near_all(&sampling.probabilities(&case.logits, &past).unwrap(), &case.probabilities);
+        }
+    }
+
+    #[test]
+    fn draws_invert_the_distribution_function() {
+        let weights = [0.0, 1.0, 0.0, 2.0, 1.0, 0.0];
+        for (uniform, id) in [(0.0, 1), (0.2499, 1), (0.25, 3), (0.7499, 3), (0.75, 4), (1.0, 4)] {
+            assert_eq!(draw(&weights, uniform), id, "{uniform}");
+        }
+    }
+
+    /// The purposes have numbers of their own, all in 0..1 with 32 bits.
+    #[test]
+    fn uniform_numbers_are_apart() {
+        let sampling = Sampling { seed: 1 << 40, ..Sampling::default() };
+        let all: Vec<u64> = [Draw::Token, Draw::Accept, Draw::Correction]
+            .into_iter()
+            .flat_map(|draw| [0, 1, 1 << 33].map(|at| (sampling.uniform(at, draw) * 2f64.powi(32)) as u64))
+            .collect();
+        let distinct: std::collections::HashSet<u64> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len());
+        let mean: f64 = (0..4096).map(|at| sampling.uniform(at, Draw::Token)).sum::<f64>() / 4096.0;
+        assert!((mean - 0.5).abs() < 5.0 / (12.0f64 * 4096.0).sqrt(), "{mean}");
     }
 }

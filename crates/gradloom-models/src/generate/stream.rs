@@ -1,6 +1,6 @@
 //! The generation loop, in which a model reads the tokens that it wrote.
 
-use super::{Sampling, SamplingError};
+use super::{Past, Sampling, SamplingError};
 use std::ops::ControlFlow;
 
 /// The part of a text that the model sees.
@@ -70,13 +70,15 @@ pub fn generate<E: From<SamplingError>>(
     mut on_token: impl FnMut(i32) -> ControlFlow<()>,
 ) -> Result<(), E> {
     let mut window = Window::of(prompt, context);
+    let mut past = Past::new(prompt);
     for position in 0..count {
         let logits = next_logits(&window)?;
-        let token = sampling.choose(&logits, position)? as i32;
+        let token = sampling.choose(&logits, &past, position)? as i32;
         if on_token(token).is_break() {
             break;
         }
         window.push(token, context);
+        past.push(token);
     }
     Ok(())
 }

@@ -1,0 +1,403 @@
+//! Beam search: which sequences go on, and which have ended.
+//!
+//! In: log-probabilities of what follows each running sequence. Out: for each sequence that goes on, which
+//! one it continues and by which token, so that the caller can fork what it keeps for a sequence; in the end
+//! the best hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Always holds:
+//! running sequences are in order of their scores; of equal scores the earlier sequence, then the lower id,
+//! comes first.
+
+/// When to stop although sequences are running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlyStopping {
+    /// As soon as there are as many hypotheses as beams (`early_stopping=True`).
+    Full,
+    /// When, besides, the best running sequence would not be among them if it ended now
+    /// (`early_stopping=False`).
+    #[default]
+    Hopeless,
+    /// When, besides, it could not be among them at any length up to the greatest (`early_stopping="never"`).
+    Never,
+}
+
+/// Options of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeamOptions {
+    /// Number of sequences that go on side by side, and of hypotheses; at least 1.
+    pub beams: usize,
+    /// The score of a hypothesis of n new tokens is the sum of their log-probabilities over n to this power:
+    /// above 0 favours longer ones, below 0 shorter ones.
+    pub length_penalty: f64,
+    /// When to stop.
+    pub early_stopping: EarlyStopping,
+    /// New tokens of a hypothesis, at most; at least 1.
+    pub most: usize,
+    /// Tokens that end a sequence.
+    pub ends: Vec<i32>,
+}
+
+/// Options or numbers that no search is possible with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BeamError {
+    /// There are no beams, or hypotheses have no tokens.
+    #[error("a beam search of {beams} beams and at most {most} tokens")]
+    Nothing {
+        /// Number of beams.
+        beams: usize,
+        /// New tokens at most.
+        most: usize,
+    },
+    /// The length penalty is not a number.
+    #[error("the length penalty {0} is not a finite number")]
+    LengthPenalty(f64),
+    /// The numbers do not come in rows of one length, one for each running sequence.
+    #[error("{numbers} log-probabilities for {rows} running sequences")]
+    Rows {
+        /// How many there are.
+        numbers: usize,
+        /// Running sequences.
+        rows: usize,
+    },
+    /// A log-probability is NaN or above 0.
+    #[error("the log-probability of token {token} after sequence {row} is {value}")]
+    NotLog {
+        /// The running sequence.
+        row: usize,
+        /// The token.
+        token: usize,
+        /// The number.
+        value: f64,
+    },
+}
+
+impl BeamError {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Nothing { .. } => "search with at least one beam, for at least one token",
+            Self::LengthPenalty(_) => "1 is the mean of the log-probabilities, 0 their sum",
+            Self::Rows { .. } => "give a row of the vocabulary for each sequence of `Beams::running`",
+            Self::NotLog { .. } => "give the logarithms of probabilities, from -inf to 0",
+        }
+    }
+}
+
+/// A sequence of new tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// The tokens, with the one that ended it.
+    pub tokens: Vec<i32>,
+    /// Of a running sequence the sum of log-probabilities; of a hypothesis this over its length to the power
+    /// of the length penalty.
+    pub score: f64,
+}
+
+/// A continuation of a running sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// Which of the sequences that ran before it continues.
+    pub parent: usize,
+    /// By which token.
+    pub token: i32,
+}
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Beams {
+    options: BeamOptions,
+    /// New tokens of each running sequence.
+    length: usize,
+    running: Vec<Hypothesis>,
+    ended: Vec<Hypothesis>,
+    /// Whether no running sequence can become one of the best any more.
+    hopeless: bool,
+}
+
+/// How far rounding may lift the logarithm of a probability of 1.
+const SLACK: f64 = 1e-3;
+
+impl Beams {
+    /// A search of which one sequence without new tokens runs: the prompt.
+    ///
+    /// # Errors
+    /// When there are no beams or no tokens, or the length penalty is not finite.
+    pub fn new(options: BeamOptions) -> Result<Self, BeamError> {
+        let BeamOptions { beams, most, length_penalty, .. } = options;
+        if beams == 0 || most == 0 {
+            return Err(BeamError::Nothing { beams, most });
+        }
+        if !length_penalty.is_finite() {
+            return Err(BeamError::LengthPenalty(length_penalty));
+        }
+        let prompt = Hypothesis { tokens: Vec::new(), score: 0.0 };
+        Ok(Self { options, length: 0, running: vec![prompt], ended: Vec::new(), hopeless: false })
+    }
+
+    /// The running sequences, the best first: none once the search is over.
+    pub fn running(&self) -> &[Hypothesis] {
+        &self.running
+    }
+
+    /// Goes on by a token, given the log-probabilities of all tokens after each running sequence, row by row.
+    /// Gives the sequences that run now, in order; none when the search is over. Tokens of `-inf` are never
+    /// taken.
+    ///
+    /// # Errors
+    /// When the numbers are not as many rows, or one is NaN or above 0; nothing changes then.
+    pub fn step(&mut self, log_probabilities: &[f32]) -> Result<Vec<Extension>, BeamError> {
+        let (numbers, rows) = (log_probabilities.len(), self.running.len());
+        if rows == 0 && numbers == 0 {
+            return Ok(Vec::new());
+        }
+        if rows == 0 || numbers == 0 || !numbers.is_multiple_of(rows) {
+            return Err(BeamError::Rows { numbers, rows });
+        }
+        let candidates = self.candidates(log_probabilities, numbers / rows)?;
+        self.length += 1;
+        // Those that end together all count.
+        let takes_more = self.takes_more();
+        let (mut running, mut extensions) = (Vec::new(), Vec::new());
+        for (rank, (extension, score)) in candidates.into_iter().enumerate() {
+            let ends = self.options.ends.contains(&extension.token) || self.length == self.options.most;
+            let tokens = || [&self.running[extension.parent].tokens[..], &[extension.token]].concat();
+            if ends {
+                // What ends behind the best `beams` would not have run on, either.
+                if rank < self.options.beams && takes_more {
+                    let score = score / self.divisor(self.length);
+                    self.ended.push(Hypothesis { tokens: tokens(), score });
+                }
+            } else if running.len() < self.options.beams {
+                running.push(Hypothesis { tokens: tokens(), score });
+                extensions.push(extension);
+            }
+        }
+        self.ended.sort_by(|a, b| b.score.total_cmp(&a.score));
+        self.ended.truncate(self.options.beams);
+        self.running = running;
+        self.hopeless |= self.is_hopeless();
+        if !self.takes_more() {
+            self.running.clear();
+            extensions.clear();
+        }
+        Ok(extensions)
+    }
+
+    /// The hypotheses, the best first, at most as many as beams. Where a search is broken off, running
+    /// sequences follow those that ended, as if they ended now.
+    pub fn finish(mut self) -> Vec<Hypothesis> {
+        let divisor = self.divisor(self.length.max(1));
+        let now = self.running.into_iter().map(|h| Hypothesis { score: h.score / divisor, ..h });
+        self.ended.extend(now);
+        self.ended.truncate(self.options.beams);
+        self.ended
+    }
+
+    /// The likeliest continuations in order: more than there are beams, so that enough of them go on however
+    /// many end.
+    fn candidates(
+        &self,
+        log_probabilities: &[f32],
+        vocabulary: usize,
+    ) -> Result<Vec<(Extension, f64)>, BeamError> {
+        let mut all = Vec::with_capacity(log_probabilities.len());
+        for (row, logs) in log_probabilities.chunks(vocabulary).enumerate() {
+            for (token, &value) in logs.iter().enumerate() {
+                let value = f64::from(value);
+                if value.is_nan() || value > SLACK {
+                    return Err(BeamError::NotLog { row, token, value });
+                }
+                if value > f64::NEG_INFINITY {
+                    let extension = Extension { parent: row, token: token as i32 };
+                    all.push((extension, self.running[row].score + value));
+                }
+            }
+        }
+        let count = self.options.beams.saturating_mul(2.max(1 + self.options.ends.len()));
+        let better = |a: &(Extension, f64), b: &(Extension, f64)| {
+            let place = |e: Extension| (e.parent, e.token);
+            b.1.total_cmp(&a.1).then(place(a.0).cmp(&place(b.0)))
+        };
+        if count < all.len() {
+            all.select_nth_unstable_by(count, better);
+            all.truncate(count);
+        }
+        all.sort_unstable_by(better);
+        Ok(all)
+    }
+
+    fn is_full(&self) -> bool {
+        self.ended.len() >= self.options.beams
+    }
+
+    fn takes_more(&self) -> bool {
+        !(self.hopeless || self.is_full() && self.options.early_stopping == EarlyStopping::Full)
+    }
+
+    fn divisor(&self, length: usize) -> f64 {
+        libm::pow(length as f64, self.options.length_penalty)
+    }
+
+    /// Whether the best running sequence is worse than all hypotheses, of which there are enough.
+    fn is_hopeless(&self) -> bool {
+        let patient =
+            self.options.early_stopping == EarlyStopping::Never && self.options.length_penalty > 0.0;
+        let length = if patient { self.options.most } else { self.length };
+        let best = self.running.first().map(|best| best.score / self.divisor(length));
+        let worst = self.ended.last().filter(|_| self.is_full()).map(|worst| worst.score);
+        matches!((best, worst), (Some(best), Some(worst)) if best <= worst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Oracle {
+        table: Vec<f64>,
+        vocabulary: usize,
+        beams: Vec<Case>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        beams: usize,
+        length_penalty: f64,
+        early_stopping: String,
+        ends: Vec<i32>,
+        most: usize,
+        tokens: Vec<Vec<i32>>,
+        scores: Vec<f64>,
+    }
+
+    fn oracle() -> Oracle {
+        serde_json::from_str(include_str!("../../../../tests/data/generation.json")).unwrap()
+    }
+
+    /// Log-probabilities by position and last token.
+    fn logs(oracle: &Oracle, position: usize, last: i32) -> Vec<f32> {
+        let start = (position * oracle.vocabulary + last as usize) * oracle.vocabulary;
+        let row = &oracle.table[start..start + oracle.vocabulary];
+        let sum: f64 = row.iter().map(|x| x.exp()).sum();
+        row.iter().map(|x| (x - sum.ln()) as f32).collect()
+    }
+
+    fn options(case: &Case) -> BeamOptions {
+        let early_stopping = match case.early_stopping.as_str() {
+            "Full" => EarlyStopping::Full,
+            "Hopeless" => EarlyStopping::Hopeless,
+            _ => EarlyStopping::Never,
+        };
+        let Case { beams, length_penalty, ref ends, most, .. } = *case;
+        BeamOptions { beams, length_penalty, early_stopping, most, ends: ends.clone() }
+    }
+
+    /// Searches from token 2 on; follows extensions by itself, as a caller does with what it caches.
+    fn search(oracle: &Oracle, options: BeamOptions) -> Vec<Hypothesis> {
+        let mut beams = Beams::new(options).unwrap();
+        let mut texts = vec![vec![2]];
+        let mut position = 0;
+        while !beams.running().is_empty() {
+            let rows: Vec<f32> =
+                texts.iter().flat_map(|text| logs(oracle, position, *text.last().unwrap())).collect();
+            let extensions = beams.step(&rows).unwrap();
+            texts = extensions.iter().map(|e| [&texts[e.parent][..], &[e.token]].concat()).collect();
+            let running: Vec<&[i32]> = beams.running().iter().map(|h| &h.tokens[..]).collect();
+            assert_eq!(texts.iter().map(|text| &text[1..]).collect::<Vec<_>>(), running);
+            position += 1;
+        }
+        beams.finish()
+    }
+
+    /// Tokens, scores and their order, by `scripts/oracle/generation.py`.
+    #[test]
+    fn hypotheses_are_those_of_transformers() {
+        let oracle = oracle();
+        assert_eq!(oracle.beams.len(), 60);
+        for case in &oracle.beams {
+            let found = search(&oracle, options(case));
+            let tokens: Vec<&[i32]> = found.iter().map(|h| &h.tokens[..]).collect();
+            assert_eq!(tokens, case.tokens, "{:?}", options(case));
+            for (hypothesis, want) in found.iter().zip(&case.scores) {
+                assert!((hypothesis.score - want).abs() < 1e-4, "{hypothesis:?}, not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_beam_is_greedy() {
+        let oracle = oracle();
+        let (most, ends) = (9, Vec::new());
+        let early_stopping = EarlyStopping::default();
+        let found =
+            search(&oracle, BeamOptions { beams: 1, length_penalty: 1.0, early_stopping, most, ends });
+        let mut want = vec![2];
+        for position in 0..most {
+            let row = logs(&oracle, position, *want.last().unwrap());
+            want.push((0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as i32);
+        }
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].tokens, want[1..]);
+    }
+
+    #[test]
+    fn small_vocabularies_and_excluded_tokens_leave_fewer_sequences() {
+        let options = BeamOptions {
+            beams: 4,
+            length_penalty: 0.0,
+            early_stopping: EarlyStopping::Never,
+            most: 3,
+            ends: vec![0],
+        };
+        let mut beams = Beams::new(options).unwrap();
+        assert_eq!(beams.step(&[f32::NEG_INFINITY, -1.0]).unwrap(), [Extension { parent: 0, token: 1 }]);
+        assert_eq!(beams.step(&[-1.0, -0.5]).unwrap(), [Extension { parent: 0, token: 1 }]);
+        // Nothing may follow: what ended before is what there is.
+        assert_eq!(beams.step(&[f32::NEG_INFINITY; 2]).unwrap(), []);
+        assert_eq!(beams.step(&[]).unwrap(), []);
+        assert_eq!(beams.finish(), [Hypothesis { tokens: vec![1, 0], score: -2.0 }]);
+    }
+
+    #[test]
+    fn a_search_that_is_broken_off_has_its_running_sequences() {
+        let options = BeamOptions {
+            beams: 2,
+            length_penalty: 1.0,
+            early_stopping: EarlyStopping::Full,
+            most: 9,
+            ends: vec![0],
+        };
+        let mut beams = Beams::new(options.clone()).unwrap();
+        beams.step(&[-3.0, -1.0, -2.0]).unwrap();
+        beams.step(&[-0.5, -1.0, -4.0, -9.0, -9.0, -9.0]).unwrap();
+        let found = beams.finish();
+        let tokens: Vec<&[i32]> = found.iter().map(|h| &h.tokens[..]).collect();
+        assert_eq!((tokens, found[0].score, found[1].score), (vec![&[1, 0][..], &[1, 1]], -0.75, -1.0));
+        assert_eq!(Beams::new(options).unwrap().finish(), [Hypothesis { tokens: vec![], score: 0.0 }]);
+    }
+
+    #[test]
+    fn wrong_numbers_are_refused() {
+        let options = BeamOptions {
+            beams: 2,
+            length_penalty: 1.0,
+            early_stopping: EarlyStopping::Full,
+            most: 9,
+            ends: vec![],
+        };
+        for (beams, most) in [(0, 1), (1, 0)] {
+            let error = Beams::new(BeamOptions { beams, most, ..options.clone() }).unwrap_err();
+            assert_eq!(error, BeamError::Nothing { beams, most });
+        }
+        let penalty = BeamOptions { length_penalty: f64::NAN, ..options.clone() };
+        assert!(matches!(Beams::new(penalty), Err(BeamError::LengthPenalty(_))));
+        let mut beams = Beams::new(options).unwrap();
+        assert_eq!(beams.step(&[]).unwrap_err(), BeamError::Rows { numbers: 0, rows: 1 });
+        for value in [f32::NAN, 0.5, f32::INFINITY] {
+            let error = beams.step(&[-1.0, value]).unwrap_err();
+            assert!(matches!(error, BeamError::NotLog { row: 0, token: 1, .. }), "{error}");
+        }
+        beams.step(&[-1.0, -2.0]).unwrap();
+        assert_eq!(beams.step(&[-1.0; 3]).unwrap_err(), BeamError::Rows { numbers: 3, rows: 2 });
+        assert_eq!(beams.running().len(), 2);
+    }
+}

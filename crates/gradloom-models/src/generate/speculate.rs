@@ -1,0 +1,273 @@
+//! Speculative decoding: which drafted tokens a larger model accepts, and what follows them.
+//!
+//! In: tokens that a draft model drew, the distributions that it drew them from, and those of the target
+//! model at the same places, all after temperature and truncation
+//! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: how many tokens stay, and the next
+//! one. Always holds: the tokens have exactly the distribution of the target model's own: Leviathan, Kalman
+//! and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023), algorithm 1 and appendix
+//! A.1; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023).
+
+use super::sampling::draw;
+
+/// What the target model makes of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// How many of the drafted tokens stay.
+    pub count: usize,
+    /// The token that follows them.
+    pub next: usize,
+}
+
+/// Arguments that do not belong together.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SpeculationError {
+    /// A distribution is missing, or there are too many.
+    #[error("{drafted} drafted tokens with {draft} draft and {target} target distributions")]
+    Places {
+        /// Drafted tokens.
+        drafted: usize,
+        /// Distributions of the draft model.
+        draft: usize,
+        /// Distributions of the target model.
+        target: usize,
+    },
+    /// The models have different vocabularies.
+    #[error("at place {place} the draft model has {draft} tokens, the target model {target}")]
+    Vocabulary {
+        /// The place, counted from the first drafted token.
+        place: usize,
+        /// Tokens of the draft model.
+        draft: usize,
+        /// Tokens of the target model.
+        target: usize,
+    },
+    /// A token that the draft model cannot have drawn.
+    #[error(
+        "token {token} is drafted at place {place}, where the draft gives it the probability {probability}"
+    )]
+    Impossible {
+        /// The place.
+        place: usize,
+        /// The token.
+        token: usize,
+        /// What the draft model gives it; 0 if it does not have it.
+        probability: f64,
+    },
+    /// A number is not a probability, or a row has none above 0.
+    #[error("the target distribution at place {place} is not one: it sums to {sum}")]
+    Distribution {
+        /// The place.
+        place: usize,
+        /// The sum.
+        sum: f64,
+    },
+}
+
+impl SpeculationError {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Places { .. } => "give a draft distribution for each drafted token, and one target more",
+            Self::Vocabulary { .. } => "draft with a model of the same tokenizer and vocabulary",
+            Self::Impossible { .. } => "give the distribution that the token was drawn from",
+            Self::Distribution { .. } => "give probabilities, as `Sampling::probabilities` does",
+        }
+    }
+}
+
+/// Decides on `drafted` tokens of the draft model. `draft` has the distribution that each was drawn from,
+/// `target` the target model's at the same places and one more, behind the last token. `accept` gives a
+/// number in 0..1 for a place, `correct` another one: independent of each other and of the numbers that the
+/// draft was drawn with, such as those of [`Draw::Accept`](super::Draw::Accept) and
+/// [`Draw::Correction`](super::Draw::Correction).
+///
+/// The token x stays with probability min(1, target(x) / draft(x)). The first one that does not is replaced
+/// by a draw from max(0, target - draft), and what was drafted behind it is dropped. Where all stay, the next
+/// token is drawn from the last distribution.
+///
+/// # Errors
+/// When the arguments do not belong together. Nothing is decided then.
+pub fn speculate(
+    drafted: &[usize],
+    draft: &[impl AsRef<[f64]>],
+    target: &[impl AsRef<[f64]>],
+    mut accept: impl FnMut(usize) -> f64,
+    mut correct: impl FnMut(usize) -> f64,
+) -> Result<Accepted, SpeculationError> {
+    check(drafted, draft, target)?;
+    for (place, &token) in drafted.iter().enumerate() {
+        let (q, p) = (draft[place].as_ref(), target[place].as_ref());
+        if accept(place) * q[token] < p[token] {
+            continue;
+        }
+        let left: Vec<f64> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
+        // Where both are the same but for rounding, nothing may be left.
+        let from = if left.iter().any(|&weight| weight > 0.0) { &left } else { p };
+        return Ok(Accepted { count: place, next: draw(from, correct(place)) });
+    }
+    let last = drafted.len();
+    Ok(Accepted { count: last, next: draw(target[last].as_ref(), correct(last)) })
+}
+
+fn check(
+    drafted: &[usize],
+    draft: &[impl AsRef<[f64]>],
+    target: &[impl AsRef<[f64]>],
+) -> Result<(), SpeculationError> {
+    if draft.len() != drafted.len() || target.len() != drafted.len() + 1 {
+        let (drafted, draft, target) = (drafted.len(), draft.len(), target.len());
+        return Err(SpeculationError::Places { drafted, draft, target });
+    }
+    for (place, (&token, q)) in drafted.iter().zip(draft).enumerate() {
+        let (q, p) = (q.as_ref(), target[place].as_ref());
+        if q.len() != p.len() {
+            return Err(SpeculationError::Vocabulary { place, draft: q.len(), target: p.len() });
+        }
+        let probability = q.get(token).copied().unwrap_or(0.0);
+        if !(probability > 0.0 && probability.is_finite()) {
+            return Err(SpeculationError::Impossible { place, token, probability });
+        }
+    }
+    for (place, p) in target.iter().enumerate() {
+        let sum: f64 = p.as_ref().iter().sum();
+        let negative = p.as_ref().iter().any(|&p| p < 0.0);
+        if negative || !(sum > 0.0 && sum.is_finite()) {
+            return Err(SpeculationError::Distribution { place, sum });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of which every threshold of the tests is a multiple.
+    const GRID: usize = 60;
+
+    fn middle(cell: usize) -> f64 {
+        (cell as f64 + 0.5) / GRID as f64
+    }
+
+    /// The exact distribution of the outcomes of one place: every drafted token by its probability, every
+    /// uniform number by the middle of its cell, between the thresholds.
+    fn marginal(draft: &[f64], target: &[f64], next: &[f64]) -> Vec<f64> {
+        let mut first = vec![0.0; target.len()];
+        for (token, &q) in draft.iter().enumerate().filter(|(_, q)| **q > 0.0) {
+            for a in 0..GRID {
+                for c in 0..GRID {
+                    let done = speculate(&[token], &[draft], &[target, next], |_| middle(a), |_| middle(c));
+                    let Accepted { count, next } = done.unwrap();
+                    first[if count == 1 { token } else { next }] += q / (GRID * GRID) as f64;
+                }
+            }
+        }
+        first
+    }
+
+    #[track_caller]
+    fn near(got: &[f64], want: &[f64]) {
+        let near = got.len() == want.len() && got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-12);
+        assert!(near, "{got:?}, not {want:?}");
+    }
+
+    #[test]
+    fn the_first_token_has_the_targets_distribution() {
+        // Ratios below 1 are 1/2, 1/3, 2/3, 3/4, 0; what is left is shared in parts of 1/5, 1/4, 1/3, 1/2.
+        let pairs: [(&[f64], &[f64]); 7] = [
+            (&[0.5, 0.25, 0.25], &[0.25, 0.25, 0.5]),
+            (&[0.75, 0.25, 0.0], &[0.25, 0.5, 0.25]),
+            (&[0.0, 0.4, 0.6], &[0.5, 0.2, 0.3]),
+            (&[0.4, 0.4, 0.2], &[0.4, 0.4, 0.2]),
+            (&[1.0, 0.0, 0.0], &[0.0, 0.25, 0.75]),
+            (&[0.25, 0.25, 0.25, 0.25], &[0.0, 0.5, 0.3, 0.2]),
+            (&[1.0], &[1.0]),
+        ];
+        for (draft, target) in pairs {
+            near(&marginal(draft, target, target), target);
+        }
+    }
+
+    /// Two drafted tokens, each distribution by the tokens before it: the joint distribution of the first two
+    /// tokens that come out is the target's, also where the second comes from the next call.
+    #[test]
+    fn two_tokens_have_the_targets_joint_distribution() {
+        let draft = [[0.5, 0.5], [0.8, 0.2], [0.5, 0.5]];
+        let target = [[0.25, 0.75], [0.4, 0.6], [0.9, 0.1]];
+        // Row 0 is the first place; row 1 + t is what follows the token t.
+        let mut joint = [[0.0; 2]; 2];
+        const CELLS: usize = 20;
+        let middle = |cell: usize| (cell as f64 + 0.5) / CELLS as f64;
+        for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let drawn = draft[0][first] * draft[1 + first][second];
+            for cells in 0..CELLS.pow(3) {
+                let [a, b, c] = [cells % CELLS, cells / CELLS % CELLS, cells / CELLS / CELLS].map(middle);
+                let places = [target[0], target[1 + first], [0.5, 0.5]];
+                let done = speculate(
+                    &[first, second],
+                    &[draft[0], draft[1 + first]],
+                    &places,
+                    |place| [a, b][place],
+                    |_| c,
+                );
+                let Accepted { count, next } = done.unwrap();
+                let weight = drawn / CELLS.pow(3) as f64;
+                match count {
+                    // The second token comes from the next call, which the other test covers.
+                    0 => (0..2).for_each(|t| joint[next][t] += weight * target[1 + next][t]),
+                    1 => joint[first][next] += weight,
+                    _ => joint[first][second] += weight,
+                }
+            }
+        }
+        for first in 0..2 {
+            let want = target[1 + first].map(|p| p * target[0][first]);
+            near(&joint[first], &want);
+        }
+    }
+
+    #[test]
+    fn greedy_is_plain_greedy() {
+        let sure = |token: usize| {
+            let mut row = [0.0; 4];
+            row[token] = 1.0;
+            row
+        };
+        let target = [sure(2), sure(0), sure(3), sure(1)];
+        for (drafted, count, next) in
+            [([2, 0, 3], 3, 1), ([2, 0, 1], 2, 3), ([2, 3, 3], 1, 0), ([1, 0, 3], 0, 2)]
+        {
+            let draft = drafted.map(sure);
+            for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
+                let done = speculate(&drafted, &draft, &target, |_| uniform, |_| uniform);
+                assert_eq!(done, Ok(Accepted { count, next }));
+            }
+        }
+        // Without a draft it is a draw from the target.
+        let none: [[f64; 4]; 0] = [];
+        assert_eq!(speculate(&[], &none, &[[0.25; 4]], |_| 0.0, |_| 0.6), Ok(Accepted { count: 0, next: 2 }));
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let half = [0.5, 0.5];
+        let never = |_: usize| -> f64 { unreachable!("nothing is decided") };
+        let run = |drafted: &[usize], draft: &[&[f64]], target: &[&[f64]]| {
+            speculate(drafted, draft, target, never, never).unwrap_err()
+        };
+        assert!(matches!(run(&[0], &[&half], &[&half]), SpeculationError::Places { target: 1, .. }));
+        assert!(matches!(run(&[0], &[], &[&half, &half]), SpeculationError::Places { draft: 0, .. }));
+        let other = [0.5, 0.25, 0.25];
+        let error = run(&[0], &[&half], &[&other, &half]);
+        assert_eq!(error, SpeculationError::Vocabulary { place: 0, draft: 2, target: 3 });
+        for token in [1, 2] {
+            let error = run(&[token], &[&[1.0, 0.0]], &[&half, &half]);
+            assert_eq!(error, SpeculationError::Impossible { place: 0, token, probability: 0.0 });
+            assert!(!error.remedy().is_empty());
+        }
+        for bad in [&[0.0, 0.0], &[f64::NAN, 1.0], &[-0.5, 1.5], &[f64::INFINITY, 0.0]] {
+            let error = run(&[0], &[&half], &[&half, bad]);
+            assert!(matches!(error, SpeculationError::Distribution { place: 1, .. }), "{error}");
+        }
+    }
+}
