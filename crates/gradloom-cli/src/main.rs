@@ -22,6 +22,7 @@ mod profile;
 mod run;
 mod sample;
 mod size;
+mod tokenizer;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::model::{Writer, untrained};
 use crate::output::{print_line, printable, quoted, written};
 use crate::run::{MODEL, STATE, Saved};
+use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::regular_file;
 use gradloom_models::generate::Sampling;
 use std::io::{self, IsTerminal, Read, Write};
@@ -75,7 +76,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let prompt = prompt(arguments)?;
     let saved = Saved::open(&path)?;
     let session = untrained(&saved.settings.model, &device)?;
-    let mut writer = Writer::new(&session)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let tokenizer = AnyTokenizer::of_run(folder, &saved.settings)?;
+    let mut writer = Writer::new(&session, tokenizer.get())?;
     report_tuning(&device);
     saved.restore_parameters(&session.store())?;
     if arguments.json {

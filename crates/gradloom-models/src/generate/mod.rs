@@ -6,8 +6,10 @@
 
 mod sampling;
 mod stream;
+mod text;
 mod utf8;
 
 pub use sampling::{Sampling, SamplingError};
 pub use stream::{Window, generate};
+pub use text::TextStream;
 pub use utf8::Utf8Stream;
