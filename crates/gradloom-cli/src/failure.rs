@@ -1,7 +1,7 @@
 //! Errors of the command and how they are printed.
 
 use crate::output::tell;
-use gradloom_models::data::DataError;
+use gradloom_models::data::{DataError, TokenizerError};
 use gradloom_models::generate::SamplingError;
 use std::process::ExitCode;
 
@@ -68,6 +68,12 @@ impl From<gradloom::Error> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
+        Self::usage(error.to_string()).help(error.remedy())
+    }
+}
+
+impl From<TokenizerError> for Failure {
+    fn from(error: TokenizerError) -> Self {
         Self::usage(error.to_string()).help(error.remedy())
     }
 }

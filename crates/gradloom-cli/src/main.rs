@@ -25,6 +25,7 @@ mod run;
 mod sample;
 mod size;
 mod source;
+mod tokenizer;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -5,8 +5,8 @@ use crate::train::settings::{Settings, invalid_model};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
-use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
-use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
+use gradloom_models::data::{Start, Tokenizer, Tokens, held_out_windows};
+use gradloom_models::generate::{Sampling, TextStream, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
@@ -74,11 +74,11 @@ pub(crate) struct Evaluator {
 const HELD_OUT_BATCHES: usize = 8;
 
 impl Evaluator {
-    pub(crate) fn new(train: &Gpt2Train, held_out: &[i32], batch: usize) -> Result<Self> {
+    pub(crate) fn new(train: &Gpt2Train, held_out: &Tokens, batch: usize) -> Result<Self> {
         let context = train.model().config().context;
         let shape = [batch, context];
         let program = train.infer([i32("ids", shape), i32("targets", shape)], |m, [x, y]| m.loss(x, y))?;
-        Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES) })
+        Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES)? })
     }
 
     /// Mean loss in nats a token; it may be infinite or not a number.
@@ -94,14 +94,15 @@ impl Evaluator {
 /// A model that writes text.
 pub(crate) struct Writer<'s, M> {
     decoder: Decoder<'s, M>,
+    tokenizer: &'s dyn Tokenizer,
     context: usize,
 }
 
 impl<'s, M: LanguageModel> Writer<'s, M> {
     /// Over the parameters of a session, all of which exist from here on.
-    pub(crate) fn new(session: &'s Session<M>) -> Result<Self> {
+    pub(crate) fn new(session: &'s Session<M>, tokenizer: &'s dyn Tokenizer) -> Result<Self> {
         let context = session.model().sizes().context;
-        Ok(Self { decoder: Decoder::new(session, "cache")?, context })
+        Ok(Self { decoder: Decoder::new(session, "cache")?, tokenizer, context })
     }
 
     /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters
@@ -114,9 +115,9 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<()> {
         // A model needs something to stand on; an empty prompt begins a new line.
-        let prompt = Bytes.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() });
-        let mut stream = Utf8Stream::default();
-        let mut bytes = Vec::new();
+        let prompt = self.tokenizer.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() })?;
+        let (end, vocabulary) = (self.tokenizer.end_of_text(), self.tokenizer.vocabulary());
+        let mut stream = TextStream::from(self.tokenizer, Start::Within);
         let decoder = &mut self.decoder;
         let next_logits = |window: &Window| -> Result<Vec<f32>> {
             if window.known == 0 {
@@ -124,13 +125,14 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
             }
             let mut logits = decoder.feed(window.new_tokens())?;
             // A model may have more tokens than the tokenizer: those stand for nothing.
-            logits.truncate(Bytes.vocabulary());
+            logits.truncate(vocabulary);
             Ok(logits)
         };
         generate(&prompt, self.context, count, sampling, next_logits, |token| {
-            bytes.clear();
-            Bytes.decode(token, &mut bytes);
-            let text = stream.push(&bytes);
+            if Some(token) == end {
+                return ControlFlow::Break(());
+            }
+            let text = stream.push(token);
             if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) }
         })?;
         // Half a character, for which there were no tokens left, is no text.

@@ -67,7 +67,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let source = Source::open(&arguments.run)?;
     let prompt = prompt(arguments)?;
     let session = source.session(&device)?;
-    let mut writer = Writer::new(&session)?;
+    let tokenizer = source.tokenizer()?;
+    let mut writer = Writer::new(&session, tokenizer.get())?;
     report_tuning(&device);
     if arguments.json {
         let mut text = String::new();

@@ -3,9 +3,11 @@
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
 use crate::run::{MODEL, STATE, Saved};
+use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::files::Weights;
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
+use gradloom_models::data::{Bytes, Tokenizer};
 use gradloom_models::hugging_face::Folder;
 use std::path::Path;
 
@@ -58,6 +60,27 @@ impl Source {
             Kind::Run(_) => "a run of gradloom train",
             Kind::Folder(folder) if folder.path().is_file() => "a GGUF file",
             Kind::Folder(_) => "a folder of transformers",
+        }
+    }
+
+    /// The tokenizer in the folder. A model of no more tokens than there are bytes may go without.
+    pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
+        match &self.kind {
+            Kind::Run(saved) => {
+                let folder = Path::new(saved.weights().name()).parent().unwrap_or(Path::new("."));
+                AnyTokenizer::of_run(folder, &saved.settings)
+            }
+            Kind::Folder(folder) => {
+                let vocabulary = match &self.config {
+                    AnyConfig::Gpt2(config) => config.vocabulary,
+                    AnyConfig::Llama(config) => config.vocabulary,
+                };
+                let path = if folder.path().is_dir() { Some(folder.path()) } else { folder.path().parent() };
+                match AnyTokenizer::open(&path.unwrap_or(Path::new(".")).display().to_string()) {
+                    Err(_) if vocabulary <= Bytes.vocabulary() => Ok(AnyTokenizer::Bytes(Bytes)),
+                    opened => opened,
+                }
+            }
         }
     }
 

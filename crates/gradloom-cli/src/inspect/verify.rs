@@ -25,7 +25,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
     let tokens: Vec<i32> = (0..4096u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 16) as i32 % model.vocabulary as i32)
         .collect();
-    let (ids, targets) = Batches::new(1, settings.training.batch, model.context).draw(0, &tokens);
+    let (ids, targets) = Batches::new(1, settings.training.batch, model.context).draw(0, &tokens.into())?;
     let verification = train.verify((&ids, &targets))?;
     print_line!("{}", verification.to_string().trim_end())?;
     print_line!("")?;

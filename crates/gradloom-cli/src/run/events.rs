@@ -63,6 +63,8 @@ pub(crate) struct Taken {
     pub(crate) files: usize,
     pub(crate) bytes: usize,
     pub(crate) held_out_bytes: usize,
+    pub(crate) tokens: usize,
+    pub(crate) held_out_tokens: usize,
     pub(crate) sha256: String,
     /// The first few.
     pub(crate) names: Vec<String>,

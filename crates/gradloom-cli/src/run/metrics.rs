@@ -97,8 +97,8 @@ impl Metrics {
         self.rows.iter().rev().find_map(|row| row.held_out)
     }
 
-    /// Draws `loss.svg`.
-    pub(crate) fn draw(&self, folder: &RunFolder, name: &str) -> Result<()> {
+    /// Draws `loss.svg`; losses are in nats for each `token`.
+    pub(crate) fn draw(&self, folder: &RunFolder, name: &str, token: &str) -> Result<()> {
         let points = |value: fn(&Row) -> Option<f32>| {
             let rows = self.rows.iter();
             rows.filter_map(|row| Some((row.step as f64, f64::from(value(row)?)))).collect::<Vec<_>>()
@@ -110,7 +110,7 @@ impl Metrics {
             Series { name: "training", points: points(|row| row.training) },
             Series { name: "held out", points: points(|row| row.held_out) },
         ];
-        folder.write_text("loss.svg", &chart(&title, "step", "loss (nats a byte)", &series))
+        folder.write_text("loss.svg", &chart(&title, "step", &format!("loss (nats a {token})"), &series))
     }
 }
 

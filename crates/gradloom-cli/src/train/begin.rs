@@ -1,5 +1,6 @@
 //! Everything before the first step: settings, data, folder, compiled programs.
 
+use super::data::{Data, Source};
 use super::interrupt;
 use super::options::Options;
 use super::settings::{DataSource, Settings, Training};
@@ -9,13 +10,15 @@ use crate::format::{bytes, count, thousands};
 use crate::model::{self, Evaluator, Gpt2Train};
 use crate::output::{printable, say, tell};
 use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Snapshot, Taken};
-use gradloom_models::data::{Bytes, DataError, Split, Text, Tokenizer, load};
+use crate::tokenizer::AnyTokenizer;
+use gradloom_models::data::Split;
 use std::path::Path;
 
 /// A run that is ready to make its next step.
 pub(super) struct Run {
     pub(super) settings: Settings,
     pub(super) data: Split,
+    pub(super) tokenizer: AnyTokenizer,
     pub(super) folder: RunFolder,
     pub(super) train: Gpt2Train,
     pub(super) evaluator: Evaluator,
@@ -25,9 +28,6 @@ pub(super) struct Run {
     pub(super) steps: u64,
 }
 
-/// The text that ships with the program.
-const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
-
 /// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves
 /// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
 /// step.
@@ -36,15 +36,17 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     if let Some(folder) = &options.out {
         RunFolder::check_free(folder)?;
     }
-    let (text, data) = read_data(&settings, if options.data.is_some() { "--data" } else { "built-in text" })?;
-    settings.data = described(&settings, &text);
+    let what = if options.data.is_some() { "--data" } else { "built-in text" };
+    let Data { source, split, tokenizer } = Data::read(&settings, None, what)?;
+    settings.use_tokenizer(&tokenizer)?;
+    settings.data = source.described(&settings);
     // Of a configuration that is another run's.
     let theirs = options.run.as_ref().map(|run| settings.recorded(run));
     if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
         tell!("note: the data is not that of the run that --config repeats: {difference}");
     }
-    let taken = announce(&settings, &text, &data);
-    let (train, evaluator) = compiled(&settings, &data)?;
+    let taken = announce(&settings, &source, &split, &tokenizer);
+    let (train, evaluator) = compiled(&settings, &split)?;
     let beginning = Snapshot::of(&train.store(), 0)?;
     interrupt::save_first();
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
@@ -53,13 +55,14 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
         folder.undo();
         return Err(failure);
     }
+    tokenizer.save(folder.path())?;
     beginning.write_model(&folder, &settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;
     let events = Events::create(&folder, json)?;
     events.push(0, &began(&settings, &train, &folder, taken, None))?;
     say!("run     {}", folder.path().display());
-    Ok(Run { settings, data, folder, train, evaluator, metrics, events, steps: 0 })
+    Ok(Run { settings, data: split, tokenizer, folder, train, evaluator, metrics, events, steps: 0 })
 }
 
 /// Goes on with a run. All that decides the result comes from the state file; flags may change what is
@@ -78,14 +81,16 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
         ))
         .help("--steps counts from the beginning of the run: give a larger number"));
     }
-    let (text, data) = if options.data.is_some() {
-        read_data(&settings, "--data")?
+    let tokenizer = Some(AnyTokenizer::of_run(path, &settings)?);
+    let Data { source, split, tokenizer } = if options.data.is_some() {
+        Data::read(&settings, tokenizer, "--data")?
     } else {
-        read_data(&settings, &format!("the data of the run in {}", path.display())).map_err(|failure| {
+        let what = format!("the data of the run in {}", path.display());
+        Data::read(&settings, tokenizer, &what).map_err(|failure| {
             failure.help("restore it, or name the data with --data to go on with what there is now")
         })?
     };
-    let found = described(&settings, &text);
+    let found = source.described(&settings);
     if let Some(difference) = difference(&saved.settings.data, &found) {
         let changed = format!("the data of the run in {} has changed: {difference}", path.display());
         if options.data.is_none() {
@@ -97,8 +102,8 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
         tell!("note: {changed}; it goes on with what --data names");
     }
     settings.data = found;
-    let taken = announce(&settings, &text, &data);
-    let (mut train, evaluator) = compiled(&settings, &data)?;
+    let taken = announce(&settings, &source, &split, &tokenizer);
+    let (mut train, evaluator) = compiled(&settings, &split)?;
     saved.restore(&train.store())?;
     train.set_attempted_steps(saved.steps);
     interrupt::save_first();
@@ -118,7 +123,8 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let lost = last.map_or(0, |last| last.saturating_sub(saved.steps));
     events.push(saved.steps, &began(&settings, &train, &folder, taken, Some(lost)))?;
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
-    Ok(Run { settings, data, folder, train, evaluator, metrics, events, steps: saved.steps })
+    let steps = saved.steps;
+    Ok(Run { settings, data: split, tokenizer, folder, train, evaluator, metrics, events, steps })
 }
 
 /// The event of a run that begins, or that goes on and makes so many lost steps again.
@@ -144,27 +150,6 @@ fn began(
     }))
 }
 
-/// Reads and splits the text; `what` names it in a failure.
-fn read_data(settings: &Settings, what: &str) -> Result<(Text, Split)> {
-    let failure = |error: DataError| Failure::from(error).context(what);
-    let text = if settings.data.paths.is_empty() {
-        Text::built_in(BUILT_IN)
-    } else {
-        load(&settings.data.paths).map_err(failure)?
-    };
-    let split = Split::new(Bytes.encode(&text.bytes), settings.model.context).map_err(failure)?;
-    Ok((text, split))
-}
-
-fn described(settings: &Settings, text: &Text) -> DataSource {
-    DataSource {
-        paths: settings.data.paths.clone(),
-        files: text.sources.len(),
-        bytes: text.bytes.len(),
-        sha256: text.fingerprint(),
-    }
-}
-
 /// How the text of a run differs from what it was; `None` where it is the same, wherever it lies.
 fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
     let of = |data: &DataSource| match data.files {
@@ -179,8 +164,8 @@ fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
 }
 
 /// Prints what is trained on what, and gives what was taken of the data.
-fn announce(settings: &Settings, text: &Text, data: &Split) -> Taken {
-    let model = &settings.model;
+fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyTokenizer) -> Taken {
+    let (model, tokenizer) = (&settings.model, tokenizer.get());
     say!(
         "model   {}: {}, {}, width {}, context {}; {} parameters",
         settings.preset,
@@ -190,23 +175,34 @@ fn announce(settings: &Settings, text: &Text, data: &Split) -> Taken {
         model.context,
         thousands(model.parameters() as u64)
     );
-    let source = match text.sources.len() {
+    let name = match source.files.len() {
         0 => "built-in text".to_string(),
-        1 => near(&text.sources[0]),
+        1 => near(&source.files[0]),
         n => count(n, "file"),
     };
-    say!(
-        "data    {source}: {}, of which {} held out",
-        bytes(text.bytes.len() as u64),
-        bytes(data.held_out.len() as u64)
-    );
+    let (tokens, held_out) = (data.training.len() + data.held_out.len(), data.held_out.len());
+    let are_bytes = settings.token_name() == "byte";
+    if are_bytes && !source.is_of_tokens {
+        say!("data    {name}: {}, of which {} held out", bytes(source.bytes as u64), bytes(held_out as u64));
+    } else {
+        let (tokens, held_out) = (thousands(tokens as u64), thousands(held_out as u64));
+        say!("data    {name}: {}, {tokens} tokens, of which {held_out} held out", bytes(source.bytes as u64));
+    }
+    if !are_bytes {
+        let name = near(Path::new(tokenizer.name()));
+        say!("tokens  {name}: a vocabulary of {}", thousands(tokenizer.vocabulary() as u64));
+    }
+    // The bytes of the tokens that are held out, as far as they can be told without reading all tokens.
+    let held_out_bytes = (source.bytes as f64 * held_out as f64 / tokens as f64) as usize;
     let taken = Taken {
-        files: text.sources.len(),
-        bytes: text.bytes.len(),
-        held_out_bytes: data.held_out.len(),
+        files: source.files.len(),
+        bytes: source.bytes,
+        held_out_bytes: if are_bytes { held_out } else { held_out_bytes },
+        tokens,
+        held_out_tokens: held_out,
         sha256: settings.data.sha256.clone(),
-        names: text.sources.iter().take(NAMED).map(|path| near(path)).collect(),
-        left_out: text.skipped.len(),
+        names: source.files.iter().take(NAMED).map(|path| near(path)).collect(),
+        left_out: source.skipped.len(),
     };
     let and_more = |all: usize, named: usize| match all - named {
         0 => String::new(),
@@ -215,11 +211,11 @@ fn announce(settings: &Settings, text: &Text, data: &Split) -> Taken {
     if taken.files > 1 {
         say!("        {}{}", taken.names.join(", "), and_more(taken.files, taken.names.len()));
     }
-    if let Some(first) = text.skipped.first() {
+    if let Some(first) = source.skipped.first() {
         let more = and_more(taken.left_out, 1);
         say!("        left out {} ({}){more}", near(&first.path), first.reason);
     }
-    if model.vocabulary > Bytes.vocabulary() {
+    if model.vocabulary > tokenizer.vocabulary() {
         say!("        bytes are the tokens: 256 of {} are used", thousands(model.vocabulary as u64));
     }
     taken

@@ -2,6 +2,7 @@
 
 mod begin;
 pub(crate) mod config_file;
+mod data;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
@@ -34,7 +35,8 @@ pub(crate) struct Arguments {
         value_name = "DIR",
         help_heading = "Run folder",
         conflicts_with_all = [
-            "config", "preset", "layers", "heads", "width", "mlp_width", "context", "dropout", "seed", "out",
+            "config", "tokenizer", "preset", "layers", "heads", "width", "mlp_width", "context", "dropout",
+            "seed", "out",
         ]
     )]
     resume: Option<PathBuf>,
@@ -55,6 +57,7 @@ Examples:
   gradloom train                                a tiny model on the built-in text
   gradloom train --data notes/ --preset small   your own text, a larger model
   gradloom train --data 'src/**/*.rs' --steps 500 --out runs/rust
+  gradloom train --data notes/ --tokenizer bpe:4096
   gradloom train --resume runs/tiny-1           go on after Ctrl-C or a crash
   gradloom train --resume runs/tiny-1 --steps 4000
 

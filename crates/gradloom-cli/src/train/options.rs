@@ -13,10 +13,16 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Options {
     /// Text to train on: files, folders (all text files below) or patterns such as 'src/**/*.rs'; the last
-    /// tenth is held out. [default: a text built into this program]
+    /// tenth is held out. Or tokens that `gradloom prepare`, llm.c or nanoGPT wrote: .bin files, or a folder
+    /// with them, which may be larger than memory. [default: a text built into this program]
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data")]
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
+    /// What the tokens are: bytes; a tokenizer.json or a folder with one (or with vocab.json and merges.txt);
+    /// or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from it.
+    /// [default: bytes, or the tokenizer in the folder of tokens]
+    #[arg(long, value_name = "TOKENIZER", help_heading = "Data")]
+    pub(crate) tokenizer: Option<String>,
 
     /// Sizes of the model and defaults for its training: tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl.
     /// [default: tiny]
@@ -115,6 +121,9 @@ pub(crate) struct Record {
     pub(crate) format: u32,
     /// Name of the tokenizer.
     pub(crate) tokenizer: String,
+    /// Its fingerprint, if it has a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tokenizer_sha256: Option<String>,
     pub(crate) vocabulary: usize,
     pub(crate) data_files: usize,
     pub(crate) data_bytes: usize,
@@ -127,7 +136,7 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data preset layers heads width mlp_width context dropout steps batch lr warmup weight_decay clip seed
+        merge!(data tokenizer preset layers heads width mlp_width context dropout steps batch lr warmup weight_decay clip seed
                device adapter precision tune threads memory_budget eval_every out save_every run)
     }
 }

@@ -60,14 +60,14 @@ impl Saving {
         self.saved = snapshot.steps;
         snapshot.write_model(&run.folder, &run.settings)?;
         run.events.push(snapshot.steps, &Event::Saved { files: [STATE, MODEL] })?;
-        run.metrics.draw(&run.folder, &run.settings.preset)
+        draw(run)
     }
 
     /// A value of a step is not finite: what is saved stays as it is, and the run ends.
     pub(super) fn diverged(&self, run: &Run, step: u64, what: &str) -> Failure {
         // The curve shows how it came; but the divergence is what must be told, even where the curve cannot
         // be written.
-        let _ = run.metrics.sync().and_then(|()| run.metrics.draw(&run.folder, &run.settings.preset));
+        let _ = run.metrics.sync().and_then(|()| draw(run));
         let failure =
             Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));
         let saved = thousands(self.saved);
@@ -84,6 +84,10 @@ impl Saving {
             number(gentler(run.settings.training.lr, &run.settings.preset))
         ))
     }
+}
+
+fn draw(run: &Run) -> Result<()> {
+    run.metrics.draw(&run.folder, &run.settings.preset, run.settings.token_name())
 }
 
 /// A tenth of a learning rate, in two digits, and not more than suits the preset.

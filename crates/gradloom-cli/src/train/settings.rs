@@ -6,6 +6,7 @@ use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
+use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
 use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
 use serde::Deserialize;
 
@@ -15,10 +16,20 @@ pub(crate) struct Settings {
     /// Preset that the sizes began from.
     pub(crate) preset: String,
     pub(crate) model: Gpt2Config,
-    /// Name of the tokenizer.
-    pub(crate) tokenizer: String,
+    pub(crate) tokenizer: TokenizerSource,
     pub(crate) data: DataSource,
     pub(crate) training: Training,
+}
+
+/// The tokenizer of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TokenizerSource {
+    /// What was asked for; `None` for what suits the data.
+    pub(crate) given: Option<String>,
+    /// `bytes`, or the name of its file in the run's folder.
+    pub(crate) name: String,
+    /// The fingerprint of a tokenizer that has a file.
+    pub(crate) sha256: Option<String>,
 }
 
 /// The source of the text, with its fingerprint.
@@ -61,9 +72,6 @@ pub(crate) struct Training {
 /// The current version of `config.json`.
 const FORMAT: u32 = 2;
 
-/// The only tokenizer.
-const TOKENIZER: &str = "bytes";
-
 /// Steps, batch and learning rate that suit a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
@@ -105,7 +113,7 @@ impl Settings {
         let mut settings = Self {
             preset: name.to_string(),
             model,
-            tokenizer: TOKENIZER.to_string(),
+            tokenizer: TokenizerSource { given: None, name: BYTES.to_string(), sha256: None },
             data: DataSource::default(),
             training: Training {
                 steps,
@@ -125,8 +133,29 @@ impl Settings {
                 save_every: (steps / 10).max(1),
             },
         };
+        if let Some(given) = &options.tokenizer {
+            let is_path = given != BYTES && AnyTokenizer::trained_size(given).transpose()?.is_none();
+            settings.tokenizer.given = Some(if is_path { absolute(given) } else { given.clone() });
+        }
         settings.change(options)?;
         Ok(settings)
+    }
+
+    /// Takes a tokenizer for the model: its vocabulary, unless bytes are taken because nothing was asked for,
+    /// where presets may have more.
+    pub(crate) fn use_tokenizer(&mut self, tokenizer: &AnyTokenizer) -> Result<()> {
+        let (name, sha256) = tokenizer.name_and_sha256();
+        if name != BYTES || self.tokenizer.given.is_some() {
+            self.model.vocabulary = tokenizer.get().vocabulary();
+        }
+        self.tokenizer = TokenizerSource { name: name.to_string(), sha256, ..self.tokenizer.clone() };
+        self.model.validate().map_err(|error| invalid_model(&error))?;
+        self.check_batch()
+    }
+
+    /// What the tokens are called, in losses.
+    pub(crate) fn token_name(&self) -> &'static str {
+        if self.tokenizer.name == BYTES { "byte" } else { "token" }
     }
 
     /// Applies what may change between one part of a run and the next, and checks it.
@@ -181,12 +210,14 @@ impl Settings {
         }
         let options = config_file::parse(text, true).map_err(|problem| problem.in_short())?;
         let run = options.run.clone().ok_or("it names no format")?;
-        if run.tokenizer != TOKENIZER {
-            return Err(format!("it names another tokenizer than {TOKENIZER}"));
+        if ![BYTES, FILE].contains(&run.tokenizer.as_str()) {
+            return Err(format!("it names another tokenizer than {BYTES} and {FILE}"));
         }
         let settings = Self::of(&options, Some(run.vocabulary));
         let mut settings = settings.map_err(|failure| failure.message().to_string())?;
         settings.data = settings.recorded(&run);
+        settings.tokenizer.name = run.tokenizer;
+        settings.tokenizer.sha256 = run.tokenizer_sha256;
         Ok(settings)
     }
 
@@ -210,6 +241,7 @@ impl Settings {
         let Self { preset, model, data, training, tokenizer } = self.clone();
         Options {
             data: (!data.paths.is_empty()).then_some(data.paths),
+            tokenizer: tokenizer.given,
             preset: Some(preset),
             layers: Some(model.layers),
             heads: Some(model.heads),
@@ -235,7 +267,8 @@ impl Settings {
             out: None,
             run: Some(Record {
                 format: FORMAT,
-                tokenizer,
+                tokenizer: tokenizer.name,
+                tokenizer_sha256: tokenizer.sha256,
                 vocabulary: model.vocabulary,
                 data_files: data.files,
                 data_bytes: data.bytes,

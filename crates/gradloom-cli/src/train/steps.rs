@@ -81,7 +81,7 @@ impl Course {
         }
         while run.steps < training.steps && !interrupt::asked() {
             let lr = schedule.at(run.steps);
-            let (ids, targets) = batches.draw(run.steps, &run.data.training);
+            let (ids, targets) = batches.draw(run.steps, &run.data.training)?;
             let began = Instant::now();
             let step = run.train.step((&ids, &targets))?;
             let loss = match step.loss() {
@@ -164,14 +164,14 @@ fn finish(run: &Run) -> Result<()> {
     const TOKENS: u64 = 400;
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
-    Writer::new(run.train.session())?.write("", TOKENS, &sampling, |piece| {
+    Writer::new(run.train.session(), run.tokenizer.get())?.write("", TOKENS, &sampling, |piece| {
         text.push_str(piece);
         ControlFlow::Continue(())
     })?;
     run.folder.write_text("sample.txt", &format!("{text}\n"))?;
     if let Some(loss) = run.metrics.held_out() {
         let bits = f64::from(loss) / std::f64::consts::LN_2;
-        say!("result  held-out loss {loss:.4} nats a byte ({bits:.3} bits)");
+        say!("result  held-out loss {loss:.4} nats a {} ({bits:.3} bits)", run.settings.token_name());
     }
     say!("\nThe model writes:\n\n{}\n", printable(text.trim_matches('\n')));
     let folder = quoted(&run.folder.path().display().to_string());

@@ -1,5 +1,6 @@
 //! Batches as a function of (seed, step).
 
+use super::{DataError, Tokens};
 use gradloom_core::philox::philox4x32;
 
 /// Draws batches: rows of `context` consecutive tokens from random places, each with the tokens that follow
@@ -14,6 +15,9 @@ pub struct Batches {
     context: usize,
 }
 
+/// Inputs and targets of a step, `[batch, context]` each, row-major.
+pub type Batch = (Vec<i32>, Vec<i32>);
+
 /// Sets the counters of data apart from those of random tensors and of generation, which use the same seed.
 const DOMAIN: u32 = 0x6461_7461;
 
@@ -25,9 +29,12 @@ impl Batches {
 
     /// Inputs and targets of a step, `[batch, context]` each, row-major.
     ///
+    /// # Errors
+    /// When a token of a file is not of the vocabulary.
+    ///
     /// # Panics
     /// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
-    pub fn draw(&self, step: u64, tokens: &[i32]) -> (Vec<i32>, Vec<i32>) {
+    pub fn draw(&self, step: u64, tokens: &Tokens) -> Result<Batch, DataError> {
         let places =
             tokens.len().checked_sub(self.context).filter(|&n| n > 0).expect("tokens for one window");
         let starts = (0..self.batch).map(|row| {
@@ -46,14 +53,17 @@ impl Batches {
 ///
 /// There are fewer batches if the tokens are too few for that many rows without overlap, but at least one.
 ///
+/// # Errors
+/// When a token of a file is not of the vocabulary.
+///
 /// # Panics
 /// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
 pub fn held_out_windows(
-    tokens: &[i32],
+    tokens: &Tokens,
     batch: usize,
     context: usize,
     count: usize,
-) -> Vec<(Vec<i32>, Vec<i32>)> {
+) -> Result<Vec<Batch>, DataError> {
     let last = tokens.len().checked_sub(context + 1).expect("tokens for one window");
     let without_overlap = (tokens.len() - 1) / context;
     let count = (without_overlap / batch).clamp(1, count.max(1));
@@ -62,26 +72,29 @@ pub fn held_out_windows(
     (0..count).map(|i| windows(tokens, context, (i * batch..(i + 1) * batch).map(start))).collect()
 }
 
-fn windows(tokens: &[i32], context: usize, starts: impl Iterator<Item = usize>) -> (Vec<i32>, Vec<i32>) {
+fn windows(tokens: &Tokens, context: usize, starts: impl Iterator<Item = usize>) -> Result<Batch, DataError> {
     let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+    let mut window = Vec::with_capacity(context + 1);
     for start in starts {
-        inputs.extend_from_slice(&tokens[start..start + context]);
-        targets.extend_from_slice(&tokens[start + 1..start + 1 + context]);
+        window.clear();
+        tokens.read(start, context + 1, &mut window)?;
+        inputs.extend_from_slice(&window[..context]);
+        targets.extend_from_slice(&window[1..]);
     }
-    (inputs, targets)
+    Ok((inputs, targets))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tokens(n: i32) -> Vec<i32> {
-        (0..n).collect()
+    fn tokens(n: i32) -> Tokens {
+        Tokens::Memory((0..n).collect())
     }
 
     #[test]
     fn targets_follow_their_inputs() {
-        let (inputs, targets) = Batches::new(1, 3, 5).draw(9, &tokens(100));
+        let (inputs, targets) = Batches::new(1, 3, 5).draw(9, &tokens(100)).unwrap();
         assert_eq!((inputs.len(), targets.len()), (15, 15));
         assert!(inputs.iter().zip(&targets).all(|(x, y)| x + 1 == *y));
     }
@@ -89,7 +102,7 @@ mod tests {
     #[test]
     fn a_step_always_gives_the_same_batch_and_other_steps_rows_and_seeds_others() {
         let tokens = tokens(1_000_000);
-        let draw = |seed, step| Batches::new(seed, 2, 4).draw(step, &tokens).0;
+        let draw = |seed, step| Batches::new(seed, 2, 4).draw(step, &tokens).unwrap().0;
         assert_eq!(draw(1, 5), draw(1, 5));
         assert_ne!(draw(1, 5), draw(1, 6));
         assert_ne!(draw(1, 5), draw(1, 5 + (1 << 32)));
@@ -103,7 +116,7 @@ mod tests {
     fn every_place_is_drawn() {
         let mut counts = [0usize; 8];
         for step in 0..1000 {
-            for x in Batches::new(7, 8, 1).draw(step, &tokens(9)).0 {
+            for x in Batches::new(7, 8, 1).draw(step, &tokens(9)).unwrap().0 {
                 counts[x as usize] += 1;
             }
         }
@@ -114,19 +127,23 @@ mod tests {
     #[test]
     fn one_window_is_enough() {
         assert_eq!(
-            Batches::new(0, 2, 3).draw(0, &tokens(4)),
+            Batches::new(0, 2, 3).draw(0, &tokens(4)).unwrap(),
             (vec![0, 1, 2, 0, 1, 2], vec![1, 2, 3, 1, 2, 3])
         );
-        let batches = held_out_windows(&tokens(4), 2, 3, 8);
+        let batches = held_out_windows(&tokens(4), 2, 3, 8).unwrap();
         assert_eq!(batches, [(vec![0, 1, 2, 0, 1, 2], vec![1, 2, 3, 1, 2, 3])]);
     }
 
     #[test]
     fn held_out_windows_reach_from_the_first_token_to_the_last() {
-        let batches = held_out_windows(&tokens(100), 2, 5, 4);
+        let batches = held_out_windows(&tokens(100), 2, 5, 4).unwrap();
         assert_eq!(batches.len(), 4);
         assert_eq!(batches[0].0[0], 0);
         assert_eq!(batches[3].1.last(), Some(&99));
-        assert_eq!(held_out_windows(&tokens(100), 8, 5, 4).len(), 2, "19 windows fit without overlap");
+        assert_eq!(
+            held_out_windows(&tokens(100), 8, 5, 4).unwrap().len(),
+            2,
+            "19 windows fit without overlap"
+        );
     }
 }

@@ -63,14 +63,45 @@ pub enum DataError {
         files: usize,
     },
     /// Fewer tokens than one window for training and one held out need.
-    #[error("the data has {tokens} tokens, but a context of {context} needs at least {needed}")]
+    #[error("the {part} has {tokens} tokens, but a context of {context} needs at least {needed}")]
     TooShort {
+        /// The data, or its part for training or measuring.
+        part: &'static str,
         /// Tokens that there are.
         tokens: usize,
         /// The model's context.
         context: usize,
         /// Tokens that there must be.
         needed: usize,
+    },
+    /// A file of tokens that is cut off, or of another kind.
+    #[error("{}: {reason}", .path.display())]
+    Shard {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A token of a file that the tokenizer does not have.
+    #[error(
+        "{}: the token at {position} is {token}, but the vocabulary has {vocabulary} tokens",
+        .path.display()
+    )]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Tokens before it in the file.
+        position: usize,
+        /// The token.
+        token: u32,
+        /// Tokens of the vocabulary.
+        vocabulary: usize,
+    },
+    /// Text and tokens in one list.
+    #[error("{}: a file of tokens among files of text", .path.display())]
+    Mixed {
+        /// The first path of the other kind.
+        path: PathBuf,
     },
 }
 
@@ -97,12 +128,19 @@ impl DataError {
                 "give a folder or pattern with text files in it; a .gitignore or .ignore may leave some out"
                     .to_string()
             }
-            DataError::TooShort { tokens, .. } => match (tokens / 2).checked_sub(1) {
-                Some(context) if context > 0 => {
-                    format!("give more text, or take a context of {context} or less")
+            DataError::Shard { .. } => {
+                "give files of tokens whole, as `gradloom prepare`, llm.c or nanoGPT write them".to_string()
+            }
+            DataError::Token { .. } => "give the tokenizer that made the file with --tokenizer".to_string(),
+            DataError::Mixed { .. } => "name either files of tokens (.bin) or text".to_string(),
+            DataError::TooShort { part, tokens, .. } => {
+                match (tokens / if *part == "data" { 2 } else { 1 }).checked_sub(1) {
+                    Some(context) if context > 0 => {
+                        format!("give more text, or take a context of {context} or less")
+                    }
+                    _ => "give more text".to_string(),
                 }
-                _ => "give more text".to_string(),
-            },
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use gradloom_runtime::regular_file;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// Reads every text file that the paths lead to: files, folders (all their files, but hidden ones and those
@@ -30,6 +30,76 @@ pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
     Ok(reader.text)
 }
 
+/// A file that may be text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextFile {
+    /// The path.
+    pub path: PathBuf,
+    /// Whether it was named outright, and not found in a folder or by a pattern.
+    pub named: bool,
+}
+
+impl TextFile {
+    /// Opens the file, if its beginning is that of a text, and gives its size in bytes; `None` for one that
+    /// was not named and is empty or no text.
+    ///
+    /// # Errors
+    /// When it cannot be read, or was named and is empty or no text.
+    pub fn open(&self) -> Result<Option<(fs::File, u64)>, DataError> {
+        let path = self.path.clone();
+        let unreadable = |source| DataError::Unreadable { path: self.path.clone(), source };
+        let mut file = regular_file::open_to_read(&path).map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        let mut beginning = Vec::new();
+        (&file).take(BEGINNING).read_to_end(&mut beginning).map_err(unreadable)?;
+        file.rewind().map_err(unreadable)?;
+        match binary_evidence(&beginning) {
+            _ if size == 0 && self.named => Err(DataError::Empty { path }),
+            Some(evidence) if self.named => Err(DataError::Binary { path, evidence }),
+            None if size > 0 => Ok(Some((file, size))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The files that paths lead to, as [`load`] takes them, without reading them.
+///
+/// # Errors
+/// When a path leads nowhere, or a folder cannot be read.
+pub fn text_files<P: AsRef<str>>(paths: &[P]) -> Result<Vec<TextFile>, DataError> {
+    let (mut files, mut seen) = (Vec::new(), HashSet::new());
+    for given in paths {
+        let found = found(given.as_ref())?;
+        let named = found.is_none();
+        for path in found.unwrap_or_else(|| vec![PathBuf::from(given.as_ref())]) {
+            let real = path.canonicalize();
+            let real = real.map_err(|source| DataError::Unreadable { path: path.clone(), source })?;
+            if seen.insert(real) {
+                files.push(TextFile { path, named });
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// The files of a folder or pattern; `None` for a file that is named outright.
+fn found(given: &str) -> Result<Option<Vec<PathBuf>>, DataError> {
+    let path = Path::new(given);
+    if path.is_dir() {
+        let mut files = Vec::new();
+        collect(path, &mut Ignored::default(), &mut files)?;
+        Ok(Some(files))
+    } else if path.exists() && !path.is_file() {
+        Err(DataError::NoFile { path: path.to_path_buf() })
+    } else if path.exists() {
+        Ok(None)
+    } else if given.contains(['*', '?', '[']) {
+        matches(given).map(Some)
+    } else {
+        Err(DataError::Missing { path: path.to_path_buf() })
+    }
+}
+
 struct Reader {
     text: Text,
     seen: HashSet<PathBuf>,
@@ -38,19 +108,7 @@ struct Reader {
 impl Reader {
     fn add(&mut self, given: &str) -> Result<(), DataError> {
         let path = Path::new(given);
-        let files = if path.is_dir() {
-            let mut files = Vec::new();
-            collect(path, &mut Ignored::default(), &mut files)?;
-            files
-        } else if path.exists() && !path.is_file() {
-            return Err(DataError::NoFile { path: path.to_path_buf() });
-        } else if path.exists() {
-            return self.read(path, true);
-        } else if given.contains(['*', '?', '[']) {
-            matches(given)?
-        } else {
-            return Err(DataError::Missing { path: path.to_path_buf() });
-        };
+        let Some(files) = found(given)? else { return self.read(path, true) };
         let sources = self.text.sources.len();
         let seen = self.seen.len();
         for file in &files {
@@ -139,7 +197,7 @@ fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Re
 }
 
 /// The files that a pattern matches, sorted by path.
-fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
+pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
     let wrong = |error: glob::PatternError| DataError::Pattern {
         pattern: pattern.to_string(),
         reason: format!("{} at character {}", error.msg, error.pos + 1),

@@ -1,15 +1,15 @@
 //! Splits off the held-out part of the data.
 
-use super::DataError;
+use super::{DataError, Tokens};
 
 /// Tokens to train on and tokens to measure with: the tail of the data, a tenth of it or one window if that
 /// is more.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Split {
     /// Tokens to train on: at least one window of `context + 1`.
-    pub training: Vec<i32>,
+    pub training: Tokens,
     /// Tokens that training never sees: at least one window of `context + 1`.
-    pub held_out: Vec<i32>,
+    pub held_out: Tokens,
 }
 
 impl Split {
@@ -17,15 +17,31 @@ impl Split {
     ///
     /// # Errors
     /// When the tokens are too few for two windows.
-    pub fn new(mut tokens: Vec<i32>, context: usize) -> Result<Self, DataError> {
+    pub fn new(tokens: impl Into<Tokens>, context: usize) -> Result<Self, DataError> {
+        let tokens = tokens.into();
         let window = context.saturating_add(1);
         let needed = window.saturating_mul(2);
         if tokens.len() < needed {
-            return Err(DataError::TooShort { tokens: tokens.len(), context, needed });
+            return Err(DataError::TooShort { part: "data", tokens: tokens.len(), context, needed });
         }
         let held_out = (tokens.len() / 10).max(window);
-        let held_out = tokens.split_off(tokens.len() - held_out);
-        Ok(Self { training: tokens, held_out })
+        let training = tokens.len() - held_out;
+        let (training, held_out) = tokens.split_at(training);
+        Ok(Self { training, held_out })
+    }
+
+    /// Takes two parts as they are, for windows of `context` inputs and their targets.
+    ///
+    /// # Errors
+    /// When the tokens of one are too few for a window.
+    pub fn of_parts(training: Tokens, held_out: Tokens, context: usize) -> Result<Self, DataError> {
+        let needed = context.saturating_add(1);
+        for (part, tokens) in [("training data", training.len()), ("held-out data", held_out.len())] {
+            if tokens < needed {
+                return Err(DataError::TooShort { part, tokens, context, needed });
+            }
+        }
+        Ok(Self { training, held_out })
     }
 }
 
@@ -33,16 +49,22 @@ impl Split {
 mod tests {
     use super::*;
 
+    fn all(tokens: &Tokens) -> Vec<i32> {
+        let mut all = Vec::new();
+        tokens.read(0, tokens.len(), &mut all).unwrap();
+        all
+    }
+
     #[test]
     fn the_tail_is_held_out() {
-        let split = Split::new((0..100).collect(), 4).unwrap();
-        assert_eq!(split.training, (0..90).collect::<Vec<_>>());
-        assert_eq!(split.held_out, (90..100).collect::<Vec<_>>());
+        let split = Split::new((0..100).collect::<Vec<_>>(), 4).unwrap();
+        assert_eq!(all(&split.training), (0..90).collect::<Vec<_>>());
+        assert_eq!(all(&split.held_out), (90..100).collect::<Vec<_>>());
     }
 
     #[test]
     fn short_data_gives_one_window_each() {
-        let split = Split::new((0..10).collect(), 4).unwrap();
+        let split = Split::new((0..10).collect::<Vec<_>>(), 4).unwrap();
         assert_eq!((split.training.len(), split.held_out.len()), (5, 5));
     }
 
@@ -53,5 +75,17 @@ mod tests {
         assert_eq!(error.remedy(), "give more text, or take a context of 3 or less");
         assert!(Split::new(vec![0; 9], 3).is_ok(), "the remedy works");
         assert_eq!(Split::new(vec![0; 3], usize::MAX).unwrap_err().remedy(), "give more text");
+    }
+
+    #[test]
+    fn each_of_two_parts_needs_a_window() {
+        let parts = |training: usize, held_out: usize| {
+            Split::of_parts(vec![0; training].into(), vec![0; held_out].into(), 4)
+        };
+        assert!(parts(5, 5).is_ok());
+        let error = parts(5, 4).unwrap_err();
+        assert_eq!(error.to_string(), "the held-out data has 4 tokens, but a context of 4 needs at least 5");
+        assert_eq!(error.remedy(), "give more text, or take a context of 3 or less");
+        assert!(parts(4, 5).unwrap_err().to_string().starts_with("the training data has 4 tokens"));
     }
 }

@@ -13,6 +13,7 @@ mod settings;
 mod speculate;
 mod stop;
 mod stream;
+mod text;
 mod utf8;
 
 pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
@@ -24,4 +25,5 @@ pub use settings::{Sampling, SamplingError};
 pub use speculate::{Accepted, SpeculationError, speculate};
 pub use stop::StopStream;
 pub use stream::{Window, generate};
+pub use text::TextStream;
 pub use utf8::Utf8Stream;

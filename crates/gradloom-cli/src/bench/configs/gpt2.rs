@@ -37,7 +37,7 @@ pub(super) fn compile(
             let vocabulary = config.vocabulary as u32;
             let token = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) % vocabulary;
             let tokens: Vec<i32> = (0..65_536).map(|i| token(i) as i32).collect();
-            Batches::new(1234, batch, config.context).draw(0, &tokens)
+            Batches::new(1234, batch, config.context).draw(0, &tokens.into())?
         }
     };
     let data = [Elements::I32(ids), Elements::I32(targets)];

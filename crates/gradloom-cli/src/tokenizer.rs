@@ -1,0 +1,104 @@
+//! The tokenizer of a command: that of a flag, of a run, or of a folder of tokens.
+//!
+//! In: what the user named, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run goes on with the
+//! tokenizer that it began with.
+
+use crate::failure::{Failure, Result};
+use crate::run::unusable;
+use crate::train::settings::Settings;
+use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use std::path::Path;
+
+/// The name of the tokenizer whose tokens are bytes.
+pub(crate) const BYTES: &str = "bytes";
+/// The file of any other one, and its name in a run.
+pub(crate) const FILE: &str = "tokenizer.json";
+/// What stands before the size of a vocabulary that is to be trained.
+const TRAINED: &str = "bpe:";
+
+/// One of the kinds of tokenizers.
+#[derive(Debug)]
+pub(crate) enum AnyTokenizer {
+    Bytes(Bytes),
+    Bpe(Box<Bpe>),
+}
+
+impl AnyTokenizer {
+    /// The one that `--tokenizer` names: `bytes`, a file or a folder.
+    pub(crate) fn open(given: &str) -> Result<Self> {
+        if given == BYTES {
+            return Ok(Self::Bytes(Bytes));
+        }
+        if given.starts_with(TRAINED) {
+            return Err(Failure::usage(format!(
+                "--tokenizer {given}: a tokenizer is trained by `gradloom train`"
+            ))
+            .help("name one that is there: bytes, a tokenizer.json, or a folder with one"));
+        }
+        let opened = Bpe::open(given).map_err(|error| Failure::from(error).context("--tokenizer"))?;
+        Ok(Self::Bpe(Box::new(opened)))
+    }
+
+    /// The size in `bpe:SIZE`, if that is what was given.
+    pub(crate) fn trained_size(given: &str) -> Option<Result<usize>> {
+        let size = given.strip_prefix(TRAINED)?;
+        Some(size.parse().map_err(|_| {
+            Failure::usage(format!("--tokenizer {given}: {size:?} is no number of tokens"))
+                .help("give the size of the vocabulary: --tokenizer bpe:4096")
+        }))
+    }
+
+    /// Trains one on a text.
+    pub(crate) fn train(text: &[u8], size: usize) -> Result<Self> {
+        let trained =
+            Bpe::train(text, size, FILE).map_err(|error| Failure::from(error).context("--tokenizer"))?;
+        Ok(Self::Bpe(Box::new(trained)))
+    }
+
+    /// The one of a run, from the run's folder.
+    pub(crate) fn of_run(folder: &Path, settings: &Settings) -> Result<Self> {
+        if settings.tokenizer.name == BYTES {
+            return Ok(Self::Bytes(Bytes));
+        }
+        let path = folder.join(FILE);
+        let put_back = "put the run's tokenizer.json back: the model knows no other tokens";
+        let tokenizer = Bpe::open(&path).map_err(|error| match error {
+            TokenizerError::Missing { .. } => {
+                Failure::failed(format!("{}: the run's tokenizer is not there", path.display()))
+                    .help(put_back)
+            }
+            error => error.into(),
+        })?;
+        if settings.tokenizer.sha256.as_deref() != Some(&tokenizer.fingerprint()) {
+            return Err(Failure::failed(format!(
+                "{}: this is not the tokenizer that the run began with",
+                path.display()
+            ))
+            .help(put_back));
+        }
+        Ok(Self::Bpe(Box::new(tokenizer)))
+    }
+
+    pub(crate) fn get(&self) -> &dyn Tokenizer {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Bpe(bpe) => &**bpe,
+        }
+    }
+
+    /// What a run is called after, and its fingerprint.
+    pub(crate) fn name_and_sha256(&self) -> (&'static str, Option<String>) {
+        match self {
+            Self::Bytes(_) => (BYTES, None),
+            Self::Bpe(bpe) => (FILE, Some(bpe.fingerprint())),
+        }
+    }
+
+    /// Writes its files into a folder, if it has any.
+    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+        match self {
+            Self::Bytes(_) => Ok(()),
+            Self::Bpe(bpe) => bpe.save(folder).map_err(|error| unusable(&folder.join(FILE), &error)),
+        }
+    }
+}

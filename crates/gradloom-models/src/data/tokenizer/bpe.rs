@@ -1,0 +1,253 @@
+//! Byte-pair encoding, by the crate `tokenizers`.
+//!
+//! In: a tokenizer.json that was checked. Out: ids of text, and text of ids. Always holds: decoding is by a
+//! table of each token's bytes, so that a text that is written token by token is that of all tokens at once.
+
+use super::pieces::{SPACE, Spelling};
+use super::special::END_OF_TEXT;
+use super::{Roles, Start, Tokenizer, TokenizerError, check};
+use gradloom_runtime::files::replace_file;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::sync::OnceLock;
+use tokenizers::{ModelWrapper, PaddingParams, TruncationParams};
+
+/// A tokenizer that merges pairs, of bytes (GPT-2, Llama 3, Qwen) or of characters with bytes for the others
+/// (Llama 2, Gemma); Sennrich et al. (2016). See [`Bpe::open`].
+///
+/// Truncation, padding and random merges that a file asks for are left out: they change what a text is.
+pub struct Bpe {
+    name: String,
+    inner: tokenizers::Tokenizer,
+    /// The same, for which special tokens in a text are text; made when it is first needed.
+    literal: OnceLock<Box<tokenizers::Tokenizer>>,
+    /// The bytes of each token, by its id; empty where an id has no token.
+    pieces: Vec<Box<[u8]>>,
+    is_special: Vec<bool>,
+    /// The tokens of single bytes, where there are any.
+    bytes: Vec<Option<i32>>,
+    spelling: Spelling,
+    adds_a_space: bool,
+    roles: Roles,
+}
+
+/// What becomes of special tokens when text is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// Those that the tokenizer puts around a text are added, and those in the text are found.
+    Added,
+    /// Those in the text are found; none is added.
+    Found,
+    /// None: what is spelt like one is text, as the words of a user should be.
+    Text,
+}
+
+impl Bpe {
+    /// Reads the text of a tokenizer.json; `name` names it in messages.
+    ///
+    /// # Errors
+    /// When it is damaged, or no byte-pair encoding of bytes or with bytes for what it lacks.
+    pub fn from_json(text: &[u8], name: &str) -> Result<Self, TokenizerError> {
+        let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
+        let file: Value = serde_json::from_slice(text).map_err(|error| malformed(error.to_string()))?;
+        Self::from_value(&file, name)
+    }
+
+    pub(super) fn from_value(file: &Value, name: &str) -> Result<Self, TokenizerError> {
+        let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
+        let spelling = check::check(file, name)?;
+        let text = file.to_string();
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(text).map_err(|error| malformed(error.to_string()))?;
+        for token in file["added_tokens"].as_array().into_iter().flatten() {
+            let (content, id) = (token["content"].as_str().unwrap_or_default(), token["id"].as_u64());
+            let found = inner.token_to_id(content).map(u64::from);
+            if found != id && !content.is_empty() {
+                let (id, found) = (id.unwrap_or_default(), found.unwrap_or_default());
+                return Err(malformed(format!(
+                    "the added token {content:?} has the id {id}, and should be {found}"
+                )));
+            }
+        }
+        inner.with_truncation(None::<TruncationParams>).map_err(|error| malformed(error.to_string()))?;
+        inner.with_padding(None::<PaddingParams>);
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && model.dropout.is_some()
+        {
+            let mut model = model.clone();
+            model.dropout = None;
+            inner.with_model(model);
+        }
+        Ok(Self::of(inner, name, spelling))
+    }
+
+    /// Around a tokenizer that was read or trained.
+    pub(super) fn of(inner: tokenizers::Tokenizer, name: &str, spelling: Spelling) -> Self {
+        let largest = inner.get_vocab(true).values().copied().max();
+        let ids = 0..largest.map_or(0, |id| id + 1);
+        let added = inner.get_added_tokens_decoder();
+        let piece = |id| inner.id_to_token(id).map_or_else(Vec::new, |token| spelling.bytes(&token));
+        let pieces = ids.clone().map(|id| piece(id).into_boxed_slice()).collect();
+        let is_special = ids.map(|id| added.get(&id).is_some_and(|token| token.special)).collect();
+        let token = |byte| inner.token_to_id(&spelling.token_of(byte)).map(|id| id as i32);
+        let bytes = (0..=255).map(token).collect();
+        let known = END_OF_TEXT.iter().find(|name| inner.token_to_id(name).is_some());
+        let roles = Roles { eos: known.map(ToString::to_string), ..Roles::default() };
+        let mut tokenizer = Self {
+            name: name.to_string(),
+            inner,
+            literal: OnceLock::new(),
+            pieces,
+            is_special,
+            bytes,
+            spelling,
+            adds_a_space: false,
+            roles,
+        };
+        // What encoding does tells more surely than the parts of the file that may make it do so.
+        let alone = tokenizer.encode_with("a", SpecialTokens::Found).unwrap_or_default();
+        tokenizer.adds_a_space = tokenizer.decode_all(&alone).starts_with(b" ")
+            && matches!(spelling, Spelling::Text { strips: true, .. });
+        tokenizer
+    }
+
+    /// The same with these roles of tokens, where they name any.
+    pub fn with_roles(mut self, roles: Roles) -> Self {
+        let Roles { bos, eos, unk, pad, chat_template } = roles;
+        self.roles = Roles { bos, eos: eos.or(self.roles.eos), unk, pad, chat_template };
+        self
+    }
+
+    /// The names of tokens with a role, and the chat template.
+    pub fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// The id of a token as the file spells it.
+    pub fn id(&self, token: &str) -> Option<i32> {
+        self.inner.token_to_id(token).map(|id| id as i32)
+    }
+
+    /// A token as the file spells it.
+    pub fn token(&self, id: i32) -> Option<String> {
+        self.inner.id_to_token(u32::try_from(id).ok()?)
+    }
+
+    /// Ids of a text, with a choice of what becomes of special tokens.
+    ///
+    /// # Errors
+    /// When the text has a character that no token stands for.
+    pub fn encode_with(&self, text: &str, special: SpecialTokens) -> Result<Vec<i32>, TokenizerError> {
+        let inner = match special {
+            SpecialTokens::Added | SpecialTokens::Found => &self.inner,
+            SpecialTokens::Text => &**self.literal.get_or_init(|| {
+                let mut literal = self.inner.clone();
+                literal.set_encode_special_tokens(true);
+                Box::new(literal)
+            }),
+        };
+        let encoded = inner
+            .encode_fast(text, special == SpecialTokens::Added)
+            .map_err(|error| TokenizerError::Encode { name: self.name.clone(), reason: error.to_string() })?;
+        Ok(encoded.get_ids().iter().map(|&id| id as i32).collect())
+    }
+
+    /// The text of a tokenizer.json that makes the same tokenizer.
+    ///
+    /// # Panics
+    /// Never: what was read can be written.
+    pub fn to_json(&self) -> String {
+        self.inner.to_string(false).expect("a tokenizer that was read can be written")
+    }
+
+    /// Writes `tokenizer.json` and `tokenizer_config.json` into a folder, from which [`Bpe::open`] makes the
+    /// same tokenizer with the same roles. Each file is replaced as a whole.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save(&self, folder: &Path) -> std::io::Result<()> {
+        let Roles { bos, eos, unk, pad, chat_template } = &self.roles;
+        let roles = json!({"bos_token": bos, "eos_token": eos, "unk_token": unk, "pad_token": pad,
+                           "chat_template": chat_template});
+        for (name, text) in [("tokenizer_config.json", roles.to_string()), ("tokenizer.json", self.to_json())]
+        {
+            replace_file(&folder.join(name), |file| writeln!(file, "{text}"))?;
+        }
+        Ok(())
+    }
+
+    /// SHA-256 of [`Bpe::to_json`] in hexadecimal: two tokenizers with one fingerprint give the same ids.
+    pub fn fingerprint(&self) -> String {
+        Sha256::digest(self.to_json()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Appends the ids of text that is UTF-8.
+    fn encode_text(&self, text: &str, start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let is_within = start == Start::Within && self.adds_a_space;
+        // The space that encoding adds is the one that stands there.
+        let there = text.strip_prefix(' ').filter(|_| is_within);
+        let new = self.encode_with(there.unwrap_or(text), SpecialTokens::Found)?;
+        let is_too_much = is_within
+            && there.is_none()
+            && new
+                .first()
+                .is_some_and(|&id| self.token(id).as_deref() == Some(SPACE.encode_utf8(&mut [0; 4])));
+        ids.extend_from_slice(&new[usize::from(is_too_much)..]);
+        Ok(())
+    }
+}
+
+impl Tokenizer for Bpe {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Bytes that are no UTF-8 become the tokens of single bytes, if the vocabulary is one of bytes.
+    fn encode_piece(&self, piece: &[u8], mut start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
+        let mut offset = 0;
+        for chunk in piece.utf8_chunks() {
+            self.encode_text(chunk.valid(), start, ids)?;
+            offset += chunk.valid().len() as u64;
+            for &byte in chunk.invalid() {
+                let id = self.bytes[usize::from(byte)].filter(|_| self.spelling == Spelling::Bytes);
+                let none = || TokenizerError::NoByte { name: self.name.clone(), byte, offset };
+                ids.push(id.ok_or_else(none)?);
+                offset += 1;
+            }
+            start = Start::Within;
+        }
+        Ok(())
+    }
+
+    fn decode(&self, token: i32, bytes: &mut Vec<u8>) {
+        if let Some(piece) = usize::try_from(token).ok().and_then(|id| self.pieces.get(id)) {
+            bytes.extend_from_slice(piece);
+        }
+    }
+
+    fn adds_a_space(&self) -> bool {
+        self.adds_a_space
+    }
+
+    fn end_of_text(&self) -> Option<i32> {
+        self.roles.eos.as_deref().and_then(|token| self.id(token))
+    }
+
+    fn is_special(&self, token: i32) -> bool {
+        usize::try_from(token).ok().and_then(|id| self.is_special.get(id)).is_some_and(|special| *special)
+    }
+}
+
+impl std::fmt::Debug for Bpe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bpe({}, {} tokens)", self.name, self.pieces.len())
+    }
+}

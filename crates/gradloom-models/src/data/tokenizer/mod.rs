@@ -1,0 +1,93 @@
+//! Conversion of text to token numbers and back.
+//!
+//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: the bytes of the ids of a text,
+//! one after the other, are that text, so text can be written token by token; a tokenizer file alone decides
+//! otherwise, by a normalizer that changes what it reads.
+
+mod bpe;
+mod bytes;
+mod chat;
+mod check;
+mod error;
+mod long;
+mod open;
+mod pieces;
+mod special;
+mod train;
+
+pub use bpe::{Bpe, SpecialTokens};
+pub use bytes::Bytes;
+pub use chat::Message;
+pub use error::TokenizerError;
+pub use long::LongText;
+pub use open::Vocabulary;
+pub use special::Roles;
+
+/// Turns text into tokens and tokens into text.
+///
+/// Decoding the tokens of a text gives that text, byte for byte, if the tokenizer has no normalizer.
+pub trait Tokenizer: Send + Sync {
+    /// Name in messages: `bytes`, or the file that it came from.
+    fn name(&self) -> &str;
+
+    /// Number of different tokens: ids are `0..vocabulary`.
+    fn vocabulary(&self) -> usize;
+
+    /// Appends the ids of a piece of text. Special tokens that are spelt out in it are found; none is added.
+    ///
+    /// # Errors
+    /// When the piece has what no token stands for.
+    fn encode_piece(&self, piece: &[u8], start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError>;
+
+    /// Appends the bytes of one token, as it stands within a text; an id outside the vocabulary has none.
+    fn decode(&self, token: i32, bytes: &mut Vec<u8>);
+
+    /// Whether encoding puts a space before a text, as SentencePiece's vocabularies have it, which decoding a
+    /// whole text takes away again.
+    fn adds_a_space(&self) -> bool {
+        false
+    }
+
+    /// The token between one document and the next, and after the last one; `None` if there is none.
+    fn end_of_text(&self) -> Option<i32> {
+        None
+    }
+
+    /// Whether a token is one of control, as the end of a text, and no part of what a reader sees.
+    fn is_special(&self, token: i32) -> bool {
+        Some(token) == self.end_of_text()
+    }
+
+    /// Ids of a whole text of any length.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode_piece`]; the offset is that in the text.
+    fn encode(&self, text: &[u8]) -> Result<Vec<i32>, TokenizerError> {
+        let (mut ids, mut pieces) = (Vec::new(), LongText::new(text));
+        let mut offset = 0;
+        while let Some((piece, start)) = pieces.next().expect("memory can be read") {
+            self.encode_piece(piece, start, &mut ids).map_err(|error| error.later_by(offset))?;
+            offset += piece.len() as u64;
+        }
+        Ok(ids)
+    }
+
+    /// The text of ids, from its beginning.
+    fn decode_all(&self, ids: &[i32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        ids.iter().for_each(|&id| self.decode(id, &mut bytes));
+        if self.adds_a_space() && bytes.first() == Some(&b' ') {
+            bytes.remove(0);
+        }
+        bytes
+    }
+}
+
+/// Where a piece of text begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the beginning of a text.
+    Text,
+    /// Right after another piece.
+    Within,
+}

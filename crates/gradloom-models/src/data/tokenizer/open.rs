@@ -1,0 +1,220 @@
+//! Tokenizers from files and from lists in memory.
+//!
+//! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: all ways lead through the text of a
+//! tokenizer.json, so what holds of one holds of every other.
+
+use super::{Bpe, Roles, TokenizerError};
+use gradloom_runtime::regular_file;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Most bytes of a tokenizer's file; those of vocabularies of 256,000 tokens have some 30 million.
+const LARGEST: u64 = 1 << 28;
+
+/// A file, if it is there.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
+    match regular_file::read(path, LARGEST) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TokenizerError::Unreadable { path: path.to_path_buf(), source }),
+    }
+}
+
+/// The tokens of a byte-pair encoding and what is known of them, as a GGUF file has it.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    /// The tokens; the place of each is its id.
+    pub tokens: Vec<String>,
+    /// Pairs with a space between them, the earliest merged first.
+    pub merges: Vec<String>,
+    /// For SentencePiece's encodings: the score of each token, from which merges follow; empty for those over
+    /// bytes.
+    pub scores: Vec<f32>,
+    /// Ids of tokens of control.
+    pub special: Vec<i32>,
+    /// Ids of other tokens that are found in a text before it is split into words.
+    pub added: Vec<i32>,
+    /// The regular expression that splits a text into words; `None` for GPT-2's.
+    pub words: Option<String>,
+    /// Whether a word that is a token is that token, whatever the merges, as Llama 3 has it.
+    pub whole_words: bool,
+    /// Whether [`Roles::bos`] is put before a text that is encoded with
+    /// [`SpecialTokens::Added`](super::SpecialTokens::Added).
+    pub begins_with_bos: bool,
+    /// Tokens with a role.
+    pub roles: Roles,
+}
+
+impl Bpe {
+    /// Opens a tokenizer.json, or a folder with one or with GPT-2's `vocab.json` and `merges.txt`. Roles of
+    /// tokens and the chat template come from files beside it: `tokenizer_config.json`,
+    /// `special_tokens_map.json` and `chat_template.jinja`.
+    ///
+    /// # Errors
+    /// When there is none, a file cannot be read, is damaged, or is of another kind.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TokenizerError> {
+        let path = path.as_ref();
+        let (folder, file) = match path.is_dir() {
+            true => (path, path.join("tokenizer.json")),
+            false => (path.parent().unwrap_or(path), path.to_path_buf()),
+        };
+        let name = file.display().to_string();
+        if let Some(text) = read(&file)? {
+            return Ok(Self::from_json(&text, &name)?.with_roles(Roles::of_folder(folder)?));
+        }
+        if !path.is_dir() {
+            return Err(TokenizerError::Missing { path: path.to_path_buf() });
+        }
+        let (vocabulary, merges) = (path.join("vocab.json"), path.join("merges.txt"));
+        let (Some(tokens), Some(merges)) = (read(&vocabulary)?, read(&merges)?) else {
+            return Err(TokenizerError::NoTokenizer { path: path.to_path_buf() });
+        };
+        let name = vocabulary.display().to_string();
+        let roles = Roles::of_folder(path)?;
+        let tokens: Map<String, Value> = serde_json::from_slice(&tokens)
+            .map_err(|error| TokenizerError::Malformed { name: name.clone(), reason: error.to_string() })?;
+        let merges = String::from_utf8_lossy(&merges);
+        let merges = merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version"));
+        let mut special: Vec<&str> = [&roles.bos, &roles.eos, &roles.unk, &roles.pad]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .chain(super::special::END_OF_TEXT)
+            .filter(|token| tokens.contains_key(*token))
+            .collect();
+        special.sort_unstable();
+        special.dedup();
+        let added = special.iter().map(|token| added(token, &tokens[*token], true)).collect();
+        let merges = merges.map(|merge| Value::String(merge.to_string())).collect();
+        Ok(Self::from_value(&over_bytes(tokens, merges, added, None), &name)?.with_roles(roles))
+    }
+
+    /// Makes a tokenizer of tokens and merges; `name` names it in messages.
+    ///
+    /// # Errors
+    /// When two tokens are equal, an id names none, or a merge is not of the tokens.
+    pub fn from_vocabulary(vocabulary: &Vocabulary, name: &str) -> Result<Self, TokenizerError> {
+        let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
+        let Vocabulary {
+            tokens,
+            merges,
+            scores,
+            special,
+            added: others,
+            words,
+            whole_words,
+            begins_with_bos,
+            roles,
+        } = vocabulary;
+        let ids: Map<String, Value> =
+            tokens.iter().zip(0..).map(|(token, id)| (token.clone(), json!(id))).collect();
+        if ids.len() < tokens.len() {
+            let mut seen = HashMap::new();
+            let twice = tokens
+                .iter()
+                .zip(0..)
+                .find_map(|(token, id)| seen.insert(token, id).map(|first| (first, id)));
+            let (first, second) = twice.unwrap_or_default();
+            return Err(malformed(format!("the tokens {first} and {second} are equal")));
+        }
+        let mut found = Vec::new();
+        for (&id, is_special) in
+            special.iter().zip(std::iter::repeat(true)).chain(others.iter().zip(std::iter::repeat(false)))
+        {
+            let token = usize::try_from(id).ok().and_then(|id| tokens.get(id));
+            let token = token.ok_or_else(|| malformed(format!("there is no token {id}")))?;
+            found.push(added(token, &json!(id), is_special));
+        }
+        let mut file = if scores.is_empty() {
+            let merges = merges.iter().map(|merge| Value::String(merge.clone())).collect();
+            let mut file = over_bytes(ids, merges, found, words.as_deref());
+            file["model"]["ignore_merges"] = json!(whole_words);
+            file
+        } else if scores.len() == tokens.len() {
+            let merges = merges_by_score(tokens, scores);
+            sentence_piece(ids, merges, found, roles.unk.as_deref())
+        } else {
+            return Err(malformed(format!("it has {} tokens and {} scores", tokens.len(), scores.len())));
+        };
+        if *begins_with_bos {
+            let bos = roles.bos.as_deref().unwrap_or_default();
+            let id = file["model"]["vocab"][bos].clone();
+            if id.is_null() {
+                return Err(malformed(format!("there is no token {bos:?} to begin a text with")));
+            }
+            let sequence = |of: &str, id: u32| json!({"Sequence": {"id": of, "type_id": id}});
+            file["post_processor"] = json!({
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": bos, "type_id": 0}}, sequence("A", 0)],
+                "pair": [sequence("A", 0), sequence("B", 1)],
+                "special_tokens": {bos: {"id": bos, "ids": [id], "tokens": [bos]}},
+            });
+        }
+        Ok(Self::from_value(&file, name)?.with_roles(roles.clone()))
+    }
+}
+
+fn added(token: &str, id: &Value, special: bool) -> Value {
+    json!({"id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+           "normalized": false, "special": special})
+}
+
+/// A tokenizer.json of an encoding over bytes, as GPT-2's.
+pub(super) fn over_bytes(
+    tokens: Map<String, Value>,
+    merges: Vec<Value>,
+    added: Vec<Value>,
+    words: Option<&str>,
+) -> Value {
+    let bytes = |words: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words});
+    let words = words.map_or_else(
+        || bytes(true),
+        |words| {
+            let split = json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
+            json!({"type": "Sequence", "pretokenizers": [split, bytes(false)]})
+        },
+    );
+    json!({
+        "version": "1.0", "added_tokens": added, "pre_tokenizer": words, "decoder": bytes(true),
+        "model": {"type": "BPE", "vocab": tokens, "merges": merges},
+    })
+}
+
+/// A tokenizer.json of an encoding over characters with bytes for the others, as Llama 2's.
+fn sentence_piece(
+    tokens: Map<String, Value>,
+    merges: Vec<Value>,
+    added: Vec<Value>,
+    unknown: Option<&str>,
+) -> Value {
+    let replace =
+        |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+    let strip = json!({"type": "Strip", "content": " ", "start": 1, "stop": 0});
+    json!({
+        "version": "1.0", "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")]},
+        "decoder": {"type": "Sequence", "decoders":
+            [replace("▁", " "), {"type": "ByteFallback"}, {"type": "Fuse"}, strip]},
+        "model": {"type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true, "vocab": tokens,
+                  "merges": merges},
+    })
+}
+
+/// The merges of a vocabulary with scores: every way to make a token of two others, that of the highest score
+/// first, as SentencePiece merges (Kudo and Richardson, 2018). Equal scores: the longer pair first.
+fn merges_by_score(tokens: &[String], scores: &[f32]) -> Vec<Value> {
+    let known: std::collections::HashSet<&str> = tokens.iter().map(String::as_str).collect();
+    let mut merges = Vec::new();
+    for (token, &score) in tokens.iter().zip(scores) {
+        for (at, _) in token.char_indices().skip(1) {
+            let (left, right) = token.split_at(at);
+            if known.contains(left) && known.contains(right) {
+                merges.push((score, left, right));
+            }
+        }
+    }
+    merges.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.len().cmp(&a.1.len())));
+    merges.into_iter().map(|(_, left, right)| json!([left, right])).collect()
+}

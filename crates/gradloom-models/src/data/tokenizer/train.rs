@@ -1,0 +1,55 @@
+//! Training of a byte-pair encoding on a text.
+//!
+//! In: a text and the size of the vocabulary. Out: [`Bpe`] over bytes with GPT-2's words. Always holds: the
+//! same text and size give the same tokenizer, on every machine.
+
+use super::pieces::Spelling;
+use super::{Bpe, LongText, TokenizerError, check, open};
+use serde_json::Map;
+use std::collections::HashSet;
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::BpeTrainer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{AddedToken, ProgressFormat};
+
+/// The token at the end of a text, the first one of the vocabulary.
+const END_OF_TEXT: &str = "<|endoftext|>";
+/// Fewest tokens: every byte and the end of a text.
+const LEAST: usize = 257;
+/// How often a pair must stand in the text to become a token.
+const OFTEN: u64 = 2;
+
+impl Bpe {
+    /// Trains a tokenizer of up to `vocabulary` tokens: fewer if the text has no more pairs that come twice.
+    /// Bytes of the text that are no UTF-8 teach it nothing.
+    ///
+    /// # Errors
+    /// When the vocabulary is too small for every byte, or too large.
+    pub fn train(text: &[u8], vocabulary: usize, name: &str) -> Result<Self, TokenizerError> {
+        let most = check::MOST_TOKENS as usize;
+        if !(LEAST..=most).contains(&vocabulary) {
+            return Err(TokenizerError::Size { asked: vocabulary, least: LEAST, most });
+        }
+        let failed = |error: tokenizers::Error| TokenizerError::Encode {
+            name: name.to_string(),
+            reason: error.to_string(),
+        };
+        let empty = open::over_bytes(Map::new(), Vec::new(), Vec::new(), None).to_string();
+        let mut tokenizer = tokenizers::Tokenizer::from_bytes(empty).map_err(failed)?;
+        let trainer = BpeTrainer::builder()
+            .vocab_size(vocabulary)
+            .min_frequency(OFTEN)
+            .special_tokens(vec![AddedToken::from(END_OF_TEXT, true)])
+            .initial_alphabet(ByteLevel::alphabet().into_iter().collect::<HashSet<_>>())
+            .progress_format(ProgressFormat::Silent)
+            .show_progress(false)
+            .build();
+        let mut pieces = LongText::new(text);
+        let pieces = std::iter::from_fn(|| {
+            let (piece, _) = pieces.next().expect("memory can be read")?;
+            Some(piece.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>())
+        });
+        tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map_err(failed)?;
+        Ok(Self::of(tokenizer, name, Spelling::Bytes))
+    }
+}

@@ -1,0 +1,68 @@
+//! Tokens to draw from, in memory or in files.
+//!
+//! In: tokens, or open shards. Out: any range of them. Always holds: of tokens in files, only what is drawn
+//! is read.
+
+use super::{DataError, TokenShards};
+
+/// A sequence of tokens.
+#[derive(Clone, Debug)]
+pub enum Tokens {
+    /// All of them in memory.
+    Memory(Vec<i32>),
+    /// In files.
+    Shards(TokenShards),
+}
+
+impl From<Vec<i32>> for Tokens {
+    fn from(tokens: Vec<i32>) -> Self {
+        Self::Memory(tokens)
+    }
+}
+
+impl Tokens {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Memory(tokens) => tokens.len(),
+            Self::Shards(shards) => shards.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the tokens `start..start + count`.
+    ///
+    /// # Errors
+    /// When a token of a file is not of the vocabulary.
+    ///
+    /// # Panics
+    /// When there are fewer tokens.
+    pub fn read(&self, start: usize, count: usize, into: &mut Vec<i32>) -> Result<(), DataError> {
+        match self {
+            Self::Memory(tokens) => into.extend_from_slice(&tokens[start..start + count]),
+            Self::Shards(shards) => shards.read(start, count, into)?,
+        }
+        Ok(())
+    }
+
+    /// The first `count` tokens and the others.
+    ///
+    /// # Panics
+    /// When there are fewer tokens.
+    pub(super) fn split_at(self, count: usize) -> (Self, Self) {
+        match self {
+            Self::Memory(mut tokens) => {
+                let rest = tokens.split_off(count);
+                (tokens.into(), rest.into())
+            }
+            Self::Shards(shards) => {
+                let (first, rest) = shards.split_at(count);
+                (Self::Shards(first), Self::Shards(rest))
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Chat templates.
+
+use crate::{data, json, open};
+use gradloom_models::data::{Bpe, Message, Roles, TokenizerError};
+
+fn with_template(template: &str) -> Bpe {
+    let tokenizer = open("llama3");
+    let roles = Roles { chat_template: Some(template.to_string()), ..tokenizer.roles().clone() };
+    tokenizer.with_roles(roles)
+}
+
+#[test]
+fn texts_are_those_of_transformers() {
+    let file = json("chats.json");
+    let rows = file["chats"].as_array().unwrap();
+    assert_eq!(rows.len(), 18);
+    for row in rows {
+        let template = file["templates"][row["template"].as_str().unwrap()].as_str().unwrap();
+        let messages: Vec<Message> = serde_json::from_value(row["messages"].clone()).unwrap();
+        let text = with_template(template).apply_chat_template(&messages, row["prompt"].as_bool().unwrap());
+        match row["text"].as_str() {
+            Some(expected) => assert_eq!(text.unwrap(), expected, "{row}"),
+            None => assert!(matches!(text, Err(TokenizerError::Template { .. })), "{row}: {text:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let wrong =
+        |template: &str| with_template(template).apply_chat_template(&[], false).unwrap_err().to_string();
+    let name = data("llama3/tokenizer.json").display().to_string();
+    assert_eq!(
+        open("llama3").apply_chat_template(&[], false).unwrap_err().to_string(),
+        format!("{name} has no chat template")
+    );
+    let refused = wrong("\n{{ raise_exception('no system') }}");
+    assert_eq!(refused, format!("the chat template of {name}: line 2: no system"));
+    assert!(wrong("{% if %}").contains("line 1: "), "{}", wrong("{% if %}"));
+    assert!(wrong("{{ nothing() }}").contains("nothing"), "{}", wrong("{{ nothing() }}"));
+    // A template that would go on for a long time ends.
+    let long = "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}x{% endfor %}{% endfor %}{% endfor %}";
+    assert!(!wrong(long).is_empty());
+    let deep = format!("{}1{}", "{% if 1 %}".repeat(5000), "{% endif %}".repeat(5000));
+    assert!(!wrong(&deep).is_empty());
+}

@@ -1,0 +1,28 @@
+//! Tokenizers against the package `tokenizers` of Python, and chat templates against transformers.
+//!
+//! `scripts/oracle/tokenizer_files.py` makes the files that these tests read.
+
+mod chats;
+mod damage;
+mod lines;
+mod ours;
+
+use gradloom_models::data::Bpe;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A file or folder of `tests/data/tokenizers`.
+fn data(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tokenizers").join(name)
+}
+
+fn json(name: &str) -> Value {
+    let text = std::fs::read(data(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+const NAMES: [&str; 3] = ["gpt2", "llama3", "llama2"];
+
+fn open(name: &str) -> Bpe {
+    Bpe::open(data(name)).unwrap_or_else(|error| panic!("{error}"))
+}
