@@ -1,8 +1,9 @@
 //! Text from a model, token by token.
 //!
-//! In: a function from a window of tokens to the logits of what follows, and [`Sampling`]. Out: tokens
-//! through a callback, as they come. Always holds: the tokens depend on the prompt, the model, the settings
-//! and the seed alone.
+//! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`generate`]) or on the
+//! device for many texts at once ([`Choices`]), one by one or with a draft model ([`speculate`]) or in beams
+//! ([`Beams`]); and the text that they make, up to a stop string ([`StopStream`]). Always holds: the tokens
+//! depend on the prompt, the model, the settings and the seed alone.
 
 mod beam;
 mod device;

@@ -29,9 +29,9 @@ impl Past {
         self.codes.iter().map(|(&token, code)| (token, code >> 1))
     }
 
-    /// What [`Choices::choose`](super::Choices::choose) takes as a row of its `past`: for each token of the vocabulary two
-    /// for each time that the output has it, and one if the prompt has it. Tokens that are not in the
-    /// vocabulary are left out.
+    /// What [`Choices::choose`](super::Choices::choose) takes as a row of `past`: for each token of the
+    /// vocabulary two for each time that the output has it, and one if the prompt has it. Tokens that are not
+    /// in the vocabulary are left out.
     pub fn row(&self, vocabulary: usize) -> Vec<i32> {
         let mut row = vec![0; vocabulary];
         for (&token, &code) in &self.codes {

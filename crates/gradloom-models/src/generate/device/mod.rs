@@ -7,11 +7,11 @@
 //!
 //! Nothing is sorted. Top-k and top-p are bounds on the distance from the likeliest logit, and the draw is a
 //! bound on the id; each is found by bisection, a pass over the row for each bit: for 50,257 tokens 30 passes
-//! for top-k, 30 for top-p, 16 for ties at the bound and 16 for the draw. Fusion makes one to four launches of
-//! them, in which a row is read by one workgroup and stays in its cache, and which write a few numbers of each
-//! row, one bit for each token, and the logits where they are adjusted. A sort of as many elements is 24
-//! dispatches, each of which goes through keys and indices in memory, and running sums, their search and the
-//! way back to ids follow.
+//! for top-k, 30 for top-p, 16 for ties at the bound and 16 for the draw. Fusion makes one to four launches
+//! of them, in which a row is read by one workgroup and stays in its cache, and which write a few numbers of
+//! each row, two bools for each token, and the logits where they are adjusted. A sort of as many elements is
+//! 24 dispatches on a GPU, each of which goes through keys and indices in memory, and running sums, their
+//! search and the way back to ids follow.
 
 mod cut;
 mod random;
