@@ -18,10 +18,12 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod output;
+mod prepare;
 mod profile;
 mod run;
 mod sample;
 mod size;
+mod tokenize;
 mod tokenizer;
 mod train;
 
@@ -56,6 +58,10 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Let a trained model write
     Sample(sample::Arguments),
+    /// Write text as files of tokens, to train on more of it than memory holds
+    Prepare(prepare::Arguments),
+    /// Show how a tokenizer cuts text into tokens, or the text of tokens
+    Tokenize(tokenize::Arguments),
     /// Show what the compiler makes of a training step, stage by stage
     Inspect(inspect::Arguments),
     /// List what gradloom can run on
@@ -84,6 +90,8 @@ fn command() -> ExitCode {
     let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
+        Command::Prepare(arguments) => prepare::run(&arguments),
+        Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

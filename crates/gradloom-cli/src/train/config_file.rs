@@ -165,7 +165,10 @@ mod tests {
     fn an_unknown_key_is_named_with_its_line() {
         let failure = format!("{:?}", reading("lr = 1.0\nlearning = 2\n").unwrap_err());
         assert!(failure.contains("line 2: unknown key `learning`"), "{failure}");
-        assert!(failure.contains("the keys are those of the flags: data, tokenizer, preset, layers"), "{failure}");
+        assert!(
+            failure.contains("the keys are those of the flags: data, tokenizer, preset, layers"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -197,7 +200,10 @@ mod tests {
             ("weight_decay = 2", "line 1: unknown key `weight_decay`, write weight-decay? "),
             ("\nbatch-size = 2", "line 2: unknown key `batch-size`, write batch? "),
             ("device = \"gpu\"", "line 1: device cannot be `gpu`, write wgpu? it must be one of cpu, wgpu"),
-            ("xyz = 1", "line 1: unknown key `xyz`, the keys are those of the flags: data, tokenizer, preset"),
+            (
+                "xyz = 1",
+                "line 1: unknown key `xyz`, the keys are those of the flags: data, tokenizer, preset",
+            ),
             ("{\"lr\": 1,\n\"setps\": 2}", "line 2: unknown key `setps`, write steps? "),
             ("{\"data\": [\n\"a\",\n4]}", "line 3: data[1] must be text in quotes, not integer `4`"),
             ("data = [\n\"a\",\n4]", "line 3: data[1] must be text in quotes, not integer `4`"),
