@@ -227,16 +227,29 @@ fn encoded(
             (piece, *start, offset)
         })
         .collect();
-    let one = |&(piece, start, offset): &(&Vec<u8>, Start, u64)| {
-        let mut ids = Vec::new();
-        tokenizer.encode_piece(piece, start, &mut ids).map(|()| ids).map_err(|error| error.later_by(offset))
+    let encode = |share: &[(&Vec<u8>, Start, u64)]| -> Vec<_> {
+        let one = |&(piece, start, offset): &(&Vec<u8>, Start, u64)| {
+            let mut ids = Vec::new();
+            tokenizer
+                .encode_piece(piece, start, &mut ids)
+                .map(|()| ids)
+                .map_err(|error| error.later_by(offset))
+        };
+        share.iter().map(one).collect()
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        let shares = work.chunks(work.len().div_ceil(threads));
-        let started: Vec<_> =
-            shares.map(|share| scope.spawn(move || share.iter().map(one).collect::<Vec<_>>())).collect();
-        started.into_iter().flat_map(|thread| thread.join().expect("encoding does not panic")).collect()
+        let begin = |share| {
+            let started = std::thread::Builder::new().spawn_scoped(scope, move || encode(share));
+            // Where no thread can be had, this one has to do.
+            started.map_err(|_| encode(share))
+        };
+        let begun: Vec<_> = work.chunks(work.len().div_ceil(threads)).map(begin).collect();
+        let ended = begun.into_iter().map(|share| match share {
+            Ok(thread) => thread.join().expect("encoding does not panic"),
+            Err(done) => done,
+        });
+        ended.flatten().collect()
     })
 }
 
