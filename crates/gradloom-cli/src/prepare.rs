@@ -1,8 +1,8 @@
 //! `gradloom prepare`: text to files of tokens, which may be larger than memory.
 //!
-//! In: text, read piece by piece. Out: a folder of shards with the tokenizer that made them. Always holds: the
-//! folder appears as a whole, under its name, when all is written; a few pieces at a time are in memory; the
-//! files depend on the text and the flags alone.
+//! In: text, read piece by piece. Out: a folder of shards with the tokenizer that made them. Always holds:
+//! the folder appears as a whole, under its name, when all is written; a few pieces at a time are in memory;
+//! the files depend on the text and the flags alone.
 
 use crate::failure::{Failure, Result};
 use crate::format::{count, thousands};
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Text: files, folders (all text files below) or patterns such as 'src/**/*.rs'. Each file is a document.
+    /// Text: files, folders (all text files below) or patterns such as 'src/**/*.rs'. Each file is a
+    /// document.
     #[arg(value_name = "TEXT", required = true)]
     text: Vec<String>,
     /// A tokenizer.json, a folder with one (or with vocab.json and merges.txt), or `bytes`.
