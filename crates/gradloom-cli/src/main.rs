@@ -20,11 +20,13 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod output;
+mod prepare;
 mod profile;
 mod run;
 mod sample;
 mod size;
 mod source;
+mod tokenize;
 mod tokenizer;
 mod train;
 
@@ -59,6 +61,10 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Let a trained model write
     Sample(sample::Arguments),
+    /// Write text as files of tokens, to train on more of it than memory holds
+    Prepare(prepare::Arguments),
+    /// Show how a tokenizer cuts text into tokens, or the text of tokens
+    Tokenize(tokenize::Arguments),
     /// Show what the compiler makes of a training step, stage by stage
     Inspect(inspect::Arguments),
     /// Show what a file or folder with a model has: sizes, parameters, types, data
@@ -91,6 +97,8 @@ fn command() -> ExitCode {
     let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
+        Command::Prepare(arguments) => prepare::run(&arguments),
+        Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

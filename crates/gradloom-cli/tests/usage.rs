@@ -205,7 +205,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
     let finished = workspace.run("train --config bad.toml");
     assert_eq!(finished.code, Some(2));
     let expected = "error: --config bad.toml: line 2: unknown key `learning-rate`\n  help: write lr? the \
-                    keys are those of the flags: data, preset,";
+                    keys are those of the flags: data, tokenizer, preset,";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     check(
         &workspace,
@@ -439,7 +439,18 @@ fn helps_are_as_they_were_reviewed() {
     let workspace = Workspace::new();
     let script = Workspace::new().succeed("completions bash").stdout;
     assert!(script.contains("_gradloom()") && script.contains("--prompt-file"), "{script}");
-    for name in ["", "train", "sample", "inspect", "devices", "bench", "profile", "completions"] {
+    for name in [
+        "",
+        "train",
+        "sample",
+        "prepare",
+        "tokenize",
+        "inspect",
+        "devices",
+        "bench",
+        "profile",
+        "completions",
+    ] {
         let shown = workspace.succeed(&format!("{name} --help")).stdout;
         let file = format!(
             "{}/tests/snapshots/help{}{name}.txt",

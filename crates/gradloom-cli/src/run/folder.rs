@@ -18,6 +18,10 @@ const LOCK: &str = ".lock";
 /// All that is left of a run that was killed before it had a state.
 const REMAINS: [&str; 2] = [LOCK, "state.safetensors.partial"];
 
+/// What a run has besides before it has a state, if its tokens are not bytes.
+const TOKENIZER: [&str; 4] =
+    ["tokenizer.json", "tokenizer_config.json", "tokenizer.json.partial", "tokenizer_config.json.partial"];
+
 /// A run's folder, locked while this value lives.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
@@ -63,7 +67,9 @@ impl RunFolder {
     /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other
     /// files stays.
     pub(crate) fn undo(self) {
-        let _ = fs::remove_file(self.path.join(LOCK));
+        for name in [LOCK].iter().chain(&TOKENIZER) {
+            let _ = fs::remove_file(self.path.join(name));
+        }
         remove(&self.made);
     }
 
@@ -86,7 +92,10 @@ impl RunFolder {
             // What it is instead, and that it cannot be made, is told by what makes it.
             Err(_) => return Ok(()),
         };
-        names.retain(|name| !REMAINS.contains(&name.as_str()));
+        // A tokenizer may be another one's, if nothing shows that a run was begun.
+        let begun = names.iter().any(|name| name == LOCK);
+        let remains = |name: &str| REMAINS.contains(&name) || begun && TOKENIZER.contains(&name);
+        names.retain(|name| !remains(name));
         names.sort();
         let Some(first) = names.first() else { return Ok(()) };
         let more = match names.len() - 1 {
@@ -233,8 +242,11 @@ mod tests {
     #[test]
     fn what_a_killed_beginning_leaves_is_in_nobodys_way() {
         let folder = tempfile::tempdir().unwrap();
-        REMAINS.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+        REMAINS.iter().chain(&TOKENIZER).for_each(|name| fs::write(folder.path().join(name), "").unwrap());
         assert!(RunFolder::create(Some(folder.path()), "tiny").is_ok());
+        fs::remove_file(folder.path().join(LOCK)).unwrap();
+        let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());
+        assert!(failure.contains("it has tokenizer.json and 3 more"), "{failure}");
     }
 
     #[test]

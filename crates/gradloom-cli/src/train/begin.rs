@@ -50,12 +50,13 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let beginning = Snapshot::of(&train.store(), 0)?;
     interrupt::save_first();
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
-    if let Err(failure) = beginning.write_state(&folder, &settings) {
+    // A state without its tokenizer could not be gone on with.
+    let written = tokenizer.save(folder.path()).and_then(|()| beginning.write_state(&folder, &settings));
+    if let Err(failure) = written {
         // Without a state it is no run.
         folder.undo();
         return Err(failure);
     }
-    tokenizer.save(folder.path())?;
     beginning.write_model(&folder, &settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;

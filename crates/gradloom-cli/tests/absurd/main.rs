@@ -30,6 +30,8 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
             ("--data", "DIR/text.txt"),
         ],
         "sample" => &[("RUN", "DIR/run"), ("--tokens", "1"), ("--threads", "1")],
+        "prepare" => &[("TEXT", "DIR/text.txt"), ("--tokenizer", "bytes"), ("--out", "tokens")],
+        "tokenize" => &[("TOKENIZER", "bytes"), ("FILE", "DIR/text.txt")],
         "inspect" => &[("PRESET|RUN", "DIR/run")],
         "bench" | "profile" => &[("--config", "mlp-sin"), ("--steps", "2"), ("--threads", "1")],
         _ => &[],
@@ -109,7 +111,10 @@ fn bounded(mut case: Case, parameter: &str) -> Case {
 fn the_help_names_all_commands_and_options() {
     let commands = help::commands();
     let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
-    assert_eq!(names, ["train", "sample", "inspect", "devices", "bench", "profile", "completions"]);
+    assert_eq!(
+        names,
+        ["train", "sample", "prepare", "tokenize", "inspect", "devices", "bench", "profile", "completions"]
+    );
     let train: Vec<&str> = commands[0].parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     for option in ["--data", "--heads", "--tune", "--memory-budget", "--config", "--resume"] {
         assert!(train.contains(&option), "{option}");

@@ -138,6 +138,41 @@ fn what_is_written_is_read_as_the_same() {
 }
 
 #[test]
+fn a_saved_folder_has_the_roles_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in NAMES {
+        let roles = Roles { chat_template: Some("{{ messages }}".into()), ..open(name).roles().clone() };
+        let tokenizer = open(name).with_roles(roles);
+        tokenizer.save(folder.path()).unwrap();
+        let again = Bpe::open(folder.path()).unwrap();
+        assert_eq!(again.roles(), tokenizer.roles());
+        assert_same(&tokenizer, &again);
+    }
+}
+
+/// Random merges, truncation and padding would change what a text is.
+#[test]
+fn what_changes_a_text_is_left_out() {
+    let mut file = json("llama3/tokenizer.json");
+    file["model"]["dropout"] = 0.9.into();
+    file["truncation"] =
+        serde_json::json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
+    file["padding"] = serde_json::json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
+                                         "pad_id": 0, "pad_type_id": 0, "pad_token": "!"});
+    assert_same(&Bpe::from_json(file.to_string().as_bytes(), "changed").unwrap(), &open("llama3"));
+}
+
+/// Bytes that are no whole characters, as a model may write them, are as they are.
+#[test]
+fn tokens_of_bytes_make_characters_together() {
+    let tokenizer = open("llama2");
+    let byte = |byte: u8| tokenizer.id(&format!("<0x{byte:02X}>")).unwrap();
+    let the = tokenizer.encode(b"a").unwrap();
+    let ids = [&the[..], &[byte(0xe6), byte(0x96), byte(0x87), byte(0xe6), byte(0x96)], &the].concat();
+    assert_eq!(String::from_utf8_lossy(&tokenizer.decode_all(&ids)), "a文\u{fffd} a");
+}
+
+#[test]
 fn folders_without_a_tokenizer_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let message = |path: &std::path::Path| {

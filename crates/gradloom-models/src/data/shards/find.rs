@@ -1,8 +1,8 @@
 //! Tells paths to files of tokens from paths to text.
 //!
-//! In: paths as the user gives them. Out: the files for training and for measuring, or that they lead to text.
-//! Always holds: a folder counts as one of tokens by the names that llm.c and nanoGPT give, so that other
-//! files which end in `.bin` do not make text into tokens.
+//! In: paths as the user gives them. Out: the files for training and for measuring, or that they lead to
+//! text. Always holds: a folder counts as one of tokens by the names that llm.c and nanoGPT give, so that
+//! other files which end in `.bin` do not make text into tokens.
 
 use crate::data::DataError;
 use crate::data::files::matches;

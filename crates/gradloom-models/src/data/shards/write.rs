@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Writes the tokens of one part of the data, `train` or `val`, into a folder.
 ///
-/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. Nothing says that they
-/// are whole before [`ShardWriter::finish`]: write them to a folder that is renamed then.
+/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. Nothing says that
+/// they are whole before [`ShardWriter::finish`]: write them to a folder that is renamed then.
 #[derive(Debug)]
 pub struct ShardWriter {
     folder: PathBuf,

@@ -116,7 +116,8 @@ impl TokenizerError {
     }
 
     /// The error of a piece that begins so many bytes later.
-    pub(crate) fn later_by(mut self, bytes: u64) -> Self {
+    #[must_use]
+    pub fn later_by(mut self, bytes: u64) -> Self {
         if let Self::NoByte { offset, .. } = &mut self {
             *offset += bytes;
         }

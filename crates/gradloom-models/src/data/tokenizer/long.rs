@@ -1,9 +1,9 @@
 //! Long texts in pieces that are encoded one by one.
 //!
-//! In: a reader. Out: pieces of some 64 KiB. Always holds: the pieces are the text, and one ends where no token
-//! goes on: before a single space or line feed between two ASCII letters or digits. There every tokenizer's
-//! pattern of words begins a new word, so the ids of the pieces are those of the whole. Text without such a
-//! place for a mebibyte is cut between two characters.
+//! In: a reader. Out: pieces of some 64 KiB. Always holds: the pieces are the text, and one ends where no
+//! token goes on: before a single space or line feed between two ASCII letters or digits. There every
+//! tokenizer's pattern of words begins a new word, so the ids of the pieces are those of the whole. Text
+//! without such a place for a mebibyte is cut between two characters.
 
 use super::Start;
 use std::io::{self, Read};

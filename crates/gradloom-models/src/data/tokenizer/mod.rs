@@ -1,8 +1,8 @@
 //! Conversion of text to token numbers and back.
 //!
-//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: the bytes of the ids of a text,
-//! one after the other, are that text, so text can be written token by token; a tokenizer file alone decides
-//! otherwise, by a normalizer that changes what it reads.
+//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: the bytes of the ids of a
+//! text, one after the other, are that text, so text can be written token by token; a tokenizer file alone
+//! decides otherwise, by a normalizer that changes what it reads.
 
 mod bpe;
 mod bytes;

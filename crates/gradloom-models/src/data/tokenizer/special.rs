@@ -1,7 +1,7 @@
 //! The tokens of control that a tokenizer's folder names, and its chat template.
 //!
-//! In: `tokenizer_config.json`, `special_tokens_map.json` and `chat_template.jinja`, each if it is there. Out:
-//! [`Roles`]. Always holds: what a file does not say is none; a file that is there must be sound.
+//! In: `tokenizer_config.json`, `special_tokens_map.json` and `chat_template.jinja`, each if it is there.
+//! Out: [`Roles`]. Always holds: what a file does not say is none; a file that is there must be sound.
 
 use super::TokenizerError;
 use super::open::read;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, ProgressFormat};
+use tokenizers::{AddedToken, ProgressFormat, parallelism};
 
 /// The token at the end of a text, the first one of the vocabulary.
 const END_OF_TEXT: &str = "<|endoftext|>";
@@ -49,7 +49,12 @@ impl Bpe {
             let (piece, _) = pieces.next().expect("memory can be read")?;
             Some(piece.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>())
         });
-        tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map_err(failed)?;
+        // The crate's threads are made where a system that grants none is no error but a panic.
+        let parallel = parallelism::get_parallelism();
+        parallelism::set_parallelism(false);
+        let trained = tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map(|_| ());
+        parallelism::set_parallelism(parallel);
+        trained.map_err(failed)?;
         Ok(Self::of(tokenizer, name, Spelling::Bytes))
     }
 }
