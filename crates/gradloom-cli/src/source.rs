@@ -19,7 +19,7 @@ pub(crate) struct Source {
 
 enum Kind {
     Run(Box<Saved>),
-    Folder(Folder),
+    Folder(Box<Folder>),
 }
 
 impl Source {
@@ -28,7 +28,7 @@ impl Source {
         let is_gguf = given.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
         if is_gguf || Folder::is_at(given) {
             let folder = if is_gguf { Folder::open_gguf(given)? } else { Folder::open(given)? };
-            return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(folder) });
+            return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(Box::new(folder)) });
         }
         let path = if given.is_dir() { given.join(MODEL) } else { given.to_path_buf() };
         if !path.exists() {

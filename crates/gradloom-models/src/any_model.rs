@@ -69,7 +69,8 @@ impl AnyModel {
         }
     }
 
-    /// Lets training keep only what goes from block to block; see [`checkpoint`](gradloom_core::trace::checkpoint).
+    /// Lets training keep only what goes from block to block; see
+    /// [`checkpoint`](gradloom_core::trace::checkpoint).
     #[must_use]
     pub fn checkpoint_blocks(self) -> Self {
         match self {

@@ -1,8 +1,8 @@
 //! What generation and evaluation need of a model of text, whatever its architecture.
 //!
-//! In: tokens, their positions, and a way to attend. Out: hidden states and logits. Always holds: attention is
-//! the only place where positions meet, so that caches, pages and plain training are ways to attend over one
-//! model and share its parameters.
+//! In: tokens, their positions, and a way to attend. Out: hidden states and logits. Always holds: attention
+//! is the only place where positions meet, so that caches, pages and plain training are ways to attend over
+//! one model and share its parameters.
 
 use gradloom_core::ir::DType;
 use gradloom_core::nn::Module;

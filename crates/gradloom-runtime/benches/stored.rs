@@ -1,8 +1,9 @@
 //! Products of few rows with weights as they are stored: `cargo bench -p gradloom-runtime --bench stored`.
 //!
-//! Prints, for each shape and form, billions of bytes of weights that are read in a second, beside a plain sum
-//! of the same bytes, on all threads: medians and the best of runs that take turns, so that a busy machine
-//! disturbs all alike. Weights of many products lie one behind the other, so that no run finds its own in a cache.
+//! Prints, for each shape and form, billions of bytes of weights that are read in a second, beside a plain
+//! sum of the same bytes, on all threads: medians and the best of runs that take turns, so that a busy
+//! machine disturbs all alike. Weights of many products lie one behind the other, so that no run finds its
+//! own in a cache.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{BlockFormat, DType, DotAxes, Graph, OpId, OpKind, ValueId};
@@ -28,7 +29,8 @@ const FORMS: [Form; 5] = [
     Form { name: "q4_0", dtype: DType::U8, blocks: Some(BlockFormat::Q4_0) },
 ];
 
-/// `[m, k] x [k, n]`, the weights by columns, as those of a linear layer of other frameworks and of files are.
+/// `[m, k] x [k, n]`, the weights by columns, as those of a linear layer of other frameworks and of files
+/// are.
 fn launch(form: &Form, [m, n, k]: [usize; 3], by_columns: bool, threads: usize) -> Launch {
     let access = |buffer: u32, dtype, layout| Access { buffer: ValueId(buffer), dtype, layout, blocks: None };
     let row = form.blocks.map_or(k, |format| format.bytes_of(k).expect("whole blocks"));

@@ -76,8 +76,8 @@ struct Gpu<'l> {
 }
 
 impl Gpu<'_> {
-    /// Whether the library computes a product faster. Of few rows, reading the other operand is all, and rounding it
-    /// first would be more.
+    /// Whether the library computes a product faster. Of few rows, reading the other operand is all, and
+    /// rounding it first would be more.
     fn is_large(&self, axes: &DotAxes, [lhs, rhs]: [&Layout; 2], least: usize) -> bool {
         LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
             && DotProblem::new(axes, lhs, rhs)

@@ -598,7 +598,8 @@ fn a_library_multiplies_whole_vectors() {
     }
 }
 
-/// Where they are, in a copy or in a state's own bytes, and without sorting; a row that is not there is left out.
+/// Where they are, in a copy or in a state's own bytes, and without sorting; a row that is not there is left
+/// out.
 #[test]
 fn distinct_rows_are_put_and_others_left_out() {
     for (batches, rows, updates, width) in [(1, 7, 4, 3), (2, 3, 5, 70), (1, 1, 1, 1), (3, 300, 2, 1)] {

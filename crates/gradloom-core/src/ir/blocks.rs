@@ -91,9 +91,10 @@ impl BlockFormat {
 
 #[cfg(not(target_family = "wasm"))]
 impl BlockFormat {
-    /// Appends the block that stands for numbers, rounded as ggml's reference does (`quantize_row_q8_0_ref` and
-    /// `quantize_row_q4_0_ref`): of Q8_0 the largest magnitude becomes 127, and halves are rounded away from zero; of
-    /// Q4_0 the first number of the largest magnitude becomes -8, so that the scale has its sign.
+    /// Appends the block that stands for numbers, rounded as ggml's reference does (`quantize_row_q8_0_ref`
+    /// and `quantize_row_q4_0_ref`): of Q8_0 the largest magnitude becomes 127, and halves are rounded away
+    /// from zero; of Q4_0 the first number of the largest magnitude becomes -8, so that the scale has its
+    /// sign.
     pub fn encode(self, numbers: &[f32; BLOCK], bytes: &mut Vec<u8>) {
         use super::half::to_f16;
         let largest = numbers.iter().fold(0.0_f32, |most, &x| if x.abs() > most.abs() { x } else { most });

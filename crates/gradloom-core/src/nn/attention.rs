@@ -38,8 +38,8 @@ impl CausalSelfAttention {
     }
 
     /// The layer with another way to attend, which is given queries, keys and values
-    /// `[batch, heads, time, depth]` and gives what stands in the queries' place: over a [`KeyValueCache`], for
-    /// one.
+    /// `[batch, heads, time, depth]` and gives what stands in the queries' place: over a [`KeyValueCache`],
+    /// for one.
     ///
     /// [`KeyValueCache`]: super::KeyValueCache
     #[track_caller]

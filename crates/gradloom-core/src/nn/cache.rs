@@ -59,8 +59,8 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Causal attention of queries over the keys and values of their own positions, `[batch, heads, time, depth]` each,
-/// put together with attention over earlier ones, as [`Tensor::attention_with_log_sum`] gives it.
+/// Causal attention of queries over the keys and values of their own positions, `[batch, heads, time, depth]`
+/// each, put together with attention over earlier ones, as [`Tensor::attention_with_log_sum`] gives it.
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
     let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);
@@ -68,7 +68,8 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
         let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
         return join(earlier, new);
     }
-    // A position that is alone sees itself: its value, and one score. That is fused with what puts both together.
+    // A position that is alone sees itself: its value, and one score. That is fused with what puts both
+    // together.
     let of_heads = |x: Tensor| {
         let width = x.shape()[3];
         let shared = [batch, key_heads, heads / key_heads, 1, width];

@@ -1,8 +1,8 @@
 //! Parameters that are kept in fewer bits than they are computed with.
 //!
-//! In: a model and how its matrices are to be kept. Out: the same model, whose parameters are read from 16 bits
-//! or blocks. Always holds: what a layer gets of a parameter is f32 of the parameter's own shape, so no layer
-//! knows; a parameter that is kept so is frozen.
+//! In: a model and how its matrices are to be kept. Out: the same model, whose parameters are read from 16
+//! bits or blocks. Always holds: what a layer gets of a parameter is f32 of the parameter's own shape, so no
+//! layer knows; a parameter that is kept so is frozen.
 
 use super::{Module, Param, Visitor};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,8 +33,8 @@ impl Stored {
     }
 }
 
-/// Keeps the matrices of a model in fewer bits, and freezes them: say it before the session is made. Vectors, and
-/// matrices whose rows are no whole blocks, stay as they are. Gives the names of those that are kept so.
+/// Keeps the matrices of a model in fewer bits, and freezes them: say it before the session is made. Vectors,
+/// and matrices whose rows are no whole blocks, stay as they are. Gives the names of those that are kept so.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -103,8 +103,8 @@ impl Param {
         }
     }
 
-    /// Rows of a table `[rows, R..]` by number, i32 `[I..]`: f32 `[I.., R..]`. Of a table in fewer bits, they are
-    /// taken first, and converted then.
+    /// Rows of a table `[rows, R..]` by number, i32 `[I..]`: f32 `[I.., R..]`. Of a table in fewer bits, they
+    /// are taken first, and converted then.
     #[track_caller]
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {

@@ -186,9 +186,9 @@ impl Tensor {
         emit(OpKind::Scatter { op, batch }, &operands, token).transpose(at, -1)
     }
 
-    /// [`scatter_rows`](Tensor::scatter_rows) of distinct rows: what two updates of one row leave there is not said.
-    /// An update of a row that is not there, as of row -1, is left out. Of a state, it is written in place; no
-    /// gradient flows through it.
+    /// [`scatter_rows`](Tensor::scatter_rows) of distinct rows: what two updates of one row leave there is
+    /// not said. An update of a row that is not there, as of row -1, is left out. Of a state, it is written
+    /// in place; no gradient flows through it.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

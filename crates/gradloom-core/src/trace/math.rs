@@ -411,8 +411,8 @@ impl Tensor {
     /// error. No gradient flows to the blocks: weights in blocks are frozen.
     ///
     /// A matrix product whose right operand is this reads the blocks themselves, if the sum runs along rows
-    /// of blocks and the device can: `x.matmul(w.dequantize(format).transpose(0, 1))` for x `[.., k]` and the weights of
-    /// n outputs, w `[n, bytes of k]`. Rows of an embedding are gathered first, then dequantised.
+    /// of blocks and the device can: `x.matmul(w.dequantize(format).transpose(0, 1))` for x `[.., k]` and the
+    /// weights of n outputs, w `[n, bytes of k]`. Rows of an embedding are gathered first, then dequantised.
     #[track_caller]
     #[must_use]
     pub fn dequantize(self, format: BlockFormat) -> Tensor {

@@ -97,8 +97,8 @@ impl Gpt2 {
     }
 
     /// The same of texts, or parts of one, that stand elsewhere: `positions` are i32 `[time]` or
-    /// `[batch, time]`, below the context. Positions are learnt vectors, so they say nothing about which tokens
-    /// see each other: each sees those before it in its row.
+    /// `[batch, time]`, below the context. Positions are learnt vectors, so they say nothing about which
+    /// tokens see each other: each sees those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
         self.logits(self.hidden(ids, positions, &mut causal))

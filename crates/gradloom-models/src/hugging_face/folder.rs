@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Most bytes of a `config.json`.
 const LARGEST: u64 = 16 << 20;
 
-/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or what is the
-/// same of another file.
+/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or what is
+/// the same of another file.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -23,8 +23,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Whether a path looks like such a folder: it has a `config.json` with a `model_type`. Runs of gradloom have
-    /// another one.
+    /// Whether a path looks like such a folder: it has a `config.json` with a `model_type`. Runs of gradloom
+    /// have another one.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let bytes = regular_file::read(&path.as_ref().join("config.json"), LARGEST);
         let json = bytes.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());

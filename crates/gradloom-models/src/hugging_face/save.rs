@@ -37,8 +37,9 @@ struct Tensor {
     bytes: Vec<u8>,
 }
 
-/// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or several
-/// files with their index. The folder is made if it is not there; files of these names in it are replaced.
+/// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or
+/// several files with their index. The folder is made if it is not there; files of these names in it are
+/// replaced.
 ///
 /// # Errors
 /// When a file cannot be written; on the null device, which keeps no parameters.
@@ -98,8 +99,8 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
     put("config.json", &config)
 }
 
-/// Removes what an earlier model left that would be read instead: files of tensors under transformers' names, and
-/// an index of them.
+/// Removes what an earlier model left that would be read instead: files of tensors under transformers' names,
+/// and an index of them.
 fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     let is_of_index = |name: &str| name == "model.safetensors.index.json";
     let is_of_tensors = |name: &str| {

@@ -19,7 +19,8 @@ pub struct PagedKeyValues {
 /// What a step is told of the texts in its batch; all i32.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedBatch {
-    /// The blocks of each text in the order of its positions, `[rows, blocks]`; what follows them is any block.
+    /// The blocks of each text in the order of its positions, `[rows, blocks]`; what follows them is any
+    /// block.
     pub tables: Tensor,
     /// Number of positions of each text that are in the pool, `[rows]`.
     pub lengths: Tensor,
@@ -38,8 +39,8 @@ impl PagedKeyValues {
         Self { layers, sizes, block_size }
     }
 
-    /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys and
-    /// values join the pool at the end of the step.
+    /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
+    /// and values join the pool at the end of the step.
     ///
     /// A row's new positions follow those that it has in the pool. Behind its count, tokens fill it up: their
     /// states mean nothing, and they are not written.
@@ -64,8 +65,8 @@ impl PagedKeyValues {
         model.hidden(ids, positions, &mut |layer, parts| self.attend(layer, parts, batch, places))
     }
 
-    /// As in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend), attention runs over the pool as
-    /// it was before the step and over the new positions, and is put together.
+    /// As in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend), attention runs over the
+    /// pool as it was before the step and over the new positions, and is put together.
     #[track_caller]
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];
@@ -80,8 +81,8 @@ impl PagedKeyValues {
         attend_to_new(pooled, [q, k, v])
     }
 
-    /// Copies whole blocks: block `from[i]` to block `to[i]`, i32 `[n]`, where no two are equal in `to`; -1 there
-    /// copies nothing.
+    /// Copies whole blocks: block `from[i]` to block `to[i]`, i32 `[n]`, where no two are equal in `to`; -1
+    /// there copies nothing.
     #[track_caller]
     pub fn copy_blocks(&self, from: Tensor, to: Tensor) {
         for state in self.layers.iter().flatten() {

@@ -78,7 +78,8 @@ impl Rotary {
         (0..depth / 2).map(|i| self.scaling.scaled(unscaled(i))).collect()
     }
 
-    /// For positions i32 `[time]` or `[batch, time]`. The angles are products in f32, as transformers has them.
+    /// For positions i32 `[time]` or `[batch, time]`. The angles are products in f32, as transformers has
+    /// them.
     #[track_caller]
     pub(super) fn turns(&self, positions: Tensor, depth: usize) -> Turns {
         let frequencies: Vec<f32> = self.frequencies(depth).into_iter().map(|f| f as f32).collect();

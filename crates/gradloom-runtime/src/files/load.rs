@@ -156,8 +156,8 @@ impl LoadReport {
 
 impl<M: Module> Session<M> {
     /// Sets every parameter and state of the model to what a safetensors file has under its name; nothing
-    /// changes if one is missing, superfluous or of another shape. Where the file has no adapter at all, those
-    /// of the model stay as they are: it is one of the base. [`Session::load_with`] takes other files.
+    /// changes if one is missing, superfluous or of another shape. Where the file has no adapter at all,
+    /// those of the model stay as they are: it is one of the base. [`Session::load_with`] takes other files.
     ///
     /// # Errors
     /// As [`Weights::open`], and when the tensors are not those of the model; on the null device.

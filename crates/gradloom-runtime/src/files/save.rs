@@ -102,8 +102,8 @@ pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Res
     write_in_order(path, &tensors, METADATA_KEY, &serde_json::json!(notes).to_string())
 }
 
-/// Writes tensors as PyTorch's programs do, without gradloom's notes and checksum: transformers reads no other
-/// files.
+/// Writes tensors as PyTorch's programs do, without gradloom's notes and checksum: transformers reads no
+/// other files.
 ///
 /// # Errors
 /// As [`write`].

@@ -9,8 +9,8 @@
 //! the last, one invocation for each element that gets some. So the work is that of the updates whatever the
 //! number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square,
 //! many updates of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch
-//! knows which chunk is next. Updates of distinct rows are in order as they come. Always holds: an element is written by one invocation, which takes updates in
-//! their order.
+//! knows which chunk is next. Updates of distinct rows are in order as they come. Always holds: an element is
+//! written by one invocation, which takes updates in their order.
 
 use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};

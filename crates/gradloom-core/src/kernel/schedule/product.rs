@@ -17,8 +17,8 @@ pub enum Staging {
     /// of its own, and their sums are added up at the end. A workgroup without enough threads to hide its
     /// loads has more that way.
     Sliced(u32),
-    /// Registers, of few rows: the threads of a workgroup share out the terms. There are so many for each four
-    /// columns, whose sums are added up at the end; `thread_m` is `m`.
+    /// Registers, of few rows: the threads of a workgroup share out the terms. There are so many for each
+    /// four columns, whose sums are added up at the end; `thread_m` is `m`.
     Lanes(u32),
 }
 

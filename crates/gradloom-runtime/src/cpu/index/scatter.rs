@@ -89,7 +89,8 @@ impl Prepared for Scatter {
             let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
             let rows = row..(row + self.rows_per_task).min(self.rows);
             let columns = column..(column + self.columns_per_task).min(self.row_elements);
-            // SAFETY: the indices were checked, or are looked at; the rows and columns of a task belong to it alone.
+            // SAFETY: the indices were checked, or are looked at; the rows and columns of a task belong to it
+            // alone.
             unsafe {
                 match (self.op, self.dtype) {
                     (ScatterOp::Add, DType::F32) => {

@@ -1,7 +1,7 @@
 //! Numbers as memory has them, which become f32 in registers: f32 as it is, and floats of 16 bits.
 //!
-//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Always holds: what a number becomes
-//! is exact.
+//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Always holds: what a number
+//! becomes is exact.
 
 use super::pack::{pack_transposed, panels};
 use super::tile::{load, store};

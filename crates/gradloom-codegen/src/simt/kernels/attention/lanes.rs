@@ -1,9 +1,9 @@
-//! Attention of few queries over many keys, as in generation with cached keys: what counts is to read keys and
-//! values once, in long runs, with many on their way.
+//! Attention of few queries over many keys, as in generation with cached keys: what counts is to read keys
+//! and values once, in long runs, with many on their way.
 //!
-//! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four of its
-//! elements; so many keys are taken at a time. At the end the lanes' sums are put together as the blocks of one
-//! attention are: Dao, FlashAttention-2 (2023), section 2.3.
+//! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four of
+//! its elements; so many keys are taken at a time. At the end the lanes' sums are put together as the blocks
+//! of one attention are: Dao, FlashAttention-2 (2023), section 2.3.
 
 use super::super::Value;
 use super::{Attention, LOWEST};

@@ -1,8 +1,10 @@
-//! The product of a few rows with a large matrix, as in generation: what counts is to read the matrix once, in long
-//! runs, with many loads on their way. So the threads of a workgroup share out the terms of few columns.
+//! The product of a few rows with a large matrix, as in generation: what counts is to read the matrix once,
+//! in long runs, with many loads on their way. So the threads of a workgroup share out the terms of few
+//! columns.
 //!
-//! Where neighbours of the matrix are neighbouring columns, a thread has four of them and every so many-th term;
-//! where they are neighbouring terms, a subgroup has four columns, and a thread four terms of each at a time.
+//! Where neighbours of the matrix are neighbouring columns, a thread has four of them and every so many-th
+//! term; where they are neighbouring terms, a subgroup has four columns, and a thread four terms of each at a
+//! time.
 
 use super::grid::{Grid, Tile as Own};
 use super::operand::TiledOperand;
