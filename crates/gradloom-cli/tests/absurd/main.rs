@@ -33,6 +33,8 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
         "prepare" => &[("TEXT", "DIR/text.txt"), ("--tokenizer", "bytes"), ("--out", "tokens")],
         "tokenize" => &[("TOKENIZER", "bytes"), ("FILE", "DIR/text.txt")],
         "inspect" => &[("PRESET|RUN", "DIR/run")],
+        "info" => &[("PATH", "DIR/run")],
+        "export" => &[("PATH", "DIR/run"), ("--out", "exported")],
         "bench" | "profile" => &[("--config", "mlp-sin"), ("--steps", "2"), ("--threads", "1")],
         _ => &[],
     }
@@ -113,7 +115,19 @@ fn the_help_names_all_commands_and_options() {
     let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
     assert_eq!(
         names,
-        ["train", "sample", "prepare", "tokenize", "inspect", "devices", "bench", "profile", "completions"]
+        [
+            "train",
+            "sample",
+            "prepare",
+            "tokenize",
+            "inspect",
+            "info",
+            "export",
+            "devices",
+            "bench",
+            "profile",
+            "completions"
+        ]
     );
     let train: Vec<&str> = commands[0].parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     for option in ["--data", "--heads", "--tune", "--memory-budget", "--config", "--resume"] {

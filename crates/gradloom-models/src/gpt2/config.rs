@@ -194,12 +194,12 @@ impl Gpt2Config {
         };
         // The width alone comes first: where it is the cause, nothing else is named, and an error about
         // heads has a valid width.
-        if !countable(self.width.saturating_mul(3), self.width) {
-            return too_large("attention", &[width]);
-        }
         if !countable(self.mlp_width(), self.width) {
             let sizes = [width, ("mlp_width", self.mlp_width())];
             return too_large("the MLP", &sizes[..1 + usize::from(self.mlp_width.is_some())]);
+        }
+        if !countable(self.width.saturating_mul(3), self.width) {
+            return too_large("attention", &[width]);
         }
         if !self.width.is_multiple_of(self.heads) {
             return Err(ConfigError::HeadsDoNotDivideWidth { width: self.width, heads: self.heads });

@@ -106,10 +106,10 @@ pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Res
 /// other files.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 ///
 /// # Panics
-/// As [`write`].
+/// As [`write()`].
 pub fn write_for_transformers(path: &Path, tensors: &[TensorBytes<'_>]) -> Result<()> {
     write_in_order(path, &in_order(tensors), "format", "pt")
 }
