@@ -15,7 +15,7 @@ const AHEAD: usize = 8;
 pub(crate) fn scatter(op: ScatterOp, reads: &[Access], batch: usize, limits: &Limits) -> ScatterSchedule {
     let batches: usize = reads[0].layout.shape[..batch].iter().product();
     let updates = reads[1].layout.shape.elements() / batches.max(1);
-    let is_sorted = updates <= 1 || op == ScatterOp::Distinct;
+    let is_sorted = updates <= 1 || op.is_distinct();
     ScatterSchedule {
         batches,
         width: if is_sorted { 0 } else { updates.min(CHUNK) },

@@ -274,7 +274,7 @@ impl<'g> Facts<'g> {
             OpKind::Reshape { .. } => Class::Move,
             OpKind::Reduce { op: reduce, axes } => reduction(*reduce, axes, &ty(op.operands[0]).shape),
             OpKind::Gather { batch } => self.pick(*batch, &op.operands).unwrap_or(Class::Opaque),
-            OpKind::Scatter { op: crate::ir::ScatterOp::Distinct, .. } => Class::Opaque,
+            OpKind::Scatter { op, .. } if op.is_distinct() => Class::Opaque,
             OpKind::Scatter { batch, .. } => self.put(*batch, &op.operands).unwrap_or(Class::Opaque),
             OpKind::Dot(axes) => {
                 let columns = dot_columns(axes, &ty(op.operands[1]).shape);

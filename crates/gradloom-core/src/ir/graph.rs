@@ -287,7 +287,7 @@ impl Graph {
     /// division by zero, a user's code.
     pub fn can_trap(&self, op: &Op) -> bool {
         match &op.kind {
-            OpKind::Scatter { op, .. } => *op != super::ScatterOp::Distinct,
+            OpKind::Scatter { op, .. } => !op.is_distinct(),
             OpKind::Gather { .. }
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice

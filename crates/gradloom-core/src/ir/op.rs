@@ -18,6 +18,13 @@ pub enum ArgReduceOp {
     ArgMin,
 }
 
+impl ScatterOp {
+    /// Whether it is [`ScatterOp::Distinct`]. No page has it, and its module no code for it.
+    pub fn is_distinct(self) -> bool {
+        cfg!(not(target_family = "wasm")) && self == Self::Distinct
+    }
+}
+
 /// What becomes of a row that an update names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterOp {
@@ -259,6 +266,7 @@ impl OpKind {
             "gather" => OpKind::Gather { batch: 0 },
             "scatter_add" => OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
             "scatter" => OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
+            #[cfg(not(target_family = "wasm"))]
             "scatter_distinct" => OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
             "sort" => OpKind::Sort { count: 0, descending: false },
             "conv" => OpKind::Conv(ConvSpec::default()),

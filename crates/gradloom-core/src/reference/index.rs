@@ -63,7 +63,7 @@ pub(super) fn scatter(
     updates: &HostTensor,
     batch: usize,
 ) -> Result<HostTensor> {
-    if op == ScatterOp::Distinct {
+    if op.is_distinct() {
         return Ok(scatter_distinct(x, index, updates, batch));
     }
     let Rows { sources, width } = rows(x, index, batch)?;

@@ -265,7 +265,7 @@ impl Scatter<'_> {
     fn add_only<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) {
         let index = self.index(k, number);
         let mut gate = None;
-        if self.op == ScatterOp::Distinct {
+        if self.op.is_distinct() {
             gate = Some(index.cast(DType::U32).less(k.u32(self.rows)));
         } else {
             k.report_index(index, self.rows, number);
