@@ -32,10 +32,8 @@ impl Source {
         }
         let path = if given.is_dir() { given.join(MODEL) } else { given.to_path_buf() };
         if !path.exists() {
-            return Err(Failure::usage(format!("{}: there is no such run", given.display())).help(
-                "give the folder that `gradloom train` named, such as runs/tiny-1, or one that transformers \
-                 wrote",
-            ));
+            return Err(Failure::usage(format!("{}: there is no such run", given.display()))
+                .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
         }
         if path.file_name().is_some_and(|name| name == STATE) {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

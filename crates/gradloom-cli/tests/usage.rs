@@ -360,8 +360,8 @@ fn a_file_in_place_of_its_folder_is_told() {
 #[test]
 fn every_failure_says_that_it_is_one() {
     let workspace = Workspace::new();
-    let missing = "there is no such run\n  help: give the folder that `gradloom train` named, such as runs/tiny-1, or one that \
-         transformers wrote";
+    let missing = "there is no such run
+  help: give the folder that `gradloom train` named, such as runs/tiny-1";
     check(&workspace, "sample errors-run", 2, &format!("error: errors-run: {missing}"));
 }
 
