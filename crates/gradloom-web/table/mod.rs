@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 /// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
-const NOT_HERE: [&str; 14] = [
+const NOT_HERE: [&str; 15] = [
     // Commands of their own, because of names and elements.
     "literal",
     "capture",
@@ -72,6 +72,8 @@ const NOT_HERE: [&str; 14] = [
     "custom",
     // `matmul` and views say it.
     "dot_general",
+    // Pages have no formats of blocks.
+    "dequantize",
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
