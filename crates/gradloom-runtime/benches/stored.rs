@@ -86,6 +86,10 @@ fn main() {
         ([4, 3072, 768], true),
         ([64, 3072, 768], true),
         ([1, 3072, 768], false),
+        ([1, 768, 3072], false),
+        ([1, 768, 768], false),
+        ([1, 2304, 768], false),
+        ([4, 3072, 768], false),
     ];
     println!("GB/s of weights (of a plain read): medians, best; GFLOP/s and time of medians");
     for (extents, by_columns) in shapes {
