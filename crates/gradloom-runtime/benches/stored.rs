@@ -88,6 +88,10 @@ fn main() {
         ([4, 3072, 768], true),
         ([64, 3072, 768], true),
         ([1, 3072, 768], false),
+        ([1, 768, 3072], false),
+        ([1, 768, 768], false),
+        ([1, 2304, 768], false),
+        ([4, 3072, 768], false),
     ];
     println!("GB/s of weights (of a plain read): medians, best; GFLOP/s and time of medians");
     for (extents, by_columns) in shapes {
@@ -104,7 +108,8 @@ fn main() {
             for (i, launch) in launches.iter().enumerate() {
                 let right = &launch.reads[1];
                 let bytes = right.layout.end() * right.dtype.bytes();
-                let from = run * bytes.next_multiple_of(64) % (WEIGHTS - bytes) / 64 * 64;
+                let from =
+                    (run * bytes.next_multiple_of(64) + i * WEIGHTS / 16) % (WEIGHTS - bytes) / 64 * 64;
                 let reads = [left.as_ptr().cast(), weights.as_ptr().cast::<u8>().wrapping_add(from)];
                 let mut scratch = vec![0_u64; launch.workspace.div_ceil(8) + 8];
                 let aligned = scratch.as_mut_ptr().cast::<u8>();

@@ -37,6 +37,9 @@ pub const FEW_ROWS: usize = 4;
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
 /// Shortest part of a split sum.
 const LEAST_DEPTH: usize = 512;
+/// The same with few rows, and how many parts there are at most: adding them up takes one thread.
+const LEAST_DEPTH_OF_FEW_ROWS: usize = 64;
+const MOST_PARTS_OF_FEW_ROWS: usize = 8;
 
 /// One thread's share of a [`DotProblem`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,10 +104,14 @@ impl DotSchedule {
         let panels = wanted.div_ceil(products.max(1));
 
         let most_columns = if m <= FEW_ROWS { MOST_COLUMNS_OF_FEW_ROWS } else { MOST_COLUMNS };
+        // Rows of the right operand are read from end to end, so that memory sees one long run.
+        let long_runs = m <= FEW_ROWS && problem.rhs.free_stride == 1 && may_split_sums;
         // Rows first, as far as they go; columns for the rest.
         let least_row_pieces = m.div_ceil(MOST_ROWS).max(1);
-        let column_pieces =
-            n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(128)));
+        let column_pieces = match long_runs {
+            true => n.div_ceil(most_columns),
+            false => n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(128))),
+        };
         let columns = Split::new(n, column_pieces, COLUMN_UNIT);
         let least_rows = if problem.rhs.free_stride == 1 { LEAST_ROWS } else { LEAST_ROWS_OF_TRANSPOSED };
         let row_pieces =
@@ -112,10 +119,12 @@ impl DotSchedule {
         let rows = Split::new(m, row_pieces, ROW_UNIT);
 
         let blocks = rows.pieces() * columns.pieces();
-        let parts = match may_split_sums {
-            true => (panels / blocks.max(1)).clamp(1, (k / LEAST_DEPTH).max(1)),
-            false => 1,
+        let most_parts = match (may_split_sums, long_runs) {
+            (false, _) => 1,
+            (true, false) => (k / LEAST_DEPTH).max(1),
+            (true, true) => (k / LEAST_DEPTH_OF_FEW_ROWS).clamp(1, MOST_PARTS_OF_FEW_ROWS),
         };
+        let parts = (panels / blocks.max(1)).clamp(1, most_parts);
         let group = if blocks * parts == 1 { products.div_ceil(wanted) } else { 1 };
         Self {
             products: Split { extent: products, size: group.max(1) },
@@ -228,7 +237,9 @@ mod tests {
         assert_eq!(tasks(1, [32, 32, 8192], true, false), (9, 9));
         // Small products in a batch: several to a task.
         assert_eq!(tasks(1000, [16, 16, 16], false, false), (9, 1));
-        // A product of one row is split at columns.
+        // A product of one row is split at columns, where these are contiguous, or else by the sum.
         assert_eq!(tasks(1, [1, 50257, 768], false, true), (16, 1));
+        assert_eq!(tasks(1, [1, 3072, 768], false, false), (8, 8));
+        assert_eq!(tasks(1, [1, 768, 64], false, false), (1, 1));
     }
 }

@@ -210,8 +210,8 @@ unsafe fn some_dots<S: Simd, Q: Quants, const R: usize, const C: usize>(
         while p < depth {
             for c in 0..C {
                 let block = blocks.wrapping_add(c * stride);
-                // Columns are too short for the processor to see where they lead: the next group's.
-                prefetch(block.wrapping_add(C * stride));
+                // Columns are too short for the processor to see where they lead.
+                prefetch(block.wrapping_add(GROUP * stride));
                 let mut parts = [simd.splat_f32s(0.0); R];
                 let mut first = 0;
                 while first < BLOCK {

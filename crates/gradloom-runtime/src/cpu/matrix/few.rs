@@ -12,6 +12,8 @@ use pulp::Simd;
 
 /// Contracted indices that are added in one walk along the columns.
 const STEP: usize = 4;
+/// Contracted indices after those of a step for whose elements memory is asked.
+const AHEAD: usize = 16;
 /// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the
 /// processor need not wait.
 pub(super) const GROUP: usize = 8;
@@ -107,32 +109,53 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
         }
     }
     let mut column = 0;
-    while column < target.columns {
-        let rest = target.columns - column;
-        // SAFETY: `rest` columns of the operand and of the target are left.
-        unsafe {
-            let mut vectors = [simd.splat_f32s(0.0); K];
+    // SAFETY: the vectors end within the columns of the operand and of the target.
+    unsafe {
+        while column + lanes <= target.columns {
+            add_vector(simd, lanes, &factors, right.wrapping_add(column), stride, target.from(column));
+            column += lanes;
+        }
+        if column < target.columns {
+            let rest = target.columns - column;
+            add_vector(simd, rest, &factors, right.wrapping_add(column), stride, target.from(column));
+        }
+    }
+}
+
+/// Adds multiples of a vector of each row of `right`, of which `rest` elements are left.
+///
+/// # Safety
+/// As [`add_rows`].
+#[inline(always)]
+unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
+    simd: S,
+    rest: usize,
+    factors: &[[S::f32s; K]; R],
+    right: *const E,
+    stride: usize,
+    target: Target,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let mut vectors = [simd.splat_f32s(0.0); K];
+        for p in 0..K {
+            // Pieces of rows are too short for the processor to see where they lead.
+            prefetch(right.wrapping_add((AHEAD + p) * stride));
+            vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride));
+        }
+        for r in 0..R {
+            let to = target.row(r);
+            let mut sum =
+                if target.accumulate { f32::load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
             for p in 0..K {
-                if size_of::<E>() < size_of::<f32>() {
-                    prefetch(right.wrapping_add((K + p) * stride + column));
-                }
-                vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride + column));
+                sum = simd.mul_add_e_f32s(factors[r][p], vectors[p], sum);
             }
-            for r in 0..R {
-                let to = target.row(r).wrapping_add(column);
-                let mut sum =
-                    if target.accumulate { f32::load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
-                for p in 0..K {
-                    sum = simd.mul_add_e_f32s(factors[r][p], vectors[p], sum);
-                }
-                if rest >= lanes {
-                    store(simd, to, sum);
-                } else {
-                    simd.mask_store_ptr_f32s(simd.mask_between_m32s(0, rest as u32), to, sum);
-                }
+            if rest >= S::F32_LANES {
+                store(simd, to, sum);
+            } else {
+                simd.mask_store_ptr_f32s(simd.mask_between_m32s(0, rest as u32), to, sum);
             }
         }
-        column += lanes;
     }
 }
 
@@ -213,10 +236,15 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     let lanes = S::F32_LANES;
     let mut sums = [[simd.splat_f32s(0.0); C]; R];
     let mut p = 0;
-    while p < depth {
-        // SAFETY: as promised by the caller.
-        unsafe { add_products(simd, depth - p, rows.at(0, p), right.wrapping_add(p), stride, &mut sums) };
-        p += lanes;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while p + lanes <= depth {
+            add_products(simd, lanes, rows.at(0, p), right.wrapping_add(p), stride, &mut sums);
+            p += lanes;
+        }
+        if p < depth {
+            add_products(simd, depth - p, rows.at(0, p), right.wrapping_add(p), stride, &mut sums);
+        }
     }
     for r in 0..R {
         for c in 0..C {
@@ -248,8 +276,8 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
         }
         for c in 0..C {
             if size_of::<E>() < size_of::<f32>() {
-                // Columns are too short for the processor to see where they lead: the next group's.
-                prefetch(right.wrapping_add((C + c) * stride));
+                // Columns are too short for the processor to see where they lead.
+                prefetch(right.wrapping_add((GROUP + c) * stride));
             }
             let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));
             for r in 0..R {
