@@ -1,47 +1,156 @@
 //! Texts in pages of one pool get the logits that each gets alone.
 
 use gradloom_core::trace::{Tensor, i32};
+use gradloom_models::any_model::AnyModel;
 use gradloom_models::hugging_face::Folder;
+use gradloom_models::kv::pages::{BatchShape, BlockCopy, Pages, SequenceId};
 use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
-use gradloom_runtime::Device;
+use gradloom_runtime::{Device, Infer, Session};
 use std::path::Path;
 
-#[test]
-fn texts_in_pages_get_the_logits_that_each_gets_alone() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face/llama");
-    let session = Folder::open(path).unwrap().session(&Device::cpu()).unwrap();
-    let sizes = session.model().sizes();
-    let bs = 4;
-    let pool = PagedKeyValues::new(sizes, 20, bs, "pool");
-    let program = |rows: usize, time: usize| {
+const BLOCKS: usize = 24;
+const BLOCK: usize = 4;
+/// Rows, new tokens of a row, and blocks of a row.
+const SHAPE: BatchShape = BatchShape { rows: 3, time: 5, blocks: 6 };
+const VOCABULARY: usize = 97;
+
+fn session(name: &str) -> Session<AnyModel> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
+    Folder::open(path).unwrap().session(&Device::cpu()).unwrap()
+}
+
+/// A pool on the device with its bookkeeping.
+struct Paged {
+    pages: Pages,
+    step: Infer<4, Tensor>,
+    copy: Infer<2, ()>,
+}
+
+impl Paged {
+    fn new(session: &Session<AnyModel>) -> Self {
+        let pool = PagedKeyValues::new(session.model().sizes(), BLOCKS, BLOCK, "pool");
+        let BatchShape { rows, time, blocks } = SHAPE;
         let inputs = [
             i32("ids", [rows, time]),
-            i32("tables", [rows, 6]),
+            i32("tables", [rows, blocks]),
+            i32("starts", [rows]),
             i32("lengths", [rows]),
-            i32("counts", [rows]),
         ];
-        session
-            .infer(inputs, |m, [ids, tables, lengths, counts]: [Tensor; 4]| {
-                m.logits(pool.extend(m, ids, PagedBatch { tables, lengths, counts }))
-            })
-            .unwrap()
-    };
-    let mut p = program(2, 3);
-    let tables = [1, 5, 3, 0, 0, 0, 2, 9, 4, 0, 0, 0];
-    let text: Vec<Vec<i32>> = vec![vec![3, 7, 50, 2, 9, 11, 60, 33, 20], vec![9, 9, 1, 4, 80, 22, 17, 3, 5]];
-    let mut last = Vec::new();
-    for step in 0..3 {
-        let at = step * 3;
-        let ids: Vec<i32> = text.iter().flat_map(|t| t[at..at + 3].to_vec()).collect();
-        last = p.run((&ids, &tables, &[at as i32; 2], &[3, 3])).unwrap();
+        let step = session.infer(inputs, |model, [ids, tables, starts, lengths]| {
+            model.logits(pool.extend(model, ids, PagedBatch { tables, starts, lengths }))
+        });
+        let copies = [i32("from", [2]), i32("to", [2])];
+        let copy = session.infer(copies, |_, [from, to]| pool.copy_blocks(from, to));
+        Self { pages: Pages::new(BLOCKS, BLOCK).unwrap(), step: step.unwrap(), copy: copy.unwrap() }
     }
-    for row in 0..2 {
-        let mut d = Decoder::new(&session, "t").unwrap();
-        d.reset().unwrap();
-        let want = d.feed(&text[row]).unwrap();
-        let got = &last[(row * 3 + 2) * 97..(row * 3 + 3) * 97];
-        let diff = want.iter().zip(got).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(diff < 1e-4, "row {row}: {diff}");
+
+    /// Appends tokens to some texts in one step; gives the logits after the last one of each.
+    fn append(&mut self, texts: &[(SequenceId, &[i32])]) -> Vec<Vec<f32>> {
+        let mut copies: Vec<BlockCopy> = Vec::new();
+        for (id, new) in texts {
+            copies.extend(self.pages.reserve(*id, new.len()).unwrap());
+        }
+        if !copies.is_empty() {
+            let (mut from, mut to) = ([0; 2], [-1; 2]);
+            for (i, copy) in BlockCopy::at_once(&copies).into_iter().enumerate() {
+                (from[i], to[i]) = (copy.from.index() as i32, copy.to.index() as i32);
+            }
+            self.copy.run((&from, &to)).unwrap();
+        }
+        let counts: Vec<_> = texts.iter().map(|(id, new)| (*id, new.len())).collect();
+        let batch = self.pages.batch(&counts, SHAPE).unwrap();
+        let mut ids = vec![0; SHAPE.rows * SHAPE.time];
+        for (row, (_, new)) in texts.iter().enumerate() {
+            ids[row * SHAPE.time..][..new.len()].copy_from_slice(new);
+        }
+        let logits = self.step.run((&ids, &batch.tables, &batch.starts, &batch.lengths)).unwrap();
+        let last = texts.iter().enumerate().map(|(row, (id, new))| {
+            self.pages.commit(*id, new).unwrap();
+            logits[(row * SHAPE.time + new.len() - 1) * VOCABULARY..][..VOCABULARY].to_vec()
+        });
+        let last = last.collect();
+        self.pages.check();
+        last
+    }
+}
+
+/// The logits after a text that is alone.
+fn alone(session: &Session<AnyModel>, text: &[i32]) -> Vec<f32> {
+    let mut decoder = Decoder::new(session, "alone").unwrap();
+    decoder.reset().unwrap();
+    decoder.feed(text).unwrap()
+}
+
+#[track_caller]
+fn assert_near(got: &[f32], want: &[f32]) {
+    let difference = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(got.len() == want.len() && difference < 1e-4, "{difference}");
+}
+
+#[test]
+fn texts_of_any_lengths_share_steps_and_the_pool() {
+    for name in ["gpt2", "llama"] {
+        let session = session(name);
+        let mut paged = Paged::new(&session);
+        let texts: [Vec<i32>; 3] =
+            [(3..24).collect(), vec![9, 9, 1, 4, 80, 22, 17], (0..24).map(|i| i * 7 % 97).collect()];
+        let ids: Vec<SequenceId> = texts.iter().map(|text| paged.pages.begin(text).sequence).collect();
+        let mut done = [0; 3];
+        // Rows join, wait and leave; the second text has one token at a time, and the third fills its table.
+        for (step, counts) in
+            [[5, 1, 0], [5, 1, 5], [1, 1, 5], [5, 0, 5], [0, 1, 5], [5, 1, 4]].iter().enumerate()
+        {
+            let chosen: Vec<usize> = (0..3).filter(|&row| counts[row] > 0).collect();
+            let new = |row: usize| (ids[row], &texts[row][done[row]..done[row] + counts[row]]);
+            let logits = paged.append(&chosen.iter().map(|&row| new(row)).collect::<Vec<_>>());
+            for (&row, logits) in chosen.iter().zip(&logits) {
+                done[row] += counts[row];
+                assert_near(logits, &alone(&session, &texts[row][..done[row]]));
+            }
+            assert!(step < 5 || done == [21, 5, 24]);
+        }
+    }
+}
+
+#[test]
+fn forks_write_apart_and_prefixes_are_found() {
+    let session = session("llama");
+    let mut paged = Paged::new(&session);
+    let text: Vec<i32> = (10..19).collect();
+    let first = paged.pages.begin(&text).sequence;
+    paged.append(&[(first, &text[..5])]);
+    paged.append(&[(first, &text[5..])]);
+    let second = paged.pages.fork(first).unwrap();
+    let logits = paged.append(&[(first, &[50]), (second, &[60, 61])]);
+    assert_near(&logits[0], &alone(&session, &[&text[..], &[50]].concat()));
+    assert_near(&logits[1], &alone(&session, &[&text[..], &[60, 61]].concat()));
+    paged.pages.end(first).unwrap();
+    paged.pages.end(second).unwrap();
+
+    let begun = paged.pages.begin(&text);
+    assert_eq!(begun.cached, 8, "two whole blocks");
+    let logits = paged.append(&[(begun.sequence, &text[8..])]);
+    assert_near(&logits[0], &alone(&session, &text));
+}
+
+#[test]
+fn a_text_beyond_its_table_fails_and_writes_nothing() {
+    for name in ["gpt2", "llama"] {
+        let session = session(name);
+        let mut paged = Paged::new(&session);
+        let before = session.store().read("pool.h.0.keys").unwrap();
+        let tables = vec![1; SHAPE.rows * SHAPE.blocks];
+        let mut run =
+            |starts: [i32; 3], lengths: [i32; 3]| paged.step.run((&[1; 15], &tables, &starts, &lengths));
+        // 24 positions are in a table: what fills up may be beyond.
+        assert!(run([0, 0, 24], [0, 0, 24]).is_ok());
+        assert_eq!(session.store().read("pool.h.0.keys").unwrap(), before);
+        for row in 0..3 {
+            let (mut starts, mut lengths) = ([0; 3], [0; 3]);
+            (starts[row], lengths[row]) = (23, 25);
+            assert!(run(starts, lengths).is_err(), "{name}, row {row}");
+            assert_eq!(session.store().read("pool.h.0.keys").unwrap(), before);
+        }
     }
 }

@@ -66,12 +66,12 @@ pub(super) fn run(
     let inputs = [
         i32("ids", [rows, 1]),
         i32("tables", [rows, blocks_of_row]),
+        i32("starts", [rows]),
         i32("lengths", [rows]),
-        i32("counts", [rows]),
     ];
     let began = Instant::now();
-    let mut program: Infer<4, Tensor> = session.infer(inputs, |model, [ids, tables, lengths, counts]| {
-        let hidden = pool.extend(model, ids, PagedBatch { tables, lengths, counts });
+    let mut program: Infer<4, Tensor> = session.infer(inputs, |model, [ids, tables, starts, lengths]| {
+        let hidden = pool.extend(model, ids, PagedBatch { tables, starts, lengths });
         let [rows, _, width] = hidden.dims();
         model.logits(hidden.reshape([rows, width])).argmax(-1)
     })?;
@@ -79,13 +79,13 @@ pub(super) fn run(
     report_tuning(device);
     let table = |row: usize| (0..blocks_of_row).map(move |block| (row * used + block.min(used - 1)) as i32);
     let tables: Vec<i32> = (0..rows).flat_map(table).collect();
-    let (lengths, counts) = (vec![cached as i32; rows], vec![1; rows]);
+    let (starts, lengths) = (vec![cached as i32; rows], vec![cached as i32 + 1; rows]);
     let mut ids: Vec<i32> = (0..rows as i32).collect();
     program.set_step_timing(true);
     let (mut awaited, mut on_device) = (Vec::new(), Vec::new());
     for step in 0..steps {
         let began = Instant::now();
-        let next = program.run((&ids, &tables, &lengths, &counts))?;
+        let next = program.run((&ids, &tables, &starts, &lengths))?;
         let elapsed = began.elapsed().as_secs_f64() * 1e3;
         ids = next.iter().map(|&token| token as i32).collect();
         // The first ones warm up.
@@ -107,8 +107,15 @@ pub(super) fn run(
     print_line!(
         "{}",
         serde_json::json!({
-            "rows": rows, "cached": cached, "weights": format!("{weights:?}").to_lowercase(), "ms": ms, "device_ms": device_ms, "tokens_per_s": tokens,
-            "compile_s": compile_s, "launches": program.plan().launches.len(), "device": device.description(),
+            "rows": rows,
+            "cached": cached,
+            "weights": format!("{weights:?}").to_lowercase(),
+            "ms": ms,
+            "device_ms": device_ms,
+            "tokens_per_s": tokens,
+            "compile_s": compile_s,
+            "launches": program.plan().launches.len(),
+            "device": device.description(),
         })
     )
 }

@@ -8,7 +8,7 @@ use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 /// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32
 /// `[blocks, key heads, block size, depth]`, and so on, written in place.
 ///
-/// Which block belongs to which text is the caller's.
+/// Which block belongs to which text is told by [`Pages`](super::pages::Pages).
 #[derive(Debug)]
 pub struct PagedKeyValues {
     layers: Vec<[State; 2]>,
@@ -16,16 +16,16 @@ pub struct PagedKeyValues {
     block_size: usize,
 }
 
-/// What a step is told of the texts in its batch; all i32.
+/// What a step is told of the texts in its batch, as [`Batch`](super::pages::Batch) has it; all i32.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedBatch {
     /// The blocks of each text in the order of its positions, `[rows, blocks]`; what follows them is any
     /// block.
     pub tables: Tensor,
     /// Number of positions of each text that are in the pool, `[rows]`.
+    pub starts: Tensor,
+    /// The same with the new ones, `[rows]`.
     pub lengths: Tensor,
-    /// Number of new positions of each text, `[rows]`.
-    pub counts: Tensor,
 }
 
 impl PagedKeyValues {
@@ -42,20 +42,23 @@ impl PagedKeyValues {
     /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
     /// and values join the pool at the end of the step.
     ///
-    /// A row's new positions follow those that it has in the pool. Behind its count, tokens fill it up: their
-    /// states mean nothing, and they are not written.
+    /// A row's new positions follow those that it has in the pool. Behind its length, tokens fill it up: their
+    /// states mean nothing, and they are not written. The step fails, and writes nothing, if a text goes
+    /// beyond the model's context or its table.
     #[track_caller]
     pub fn extend(&self, model: &impl LanguageModel, ids: Tensor, batch: PagedBatch) -> Tensor {
         let [rows, time] = ids.dims();
         let column = |per_row: Tensor| per_row.reshape([rows, 1]);
         let new = iota(DType::I32, [rows, time], 1);
-        let is_text = new.lt(column(batch.counts));
-        // Behind the context there is only filling.
-        let positions = (new + column(batch.lengths)).minimum(self.sizes.context as i32 - 1);
-        let block_of = positions / self.block_size as i32;
         let blocks = batch.tables.shape()[1];
-        let table_row = iota(DType::I32, [rows, 1], 0) * blocks as i32;
-        let block = batch.tables.reshape([rows * blocks]).gather_rows(block_of + table_row);
+        let end = self.sizes.context.min(blocks * self.block_size) as i32;
+        let positions = new + column(batch.starts);
+        let is_text = positions.lt(column(batch.lengths));
+        // What fills up may reach beyond the end; a text that does gets an index that is out of range.
+        let positions = is_text.select(positions, positions.minimum(end - 1));
+        let in_table = positions / self.block_size as i32 + iota(DType::I32, [rows, 1], 0) * blocks as i32;
+        let in_table = positions.lt(end).select(in_table, -1);
+        let block = batch.tables.reshape([rows * blocks]).gather_rows(in_table);
         // Row of the pool as a matrix `[blocks · heads · block size, depth]`, or one that is not there.
         let head = iota(DType::I32, [1, self.sizes.key_heads, 1], 1);
         let by_head = |x: Tensor| x.reshape([rows, 1, time]);
@@ -70,7 +73,7 @@ impl PagedKeyValues {
     #[track_caller]
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];
-        let pooled = AttentionOptions::full().key_length(batch.lengths).block_table(batch.tables);
+        let pooled = AttentionOptions::full().key_length(batch.starts).block_table(batch.tables);
         let pooled = q.attention_with_log_sum(keys.tensor(), values.tensor(), pooled);
         for (state, new) in [(keys, k), (values, v)] {
             let shape = state.shape().clone();

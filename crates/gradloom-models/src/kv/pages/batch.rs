@@ -14,23 +14,19 @@ pub struct BatchShape {
     pub blocks: usize,
 }
 
-/// What a step over a batch is given beside the new tokens. All are row-major i32.
+/// What a step over a batch is given beside the new tokens, as
+/// [`PagedBatch`](crate::kv::PagedBatch) takes it. All are row-major i32.
 ///
-/// A place in a row that has fewer new tokens, and a row without a sequence, writes to
-/// [`BlockId::SCRATCH`]. A row without a sequence has length 0, so that its queries see no key. The outputs
-/// of both are to be ignored.
+/// Tokens in a row beyond its new ones, and all of a row without a sequence, which has length 0, write
+/// nothing. What the step gives for them is to be ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::SCRATCH`].
+    /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::PADDING`].
     pub tables: Vec<i32>,
-    /// `[rows]`: the position of the first new token, which is how many tokens the sequence has; attention's
-    /// `query_offset`.
+    /// `[rows]`: the position of the first new token, which is how many tokens the sequence has.
     pub starts: Vec<i32>,
-    /// `[rows]`: how many tokens the sequence has with the new ones; attention's `key_length`.
+    /// `[rows]`: how many tokens the sequence has with the new ones.
     pub lengths: Vec<i32>,
-    /// `[rows, time]`: where the keys and values of each new token are written, as
-    /// `block * block_size + row in the block`.
-    pub slots: Vec<i32>,
 }
 
 impl Pages {
@@ -43,12 +39,10 @@ impl Pages {
         let BatchShape { rows, time, blocks } = shape;
         numbered("a batch", rows, time.max(blocks))?;
         at_most("rows", chosen.len(), rows)?;
-        let unused: Vec<i32> = (0..time).map(|t| self.slot(BlockId::SCRATCH, t)).collect();
         let mut batch = Batch {
-            tables: vec![BlockId::SCRATCH.0 as i32; rows * blocks],
+            tables: vec![BlockId::PADDING.0 as i32; rows * blocks],
             starts: vec![0; rows],
             lengths: vec![0; rows],
-            slots: unused.repeat(rows),
         };
         for (row, &(id, tokens)) in chosen.iter().enumerate() {
             let sequence = self.known(id)?;
@@ -67,16 +61,8 @@ impl Pages {
             for (place, block) in batch.tables[row * blocks..].iter_mut().zip(&sequence.table[..needed]) {
                 *place = block.0 as i32;
             }
-            for (place, position) in batch.slots[row * time..].iter_mut().zip(start..length) {
-                *place = self.slot(sequence.table[position / self.block_size], position);
-            }
         }
         Ok(batch)
-    }
-
-    /// Where a position is that stands in this block.
-    fn slot(&self, block: BlockId, position: usize) -> i32 {
-        (block.index() * self.block_size + position % self.block_size) as i32
     }
 }
 

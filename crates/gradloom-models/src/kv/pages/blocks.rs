@@ -12,9 +12,8 @@ use super::prefixes::Prefixes;
 pub struct BlockId(pub(super) u32);
 
 impl BlockId {
-    /// The block that takes the writes of padding, and that tables are filled up with. No sequence owns it.
-    /// It is safe to read if the pools start as zeros, and what stands in it is never seen.
-    pub const SCRATCH: Self = Self(0);
+    /// The block that tables are filled up with. No sequence owns it, and what stands in it is never seen.
+    pub const PADDING: Self = Self(0);
 
     /// The number.
     pub fn index(self) -> usize {
@@ -22,7 +21,7 @@ impl BlockId {
     }
 }
 
-/// Blocks by state. Their sum is the capacity: all blocks of the pool but [`BlockId::SCRATCH`].
+/// Blocks by state. Their sum is the capacity: all blocks of the pool but [`BlockId::PADDING`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks that hold nothing.

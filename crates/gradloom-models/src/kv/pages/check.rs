@@ -47,7 +47,7 @@ impl Pages {
                 assert_eq!(nodes[child].parent, block);
                 assert_eq!(nodes[child].tokens, *tokens);
             }
-            if block == BlockId::SCRATCH {
+            if block == BlockId::PADDING {
                 continue;
             }
             assert_eq!(node.tokens.len(), self.block_size);
@@ -73,7 +73,7 @@ impl Pages {
             assert_eq!(length + sequence.room, end, "{id}: room is up to the end of the table");
             assert_eq!(sequence.table.len(), end.div_ceil(self.block_size), "{id}: its blocks");
 
-            let mut parent = BlockId::SCRATCH;
+            let mut parent = BlockId::PADDING;
             for (&block, tokens) in sequence.table.iter().zip(sequence.tokens.chunks(self.block_size)) {
                 let node = nodes.get(&block);
                 assert!(sequence.shares || node.is_none(), "{id} is private, but in the tree");

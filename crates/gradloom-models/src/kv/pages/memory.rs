@@ -27,8 +27,8 @@ pub struct Begun {
 }
 
 impl Pages {
-    /// Memory for pools of `blocks` blocks with `block_size` tokens each. Block 0 takes the writes of padding
-    /// ([`BlockId::SCRATCH`]), so the capacity is one block less. Memory of the host is allocated as blocks
+    /// Memory for pools of `blocks` blocks with `block_size` tokens each. Block 0 fills up tables
+    /// ([`BlockId::PADDING`]), so the capacity is one block less. Memory of the host is allocated as blocks
     /// are first used.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Pages {
     /// rest, in chunks of any length. Full blocks of the sequence are shared with others from then on.
     pub fn begin(&mut self, prompt: &[i32]) -> Begun {
         let computable = prompt.len().saturating_sub(1);
-        let (mut table, mut last) = (Vec::new(), BlockId::SCRATCH);
+        let (mut table, mut last) = (Vec::new(), BlockId::PADDING);
         for tokens in prompt[..computable].chunks_exact(self.block_size) {
             let Some(block) = self.blocks.prefixes.child(last, tokens) else { break };
             self.blocks.share(block);
@@ -127,7 +127,7 @@ impl Pages {
         this.room -= tokens.len();
         if this.shares {
             for (i, tokens) in this.tokens.chunks_exact(self.block_size).enumerate().skip(full) {
-                let parent = i.checked_sub(1).map_or(BlockId::SCRATCH, |before| this.table[before]);
+                let parent = i.checked_sub(1).map_or(BlockId::PADDING, |before| this.table[before]);
                 this.table[i] = self.blocks.file(parent, tokens, this.table[i]);
             }
         }
@@ -189,7 +189,7 @@ impl Pages {
         self.block_size
     }
 
-    /// Blocks for tokens: all of the pool but [`BlockId::SCRATCH`].
+    /// Blocks for tokens: all of the pool but [`BlockId::PADDING`].
     pub fn capacity(&self) -> usize {
         self.blocks.capacity()
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prefixes {
-    /// By block. The root, which stands for the empty text, is filed under [`BlockId::SCRATCH`].
+    /// By block. The root, which stands for the empty text, is filed under [`BlockId::PADDING`].
     pub(super) nodes: HashMap<BlockId, Node>,
     /// The blocks without users, by the time of their release.
     pub(super) released: BTreeMap<u64, BlockId>,
@@ -40,8 +40,8 @@ impl Node {
 
 impl Prefixes {
     pub(super) fn new() -> Self {
-        let root = Node::new(BlockId::SCRATCH, Arc::new([]));
-        Self { nodes: HashMap::from([(BlockId::SCRATCH, root)]), released: BTreeMap::new(), clock: 0 }
+        let root = Node::new(BlockId::PADDING, Arc::new([]));
+        Self { nodes: HashMap::from([(BlockId::PADDING, root)]), released: BTreeMap::new(), clock: 0 }
     }
 
     /// Number of blocks without users.

@@ -198,15 +198,15 @@ fn batches_are_ragged() {
     // Blocks are taken in order: 1 and 2 for the text of `a`, 3 for its room, 4 and 5 for `b`.
     let shape = BatchShape { rows: 3, time: 4, blocks: 3 };
     let batch = pages.batch(&[(b, 3), (a, 2)], shape).unwrap();
-    let (tables, slots) = (vec![4, 5, 0, 1, 2, 3, 0, 0, 0], vec![8, 9, 10, 1, 5, 6, 0, 1, 0, 1, 0, 1]);
-    assert_eq!(batch, Batch { tables, starts: vec![0, 3, 0], lengths: vec![3, 5, 0], slots });
+    let tables = vec![4, 5, 0, 1, 2, 3, 0, 0, 0];
+    assert_eq!(batch, Batch { tables, starts: vec![0, 3, 0], lengths: vec![3, 5, 0] });
     // Blocks of the room that this step does not use are not listed.
     let batch = pages.batch(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
-    assert_eq!((batch.tables, batch.slots), (vec![1, 2], vec![5]));
+    assert_eq!((batch.tables, batch.lengths), (vec![1, 2], vec![4]));
     // Reading alone needs no room, and an empty batch no sequence.
     let batch = pages.batch(&[(a, 0)], BatchShape { rows: 1, time: 0, blocks: 2 }).unwrap();
-    assert_eq!((batch.starts, batch.lengths, batch.slots), (vec![3], vec![3], vec![]));
-    let none = Batch { tables: vec![], starts: vec![], lengths: vec![], slots: vec![] };
+    assert_eq!((batch.starts, batch.lengths), (vec![3], vec![3]));
+    let none = Batch { tables: vec![], starts: vec![], lengths: vec![] };
     assert_eq!(pages.batch(&[], BatchShape { rows: 0, time: 1, blocks: 1 }), Ok(none));
 }
 

@@ -208,21 +208,24 @@ impl Device {
         }
     }
 
-    /// Writes the new tokens, and garbage for padding, where the batch says; stops after some writes.
+    /// Writes the new tokens where the batch says; stops after some writes.
     fn write(&mut self, chosen: &[(SequenceId, Vec<i32>)], writes: usize) {
         let time = chosen.iter().map(|(_, new)| new.len()).max().unwrap_or(0) + 1;
         let (rows, blocks) = (chosen.len() + 1, self.pages.capacity());
         let counts: Vec<_> = chosen.iter().map(|(id, new)| (*id, new.len())).collect();
         let batch = self.pages.batch(&counts, BatchShape { rows, time, blocks }).unwrap();
         let mut written = BTreeSet::new();
-        for (i, &slot) in batch.slots.iter().enumerate().take(writes) {
-            let (row, t) = (i / time, i % time);
-            let slot = slot as usize;
-            let Some((id, new)) = chosen.get(row).filter(|(_, new)| t < new.len()) else {
-                assert_eq!(slot / self.pages.block_size(), BlockId::SCRATCH.index());
-                self.memory[slot] = u64::MAX;
+        let size = self.pages.block_size();
+        let places = (0..rows).flat_map(|row| (0..time).map(move |t| (row, t)));
+        for (row, t) in places.take(writes) {
+            let position = batch.starts[row] as usize + t;
+            if position >= batch.lengths[row] as usize {
                 continue;
-            };
+            }
+            let (id, new) = &chosen[row];
+            let block = batch.tables[row * blocks + position / size] as usize;
+            assert_ne!(block, BlockId::PADDING.index());
+            let slot = block * size + position % size;
             assert!(written.insert(slot), "two tokens for one place");
             let text = self.live[id].tokens.iter().chain(&new[..=t]);
             self.memory[slot] = text.fold(EMPTY, |before, &token| content(before, token));
