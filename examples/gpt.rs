@@ -10,15 +10,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     if text.len() < context + 2 {
         return Err(format!("{path} has {} bytes; {} are needed", text.len(), context + 2).into());
     }
-    let config = Gpt2Config {
-        vocabulary: 256,
-        context,
-        width: 64,
-        heads: 4,
-        layers: 2,
-        dropout: 0.0,
-        ..Gpt2Config::default()
-    };
+    let config =
+        Gpt2Config { vocabulary: 256, context, width: 64, heads: 4, layers: 2, ..Gpt2Config::default() };
 
     let mut train = Trainer::new(Gpt2::new(&config)?)
         .inputs([i32("ids", [batch, context]), i32("targets", [batch, context])])

@@ -115,15 +115,8 @@ fn chain_gradient(device: &Device, length: usize) -> Size {
 
 /// A training step of a narrow GPT-2.
 fn gpt2(device: &Device, layers: usize) -> Size {
-    let config = Gpt2Config {
-        vocabulary: 256,
-        context: 64,
-        width: 64,
-        heads: 4,
-        layers,
-        dropout: 0.0,
-        ..Gpt2Config::default()
-    };
+    let config =
+        Gpt2Config { vocabulary: 256, context: 64, width: 64, heads: 4, layers, ..Gpt2Config::default() };
     let train = Trainer::new(Gpt2::new(&config).expect("a sound configuration"))
         .inputs([i32("ids", [2, 64]), i32("targets", [2, 64])])
         .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))

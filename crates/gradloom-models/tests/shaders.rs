@@ -88,7 +88,6 @@ fn training_steps_in_f16_have_valid_shaders() {
         width: 128,
         heads: 4,
         layers: 4,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     let m = Gpt2Config {
@@ -97,7 +96,6 @@ fn training_steps_in_f16_have_valid_shaders() {
         width: 384,
         heads: 6,
         layers: 6,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     for (config, batch) in [(s, 8), (m, 4)] {

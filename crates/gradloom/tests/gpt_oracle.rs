@@ -20,7 +20,6 @@ fn model() -> Gpt2 {
         width: 24,
         heads: 3,
         layers: 2,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     Gpt2::new(&config).unwrap()

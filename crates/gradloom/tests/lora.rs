@@ -14,15 +14,7 @@ const CONTEXT: usize = 6;
 const TARGETS: [&str; 2] = ["h.*.attn.c_attn.weight", "h.*.mlp.c_proj.weight"];
 
 fn config() -> Gpt2Config {
-    Gpt2Config {
-        vocabulary: 13,
-        context: CONTEXT,
-        width: 8,
-        heads: 2,
-        layers: 2,
-        dropout: 0.0,
-        ..Gpt2Config::default()
-    }
+    Gpt2Config { vocabulary: 13, context: CONTEXT, width: 8, heads: 2, layers: 2, ..Gpt2Config::default() }
 }
 
 fn low_rank() -> LowRank {
@@ -391,7 +383,6 @@ fn adapters_of_gpt2s_124m_train_within_4_gb() {
         width: 768,
         heads: 12,
         layers: 12,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     let model = Gpt2::new(&config).unwrap().checkpoint_blocks();

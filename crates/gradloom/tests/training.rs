@@ -406,7 +406,6 @@ fn the_smallest_gpt_trains() {
         width: 1,
         heads: 1,
         layers: 1,
-        dropout: 0.0,
         ..gradloom_models::gpt2::Gpt2Config::default()
     };
     let mut train = Trainer::new(gradloom_models::gpt2::Gpt2::new(&config).unwrap())

@@ -58,7 +58,6 @@ fn gpt(device: &Device) -> Train<Gpt2, 2> {
         width: 128,
         heads: 4,
         layers: 4,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     Trainer::new(Gpt2::new(&config).unwrap())

@@ -87,7 +87,6 @@ fn compile_cost(layers: usize) -> Result<CompileCost> {
         width: 768,
         heads: 12,
         layers,
-        dropout: 0.0,
         ..Gpt2Config::default()
     };
     let mut best: Option<CompileCost> = None;

@@ -12,7 +12,8 @@
 //! use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 //! use gradloom_runtime::{Device, Trainer};
 //!
-//! let config = Gpt2Config { vocabulary: 11, context: 6, width: 8, heads: 2, layers: 1, dropout: 0.0 };
+//! let sizes = Gpt2Config { vocabulary: 11, context: 6, width: 8, ..Gpt2Config::DEFAULT };
+//! let config = Gpt2Config { heads: 2, layers: 1, ..sizes };
 //! let options = CrossEntropyOptions::new().ignore_index(IGNORED).label_smoothing(0.1);
 //! let mut train = Trainer::new(Gpt2::new(&config)?)
 //!     .inputs([i32("ids", [2, 6]), i32("targets", [2, 6])])

@@ -40,18 +40,9 @@ fn is_usual(epsilon: &f64) -> bool {
 }
 
 impl Default for Gpt2Config {
-    /// The smallest of the published shapes: 124 million parameters, without dropout.
+    /// [`Gpt2Config::DEFAULT`].
     fn default() -> Self {
-        Self {
-            vocabulary: 50257,
-            context: 1024,
-            width: 768,
-            heads: 12,
-            layers: 12,
-            dropout: 0.0,
-            mlp_width: None,
-            epsilon: EPSILON,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -152,6 +143,18 @@ impl ConfigError {
 }
 
 impl Gpt2Config {
+    /// The smallest of the published shapes: 124 million parameters, without dropout.
+    pub const DEFAULT: Self = Self {
+        vocabulary: 50257,
+        context: 1024,
+        width: 768,
+        heads: 12,
+        layers: 12,
+        dropout: 0.0,
+        mlp_width: None,
+        epsilon: EPSILON,
+    };
+
     /// Length of the vectors between the two products of an MLP.
     pub fn mlp_width(&self) -> usize {
         self.mlp_width.unwrap_or(self.width.saturating_mul(4))
@@ -234,15 +237,7 @@ mod tests {
     use super::*;
 
     fn config() -> Gpt2Config {
-        Gpt2Config {
-            vocabulary: 256,
-            context: 128,
-            width: 128,
-            heads: 4,
-            layers: 4,
-            dropout: 0.0,
-            ..Gpt2Config::default()
-        }
+        Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, ..Gpt2Config::default() }
     }
 
     #[test]

@@ -13,25 +13,14 @@ pub struct Preset {
     pub config: Gpt2Config,
 }
 
-const fn shape(
-    vocabulary: usize,
-    layers: usize,
-    heads: usize,
-    width: usize,
-    context: usize,
-    dropout: f64,
-) -> Gpt2Config {
-    Gpt2Config { vocabulary, context, width, heads, layers, dropout, mlp_width: None, epsilon: 1e-5 }
-}
-
 const fn bytes(layers: usize, heads: usize, width: usize, context: usize) -> Gpt2Config {
-    shape(256, layers, heads, width, context, 0.0)
+    Gpt2Config { vocabulary: 256, context, width, heads, layers, ..Gpt2Config::DEFAULT }
 }
 
 /// The shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the published
 /// weights.
 const fn published(layers: usize, heads: usize, width: usize) -> Gpt2Config {
-    shape(50257, layers, heads, width, 1024, 0.1)
+    Gpt2Config { width, heads, layers, dropout: 0.1, ..Gpt2Config::DEFAULT }
 }
 
 /// Every preset, smallest first.

@@ -40,16 +40,7 @@ enum Kind {
 const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
     let [vocabulary, width, heads, layers, context] = sizes;
     Kind::Gpt2 {
-        model: Gpt2Config {
-            vocabulary,
-            context,
-            width,
-            heads,
-            layers,
-            dropout: 0.0,
-            mlp_width: None,
-            epsilon: 1e-5,
-        },
+        model: Gpt2Config { vocabulary, context, width, heads, layers, ..Gpt2Config::DEFAULT },
         batch,
     }
 }

@@ -154,15 +154,7 @@ mod tests {
     use std::fs;
 
     fn config() -> Gpt2Config {
-        Gpt2Config {
-            vocabulary: 3,
-            context: 2,
-            width: 4,
-            heads: 2,
-            layers: 1,
-            dropout: 0.0,
-            ..Gpt2Config::default()
-        }
+        Gpt2Config { vocabulary: 3, context: 2, width: 4, heads: 2, layers: 1, ..Gpt2Config::default() }
     }
 
     const PARTS: [&str; 12] =
