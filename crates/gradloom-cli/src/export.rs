@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Type::F32)]
     dtype: Type,
     /// Most megabytes of one file of tensors.
-    #[arg(long, value_name = "MB", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MB", default_value_t = 5000,
+        value_parser = clap::value_parser!(u32).range(1..))]
     shard_mb: u32,
 }
 

@@ -30,9 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // Elements by type, in the order of the types' names.
     let mut types: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (_, tensor) in weights.iter() {
-        let text = tensor.to_string();
-        let name = text.split('[').next().unwrap_or_default().to_string();
-        let (elements, size) = types.entry(name).or_default();
+        let (elements, size) = types.entry(tensor.type_name()).or_default();
         *elements += tensor.shape.iter().product::<usize>();
         *size += tensor.bytes.len();
     }
@@ -40,7 +38,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let size: usize = types.values().map(|(_, size)| size).sum();
     if arguments.json {
         let types: BTreeMap<_, _> = types.iter().map(|(name, (elements, _))| (name, elements)).collect();
-        let tensors: BTreeMap<_, _> = weights.iter().map(|(name, found)| (name, found.to_string())).collect();
         let mut json = serde_json::json!({
             "kind": source.kind(),
             "config": source.config(),
@@ -50,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             "types": types,
         });
         if arguments.tensors {
-            json["names"] = serde_json::json!(tensors);
+            json["names"] = weights.iter().map(|(name, found)| (name, found.to_string())).collect();
         }
         return print_line!("{json:#}");
     }

@@ -35,7 +35,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = Format::Llmc)]
     format: Format,
     /// Most tokens of a file; nanoGPT has one file.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
     shard_tokens: u64,
     /// Share of the text, at its end, that is held out.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]

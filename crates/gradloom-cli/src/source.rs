@@ -7,7 +7,7 @@ use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::files::Weights;
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
-use gradloom_models::data::{Bytes, Tokenizer};
+use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::hugging_face::Folder;
 use std::path::Path;
 
@@ -69,14 +69,15 @@ impl Source {
                 AnyTokenizer::of_run(folder, &saved.settings)
             }
             Kind::Folder(folder) => {
-                let vocabulary = match &self.config {
-                    AnyConfig::Gpt2(config) => config.vocabulary,
-                    AnyConfig::Llama(config) => config.vocabulary,
-                };
-                let path = if folder.path().is_dir() { Some(folder.path()) } else { folder.path().parent() };
-                match AnyTokenizer::open(&path.unwrap_or(Path::new(".")).display().to_string()) {
-                    Err(_) if vocabulary <= Bytes.vocabulary() => Ok(AnyTokenizer::Bytes(Bytes)),
-                    opened => opened,
+                let path = folder.path();
+                let path = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+                match Bpe::open(path) {
+                    Err(TokenizerError::NoTokenizer { .. })
+                        if self.config.vocabulary() <= Bytes.vocabulary() =>
+                    {
+                        Ok(AnyTokenizer::Bytes(Bytes))
+                    }
+                    opened => Ok(AnyTokenizer::Bpe(Box::new(opened?))),
                 }
             }
         }

@@ -39,6 +39,14 @@ impl AnyConfigError {
 }
 
 impl AnyConfig {
+    /// Number of different tokens.
+    pub fn vocabulary(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.vocabulary,
+            Self::Llama(config) => config.vocabulary,
+        }
+    }
+
     /// A model of these sizes.
     ///
     /// # Errors

@@ -1,12 +1,15 @@
 //! Texts in pages of one pool get the logits that each gets alone.
 
+use gradloom_core::nn::{Stored, store_matrices};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::AnyModel;
+use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::hugging_face::Folder;
 use gradloom_models::kv::pages::{BatchShape, BlockCopy, Pages, SequenceId};
 use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
-use gradloom_runtime::{Device, Infer, Session};
+use gradloom_runtime::pipeline::{Gpu, Target};
+use gradloom_runtime::{Device, Infer, Limits, Precision, Session};
 use std::path::Path;
 
 const BLOCKS: usize = 24;
@@ -151,6 +154,37 @@ fn a_text_beyond_its_table_fails_and_writes_nothing() {
             (starts[row], lengths[row]) = (23, 25);
             assert!(run(starts, lengths).is_err(), "{name}, row {row}");
             assert_eq!(session.store().read("pool.h.0.keys").unwrap(), before);
+        }
+    }
+}
+
+/// A step of few rows reads the vocabulary's weights where they are, one of many rows is the library's, whose
+/// results have padded rows: plans of both are sound.
+#[test]
+fn steps_of_any_number_of_rows_have_a_plan_for_cuda() {
+    let limits = Limits::cuda().with_library();
+    let device = Device::null_for(Target::Cuda(Gpu::in_precision(limits, Precision::Bf16)));
+    let config = Gpt2Config { vocabulary: 5003, context: 64, width: 512, layers: 1, ..Gpt2Config::DEFAULT };
+    let config = Gpt2Config { heads: 8, ..config };
+    for stored in [None, Some(Stored::BF16)] {
+        for rows in [1, 8, 9, 64] {
+            let model = Gpt2::new(&config).unwrap();
+            if let Some(stored) = stored {
+                store_matrices(&model, stored).unwrap();
+            }
+            let session = Session::new(model, &device, 0).unwrap();
+            let pool = PagedKeyValues::new(session.model().sizes(), BLOCKS, BLOCK, "pool");
+            let inputs = [
+                i32("ids", [rows, 1]),
+                i32("tables", [rows, 16]),
+                i32("starts", [rows]),
+                i32("lengths", [rows]),
+            ];
+            let step = session.infer(inputs, |model, [ids, tables, starts, lengths]| {
+                let hidden = pool.extend(model, ids, PagedBatch { tables, starts, lengths });
+                model.logits(hidden.reshape([rows, 512])).argmax(-1)
+            });
+            step.unwrap_or_else(|error| panic!("{rows} rows, {stored:?}: {error}"));
         }
     }
 }

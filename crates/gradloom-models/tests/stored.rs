@@ -50,7 +50,8 @@ fn rounded(session: &Session<AnyModel>, config: &AnyConfig, stored: Stored) -> S
         let mut elements = session.get(name).unwrap();
         if let &[rows, columns] = &param.shape()[..] {
             match stored {
-                Stored::Narrow(dtype) => {
+                Stored::F16 | Stored::BF16 => {
+                    let dtype = if stored == Stored::F16 { DType::F16 } else { DType::BF16 };
                     elements.iter_mut().for_each(|x| *x = dtype.of_narrow_bits(dtype.narrow_bits(*x)));
                 }
                 Stored::Blocks(format) => {
@@ -85,12 +86,9 @@ fn logits_are_those_of_the_rounded_weights() {
         let place = tempfile::tempdir().unwrap();
         save(&original, place.path(), &Saving::default()).unwrap();
         let weights = Folder::open(place.path()).unwrap();
-        for stored in [
-            Stored::Narrow(DType::BF16),
-            Stored::Narrow(DType::F16),
-            Stored::Blocks(BlockFormat::Q8_0),
-            Stored::Blocks(BlockFormat::Q4_0),
-        ] {
+        for stored in
+            [Stored::BF16, Stored::F16, Stored::Blocks(BlockFormat::Q8_0), Stored::Blocks(BlockFormat::Q4_0)]
+        {
             let model = config.build().unwrap();
             let names = store_matrices(&model, stored).unwrap();
             assert!(names.len() > 8, "{names:?}");

@@ -6,7 +6,7 @@
 use crate::device::report_tuning;
 use crate::failure::Result;
 use crate::output::print_line;
-use gradloom::ir::{BlockFormat, DType};
+use gradloom::ir::BlockFormat;
 use gradloom::nn::{Stored, store_matrices};
 use gradloom::{Device, Infer, Session, Tensor, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -38,8 +38,8 @@ impl Weights {
     pub(crate) fn stored(self) -> Option<Stored> {
         match self {
             Self::F32 => None,
-            Self::F16 => Some(Stored::Narrow(DType::F16)),
-            Self::Bf16 => Some(Stored::Narrow(DType::BF16)),
+            Self::F16 => Some(Stored::F16),
+            Self::Bf16 => Some(Stored::BF16),
             Self::Q8_0 => Some(Stored::Blocks(BlockFormat::Q8_0)),
             Self::Q4_0 => Some(Stored::Blocks(BlockFormat::Q4_0)),
         }

@@ -136,8 +136,9 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data tokenizer preset layers heads width mlp_width context dropout steps batch lr warmup weight_decay clip seed
-               device adapter precision tune threads memory_budget eval_every out save_every run)
+        merge!(data tokenizer preset layers heads width mlp_width context dropout steps batch lr warmup
+               weight_decay clip seed device adapter precision tune threads memory_budget eval_every
+               out save_every run)
     }
 }
 

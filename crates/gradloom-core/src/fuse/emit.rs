@@ -242,7 +242,7 @@ impl<'a> Builder<'a, '_> {
                 let here = self.is_index(x[2], columns);
                 let put = match op {
                     ScatterOp::Add => self.apply(NodeKind::Binary(BinaryOp::Add, [x[0], x[1]]), dtype),
-                    _ => x[1],
+                    ScatterOp::Set | ScatterOp::Distinct => x[1],
                 };
                 self.apply(NodeKind::Select([here, put, x[0]]), dtype)
             }

@@ -4,16 +4,18 @@
 //! bits or blocks. Always holds: what a layer gets of a parameter is f32 of the parameter's own shape, so no
 //! layer knows; a parameter that is kept so is frozen.
 
-use super::{Module, Param, Visitor};
+use super::{Module, Param};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BlockFormat, DType, Type};
-use crate::trace::{ParamTable, Tensor};
+use crate::trace::{ParamTable, ParamUse, Tensor};
 
 /// How the store keeps a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Floats of 16 bits: f16 or bf16.
-    Narrow(DType),
+    /// Floats of 16 bits.
+    F16,
+    /// Floats of 16 bits with the range of f32.
+    BF16,
     /// Blocks along the axis that products sum over: of a matrix `[in, out]` of a linear layer, u8
     /// `[out, bytes of in]`; of an embedding `[rows, width]`, u8 `[rows, bytes of width]`.
     Blocks(BlockFormat),
@@ -23,7 +25,8 @@ impl Stored {
     /// The type in the store of a parameter of this type; none if it cannot be kept so.
     fn type_of(self, ty: &Type, by_columns: bool) -> Option<Type> {
         match (self, &ty.shape[..]) {
-            (Stored::Narrow(dtype), _) => Some(Type::new(dtype, ty.shape.clone())),
+            (Stored::F16, shape) => Some(Type::new(DType::F16, shape)),
+            (Stored::BF16, shape) => Some(Type::new(DType::BF16, shape)),
             (Stored::Blocks(format), &[rows, columns]) => {
                 let [rows, length] = if by_columns { [columns, rows] } else { [rows, columns] };
                 Some(Type::new(DType::U8, [rows, format.bytes_of(length)?]))
@@ -47,30 +50,25 @@ impl Stored {
 /// ```
 ///
 /// # Errors
-/// When a matrix is kept so already, or floats of 16 bits are asked for by another type.
+/// When a matrix is kept so already.
 pub fn store_matrices(model: &dyn Module, stored: Stored) -> Result<Vec<String>> {
-    if let Stored::Narrow(dtype) = stored
-        && !matches!(dtype, DType::F16 | DType::BF16)
-    {
-        return Err(Error::new(ErrorKind::Trace, format!("parameters are not kept as {dtype}"))
-            .help("take f16 or bf16, or blocks"));
-    }
     let table = ParamTable::of(model)?;
-    let mut names = Vec::new();
-    for used in table.iter().filter(|used| used.param.shape().rank() == 2) {
-        if used.param.stored().is_some() {
-            let message = format!("`{}` is kept in fewer bits already", used.name);
-            return Err(Error::new(ErrorKind::Trace, message).help("say it once, for a new model"));
-        }
+    let matrices = || table.iter().filter(|used| used.param.shape().rank() == 2);
+    if let Some(used) = matrices().find(|used| used.param.stored().is_some()) {
+        let message = format!("`{}` is kept in fewer bits already", used.name);
+        return Err(Error::new(ErrorKind::Trace, message).help("say it once, for a new model"));
     }
-    model.visit(&mut Visitor::new(&mut |name, param| {
-        let fits = param.shape().rank() == 2 && param.ty().dtype == DType::F32;
-        if fits && stored.type_of(&param.ty(), param.is_transposed_in_torch()).is_some() {
-            param.store_as(stored);
-            names.push(name.to_string());
-        }
-    }));
-    Ok(names)
+    let fits = |used: &&ParamUse| {
+        let (ty, by_columns) = (used.param.ty(), used.param.is_transposed_in_torch());
+        ty.dtype == DType::F32 && stored.type_of(&ty, by_columns).is_some()
+    };
+    let chosen = matrices().filter(fits);
+    Ok(chosen
+        .map(|used| {
+            used.param.store_as(stored);
+            used.name.clone()
+        })
+        .collect())
 }
 
 impl Param {
@@ -95,7 +93,7 @@ impl Param {
     pub(super) fn read(&self, kept: Tensor) -> Tensor {
         match self.stored() {
             None => kept,
-            Some(Stored::Narrow(_)) => kept.cast(DType::F32),
+            Some(Stored::F16 | Stored::BF16) => kept.cast(DType::F32),
             Some(Stored::Blocks(format)) => {
                 let rows = kept.dequantize(format);
                 if self.is_transposed_in_torch() { rows.transpose(0, 1) } else { rows }
@@ -109,7 +107,7 @@ impl Param {
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {
             None => self.tensor().gather_rows(index),
-            Some(Stored::Narrow(_)) => self.kept().gather_rows(index).cast(DType::F32),
+            Some(Stored::F16 | Stored::BF16) => self.kept().gather_rows(index).cast(DType::F32),
             Some(Stored::Blocks(_)) if self.is_transposed_in_torch() => self.tensor().gather_rows(index),
             Some(Stored::Blocks(format)) => self.kept().gather_rows(index).dequantize(format),
         }
@@ -131,15 +129,13 @@ mod tests {
         assert_eq!(model.1.weight.ty(), Type::new(DType::U8, [3, 18]));
         assert_eq!(model.1.weight.shape()[..], [32, 3]);
         assert!(model.1.weight.is_frozen() && !model.3.weight.is_frozen());
-        let text = store_matrices(&model, Stored::Narrow(DType::F16)).unwrap_err().to_string();
+        let text = store_matrices(&model, Stored::F16).unwrap_err().to_string();
         assert!(text.contains("`0.weight` is kept in fewer bits already"), "{text}");
-        let text = store_matrices(&model, Stored::Narrow(DType::I32)).unwrap_err().to_string();
-        assert!(text.contains("parameters are not kept as i32"), "{text}");
     }
 
     #[test]
     fn rows_of_a_table_are_taken_before_they_are_converted() {
-        for stored in [Stored::Narrow(DType::BF16), Stored::Blocks(BlockFormat::Q8_0)] {
+        for stored in [Stored::BF16, Stored::Blocks(BlockFormat::Q8_0)] {
             let table = Embedding::new(5, 32);
             store_matrices(&table, stored).unwrap();
             let traced =

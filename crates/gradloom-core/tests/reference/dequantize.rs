@@ -35,7 +35,8 @@ fn no_blocks_are_no_numbers() {
     for shape in ["0", "3, 0", "0, 34"] {
         let elements = shape.replace("34", "32");
         let lines = format!(
-            "%0: u8[{shape}] = input \"x\"\n%1: f32[{elements}] = dequantize %0 {{format=q8_0}}\noutput \"y\" %1"
+            "%0: u8[{shape}] = input \"x\"\n\
+             %1: f32[{elements}] = dequantize %0 {{format=q8_0}}\noutput \"y\" %1"
         );
         assert_eq!(run(&lines, &[("x", &[])]).unwrap().output("y").unwrap().to_f64(), []);
     }

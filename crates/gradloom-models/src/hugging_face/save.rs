@@ -7,7 +7,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Type};
 use gradloom_core::nn::{Module, Visitor};
 use gradloom_runtime::Session;
-use gradloom_runtime::files::{TensorBytes, replace_file, write_for_transformers};
+use gradloom_runtime::files::{TensorBytes, replace_file, swapped, transposed, write_for_transformers};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,11 +30,13 @@ impl Default for Saving {
     }
 }
 
-/// One tensor to write.
-struct Tensor {
+/// A parameter.
+struct Parameter {
     name: String,
+    /// Its extents here, and the type of the file's elements.
     ty: Type,
-    bytes: Vec<u8>,
+    /// Whether the file has the matrix by columns.
+    by_columns: bool,
 }
 
 /// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or
@@ -55,28 +57,29 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
     }
     std::fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
     session.materialize()?;
-    let mut names: Vec<(String, bool)> = Vec::new();
-    session.model().visit(&mut Visitor::new(&mut |name, param| {
-        names.push((name.to_string(), param.is_transposed_in_torch()));
+    let model = session.model();
+    // GPT-2's linear layers are `Conv1D` in transformers, whose weights lie as ours do.
+    let is_llama = matches!(model, AnyModel::Llama(_));
+    let mut parameters = Vec::new();
+    model.visit(&mut Visitor::new(&mut |name, param| {
+        let ty = Type::new(saving.dtype, param.shape().clone());
+        let by_columns = is_llama && param.is_transposed_in_torch();
+        parameters.push(Parameter { name: name.to_string(), ty, by_columns });
     }));
-    let shards = in_shards(session, &names, saving)?;
+    let shards = in_shards(&parameters, saving.shard_bytes);
     let count = shards.len();
     let mut map = BTreeMap::new();
     let mut total = 0;
-    for (i, names) in shards.iter().enumerate() {
+    for (i, shard) in shards.iter().enumerate() {
         let file = match count {
             1 => "model.safetensors".to_string(),
             _ => format!("model-{:05}-of-{count:05}.safetensors", i + 1),
         };
-        let tensors =
-            names.iter().map(|name| tensor(session, name, saving.dtype)).collect::<Result<Vec<_>>>()?;
-        let bytes: Vec<_> = tensors
-            .iter()
-            .map(|tensor| TensorBytes { name: &tensor.name, ty: &tensor.ty, bytes: &tensor.bytes })
-            .collect();
+        let tensors = shard.iter().map(|parameter| tensor(session, parameter)).collect::<Result<Vec<_>>>()?;
+        let bytes: Vec<_> = tensors.iter().map(|(name, ty, bytes)| TensorBytes { name, ty, bytes }).collect();
         write_for_transformers(&path.join(&file), &bytes)?;
-        total += tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
-        map.extend(tensors.into_iter().map(|tensor| (tensor.name, file.clone())));
+        total += bytes.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
+        map.extend(tensors.into_iter().map(|(name, ..)| (name, file.clone())));
     }
     let put = |name: &str, value: &Value| {
         let file = path.join(name);
@@ -117,50 +120,33 @@ fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     }
 }
 
-/// Parameters in the order of the model, shared out over files.
-fn in_shards<'n>(
-    session: &Session<AnyModel>,
-    names: &'n [(String, bool)],
-    saving: &Saving,
-) -> Result<Vec<Vec<&'n (String, bool)>>> {
-    let entries = session.store().entries();
-    let mut shards: Vec<Vec<&(String, bool)>> = vec![Vec::new()];
+/// Parameters in their order, shared out over files.
+fn in_shards(parameters: &[Parameter], most: usize) -> Vec<Vec<&Parameter>> {
+    let mut shards: Vec<Vec<&Parameter>> = vec![Vec::new()];
     let mut filled = 0;
-    for name in names {
-        let entry = entries
-            .iter()
-            .find(|entry| entry.name == name.0)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("the store has no `{}`", name.0)))?;
-        let bytes = entry.ty.elements() * saving.dtype.bytes();
-        if filled > 0 && filled + bytes > saving.shard_bytes {
+    for parameter in parameters {
+        let bytes = parameter.ty.bytes();
+        if filled > 0 && filled + bytes > most {
             shards.push(Vec::new());
             filled = 0;
         }
         filled += bytes;
-        shards.last_mut().expect("there is one at the start").push(name);
+        shards.last_mut().expect("there is one at the start").push(parameter);
     }
-    Ok(shards)
+    shards
 }
 
-/// A parameter under its name in the file, as it lies there.
-fn tensor(session: &Session<AnyModel>, (name, transposed): &(String, bool), dtype: DType) -> Result<Tensor> {
+/// A parameter's name, type and bytes in the file.
+fn tensor(session: &Session<AnyModel>, parameter: &Parameter) -> Result<(String, Type, Vec<u8>)> {
+    let Parameter { name, ty, by_columns } = parameter;
     let elements = session.get(name)?;
-    let entries = session.store().entries();
-    let shape = entries.iter().find(|entry| entry.name == *name).map(|entry| entry.ty.shape.to_vec());
-    let mut shape = shape.unwrap_or_default();
-    let is_llama = matches!(session.model(), AnyModel::Llama(_));
-    let elements = match (&mut shape[..], *transposed && is_llama) {
-        ([rows, columns], true) => {
-            std::mem::swap(rows, columns);
-            let (rows, columns) = (*rows, *columns);
-            (0..rows * columns).map(|i| elements[i % columns * rows + i / columns]).collect()
-        }
-        _ => elements,
-    };
-    let bytes = match dtype {
+    let bytes: Vec<u8> = match ty.dtype {
         DType::F32 => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        _ => elements.iter().flat_map(|&x| dtype.narrow_bits(x).to_le_bytes()).collect(),
+        dtype => elements.iter().flat_map(|&x| dtype.narrow_bits(x).to_le_bytes()).collect(),
     };
-    let name = if is_llama { name.clone() } else { format!("{}{name}", prefix(session.model())) };
-    Ok(Tensor { name, ty: Type::new(dtype, shape), bytes })
+    let name = match session.model() {
+        AnyModel::Gpt2(_) => format!("{}{name}", prefix(session.model())),
+        AnyModel::Llama(_) => name.clone(),
+    };
+    Ok(if *by_columns { (name, swapped(ty), transposed(&bytes, ty)) } else { (name, ty.clone(), bytes) })
 }

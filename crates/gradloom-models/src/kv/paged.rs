@@ -42,9 +42,9 @@ impl PagedKeyValues {
     /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
     /// and values join the pool at the end of the step.
     ///
-    /// A row's new positions follow those that it has in the pool. Behind its length, tokens fill it up: their
-    /// states mean nothing, and they are not written. The step fails, and writes nothing, if a text goes
-    /// beyond the model's context or its table.
+    /// A row's new positions follow those that it has in the pool. Behind its length, tokens fill it up:
+    /// their states mean nothing, and they are not written. The step fails, and writes nothing, if a text
+    /// goes beyond the model's context or its table.
     #[track_caller]
     pub fn extend(&self, model: &impl LanguageModel, ids: Tensor, batch: PagedBatch) -> Tensor {
         let [rows, time] = ids.dims();

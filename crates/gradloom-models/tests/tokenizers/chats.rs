@@ -39,7 +39,8 @@ fn what_is_wrong_is_named() {
     assert!(wrong("{% if %}").contains("line 1: "), "{}", wrong("{% if %}"));
     assert!(wrong("{{ nothing() }}").contains("nothing"), "{}", wrong("{{ nothing() }}"));
     // A template that would go on for a long time ends.
-    let long = "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}x{% endfor %}{% endfor %}{% endfor %}";
+    let long = "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}x\
+                {% endfor %}{% endfor %}{% endfor %}";
     assert!(!wrong(long).is_empty());
     let deep = format!("{}1{}", "{% if 1 %}".repeat(5000), "{% endif %}".repeat(5000));
     assert!(!wrong(&deep).is_empty());

@@ -157,8 +157,8 @@ fn what_changes_a_text_is_left_out() {
     file["model"]["dropout"] = 0.9.into();
     file["truncation"] =
         serde_json::json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
-    file["padding"] = serde_json::json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
-                                         "pad_id": 0, "pad_type_id": 0, "pad_token": "!"});
+    file["padding"] = serde_json::json!({"strategy": {"Fixed": 64}, "direction": "Right", 
+        "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "!"});
     assert_same(&Bpe::from_json(file.to_string().as_bytes(), "changed").unwrap(), &open("llama3"));
 }
 

@@ -88,7 +88,10 @@ pub(super) fn converted(from: Dtype, bytes: &[u8], to: DType) -> Cow<'_, [u8]> {
 }
 
 /// The elements of a matrix of this type by columns.
-pub(super) fn transposed(bytes: &[u8], ty: &Type) -> Vec<u8> {
+///
+/// # Panics
+/// When it is no matrix, or has other bytes.
+pub fn transposed(bytes: &[u8], ty: &Type) -> Vec<u8> {
     let &[rows, columns] = &ty.shape[..] else { panic!("{ty} is no matrix") };
     let size = ty.dtype.bytes();
     let mut result = Vec::with_capacity(bytes.len());

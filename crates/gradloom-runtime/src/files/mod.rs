@@ -25,11 +25,12 @@ mod weights;
 pub use atomic::replace_file;
 pub use bytes::Bytes;
 pub use checkpoint::Restored;
+pub use convert::transposed;
 pub use error::Differences;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use error::unwritable;
 pub use load::{Load, LoadReport, Source};
-pub use save::{TensorBytes, write, write_for_transformers};
+pub use save::{TensorBytes, swapped, write, write_for_transformers};
 pub use weights::{Found, Weights};
 
 use std::collections::BTreeMap;

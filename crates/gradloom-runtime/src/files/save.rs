@@ -68,7 +68,7 @@ fn name_in_torch(name: String) -> String {
 }
 
 /// The type of a matrix's transpose.
-pub(super) fn swapped(ty: &Type) -> Type {
+pub fn swapped(ty: &Type) -> Type {
     Type::new(ty.dtype, [ty.shape[1], ty.shape[0]])
 }
 

@@ -70,10 +70,17 @@ impl Found<'_> {
     }
 }
 
+impl Found<'_> {
+    /// The type of its elements: `f32`.
+    pub fn type_name(&self) -> String {
+        self.dtype.to_string().to_lowercase()
+    }
+}
+
 /// Type and shape: `f32[2, 3]`.
 impl std::fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{:?}", self.dtype.to_string().to_lowercase(), self.shape)
+        write!(f, "{}{:?}", self.type_name(), self.shape)
     }
 }
 

@@ -69,7 +69,8 @@ fn weights_in_blocks_are_read_by_products() {
             // Heads beside each other: both the sum and the columns are several axes.
             let heads = graph(&format!(
                 "{head}%3: f32[7, 10, 3, 32] = reshape %2\n%4: f32[{rows}, 3, 32] = reshape %0\n\
-                 %5: f32[{rows}, 7, 10] = dot %4, %3 {{lhs_contract=[1, 2], rhs_contract=[2, 3]}}\noutput \"y\" %5"
+                 %5: f32[{rows}, 7, 10] = dot %4, %3 {{lhs_contract=[1, 2], rhs_contract=[2, 3]}}\n\
+                 output \"y\" %5"
             ));
             // One product for each group of outputs.
             let batch = graph(&format!(

@@ -143,7 +143,8 @@ fn distinct_rows_are_put_and_others_left_out() {
     let numbers: Vec<f64> = (0..900).map(|i| f64::from(i * 7 % 900) - 40.0).collect();
     for dtype in ["f32", "i32"] {
         let lines = format!(
-            "%0: {dtype}[500, 9] = input \"x\"\n%1: i32[900] = input \"i\"\n%2: {dtype}[900, 9] = input \"u\"\n\
+            "%0: {dtype}[500, 9] = input \"x\"\n%1: i32[900] = input \"i\"\n\
+             %2: {dtype}[900, 9] = input \"u\"\n\
              %3: {dtype}[500, 9] = scatter_distinct %0, %1, %2 {{batch=0}}\noutput \"y\" %3"
         );
         for device in devices() {

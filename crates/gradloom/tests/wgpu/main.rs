@@ -9,6 +9,7 @@ mod limits;
 mod lost;
 mod nan;
 mod profile;
+mod published;
 mod segments;
 mod unread;
 

@@ -62,8 +62,9 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     let allowed = match choice.method {
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
             let contiguous = Side::both(problem)[1].along == Along::Contract;
-            let subgroup = if contiguous { tile.slices() == 32 } else { tile.n <= 128 };
-            choice.parts == 1 && problem.k > 0 && subgroup && CUDA_IS_POSSIBLE && limits.subgroup == Some(32)
+            // Where terms are neighbours, a subgroup has whole columns.
+            let fits = !contiguous || tile.slices() == 32;
+            choice.parts == 1 && problem.k > 0 && fits && CUDA_IS_POSSIBLE && limits.subgroup == Some(32)
         }
         // Each group has as many whole tiles of terms.
         Method::Portable(tile) if tile.slices() > 1 => {

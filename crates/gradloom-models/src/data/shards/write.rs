@@ -194,9 +194,8 @@ mod tests {
         let small = TokenShards::open(&paths, 15).unwrap();
         small.read(0, 15, &mut Vec::new()).unwrap();
         let error = small.read(8, 9, &mut Vec::new()).unwrap_err();
-        assert!(
-            matches!(&error, DataError::Token { path, position: 5, token: 15, vocabulary: 15 } if *path == paths[1])
-        );
+        assert!(matches!(&error, DataError::Token { path, position: 5, token: 15, vocabulary: 15 }
+                if *path == paths[1]));
         assert!(
             error.to_string().contains("the token at 5 is 15, but the vocabulary has 15 tokens"),
             "{error}"

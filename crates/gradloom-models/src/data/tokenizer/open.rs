@@ -168,11 +168,16 @@ pub(super) fn over_bytes(
     added: Vec<Value>,
     words: Option<&str>,
 ) -> Value {
-    let bytes = |words: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words});
+    let bytes = |words: bool| {
+        json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words,
+        })
+    };
     let words = words.map_or_else(
         || bytes(true),
         |words| {
-            let split = json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
+            let pattern = json!({"Regex": words});
+            let split = json!({"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false});
             json!({"type": "Sequence", "pretokenizers": [split, bytes(false)]})
         },
     );
@@ -194,11 +199,16 @@ fn sentence_piece(
     let strip = json!({"type": "Strip", "content": " ", "start": 1, "stop": 0});
     json!({
         "version": "1.0", "added_tokens": added,
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")]},
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")],
+        },
         "decoder": {"type": "Sequence", "decoders":
             [replace("▁", " "), {"type": "ByteFallback"}, {"type": "Fuse"}, strip]},
-        "model": {"type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true, "vocab": tokens,
-                  "merges": merges},
+        "model": {
+            "type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true,
+            "vocab": tokens, "merges": merges,
+        },
     })
 }
 

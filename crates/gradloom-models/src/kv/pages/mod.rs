@@ -1,8 +1,8 @@
 //! Paged keys and values: which block of the device's pools holds which tokens of which text.
 //!
-//! In: the tokens of texts that grow, fork, shrink and end. Out: tables of blocks, and the blocks that must be
-//! copied first. No tensor is touched here: [`PagedKeyValues`](super::PagedKeyValues) attends over the pools
-//! by these tables, writes to them, and copies.
+//! In: the tokens of texts that grow, fork, shrink and end. Out: tables of blocks, and the blocks that must
+//! be copied first. No tensor is touched here: [`PagedKeyValues`](super::PagedKeyValues) attends over the
+//! pools by these tables, writes to them, and copies.
 //!
 //! A text is cut into blocks of `block_size` tokens. Texts that begin alike share the blocks of what they
 //! have in common (Kwon et al., "Efficient Memory Management for Large Language Model Serving with

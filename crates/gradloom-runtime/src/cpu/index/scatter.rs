@@ -97,13 +97,15 @@ impl Prepared for Scatter {
                         self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
                     }
                     (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
-                    (_, DType::Bool | DType::U8) => {
+                    (ScatterOp::Set | ScatterOp::Distinct, DType::Bool | DType::U8) => {
                         self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
                     }
-                    (_, DType::F16 | DType::BF16) => {
+                    (ScatterOp::Set | ScatterOp::Distinct, DType::F16 | DType::BF16) => {
                         self.combine(call, batch, &rows, &columns, |_: u16, b: u16| b);
                     }
-                    (_, _) => self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b),
+                    (ScatterOp::Set | ScatterOp::Distinct, _) => {
+                        self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b)
+                    }
                 }
             }
         });
