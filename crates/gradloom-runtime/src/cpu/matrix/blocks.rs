@@ -3,19 +3,19 @@
 //! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Always holds: what a
 //! number becomes is exact; in products, the scale of a block multiplies the block's part of a sum, once.
 
-use super::few::{GROUP, GROUP_OF_SEVERAL};
+use super::few::{Columns, GROUP, each_group};
 use super::pack::{pack_transposed, panels};
 use super::stored::WIDEST;
 use super::tile::{Rows, Target, load, prefetch, store};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
-use gradloom_codegen::cpu::FEW_ROWS;
 use gradloom_core::ir::half::from_f16;
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use pulp::Simd;
+use std::marker::PhantomData;
 
 /// The integers of a block.
-trait Quants {
+trait Quants: Copy {
     const FORMAT: BlockFormat;
 
     /// A vector of them from element `first` on.
@@ -25,7 +25,9 @@ trait Quants {
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s;
 }
 
+#[derive(Clone, Copy)]
 struct Q8;
+#[derive(Clone, Copy)]
 struct Q4;
 
 impl Quants for Q8 {
@@ -146,96 +148,76 @@ pub(in crate::cpu) unsafe fn dots_of_blocks<S: Simd>(
     // SAFETY: as promised by the caller.
     unsafe {
         match right.format {
-            BlockFormat::Q8_0 => all_dots::<S, Q8>(simd, count, depth, rows, right.start, stride, target),
-            BlockFormat::Q4_0 => all_dots::<S, Q4>(simd, count, depth, rows, right.start, stride, target),
+            BlockFormat::Q8_0 => {
+                let right = BlockColumns::<Q8> { start: right.start, stride, quants: PhantomData };
+                each_group(simd, count, depth, rows, right, target);
+            }
+            BlockFormat::Q4_0 => {
+                let right = BlockColumns::<Q4> { start: right.start, stride, quants: PhantomData };
+                each_group(simd, count, depth, rows, right, target);
+            }
         }
     }
 }
 
-/// # Safety
-/// As [`dots_of_blocks`].
-#[inline(always)]
-unsafe fn all_dots<S: Simd, Q: Quants>(
-    simd: S,
-    count: usize,
-    depth: usize,
-    rows: Rows,
-    right: *const u8,
+/// Columns of blocks, which begin `stride` bytes apart.
+#[derive(Clone, Copy)]
+struct BlockColumns<Q> {
+    start: *const u8,
     stride: usize,
-    target: Target,
-) {
-    let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
-    let mut column = 0;
-    // SAFETY: as promised by the caller.
-    unsafe {
-        while column + group <= target.columns {
-            let (right, to) = (right.wrapping_add(column * stride), target.from(column));
-            match count {
-                1 => some_dots::<S, Q, 1, GROUP>(simd, depth, rows, right, stride, to),
-                2 => some_dots::<S, Q, 2, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
-                3 => some_dots::<S, Q, 3, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
-                _ => some_dots::<S, Q, FEW_ROWS, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, to),
-            }
-            column += group;
-        }
-        while column < target.columns {
-            let right = right.wrapping_add(column * stride);
-            for r in 0..count {
-                let to = Target { start: target.row(r).wrapping_add(column), ..target };
-                some_dots::<S, Q, 1, 1>(simd, depth, rows.at(r, 0), right, stride, to);
-            }
-            column += 1;
-        }
-    }
+    quants: PhantomData<Q>,
 }
 
-/// `R` rows and `C` columns.
-///
-/// # Safety
-/// As [`dots_of_blocks`].
-#[inline(always)]
-unsafe fn some_dots<S: Simd, Q: Quants, const R: usize, const C: usize>(
-    simd: S,
-    depth: usize,
-    rows: Rows,
-    right: *const u8,
-    stride: usize,
-    target: Target,
-) {
-    let lanes = S::F32_LANES;
-    let mut sums = [[simd.splat_f32s(0.0); C]; R];
-    let (mut p, mut blocks) = (0, right);
-    // SAFETY: as promised by the caller.
-    unsafe {
-        while p < depth {
-            for c in 0..C {
-                let block = blocks.wrapping_add(c * stride);
-                // Columns are too short for the processor to see where they lead.
-                prefetch(block.wrapping_add(GROUP * stride));
-                let mut parts = [simd.splat_f32s(0.0); R];
-                let mut first = 0;
-                while first < BLOCK {
-                    let quants = Q::vector(simd, block.add(2), first);
-                    for r in 0..R {
-                        let left = load(simd, rows.at(r, p + first).start);
-                        parts[r] = match first {
-                            0 => simd.mul_f32s(left, quants),
-                            _ => simd.mul_add_e_f32s(left, quants, parts[r]),
-                        };
+impl<Q: Quants> Columns for BlockColumns<Q> {
+    #[inline(always)]
+    fn from(self, column: usize) -> Self {
+        Self { start: self.start.wrapping_add(column * self.stride), ..self }
+    }
+
+    #[inline(always)]
+    unsafe fn dots<S: Simd, const R: usize, const C: usize>(
+        self,
+        simd: S,
+        depth: usize,
+        rows: Rows,
+        target: Target,
+    ) {
+        let BlockColumns { start, stride, quants: _ } = self;
+        let lanes = S::F32_LANES;
+        let mut sums = [[simd.splat_f32s(0.0); C]; R];
+        let (mut p, mut blocks) = (0, start);
+        // SAFETY: as promised by the caller.
+        unsafe {
+            while p < depth {
+                for c in 0..C {
+                    let block = blocks.wrapping_add(c * stride);
+                    // Columns are too short for the processor to see where they lead.
+                    prefetch(block.wrapping_add(GROUP * stride));
+                    let mut parts = [simd.splat_f32s(0.0); R];
+                    let mut first = 0;
+                    while first < BLOCK {
+                        let quants = Q::vector(simd, block.add(2), first);
+                        for r in 0..R {
+                            let left = load(simd, rows.at(r, p + first).start);
+                            parts[r] = match first {
+                                0 => simd.mul_f32s(left, quants),
+                                _ => simd.mul_add_e_f32s(left, quants, parts[r]),
+                            };
+                        }
+                        first += lanes;
                     }
-                    first += lanes;
+                    let scale = scale(simd, block);
+                    for r in 0..R {
+                        sums[r][c] = simd.mul_add_e_f32s(scale, parts[r], sums[r][c]);
+                    }
                 }
-                let scale = scale(simd, block);
-                for r in 0..R {
-                    sums[r][c] = simd.mul_add_e_f32s(scale, parts[r], sums[r][c]);
-                }
+                p += BLOCK;
+                blocks = blocks.wrapping_add(Q::FORMAT.block_bytes());
             }
-            p += BLOCK;
-            blocks = blocks.wrapping_add(Q::FORMAT.block_bytes());
-        }
-        for r in 0..R {
-            for c in 0..C {
-                *target.row(r).wrapping_add(c) = simd.reduce_sum_f32s(sums[r][c]);
+            for r in 0..R {
+                for c in 0..C {
+                    *target.row(r).wrapping_add(c) = simd.reduce_sum_f32s(sums[r][c]);
+                }
             }
         }
     }

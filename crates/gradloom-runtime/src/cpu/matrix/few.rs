@@ -174,49 +174,95 @@ pub(in crate::cpu) unsafe fn dots<S: Simd, E: Stored>(
     stride: usize,
     target: Target,
 ) {
+    // SAFETY: as promised by the caller.
+    unsafe { each_group(simd, count, depth, rows, Contiguous { right, stride }, target) }
+}
+
+/// A right operand whose columns are read one by one.
+pub(super) trait Columns: Copy {
+    /// The operand from a column on.
+    fn from(self, column: usize) -> Self;
+
+    /// Products of `R` rows with the first `C` columns.
+    ///
+    /// # Safety
+    /// As [`add_rows`]; `rows.step` must be 1.
+    unsafe fn dots<S: Simd, const R: usize, const C: usize>(
+        self,
+        simd: S,
+        depth: usize,
+        rows: Rows,
+        target: Target,
+    );
+}
+
+/// Products of up to [`FEW_ROWS`] rows with all columns of the target, some at a time.
+///
+/// # Safety
+/// As [`Columns::dots`].
+#[inline(always)]
+pub(super) unsafe fn each_group<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    right: impl Columns,
+    target: Target,
+) {
     let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
     let mut column = 0;
     // SAFETY: as promised by the caller.
     unsafe {
         while column + group <= target.columns {
-            let right = right.wrapping_add(column * stride);
+            let (right, to) = (right.from(column), target.from(column));
             match count {
-                1 => dots_of::<S, E, 1, GROUP>(simd, depth, rows, right, stride, target.from(column)),
-                2 => dots_of::<S, E, 2, GROUP_OF_SEVERAL>(
-                    simd,
-                    depth,
-                    rows,
-                    right,
-                    stride,
-                    target.from(column),
-                ),
-                3 => dots_of::<S, E, 3, GROUP_OF_SEVERAL>(
-                    simd,
-                    depth,
-                    rows,
-                    right,
-                    stride,
-                    target.from(column),
-                ),
-                _ => dots_of::<S, E, FEW_ROWS, GROUP_OF_SEVERAL>(
-                    simd,
-                    depth,
-                    rows,
-                    right,
-                    stride,
-                    target.from(column),
-                ),
+                1 => right.dots::<S, 1, GROUP>(simd, depth, rows, to),
+                2 => right.dots::<S, 2, GROUP_OF_SEVERAL>(simd, depth, rows, to),
+                3 => right.dots::<S, 3, GROUP_OF_SEVERAL>(simd, depth, rows, to),
+                _ => right.dots::<S, FEW_ROWS, GROUP_OF_SEVERAL>(simd, depth, rows, to),
             }
             column += group;
         }
         while column < target.columns {
-            let right = right.wrapping_add(column * stride);
             for r in 0..count {
-                let target = Target { start: target.row(r).wrapping_add(column), ..target };
-                dots_of::<S, E, 1, 1>(simd, depth, rows.at(r, 0), right, stride, target);
+                let to = Target { start: target.row(r).wrapping_add(column), ..target };
+                right.from(column).dots::<S, 1, 1>(simd, depth, rows.at(r, 0), to);
             }
             column += 1;
         }
+    }
+}
+
+/// Columns of contiguous elements, which begin `stride` elements apart.
+struct Contiguous<E> {
+    right: *const E,
+    stride: usize,
+}
+
+impl<E> Clone for Contiguous<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Contiguous<E> {}
+
+impl<E: Stored> Columns for Contiguous<E> {
+    #[inline(always)]
+    fn from(self, column: usize) -> Self {
+        Self { right: self.right.wrapping_add(column * self.stride), ..self }
+    }
+
+    #[inline(always)]
+    unsafe fn dots<S: Simd, const R: usize, const C: usize>(
+        self,
+        simd: S,
+        depth: usize,
+        rows: Rows,
+        target: Target,
+    ) {
+        // SAFETY: as promised by the caller.
+        unsafe { dots_of::<S, E, R, C>(simd, depth, rows, self.right, self.stride, target) }
     }
 }
 
