@@ -60,7 +60,7 @@ enum Command {
     /// Train a GPT on text and keep what comes of it in a run folder
     Train(Box<train::Arguments>),
     /// Let a trained model write
-    Sample(sample::Arguments),
+    Sample(Box<sample::Arguments>),
     /// Write text as files of tokens, to train on more of it than memory holds
     Prepare(prepare::Arguments),
     /// Show how a tokenizer cuts text into tokens, or the text of tokens

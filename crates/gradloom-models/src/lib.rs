@@ -10,6 +10,7 @@
 //! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`generator`]: text for many requests at once, over pages of keys and values.
 //! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
 
@@ -24,6 +25,7 @@ pub mod addition;
 pub mod any_model;
 pub mod data;
 pub mod generate;
+pub mod generator;
 pub mod gguf;
 pub mod gpt2;
 pub mod hugging_face;
