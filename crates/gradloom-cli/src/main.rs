@@ -10,6 +10,7 @@ mod devices;
 #[cfg(test)]
 mod documentation;
 mod drivers;
+mod eval;
 mod export;
 mod failure;
 mod format;
@@ -61,6 +62,8 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Let a trained model write
     Sample(sample::Arguments),
+    /// Measure how well a model predicts: perplexity of a text, questions with choices
+    Eval(eval::Arguments),
     /// Write text as files of tokens, to train on more of it than memory holds
     Prepare(prepare::Arguments),
     /// Show how a tokenizer cuts text into tokens, or the text of tokens
@@ -97,6 +100,7 @@ fn command() -> ExitCode {
     let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

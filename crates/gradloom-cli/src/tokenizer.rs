@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Result};
 use crate::run::unusable;
 use crate::train::settings::Settings;
-use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use gradloom_models::data::{Bpe, Bytes, SpecialTokens, Tokenizer, TokenizerError};
 use std::path::Path;
 
 /// The name of the tokenizer whose tokens are bytes.
@@ -84,6 +84,14 @@ impl AnyTokenizer {
             Self::Bytes(bytes) => bytes,
             Self::Bpe(bpe) => &**bpe,
         }
+    }
+
+    /// The token that the tokenizer puts before a text, if it does.
+    pub(crate) fn beginning(&self) -> Option<i32> {
+        let Self::Bpe(bpe) = self else { return None };
+        let added = bpe.encode_with("", SpecialTokens::Added).unwrap_or_default();
+        let begins = bpe.roles().bos.as_deref().and_then(|token| bpe.id(token));
+        added.first().copied().filter(|first| Some(*first) == begins)
     }
 
     /// What a run is called after, and its fingerprint.

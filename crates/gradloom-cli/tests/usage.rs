@@ -443,6 +443,7 @@ fn helps_are_as_they_were_reviewed() {
         "",
         "train",
         "sample",
+        "eval",
         "prepare",
         "tokenize",
         "inspect",

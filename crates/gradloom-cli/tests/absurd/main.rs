@@ -30,6 +30,7 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
             ("--data", "DIR/text.txt"),
         ],
         "sample" => &[("RUN", "DIR/run"), ("--tokens", "1"), ("--threads", "1")],
+        "eval" => &[("PATH", "DIR/run"), ("--data", "DIR/text.txt"), ("--threads", "1")],
         "prepare" => &[("TEXT", "DIR/text.txt"), ("--tokenizer", "bytes"), ("--out", "tokens")],
         "tokenize" => &[("TOKENIZER", "bytes"), ("FILE", "DIR/text.txt")],
         "inspect" => &[("PRESET|RUN", "DIR/run")],
@@ -118,6 +119,7 @@ fn the_help_names_all_commands_and_options() {
         [
             "train",
             "sample",
+            "eval",
             "prepare",
             "tokenize",
             "inspect",
