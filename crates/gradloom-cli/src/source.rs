@@ -3,11 +3,12 @@
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
 use crate::run::{MODEL, STATE, Saved};
-use crate::tokenizer::AnyTokenizer;
+use crate::tokenizer::{AnyTokenizer, FILE, is_gguf};
 use gradloom::runtime::files::Weights;
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use gradloom_models::gguf::Gguf;
 use gradloom_models::hugging_face::Folder;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ enum Kind {
 impl Source {
     /// Opens the folder of a run, its `model.safetensors`, a folder of transformers, or a GGUF file.
     pub(crate) fn open(given: &Path) -> Result<Self> {
-        let is_gguf = given.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+        let is_gguf = is_gguf(given);
         if is_gguf || Folder::is_at(given) {
             let folder = if is_gguf { Folder::open_gguf(given)? } else { Folder::open(given)? };
             return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(Box::new(folder)) });
@@ -36,7 +37,7 @@ impl Source {
                 .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
         }
         if path.file_name().is_some_and(|name| name == STATE) {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = folder_of(&path);
             return Err(Failure::usage(format!(
                 "{}: this is the state of a run, not its model",
                 path.display()
@@ -61,7 +62,8 @@ impl Source {
         }
     }
 
-    /// The tokenizer in the folder. A model of no more tokens than there are bytes may go without.
+    /// The tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are bytes may go
+    /// without.
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {
@@ -70,7 +72,16 @@ impl Source {
             }
             Kind::Folder(folder) => {
                 let path = folder.path();
-                let path = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+                if path.is_file() {
+                    let file = Gguf::open(path)?;
+                    // A tokenizer that is not known may lie beside the file in another form.
+                    match file.has_tokenizer().then(|| file.tokenizer()) {
+                        Some(Ok(tokenizer)) => return Ok(AnyTokenizer::Bpe(Box::new(tokenizer))),
+                        Some(Err(error)) if !has_tokenizer_beside(path) => return Err(error.into()),
+                        _ => {}
+                    }
+                }
+                let path = if path.is_dir() { path } else { folder_of(path) };
                 match Bpe::open(path) {
                     Err(TokenizerError::NoTokenizer { .. })
                         if self.config.vocabulary() <= Bytes.vocabulary() =>
@@ -114,4 +125,14 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether a tokenizer.json lies beside a file.
+fn has_tokenizer_beside(file: &Path) -> bool {
+    folder_of(file).join(FILE).is_file()
+}
+
+/// The folder that a file is in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

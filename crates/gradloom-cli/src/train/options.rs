@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
     /// What the tokens are: bytes; a tokenizer.json or a folder with one (or with vocab.json and merges.txt);
-    /// or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from it.
+    /// a GGUF file; or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from it.
     /// [default: bytes, or the tokenizer in the folder of tokens]
     #[arg(long, value_name = "TOKENIZER", help_heading = "Data")]
     pub(crate) tokenizer: Option<String>,
