@@ -14,6 +14,7 @@ mod eval;
 mod export;
 mod failure;
 mod format;
+mod import;
 mod info;
 mod inspect;
 mod limits;
@@ -72,6 +73,8 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Show what a file or folder with a model has: sizes, parameters, types, data
     Info(info::Arguments),
+    /// Write a published model as the folder of a run
+    Import(import::Arguments),
     /// Write a model as a folder that transformers loads
     Export(export::Arguments),
     /// List what gradloom can run on
@@ -105,6 +108,7 @@ fn command() -> ExitCode {
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

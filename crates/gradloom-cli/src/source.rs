@@ -9,7 +9,7 @@ use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
-use gradloom_models::hugging_face::Folder;
+use gradloom_models::hugging_face::{self, Folder};
 use std::path::Path;
 
 /// A model in files that were found sound.
@@ -45,7 +45,7 @@ impl Source {
             .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
         }
         let saved = Saved::open(&path)?;
-        Ok(Self { config: AnyConfig::Gpt2(saved.settings.model.clone()), kind: Kind::Run(Box::new(saved)) })
+        Ok(Self { config: saved.settings.model.clone(), kind: Kind::Run(Box::new(saved)) })
     }
 
     /// The sizes of the model.
@@ -114,15 +114,23 @@ impl Source {
     pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.session(device)?),
-            Kind::Run(saved) => {
+            Kind::Run(_) => {
                 let model = self.config.build().map_err(|error| {
                     Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
                 })?;
                 let session = Session::new(model, device, 0)?;
                 session.materialize()?;
-                saved.restore_parameters(&session.store())?;
+                self.load_into(&session)?;
                 Ok(session)
             }
+        }
+    }
+
+    /// Sets the parameters of a session, which has all of them already, to those of the files.
+    pub(crate) fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
+        match &self.kind {
+            Kind::Folder(folder) => Ok(hugging_face::load(session, folder.weights())?),
+            Kind::Run(saved) => saved.restore_parameters(&session.store()),
         }
     }
 }

@@ -447,6 +447,8 @@ fn helps_are_as_they_were_reviewed() {
         "prepare",
         "tokenize",
         "inspect",
+        "import",
+        "export",
         "devices",
         "bench",
         "profile",
