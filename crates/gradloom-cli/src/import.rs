@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // One text at a time: the settings are the model's, and what a training would be is not known.
     let mut settings = Settings::begun_from(&Options { batch: Some(1), ..options }, source.config())?;
     settings.use_tokenizer(&tokenizer)?;
-    let session = source.session(&Device::cpu())?;
+    let session = source.session_stored(&Device::cpu(), None)?;
     session.materialize()?;
     let snapshot = Snapshot::of(&session.store(), 0)?;
     let folder = RunFolder::create(Some(&arguments.out), "")?;

@@ -31,6 +31,7 @@ mod source;
 mod tokenize;
 mod tokenizer;
 mod train;
+mod weights;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;

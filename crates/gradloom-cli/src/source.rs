@@ -4,12 +4,13 @@ use crate::failure::{Failure, Result};
 use crate::output::quoted;
 use crate::run::{MODEL, STATE, Saved};
 use crate::tokenizer::{AnyTokenizer, FILE, is_gguf};
-use gradloom::runtime::files::Weights;
+use gradloom::nn::{Stored, store_matrices};
+use gradloom::runtime::files::{Load, Weights};
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
-use gradloom_models::hugging_face::{self, Folder};
+use gradloom_models::hugging_face::Folder;
 use std::path::Path;
 
 /// A model in files that were found sound.
@@ -58,6 +59,7 @@ impl Source {
         match &self.kind {
             Kind::Run(_) => "a run of gradloom train",
             Kind::Folder(folder) if folder.path().is_file() => "a GGUF file",
+            Kind::Folder(folder) if folder.stored().is_some() => "a folder of gradloom export --weights",
             Kind::Folder(_) => "a folder of transformers",
         }
     }
@@ -114,22 +116,45 @@ impl Source {
     pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.session(device)?),
-            Kind::Run(_) => {
+            Kind::Run(_) => self.session_stored(device, None),
+        }
+    }
+
+    /// The model with its parameters, on a device, with matrices kept in a form of fewer bits, or as f32.
+    pub(crate) fn session_stored(
+        &self,
+        device: &Device,
+        stored: Option<Stored>,
+    ) -> Result<Session<AnyModel>> {
+        match &self.kind {
+            Kind::Folder(folder) => Ok(folder.session_stored(device, stored)?),
+            Kind::Run(saved) => {
                 let model = self.config.build().map_err(|error| {
                     Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
                 })?;
+                let Some(stored) = stored else {
+                    let session = Session::new(model, device, 0)?;
+                    session.materialize()?;
+                    saved.restore_parameters(&session.store())?;
+                    return Ok(session);
+                };
+                store_matrices(&model, stored)?;
                 let session = Session::new(model, device, 0)?;
-                session.materialize()?;
-                self.load_into(&session)?;
+                session.load_with(saved.weights(), &Load::strict()).map(drop)?;
                 Ok(session)
             }
         }
     }
 
-    /// Sets the parameters of a session, which has all of them already, to those of the files.
+    /// The form in which the files keep matrices, if in fewer bits.
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        self.folder().and_then(Folder::stored)
+    }
+
+    /// Sets the parameters of a session in f32, which has all of them already, to those of the files.
     pub(crate) fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
         match &self.kind {
-            Kind::Folder(folder) => Ok(hugging_face::load(session, folder.weights())?),
+            Kind::Folder(folder) => Ok(folder.load_into(session)?),
             Kind::Run(saved) => saved.restore_parameters(&session.store()),
         }
     }
