@@ -30,8 +30,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MB", default_value_t = 5000,
         value_parser = clap::value_parser!(u32).range(1..))]
     shard_mb: u32,
-    /// Keep matrices in fewer bits, in a folder that gradloom alone reads: `sample`, `eval` and `info` take it,
-    /// and the weights stay so in memory. A matrix whose rows are no multiples of 32 stays as it is in blocks.
+    /// Keep matrices in fewer bits, in a folder that gradloom alone reads: `sample`, `eval` and `info` take
+    /// it, and the weights stay so in memory. Blocks (q8_0, q4_0) are of 32 numbers: a matrix whose rows are
+    /// no multiples of them stays as it is.
     #[arg(long, visible_alias = "quantize", value_name = "TYPE", value_enum,
         conflicts_with_all = ["dtype", "shard_mb"])]
     weights: Option<Weights>,

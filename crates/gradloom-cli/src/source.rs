@@ -64,8 +64,8 @@ impl Source {
         }
     }
 
-    /// The tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are bytes may go
-    /// without.
+    /// The tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are bytes may
+    /// go without.
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {

@@ -20,8 +20,8 @@ pub(crate) struct Options {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
     /// What the tokens are: bytes; a tokenizer.json or a folder with one (or with vocab.json and merges.txt);
-    /// a GGUF file; or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from it.
-    /// [default: bytes, or the tokenizer in the folder of tokens]
+    /// a GGUF file; or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from
+    /// it. [default: bytes, or the tokenizer in the folder of tokens]
     #[arg(long, value_name = "TOKENIZER", help_heading = "Data")]
     pub(crate) tokenizer: Option<String>,
 
@@ -47,8 +47,8 @@ pub(crate) struct Options {
     /// Probability of dropping an element while training; of GPT-2 alone.
     #[arg(long, value_name = "P", help_heading = "Model")]
     pub(crate) dropout: Option<f64>,
-    /// Begin from this model instead of random weights: a run, a folder of transformers, or a GGUF file. Sizes
-    /// and tokenizer are the model's; flags must not contradict them, but a Llama's context may be less.
+    /// Begin from this model instead of random weights: a run, a folder of transformers, or a GGUF file.
+    /// Sizes and tokenizer are the model's; flags must not contradict them, but a Llama's context may be less.
     /// Defaults for the training: 1000 steps, batch 8, learning rate 0.0001.
     #[arg(long, value_name = "PATH", help_heading = "Model")]
     pub(crate) init: Option<String>,

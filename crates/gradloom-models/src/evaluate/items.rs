@@ -134,8 +134,8 @@ const LIKE: &str =
 /// Most bytes of a file of questions.
 const LARGEST: u64 = 1 << 30;
 
-/// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`), `choices`
-/// (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and empty lines are
+/// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
+/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and empty lines are
 /// left alone.
 ///
 /// # Errors

@@ -48,9 +48,10 @@ pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
         .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export --weights`"))
 }
 
-/// Writes the model of a session, whose matrices are kept as [`store_matrices`](gradloom_core::nn::store_matrices)
-/// was told, as a folder that [`Folder`](super::Folder) reads. The folder is made if it is not there; files of
-/// a model in it are replaced. `extra` has keys for the configuration beside those of the sizes.
+/// Writes the model of a session, whose matrices are kept as
+/// [`store_matrices`](gradloom_core::nn::store_matrices) was told, as a folder that
+/// [`Folder`](super::Folder) reads. The folder is made if it is not there; files of a model in it are
+/// replaced. `extra` has keys for the configuration beside those of the sizes.
 ///
 /// # Errors
 /// When no parameter is kept in fewer bits; when a file cannot be written; on the null device.
