@@ -63,7 +63,7 @@ enum Command {
     /// Train a GPT on text and keep what comes of it in a run folder
     Train(Box<train::Arguments>),
     /// Let a trained model write
-    Sample(sample::Arguments),
+    Sample(Box<sample::Arguments>),
     /// Measure how well a model predicts: perplexity of a text, questions with choices
     Eval(eval::Arguments),
     /// Write text as files of tokens, to train on more of it than memory holds

@@ -6,8 +6,8 @@ use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
-use gradloom_models::data::{Start, Tokenizer, Tokens, held_out_windows};
-use gradloom_models::generate::{Sampling, TextStream, Window, generate};
+use gradloom_models::data::{Tokenizer, Tokens, held_out_windows};
+use gradloom_models::generate::{Sampling, StopStream, Window, generate};
 use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use std::ops::ControlFlow;
@@ -105,19 +105,22 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
         Ok(Self { decoder: Decoder::new(session, "cache")?, tokenizer, context })
     }
 
-    /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters
-    /// are whole.
+    /// Writes up to `count` tokens after a prompt, or up to the first of the stop strings; each piece of text
+    /// is handed on as soon as its characters are whole, and no part of a stop string.
     pub(crate) fn write(
         &mut self,
         prompt: &str,
         count: u64,
         sampling: &Sampling,
+        stops: &[String],
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<()> {
         // A model needs something to stand on; an empty prompt begins a new line.
         let prompt = self.tokenizer.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() })?;
         let (end, vocabulary) = (self.tokenizer.end_of_text(), self.tokenizer.vocabulary());
-        let mut stream = TextStream::from(self.tokenizer, Start::Within);
+        let mut stream = StopStream::new(stops);
+        let (tokenizer, mut bytes) = (self.tokenizer, Vec::new());
+        let mut stopped = false;
         let decoder = &mut self.decoder;
         let next_logits = |window: &Window| -> Result<Vec<f32>> {
             if window.known == 0 {
@@ -132,10 +135,20 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
             if Some(token) == end {
                 return ControlFlow::Break(());
             }
-            let text = stream.push(token);
-            if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) }
+            bytes.clear();
+            tokenizer.decode(token, &mut bytes);
+            let text = stream.push(&bytes);
+            let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
+            stopped = goes_on.is_break();
+            if stream.stopped().is_some() { ControlFlow::Break(()) } else { goes_on }
         })?;
-        // Half a character, for which there were no tokens left, is no text.
+        // What might have become a stop string. Half a character, for which there were no tokens left, is no
+        // text.
+        let rest = stream.finish();
+        let rest = rest.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        if !stopped && !rest.is_empty() {
+            let _ = on_text(rest);
+        }
         Ok(())
     }
 }

@@ -11,6 +11,7 @@
 //! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`generator`]: text for many requests at once, over pages of keys and values.
 //! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
 
@@ -26,6 +27,7 @@ pub mod any_model;
 pub mod data;
 pub mod evaluate;
 pub mod generate;
+pub mod generator;
 pub mod gguf;
 pub mod gpt2;
 pub mod hugging_face;

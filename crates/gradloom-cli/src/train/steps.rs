@@ -164,7 +164,7 @@ fn finish(run: &Run) -> Result<()> {
     const TOKENS: u64 = 400;
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
-    Writer::new(run.train.session(), run.tokenizer.get())?.write("", TOKENS, &sampling, |piece| {
+    Writer::new(run.train.session(), run.tokenizer.get())?.write("", TOKENS, &sampling, &[], |piece| {
         text.push_str(piece);
         ControlFlow::Continue(())
     })?;

@@ -5,6 +5,7 @@ mod awaiting;
 mod custom;
 mod debug_run;
 mod failures;
+mod generator;
 mod limits;
 mod lost;
 mod nan;

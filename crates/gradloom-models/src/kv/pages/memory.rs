@@ -48,17 +48,25 @@ impl Pages {
     /// the whole prompt, because logits come from computing at least its last token. The caller computes the
     /// rest, in chunks of any length. Full blocks of the sequence are shared with others from then on.
     pub fn begin(&mut self, prompt: &[i32]) -> Begun {
-        let computable = prompt.len().saturating_sub(1);
-        let (mut table, mut last) = (Vec::new(), BlockId::PADDING);
-        for tokens in prompt[..computable].chunks_exact(self.block_size) {
-            let Some(block) = self.blocks.prefixes.child(last, tokens) else { break };
-            self.blocks.share(block);
-            table.push(block);
-            last = block;
-        }
+        let table: Vec<BlockId> = self.prefix(prompt).collect();
+        table.iter().for_each(|&block| self.blocks.share(block));
         let cached = table.len() * self.block_size;
         let sequence = self.add(Sequence { tokens: prompt[..cached].to_vec(), table, room: 0, shares: true });
         Begun { sequence, cached }
+    }
+
+    /// How many tokens of a prompt [`Pages::begin`] would find.
+    pub fn cached(&self, prompt: &[i32]) -> usize {
+        self.prefix(prompt).count() * self.block_size
+    }
+
+    /// The known blocks of a prompt, in order.
+    fn prefix<'a>(&'a self, prompt: &'a [i32]) -> impl Iterator<Item = BlockId> + 'a {
+        let computable = &prompt[..prompt.len().saturating_sub(1)];
+        computable.chunks_exact(self.block_size).scan(BlockId::PADDING, |last, tokens| {
+            *last = self.blocks.prefixes.child(*last, tokens)?;
+            Some(*last)
+        })
     }
 
     /// Begins an empty sequence that neither takes blocks from the tree of prefixes nor puts them there. For

@@ -1,0 +1,57 @@
+//! Where prompts come from.
+
+use super::Arguments;
+use crate::failure::{Failure, Result};
+use gradloom::runtime::regular_file;
+use gradloom_models::data::Tokenizer;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Most bytes of a prompt: far more than any model sees of it.
+const LONGEST_PROMPT: u64 = 16 << 20;
+
+/// The prompt, from wherever it comes.
+pub(super) fn one(arguments: &Arguments) -> Result<String> {
+    match &arguments.prompt_file {
+        Some(path) => of_file("--prompt-file", path),
+        None if arguments.prompt == "-" => of_input("--prompt"),
+        None => Ok(arguments.prompt.clone()),
+    }
+}
+
+/// All prompts: the one, or a line each.
+pub(super) fn all(arguments: &Arguments) -> Result<Vec<String>> {
+    let Some(path) = &arguments.prompts else { return Ok(vec![one(arguments)?]) };
+    let text = if path == Path::new("-") { of_input("--prompts")? } else { of_file("--prompts", path)? };
+    let lines: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_string).collect();
+    if lines.is_empty() {
+        return Err(Failure::usage(format!("--prompts {}: there is no line in it", path.display()))
+            .help("give a prompt on each line"));
+    }
+    Ok(lines)
+}
+
+fn of_file(flag: &str, path: &Path) -> Result<String> {
+    regular_file::read_to_string(path, LONGEST_PROMPT).map_err(|error| {
+        Failure::usage(format!("{flag} {}: cannot be read: {error}", path.display()))
+            .help("give a file of UTF-8 text")
+    })
+}
+
+fn of_input(flag: &str) -> Result<String> {
+    let mut text = String::new();
+    let read = io::stdin().lock().take(LONGEST_PROMPT).read_to_string(&mut text);
+    read.map_err(|error| {
+        Failure::usage(format!("{flag} -: the standard input cannot be read: {error}"))
+            .help("give UTF-8 text")
+    })?;
+    Ok(text)
+}
+
+/// The end of a prompt that a model can read, in tokens. A model needs something to stand on: an empty prompt
+/// begins a new line.
+pub(super) fn encoded(prompt: &str, tokenizer: &dyn Tokenizer, context: usize) -> Result<Vec<i32>> {
+    let mut tokens = tokenizer.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() })?;
+    tokens.drain(..tokens.len().saturating_sub(context));
+    Ok(tokens)
+}

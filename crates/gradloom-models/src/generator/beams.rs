@@ -1,0 +1,65 @@
+//! Beam search over pages: sequences fork where the search does.
+
+use super::Generator;
+use super::memory::{Row, floats};
+use super::program::Head;
+use crate::generate::{BeamError, BeamOptions, Beams, Hypothesis};
+use crate::kv::pages::SequenceId;
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+
+impl<M: LanguageModel> Generator<M> {
+    /// The best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search beside
+    /// those of the requests must fit the memory; a text longer than the context is not searched.
+    ///
+    /// # Errors
+    /// When the options make no search, the prompt and `most` tokens do not fit the context, or there are too
+    /// few blocks; of the device. Requests are not touched.
+    pub fn beams(&mut self, prompt: &[i32], options: BeamOptions) -> Result<Vec<Hypothesis>> {
+        self.check_text(prompt, options.most)?;
+        let mut beams = Beams::new(options).map_err(refused)?;
+        let mut running = vec![self.memory.begin(prompt, true)];
+        let outcome = self.search(&mut beams, prompt, &mut running);
+        for sequence in running {
+            self.memory.pages.end(sequence).expect("it has begun");
+        }
+        outcome.map(|()| beams.finish())
+    }
+
+    fn search(&mut self, beams: &mut Beams, prompt: &[i32], running: &mut Vec<SequenceId>) -> Result<()> {
+        let step = self.memory.read(running[0], prompt, self.options.chunk, Head::Last)?;
+        let mut logits = floats(&step, 0);
+        loop {
+            let vocabulary = self.memory.vocabulary();
+            logits.truncate(running.len() * vocabulary);
+            logits.chunks_mut(vocabulary).for_each(log_softmax);
+            let extensions = beams.step(&logits).map_err(refused)?;
+            if extensions.is_empty() {
+                return Ok(());
+            }
+            let parents = extensions.iter().map(|extension| running[extension.parent]);
+            let forked = parents.map(|parent| self.memory.pages.fork(parent).expect("it has begun"));
+            let forked = forked.collect();
+            for parent in std::mem::replace(running, forked) {
+                self.memory.pages.end(parent).expect("it has begun");
+            }
+            let tokens: Vec<[i32; 1]> = extensions.iter().map(|extension| [extension.token]).collect();
+            let rows = running.iter().zip(&tokens);
+            let rows: Vec<Row<'_>> =
+                rows.map(|(&sequence, tokens)| Row { sequence, tokens, choice: None }).collect();
+            logits = floats(&self.memory.append(&rows, Head::Last)?, 0);
+        }
+    }
+}
+
+/// Turns logits into log-probabilities.
+fn log_softmax(logits: &mut [f32]) {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&x| libm::exp(f64::from(x - most))).sum();
+    let log = f64::from(most) + libm::log(sum);
+    logits.iter_mut().for_each(|x| *x = (f64::from(*x) - log) as f32);
+}
+
+fn refused(error: BeamError) -> Error {
+    Error::new(ErrorKind::Feed, error.to_string()).help(error.remedy())
+}

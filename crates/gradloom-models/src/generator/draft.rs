@@ -1,0 +1,173 @@
+//! Speculative decoding over pages: a draft model proposes, the model checks all proposals in one step.
+
+use super::memory::{Row, floats};
+use super::program::Head;
+use super::{Finish, Generator, Request};
+use crate::generate::{Draw, Past, Sampling, SamplingError, draw, speculate};
+use crate::kv::pages::SequenceId;
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::fmt::Display;
+
+/// A text in the memory of a model.
+struct Side<'a, M> {
+    generator: &'a mut Generator<M>,
+    sequence: SequenceId,
+}
+
+impl<M: LanguageModel> Side<'_, M> {
+    /// Computes what is missing of a text; gives the logits of the tokens after each of the last `count`
+    /// tokens, all of which were missing.
+    fn logits(&mut self, text: &[i32], count: usize) -> Result<Vec<Vec<f32>>> {
+        let memory = &mut self.generator.memory;
+        let ahead = text.len() - count;
+        if memory.length(self.sequence) < ahead {
+            memory.read(self.sequence, &text[..ahead], self.generator.options.chunk, Head::Nothing)?;
+        }
+        let row = Row { sequence: self.sequence, tokens: &text[ahead..], choice: None };
+        let step = memory.append(&[row], Head::Each)?;
+        let vocabulary = memory.vocabulary();
+        Ok(floats(&step, 0).chunks(vocabulary).take(count).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Forgets what is behind so many tokens.
+    fn cut(&mut self, length: usize) {
+        let memory = &mut self.generator.memory;
+        let length = length.min(memory.length(self.sequence));
+        memory.pages.truncate(self.sequence, length).expect("it has as many");
+    }
+}
+
+impl<M: LanguageModel> Generator<M> {
+    /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up to
+    /// `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
+    /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
+    /// is handed on as it is accepted. Gives why the text has ended, and how many of the proposed tokens were
+    /// accepted, of how many.
+    ///
+    /// # Errors
+    /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be
+    /// drawn; when there are too few blocks beside those of the requests; of the device.
+    pub fn speculate<D: LanguageModel>(
+        &mut self,
+        draft: &mut Generator<D>,
+        request: &Request,
+        drafted: usize,
+        on_token: impl FnMut(i32),
+    ) -> Result<(Finish, [usize; 2])> {
+        self.check(request)?;
+        draft.check(request)?;
+        let [own, other] = [self.memory.vocabulary(), draft.memory.vocabulary()];
+        if own != other || drafted == 0 || request.logprobs.is_some() {
+            let message = match (own == other, drafted) {
+                (false, _) => format!("a draft model of {other} tokens for a model of {own}"),
+                (true, 0) => "a draft of 0 tokens".to_string(),
+                _ => "log-probabilities of a text with a draft model".to_string(),
+            };
+            return Err(Error::new(ErrorKind::Feed, message).help(
+                "give a draft model of the same tokenizer, at least 1 token, and no log-probabilities",
+            ));
+        }
+        let sequences = [
+            self.memory.begin(&request.prompt, request.shares),
+            draft.memory.begin(&request.prompt, request.shares),
+        ];
+        let mut own = Side { generator: &mut *self, sequence: sequences[0] };
+        let mut other = Side { generator: &mut *draft, sequence: sequences[1] };
+        let outcome = write(&mut own, &mut other, request, drafted, on_token);
+        self.memory.pages.end(sequences[0]).expect("it has begun");
+        draft.memory.pages.end(sequences[1]).expect("it has begun");
+        outcome
+    }
+}
+
+fn write<M: LanguageModel, D: LanguageModel>(
+    own: &mut Side<'_, M>,
+    other: &mut Side<'_, D>,
+    request: &Request,
+    drafted: usize,
+    mut on_token: impl FnMut(i32),
+) -> Result<(Finish, [usize; 2])> {
+    let sampling = &request.sampling;
+    let (mut text, mut past) = (request.prompt.clone(), Past::new(&request.prompt));
+    let mut counts = [0; 2];
+    let context = own.generator.memory.context().min(other.generator.memory.context());
+    loop {
+        let written = text.len() - request.prompt.len();
+        // The token that follows an accepted draft is one more.
+        let count = drafted.min(request.most - written - 1).min(context - text.len());
+        let Draft { tokens, probabilities } = propose(other, sampling, &text, &past, written, count)?;
+        let longer = [&text[..], &tokens].concat();
+        let logits = own.logits(&longer, count + 1)?;
+        let mut then = past.clone();
+        let mut target = Vec::with_capacity(count + 1);
+        for (place, logits) in logits.iter().enumerate() {
+            target.push(sampling.probabilities(logits, &then).map_err(undrawable)?);
+            tokens.get(place).into_iter().for_each(|&token| then.push(token));
+        }
+        let ids: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
+        let uniform = |place: usize, draw| sampling.uniform((written + place) as u64, draw);
+        let accepted = speculate(
+            &ids,
+            &probabilities,
+            &target,
+            |place| uniform(place, Draw::Accept),
+            |place| uniform(place, Draw::Correction),
+        )
+        .map_err(|error| refuse(&error, error.remedy()))?;
+        counts = [counts[0] + accepted.count, counts[1] + count];
+        for token in tokens[..accepted.count].iter().copied().chain([accepted.next as i32]) {
+            if request.ends.contains(&token) {
+                return Ok((Finish::End(token), counts));
+            }
+            text.push(token);
+            past.push(token);
+            on_token(token);
+            if text.len() - request.prompt.len() == request.most {
+                return Ok((Finish::Length, counts));
+            }
+            if text.len() > context {
+                return Ok((Finish::Context, counts));
+            }
+        }
+        // What was rejected, and the place of the last token, which no model has read.
+        own.cut(text.len() - 1);
+        other.cut(text.len() - 1);
+    }
+}
+
+/// Proposed tokens, with the distributions that they were drawn from.
+struct Draft {
+    tokens: Vec<i32>,
+    probabilities: Vec<Vec<f64>>,
+}
+
+fn propose<D: LanguageModel>(
+    side: &mut Side<'_, D>,
+    sampling: &Sampling,
+    text: &[i32],
+    past: &Past,
+    written: usize,
+    count: usize,
+) -> Result<Draft> {
+    let (mut text, mut past) = (text.to_vec(), past.clone());
+    let mut draft = Draft { tokens: Vec::new(), probabilities: Vec::new() };
+    for place in 0..count {
+        let logits = side.logits(&text, 1)?;
+        let probabilities = sampling.probabilities(&logits[0], &past).map_err(undrawable)?;
+        let token = draw(&probabilities, sampling.uniform((written + place) as u64, Draw::Token)) as i32;
+        draft.tokens.push(token);
+        draft.probabilities.push(probabilities);
+        text.push(token);
+        past.push(token);
+    }
+    Ok(draft)
+}
+
+fn undrawable(error: SamplingError) -> Error {
+    refuse(&error, error.remedy())
+}
+
+fn refuse(error: &dyn Display, remedy: &str) -> Error {
+    Error::new(ErrorKind::Feed, error.to_string()).help(remedy)
+}

@@ -1,0 +1,242 @@
+//! Texts in pages: room for new tokens, and steps over them that succeed or change nothing.
+
+use super::program::{Form, Head};
+use crate::generate::{Past, Sampling};
+use crate::kv::PagedKeyValues;
+use crate::kv::pages::{BlockCopy, Pages, PagesError, SequenceId};
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::trace::i32;
+use gradloom_runtime::{Data, Infer, Session, Step};
+use std::collections::HashMap;
+
+/// A pool on the device with its bookkeeping, and the programs over it.
+#[derive(Debug)]
+pub(super) struct Memory<M> {
+    session: Session<M>,
+    pub(super) pages: Pages,
+    pool: PagedKeyValues,
+    /// Blocks of a table.
+    blocks: usize,
+    /// Tokens that can follow.
+    vocabulary: usize,
+    programs: HashMap<Form, Infer<0, ()>>,
+    copies: Infer<2, ()>,
+}
+
+/// Blocks that are copied in one run.
+const COPIES: usize = 16;
+
+/// New tokens of a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) sequence: SequenceId,
+    pub(super) tokens: &'a [i32],
+    /// How the next one is chosen; what rows without it choose is not read.
+    pub(super) choice: Option<Choice<'a>>,
+}
+
+/// How a row chooses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) sampling: &'a Sampling,
+    pub(super) past: &'a Past,
+    pub(super) position: usize,
+}
+
+impl<M: LanguageModel> Memory<M> {
+    pub(super) fn new(
+        session: &Session<M>,
+        (blocks, block_size): (usize, usize),
+        vocabulary: usize,
+        name: &str,
+    ) -> Result<Self> {
+        let sizes = session.model().sizes();
+        let pages = Pages::new(blocks, block_size).map_err(refused)?;
+        let pool = PagedKeyValues::new(sizes, blocks, block_size, name);
+        let inputs = [i32("from", [COPIES]), i32("to", [COPIES])];
+        let copies = session.infer(inputs, |_, [from, to]| pool.copy_blocks(from, to))?;
+        Ok(Self {
+            session: session.clone(),
+            pages,
+            pool,
+            blocks: sizes.context.div_ceil(block_size),
+            vocabulary,
+            programs: HashMap::new(),
+            copies,
+        })
+    }
+
+    pub(super) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Whether the model has a token.
+    pub(super) fn knows(&self, token: i32) -> bool {
+        usize::try_from(token).is_ok_and(|id| id < self.session.model().sizes().vocabulary)
+    }
+
+    pub(super) fn context(&self) -> usize {
+        self.session.model().sizes().context
+    }
+
+    /// Begins a text; gives its sequence, which has the part of the tokens that is cached.
+    pub(super) fn begin(&mut self, tokens: &[i32], shares: bool) -> SequenceId {
+        if shares { self.pages.begin(tokens).sequence } else { self.pages.begin_private() }
+    }
+
+    /// Number of tokens that are in memory.
+    pub(super) fn length(&self, sequence: SequenceId) -> usize {
+        self.pages.tokens(sequence).map_or(0, <[i32]>::len)
+    }
+
+    /// Computes what is missing of a text, in pieces of at most `chunk` tokens; gives what the last piece
+    /// gives, with that head.
+    pub(super) fn read(
+        &mut self,
+        sequence: SequenceId,
+        text: &[i32],
+        chunk: usize,
+        head: Head,
+    ) -> Result<Step> {
+        loop {
+            let missing = &text[self.length(sequence)..];
+            let tokens = &missing[..missing.len().min(chunk)];
+            let is_last = tokens.len() == missing.len();
+            let row = Row { sequence, tokens, choice: None };
+            let step = self.append(&[row], if is_last { head } else { Head::Nothing })?;
+            if is_last {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Makes room, and computes rows for which there is enough: the same as [`Pages::reserve`] for each, then
+    /// [`Memory::run`].
+    pub(super) fn append(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+        let mut copies = Vec::new();
+        for row in rows {
+            match self.pages.reserve(row.sequence, row.tokens.len()) {
+                Ok(copy) => copies.extend(copy),
+                Err(error) => {
+                    self.run_copies(&copies)?;
+                    return Err(refused(error));
+                }
+            }
+        }
+        self.run_copies(&copies)?;
+        self.run(rows, head)
+    }
+
+    /// Computes the new tokens of rows for which there is room, all copies having been run. If it fails, the
+    /// rows are as before, without room.
+    pub(super) fn run(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+        let outcome = self.queue(rows, head).and_then(|step| step.result().map(|()| step));
+        for row in rows {
+            match outcome {
+                Ok(_) => self.pages.commit(row.sequence, row.tokens),
+                Err(_) => self.pages.truncate(row.sequence, self.length(row.sequence)),
+            }
+            .map_err(refused)?;
+        }
+        outcome
+    }
+
+    /// Runs the copies that reservations gave, in their order. If it fails, the sequences that they were for
+    /// must end.
+    pub(super) fn run_copies(&mut self, copies: &[BlockCopy]) -> Result<()> {
+        for some in copies.chunks(COPIES) {
+            let (mut from, mut to) = ([0; COPIES], [-1; COPIES]);
+            for (i, copy) in BlockCopy::at_once(some).into_iter().enumerate() {
+                (from[i], to[i]) = (copy.from.index() as i32, copy.to.index() as i32);
+            }
+            self.copies.run((&from, &to))?;
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+        let time = rows.iter().map(|row| row.tokens.len()).max().unwrap_or(1);
+        let form = Form::holding(rows.len(), time, head);
+        let counts: Vec<_> = rows.iter().map(|row| (row.sequence, row.tokens.len())).collect();
+        let batch = self.pages.batch(&counts, form.shape(self.blocks)).map_err(refused)?;
+        let mut ids = vec![0; form.rows * form.time];
+        for (place, row) in ids.chunks_mut(form.time).zip(rows) {
+            place[..row.tokens.len()].copy_from_slice(row.tokens);
+        }
+        let choices = Settings::of(rows, form, self.vocabulary)?;
+        let mut data: Vec<Data<'_>> =
+            vec![(&ids).into(), (&batch.tables).into(), (&batch.starts).into(), (&batch.lengths).into()];
+        if let Some(choices) = &choices {
+            choices.give(&mut data);
+        }
+        use std::collections::hash_map::Entry;
+        let program = match self.programs.entry(form) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                new.insert(form.compile(&self.session, &self.pool, self.blocks, self.vocabulary)?)
+            }
+        };
+        program.queue(&data)
+    }
+}
+
+/// The settings of rows as a choice takes them.
+#[derive(Default)]
+struct Settings {
+    numbers: Vec<f32>,
+    words: Vec<u32>,
+    position: Vec<i32>,
+    adjustments: Option<(Vec<i32>, Vec<f32>)>,
+}
+
+impl Settings {
+    /// None where nothing is chosen. Rows that choose nothing have default settings.
+    fn of(rows: &[Row<'_>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
+        let Head::Choose { adjusts, .. } = form.head else { return Ok(None) };
+        let (sampling, past) = (Sampling::default(), Past::default());
+        let nothing = Choice { sampling: &sampling, past: &past, position: 0 };
+        let mut all = Self { adjustments: adjusts.then(Default::default), ..Self::default() };
+        for row in 0..form.rows {
+            let Choice { sampling, past, position } =
+                rows.get(row).and_then(|row| row.choice).unwrap_or(nothing);
+            all.numbers.extend(sampling.numbers());
+            all.words.extend(sampling.words());
+            all.position.push(position as i32);
+            if let Some((pasts, biases)) = &mut all.adjustments {
+                pasts.extend(past.row(vocabulary));
+                biases.extend(
+                    sampling.biases(vocabulary).map_err(|error| {
+                        Error::new(ErrorKind::Feed, error.to_string()).help(error.remedy())
+                    })?,
+                );
+            }
+        }
+        Ok(Some(all))
+    }
+
+    fn give<'a>(&'a self, data: &mut Vec<Data<'a>>) {
+        let settings: [Data<'a>; 3] = [(&self.numbers).into(), (&self.words).into(), (&self.position).into()];
+        data.extend(settings);
+        if let Some((past, bias)) = &self.adjustments {
+            data.push(past.into());
+            data.push(bias.into());
+        }
+    }
+}
+
+/// An error of the pages as one of the library.
+pub(super) fn refused(error: PagesError) -> Error {
+    Error::new(ErrorKind::Feed, error.to_string()).help(error.remedy())
+}
+
+/// The elements of a step's output, which are f32.
+pub(super) fn floats(step: &Step, output: usize) -> Vec<f32> {
+    words(step, output).into_iter().map(f32::from_bits).collect()
+}
+
+/// The elements of a step's output, of 32 bits each.
+pub(super) fn words(step: &Step, output: usize) -> Vec<u32> {
+    let (_, _, bytes) = step.outputs().nth(output).expect("the program gives it");
+    bytes.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect()
+}

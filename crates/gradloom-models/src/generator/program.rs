@@ -1,0 +1,102 @@
+//! The programs of a generator: new tokens of some texts in, what follows them out.
+
+use crate::generate::{Choices, Rows, Sampling};
+use crate::kv::pages::BatchShape;
+use crate::kv::{PagedBatch, PagedKeyValues};
+use crate::language_model::LanguageModel;
+use gradloom_core::error::Result;
+use gradloom_core::ir::DType;
+use gradloom_core::trace::{Tensor, f32, i32, iota, u32};
+use gradloom_runtime::{Infer, Session};
+
+/// What a step gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Head {
+    /// Nothing: a prompt that goes on.
+    Nothing,
+    /// The token after each row, and its log-probabilities if they are asked for.
+    Choose {
+        choices: Choices,
+        /// Whether a row has penalties or biases.
+        adjusts: bool,
+    },
+    /// The logits after each row's last token, `[rows, vocabulary]`.
+    Last,
+    /// The logits after each token, `[rows, time, vocabulary]`.
+    Each,
+}
+
+/// A program's shape and what it gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Form {
+    pub(super) rows: usize,
+    pub(super) time: usize,
+    pub(super) head: Head,
+}
+
+impl Form {
+    /// The least form that holds so many rows of so many tokens.
+    pub(super) fn holding(rows: usize, time: usize, head: Head) -> Self {
+        Self { rows: rows.next_power_of_two(), time: time.next_power_of_two(), head }
+    }
+
+    pub(super) fn shape(&self, blocks: usize) -> BatchShape {
+        BatchShape { rows: self.rows, time: self.time, blocks }
+    }
+
+    /// Compiles the program over tables of so many blocks. Of the model's tokens only the first `vocabulary`
+    /// can follow.
+    ///
+    /// Its inputs are the ids, then those of [`PagedBatch`], then, for a choice, those of [`Rows`].
+    pub(super) fn compile<M: LanguageModel>(
+        &self,
+        session: &Session<M>,
+        pool: &PagedKeyValues,
+        blocks: usize,
+        vocabulary: usize,
+    ) -> Result<Infer<0, ()>> {
+        let Self { rows, time, head } = *self;
+        let mut inputs = vec![
+            i32("ids", [rows, time]),
+            i32("tables", [rows, blocks]),
+            i32("starts", [rows]),
+            i32("lengths", [rows]),
+        ];
+        if let Head::Choose { adjusts, .. } = head {
+            inputs.push(f32("numbers", [rows, Sampling::NUMBERS]));
+            inputs.push(u32("words", [rows, Sampling::WORDS]));
+            inputs.push(i32("position", [rows]));
+            if adjusts {
+                inputs.push(i32("past", [rows, vocabulary]));
+                inputs.push(f32("bias", [rows, vocabulary]));
+            }
+        }
+        session.infer_over(inputs, |model, inputs| {
+            let batch = PagedBatch { tables: inputs[1], starts: inputs[2], lengths: inputs[3] };
+            let hidden = pool.extend(model, inputs[0], batch);
+            let [_, _, width] = hidden.dims();
+            let tokens = hidden.reshape([rows * time, width]);
+            let logits = |hidden: Tensor| model.logits(hidden).slice(1, 0..vocabulary);
+            let last = || {
+                // A row without a text has a length of 0; what it gives is not read.
+                let in_row = (batch.lengths - batch.starts - 1).maximum(0);
+                logits(match time {
+                    1 => tokens,
+                    _ => tokens.gather_rows(in_row + iota(DType::I32, [rows], 0) * time as i32),
+                })
+            };
+            match head {
+                Head::Nothing => Vec::new(),
+                Head::Last => vec![last()],
+                Head::Each => vec![logits(tokens)],
+                Head::Choose { choices, .. } => {
+                    let (past, bias) = (inputs.get(7).copied(), inputs.get(8).copied());
+                    let rows = Rows { numbers: inputs[4], words: inputs[5], position: inputs[6], past, bias };
+                    let chosen = choices.choose(last(), rows);
+                    let logprobs = chosen.logprobs.map(|all| [all.token, all.top, all.ids]);
+                    [chosen.token].into_iter().chain(logprobs.into_iter().flatten()).collect()
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What is asked of a generator, and what it answers.
+
+use crate::generate::Sampling;
+use std::fmt;
+
+/// A text to go on with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The tokens that the model reads first, at least one.
+    pub prompt: Vec<i32>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// New tokens at most, at least 1.
+    pub most: usize,
+    /// Tokens that end the text.
+    pub ends: Vec<i32>,
+    /// Whether log-probabilities of the chosen tokens are wanted, with those of so many of the likeliest.
+    pub logprobs: Option<usize>,
+    /// Whether blocks of keys and values are shared with other texts that begin alike. Without, the bits of
+    /// the logits do not depend on what was computed before, and nothing is found or left in the memory.
+    pub shares: bool,
+}
+
+impl Request {
+    /// A request that draws up to `most` tokens from the model's own distribution.
+    pub fn new(prompt: impl Into<Vec<i32>>, most: usize) -> Self {
+        Self {
+            prompt: prompt.into(),
+            sampling: Sampling::default(),
+            most,
+            ends: Vec::new(),
+            logprobs: None,
+            shares: true,
+        }
+    }
+}
+
+/// Names a request of one generator. Later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub(super) u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0)
+    }
+}
+
+/// What a step has brought for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The next token.
+    Token {
+        /// Whose it is.
+        request: RequestId,
+        /// The token.
+        token: i32,
+        /// What [`Request::logprobs`] asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// There are no more tokens, and the request is forgotten.
+    Finished {
+        /// Which one.
+        request: RequestId,
+        /// Why.
+        finish: Finish,
+    },
+}
+
+/// Natural logarithms of probabilities that the model itself gives: without penalties, biases, temperature
+/// and truncation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprobs {
+    /// Of the token.
+    pub own: f32,
+    /// The likeliest tokens, the likeliest first.
+    pub top: Vec<(i32, f32)>,
+}
+
+/// Why a text has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model chose one of [`Request::ends`], which is no token of the text.
+    End(i32),
+    /// It has as many new tokens as were asked for.
+    Length,
+    /// It is longer than the model's context.
+    Context,
+    /// One of the stop strings came up: its index. Only for texts of a
+    /// [`TextGenerator`](super::TextGenerator).
+    Stop(usize),
+    /// The logits are not numbers, or every token is excluded.
+    NoToken,
+}

@@ -1,0 +1,515 @@
+//! Which texts go on in a step, and which must wait.
+
+use super::memory::{Choice, Memory, Row, floats, words};
+use super::program::Head;
+use super::request::{Event, Finish, Request, RequestId, TokenLogprobs};
+use crate::generate::{Choices, Past, Sampling};
+use crate::kv::pages::{BlockCopy, Counts, Pages, PagesError, SequenceId};
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_runtime::Session;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// How much a generator holds and does at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorOptions {
+    /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
+    /// [`GeneratorOptions::block_size`] tokens: for a model of L layers with H key heads of depth D,
+    /// `8 · L · H · D` bytes a token.
+    pub blocks: usize,
+    /// Tokens of a block. What texts have in common is shared in whole blocks.
+    pub block_size: usize,
+    /// Texts that are in memory at once, at most. Others wait.
+    pub rows: usize,
+    /// Tokens of prompts in a step, at most, those that fill up included.
+    pub chunk: usize,
+    /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
+    pub vocabulary: Option<usize>,
+    /// The name of the pool's states in the session's store. Generators of one session need names of their
+    /// own.
+    pub name: String,
+}
+
+impl Default for GeneratorOptions {
+    /// 16 texts over 1,024 blocks of 16 tokens.
+    fn default() -> Self {
+        let name = "pages".to_string();
+        Self { blocks: 1025, block_size: 16, rows: 16, chunk: 512, vocabulary: None, name }
+    }
+}
+
+/// Tokens for many requests at once.
+///
+/// ```
+/// use gradloom_models::generate::Sampling;
+/// use gradloom_models::generator::{Event, Generator, GeneratorOptions, Request};
+/// use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+/// use gradloom_runtime::{Device, Session};
+///
+/// let config = Gpt2Config { vocabulary: 50, context: 32, ..Gpt2Config::DEFAULT };
+/// let config = Gpt2Config { width: 16, heads: 2, layers: 1, ..config };
+/// let session = Session::new(Gpt2::new(&config)?, &Device::cpu(), 0)?;
+/// session.materialize()?;
+/// let options = GeneratorOptions { blocks: 17, block_size: 4, ..GeneratorOptions::default() };
+/// let mut generator = Generator::new(&session, options)?;
+/// let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+/// let first = generator.add(Request { sampling: greedy, ..Request::new([3, 1, 4], 5) })?;
+/// let second = generator.add(Request::new([3, 1, 4, 1, 5], 7))?;
+/// let mut texts = [Vec::new(), Vec::new()];
+/// while !generator.is_idle() {
+///     for event in generator.step()? {
+///         if let Event::Token { request, token, .. } = event {
+///             texts[usize::from(request == second)].push(token);
+///         }
+///     }
+/// }
+/// assert_eq!(texts.map(|tokens| tokens.len()), [5, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Generator<M> {
+    pub(super) memory: Memory<M>,
+    pub(super) options: GeneratorOptions,
+    /// The oldest first.
+    texts: BTreeMap<RequestId, Text>,
+    /// The id of the next request.
+    next: u64,
+    /// What was not handed out yet.
+    events: Vec<Event>,
+    totals: Totals,
+}
+
+/// What a generator has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Tokens whose keys and values were computed, those of prompts and those that were chosen.
+    pub computed: u64,
+    /// Tokens whose keys and values were found in memory when a text began.
+    pub found: u64,
+    /// Times that a text had to give its blocks to an older one.
+    pub preempted: u64,
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Text {
+    request: Request,
+    /// The prompt, and what was chosen.
+    tokens: Vec<i32>,
+    past: Past,
+    /// None while it waits for a place.
+    sequence: Option<SequenceId>,
+}
+
+impl Text {
+    fn generated(&self) -> usize {
+        self.tokens.len() - self.request.prompt.len()
+    }
+}
+
+/// Rows of a step for which there is room.
+#[derive(Default)]
+struct Planned {
+    /// How many tokens of which text.
+    rows: Vec<(RequestId, usize)>,
+    copies: Vec<(RequestId, BlockCopy)>,
+}
+
+impl<M: LanguageModel> Generator<M> {
+    /// A generator without requests, over the parameters of a session.
+    ///
+    /// # Errors
+    /// When there is no memory for the pool, or its sizes make none.
+    pub fn new(session: &Session<M>, options: GeneratorOptions) -> Result<Self> {
+        let all = session.model().sizes().vocabulary;
+        let vocabulary = options.vocabulary.unwrap_or(all);
+        for (what, given, most) in [
+            ("texts at once", options.rows, usize::MAX),
+            ("tokens of prompts in a step", options.chunk, usize::MAX),
+            ("tokens that can follow", vocabulary, all),
+        ] {
+            if given == 0 || given > most {
+                let message = format!("a generator of {given} {what}");
+                let range = if most == all { format!("1 to {all}") } else { "at least 1".to_string() };
+                return Err(Error::new(ErrorKind::Feed, message).help(format!("give {range}")));
+            }
+        }
+        let size = (options.blocks, options.block_size);
+        let memory = Memory::new(session, size, vocabulary, &options.name)?;
+        Ok(Self {
+            memory,
+            options,
+            texts: BTreeMap::new(),
+            next: 0,
+            events: Vec::new(),
+            totals: Totals::default(),
+        })
+    }
+
+    /// Takes a request, which waits for the next step.
+    ///
+    /// # Errors
+    /// When the prompt is empty, longer than the context or has tokens that the model does not have, nothing
+    /// is to be written, the settings are out of range, or the memory could not hold the text if it were
+    /// alone.
+    pub fn add(&mut self, request: Request) -> Result<RequestId> {
+        self.check(&request)?;
+        let (tokens, past) = (request.prompt.clone(), Past::new(&request.prompt));
+        Ok(self.take(Text { request, tokens, past, sequence: None }))
+    }
+
+    /// A second request that goes on from the text so far of the first, with settings of its own. Positions,
+    /// and so the numbers that decide the draws, go on where they are: the seed should be another.
+    ///
+    /// # Errors
+    /// When the request is unknown, or the settings are out of range.
+    pub fn fork(&mut self, request: RequestId, sampling: Sampling) -> Result<RequestId> {
+        let text = self.known(request)?;
+        let forked = Request { sampling, ..text.request.clone() };
+        self.check(&forked)?;
+        let (tokens, past) = (text.tokens.clone(), text.past.clone());
+        let sequence = match text.sequence {
+            Some(sequence) if self.running() < self.options.rows => {
+                Some(self.memory.pages.fork(sequence).map_err(super::memory::refused)?)
+            }
+            // It finds what is cached when its turn comes.
+            _ => None,
+        };
+        Ok(self.take(Text { request: forked, tokens, past, sequence }))
+    }
+
+    /// Ends a request, whatever it has; nothing more comes of it.
+    ///
+    /// # Errors
+    /// When the request is unknown: it may have finished.
+    pub fn cancel(&mut self, request: RequestId) -> Result<()> {
+        self.known(request)?;
+        self.end(request);
+        self.events.retain(|event| match event {
+            Event::Token { request: of, .. } | Event::Finished { request: of, .. } => *of != request,
+        });
+        Ok(())
+    }
+
+    /// Goes on with each text by a token, and with some prompts by a piece: up to two steps of the device.
+    /// Gives what has come; nothing when there is nothing to do.
+    ///
+    /// # Errors
+    /// Of the device. Requests are as they were, and the step can be tried again; what came before the error
+    /// is handed out by the next one.
+    pub fn step(&mut self) -> Result<Vec<Event>> {
+        let decoded = self.decode()?;
+        let read = self.read_prompts()?;
+        if !self.is_idle() && decoded + read == 0 {
+            let Counts { free, cached, used } = self.memory.pages.counts();
+            let message =
+                format!("no text can go on: of the blocks {free} are free, {cached} cached, {used} used");
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// The requests that have not finished, the oldest first.
+    pub fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.texts.keys().copied()
+    }
+
+    /// The prompt of a request, and what was chosen since.
+    ///
+    /// # Errors
+    /// When the request is unknown: it may have finished.
+    pub fn tokens(&self, request: RequestId) -> Result<&[i32]> {
+        Ok(&self.known(request)?.tokens)
+    }
+
+    /// What was done since the generator was made, by its requests.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The bookkeeping of the memory.
+    pub fn pages(&self) -> &Pages {
+        &self.memory.pages
+    }
+
+    /// Forgets all keys and values: for new parameters, which make them wrong. Texts that are under way are
+    /// computed again.
+    pub fn forget(&mut self) {
+        let all: Vec<_> = self.texts.keys().copied().collect();
+        all.into_iter().for_each(|id| self.rest(id));
+        self.memory.pages.forget_prefixes();
+    }
+
+    pub(super) fn check(&self, request: &Request) -> Result<()> {
+        let Request { prompt, sampling, most, .. } = request;
+        self.check_text(prompt, 1)?;
+        let (context, vocabulary) = (self.memory.context(), self.memory.vocabulary());
+        if *most == 0 {
+            return refuse("a request of 0 new tokens", "ask for at least 1");
+        }
+        if let Err(error) = sampling.validate().and_then(|()| sampling.biases(vocabulary).map(|_| ())) {
+            return refuse(error.to_string(), error.remedy());
+        }
+        if let Some(count) = request.logprobs.filter(|&count| count > vocabulary) {
+            let message = format!("log-probabilities of {count} tokens, of which there are {vocabulary}");
+            return refuse(message, format!("ask for at most {vocabulary}"));
+        }
+        let longest = prompt.len().saturating_add(most - 1).min(context);
+        let (needed, capacity) = (longest.div_ceil(self.options.block_size), self.memory.pages.capacity());
+        if needed > capacity {
+            let message = format!("{longest} tokens take {needed} blocks, and the memory has {capacity}");
+            let help = format!("ask for less, or give the generator at least {} blocks", needed + 1);
+            return refuse(message, help);
+        }
+        Ok(())
+    }
+
+    /// Checks the tokens of a prompt that is to be followed by `most` tokens, all but the last of which the
+    /// model reads, too.
+    pub(super) fn check_text(&self, prompt: &[i32], most: usize) -> Result<()> {
+        let context = self.memory.context();
+        if prompt.is_empty() || prompt.len().saturating_add(most.max(1) - 1) > context {
+            let behind = if most > 1 { format!(" with {most} behind them") } else { String::new() };
+            let message = format!("a prompt of {} tokens{behind} for a context of {context}", prompt.len());
+            return refuse(message, "give at least one token; of a longer text give the end");
+        }
+        match prompt.iter().enumerate().find(|(_, token)| !self.memory.knows(**token)) {
+            None => Ok(()),
+            Some((at, token)) => refuse(
+                format!("token {at} of the prompt is {token}, which the model does not have"),
+                "encode the prompt by the model's own tokenizer",
+            ),
+        }
+    }
+
+    fn take(&mut self, text: Text) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.texts.insert(id, text);
+        id
+    }
+
+    fn known(&self, request: RequestId) -> Result<&Text> {
+        self.texts.get(&request).ok_or_else(|| {
+            Error::new(ErrorKind::Feed, format!("{request} is not under way"))
+                .help("use the id that `add` or `fork` gave, until the request has finished")
+        })
+    }
+
+    /// Texts in memory.
+    fn running(&self) -> usize {
+        self.texts.values().filter(|text| text.sequence.is_some()).count()
+    }
+
+    /// Tokens of a text that are not in memory; none of one that waits for a place.
+    fn pending(&self, text: &Text) -> Option<usize> {
+        text.sequence.map(|sequence| text.tokens.len() - self.memory.length(sequence))
+    }
+
+    /// Takes a text out of the memory. Its full blocks stay cached.
+    fn rest(&mut self, id: RequestId) {
+        let text = self.texts.get_mut(&id).expect("it is under way");
+        if let Some(sequence) = text.sequence.take() {
+            self.memory.pages.end(sequence).expect("its sequence has begun");
+        }
+    }
+
+    fn end(&mut self, id: RequestId) {
+        self.rest(id);
+        self.texts.remove(&id);
+    }
+
+    /// Goes on by a token with each text that waits for one.
+    fn decode(&mut self) -> Result<usize> {
+        let ready = self.texts.iter().filter(|(_, text)| self.pending(text) == Some(1));
+        let ready: Vec<RequestId> = ready.map(|(&id, _)| id).collect();
+        let mut planned = Planned::default();
+        for id in ready {
+            // Unless its blocks have gone to an older one.
+            if self.texts[&id].sequence.is_some() {
+                self.place(id, 1, &mut planned);
+            }
+        }
+        self.run(planned)
+    }
+
+    /// Reads a piece of some prompts, the oldest first.
+    fn read_prompts(&mut self) -> Result<usize> {
+        let all: Vec<RequestId> = self.texts.keys().copied().collect();
+        let (mut planned, mut time) = (Planned::default(), 1);
+        for id in all {
+            let text = &self.texts[&id];
+            let (begins, pending) = match self.pending(text) {
+                Some(1) => continue,
+                Some(pending) => (false, pending),
+                None => (true, text.tokens.len() - self.cached(text)),
+            };
+            if begins && self.will_be_cached(id) {
+                continue;
+            }
+            let count = pending.min(self.options.chunk);
+            let area = (planned.rows.len() + 1).next_power_of_two() * time.max(count).next_power_of_two();
+            if begins && !self.admits(pending) || !planned.rows.is_empty() && area > self.options.chunk {
+                break;
+            }
+            if begins {
+                let sequence = self.memory.begin(&text.tokens, text.request.shares);
+                self.texts.get_mut(&id).expect("it is under way").sequence = Some(sequence);
+            }
+            if !self.place(id, count, &mut planned) {
+                if begins {
+                    self.rest(id);
+                }
+                break;
+            }
+            if begins {
+                self.totals.found += (self.texts[&id].tokens.len() - pending) as u64;
+            }
+            time = time.max(count);
+        }
+        self.run(planned)
+    }
+
+    /// How many tokens of a text that begins are in memory.
+    fn cached(&self, text: &Text) -> usize {
+        if text.request.shares { self.memory.pages.cached(&text.tokens) } else { 0 }
+    }
+
+    /// Whether there is a place for one more text, and memory for what is to be computed of it and for the
+    /// next token of the others.
+    fn admits(&self, pending: usize) -> bool {
+        let (running, Counts { free, cached, .. }) = (self.running(), self.memory.pages.counts());
+        let needed = (pending + 1).div_ceil(self.options.block_size) + running;
+        running == 0 || running < self.options.rows && needed <= free + cached
+    }
+
+    /// Whether a text that is being read has more blocks in common with this one than are in memory: it is
+    /// worth waiting for them.
+    fn will_be_cached(&self, id: RequestId) -> bool {
+        let text = &self.texts[&id];
+        let cached = self.cached(text);
+        let common = |other: &Text| {
+            let computable = &text.tokens[..text.tokens.len() - 1];
+            let equal = computable.iter().zip(&other.tokens).take_while(|(a, b)| a == b).count();
+            equal - equal % self.options.block_size
+        };
+        let being_read = |other: &&Text| other.request.shares && self.pending(other).is_some_and(|n| n > 1);
+        text.request.shares && self.texts.values().filter(being_read).any(|other| common(other) > cached)
+    }
+
+    /// Makes room for tokens of a text, if need be by taking it from younger ones.
+    fn place(&mut self, id: RequestId, count: usize, planned: &mut Planned) -> bool {
+        let sequence = self.texts[&id].sequence.expect("it is in memory");
+        loop {
+            match self.memory.pages.reserve(sequence, count) {
+                Ok(copy) => {
+                    planned.rows.push((id, count));
+                    planned.copies.extend(copy.map(|copy| (id, copy)));
+                    return true;
+                }
+                Err(PagesError::OutOfBlocks { .. }) => {
+                    let younger = self.texts.range((Excluded(id), Unbounded));
+                    let last = younger.rev().find(|(_, text)| text.sequence.is_some());
+                    let Some((&last, _)) = last else { return false };
+                    self.rest(last);
+                    self.totals.preempted += 1;
+                }
+                Err(error) => unreachable!("the sequence has begun: {error}"),
+            }
+        }
+    }
+
+    /// Runs rows for which there is room; gives their number.
+    fn run(&mut self, planned: Planned) -> Result<usize> {
+        let Planned { rows: planned, copies } = planned;
+        if planned.is_empty() {
+            return Ok(0);
+        }
+        let (owners, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
+        if let Err(error) = self.memory.run_copies(&copies) {
+            // Blocks that should have been copied hold nothing: these texts are computed again.
+            owners.into_iter().for_each(|id| self.rest(id));
+            return Err(error);
+        }
+        let head = self.head(&planned);
+        let Self { memory, texts, .. } = self;
+        let rows = planned.iter().map(|&(id, count)| {
+            let Text { request, tokens, past, sequence } = &texts[&id];
+            let sequence = sequence.expect("it is in memory");
+            let start = memory.length(sequence);
+            let choice = (start + count == tokens.len()).then(|| Choice {
+                sampling: &request.sampling,
+                past,
+                position: tokens.len() - request.prompt.len(),
+            });
+            Row { sequence, tokens: &tokens[start..start + count], choice }
+        });
+        let rows: Vec<Row<'_>> = rows.collect();
+        let step = memory.run(&rows, head)?;
+        self.totals.computed += planned.iter().map(|&(_, count)| count as u64).sum::<u64>();
+        let chooses: Vec<bool> = rows.iter().map(|row| row.choice.is_some()).collect();
+        if let Head::Choose { choices, .. } = head {
+            let tokens = words(&step, 0);
+            let logprobs = choices.logprobs.map(|n| (n, floats(&step, 1), floats(&step, 2), words(&step, 3)));
+            for (row, &(id, _)) in planned.iter().enumerate().filter(|(row, _)| chooses[*row]) {
+                let logprobs = logprobs.as_ref().zip(self.texts[&id].request.logprobs).map(
+                    |((n, own, top, ids), wanted)| {
+                        let top = ids[row * n..].iter().map(|&id| id as i32).zip(top[row * n..].to_vec());
+                        TokenLogprobs { own: own[row], top: top.take(wanted).collect() }
+                    },
+                );
+                self.chosen(id, tokens[row] as i32, logprobs);
+            }
+        }
+        Ok(planned.len())
+    }
+
+    /// What a step over these rows gives: enough for all texts under way, and all kinds of truncation if one
+    /// is asked for, so that few programs are compiled.
+    fn head(&self, planned: &[(RequestId, usize)]) -> Head {
+        let completes = |&(id, count): &(RequestId, usize)| self.pending(&self.texts[&id]) == Some(count);
+        if !planned.iter().any(completes) {
+            return Head::Nothing;
+        }
+        let requests = || self.texts.values().map(|text| &text.request);
+        let asked = Choices::of(requests().map(|request| &request.sampling));
+        let cuts = asked.top_k || asked.top_p || asked.min_p;
+        let logprobs = requests().filter_map(|request| request.logprobs).max();
+        let choices = Choices { top_k: cuts, top_p: cuts, min_p: cuts, logprobs, ..asked };
+        let adjusts = requests().any(|r| r.sampling.has_penalties() || !r.sampling.bias.is_empty());
+        Head::Choose { choices, adjusts }
+    }
+
+    /// Notes the next token of a text.
+    fn chosen(&mut self, request: RequestId, token: i32, logprobs: Option<TokenLogprobs>) {
+        let context = self.memory.context();
+        let text = self.texts.get_mut(&request).expect("it is under way");
+        let finish = match token {
+            -1 => Some(Finish::NoToken),
+            end if text.request.ends.contains(&end) => Some(Finish::End(end)),
+            _ => {
+                text.tokens.push(token);
+                text.past.push(token);
+                self.events.push(Event::Token { request, token, logprobs });
+                match text.generated() == text.request.most {
+                    true => Some(Finish::Length),
+                    false => (text.tokens.len() > context).then_some(Finish::Context),
+                }
+            }
+        };
+        if let Some(finish) = finish {
+            self.end(request);
+            self.events.push(Event::Finished { request, finish });
+        }
+    }
+}
+
+fn refuse(message: impl Into<String>, help: impl Into<String>) -> Result<()> {
+    Err(Error::new(ErrorKind::Feed, message).help(help))
+}

@@ -1,0 +1,142 @@
+//! Requests of text: a tokenizer before a generator, stop strings behind it.
+
+use super::{Event, Finish, Generator, Request, RequestId, TokenLogprobs};
+use crate::data::Tokenizer;
+use crate::generate::{Sampling, StopStream};
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Text for many requests at once.
+pub struct TextGenerator<'t, M> {
+    generator: Generator<M>,
+    tokenizer: &'t dyn Tokenizer,
+    streams: BTreeMap<RequestId, StopStream>,
+}
+
+impl<M> fmt::Debug for TextGenerator<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextGenerator").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+/// What a step has brought for a request of text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TextEvent {
+    /// A token, and the text that is certain with it: none while characters are incomplete, or a stop string
+    /// may have begun.
+    Token {
+        /// Whose it is.
+        request: RequestId,
+        /// The token.
+        token: i32,
+        /// What follows the text before.
+        text: String,
+        /// What [`Request::logprobs`] asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// There is no more text, and the request is forgotten.
+    Finished {
+        /// Which one.
+        request: RequestId,
+        /// What was held back.
+        text: String,
+        /// Why.
+        finish: Finish,
+    },
+}
+
+impl<'t, M: LanguageModel> TextGenerator<'t, M> {
+    /// A generator that speaks text. Of a model with more tokens than the tokenizer it should choose only the
+    /// tokenizer's: see [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
+    pub fn new(generator: Generator<M>, tokenizer: &'t dyn Tokenizer) -> Self {
+        Self { generator, tokenizer, streams: BTreeMap::new() }
+    }
+
+    /// Takes a request whose prompt is a text; that of `request` is ignored. An empty text begins a new line,
+    /// since a model needs something to stand on. For the rest see [`TextGenerator::add_encoded`].
+    ///
+    /// # Errors
+    /// When the text cannot be encoded; as [`Generator::add`].
+    pub fn add(&mut self, prompt: &str, request: Request, stops: &[impl AsRef<str>]) -> Result<RequestId> {
+        let prompt = if prompt.is_empty() { "\n" } else { prompt };
+        let prompt = self.tokenizer.encode(prompt.as_bytes()).map_err(|error| {
+            Error::new(ErrorKind::Feed, format!("the prompt: {error}")).help(error.remedy())
+        })?;
+        self.add_encoded(Request { prompt, ..request }, stops)
+    }
+
+    /// Takes a request. The text ends before the first of the stop strings, or at the tokenizer's own end,
+    /// besides [`Request::ends`].
+    ///
+    /// # Errors
+    /// As [`Generator::add`].
+    pub fn add_encoded(&mut self, mut request: Request, stops: &[impl AsRef<str>]) -> Result<RequestId> {
+        request.ends.extend(self.tokenizer.end_of_text());
+        let id = self.generator.add(request)?;
+        self.streams.insert(id, StopStream::new(stops));
+        Ok(id)
+    }
+
+    /// As [`Generator::fork`]; the same stop strings end it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fork(&mut self, request: RequestId, sampling: Sampling) -> Result<RequestId> {
+        let id = self.generator.fork(request, sampling)?;
+        let stream = self.streams.get(&request).cloned().unwrap_or_default();
+        self.streams.insert(id, stream);
+        Ok(id)
+    }
+
+    /// As [`Generator::cancel`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cancel(&mut self, request: RequestId) -> Result<()> {
+        self.generator.cancel(request)?;
+        self.streams.remove(&request);
+        Ok(())
+    }
+
+    /// As [`Generator::step`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn step(&mut self) -> Result<Vec<TextEvent>> {
+        let mut events = Vec::new();
+        for event in self.generator.step()? {
+            match event {
+                Event::Token { request, token, logprobs } => {
+                    let Some(stream) = self.streams.get_mut(&request) else { continue };
+                    let mut bytes = Vec::new();
+                    self.tokenizer.decode(token, &mut bytes);
+                    let text = stream.push(&bytes);
+                    let stopped = stream.stopped();
+                    events.push(TextEvent::Token { request, token, text, logprobs });
+                    if let Some(stop) = stopped {
+                        self.streams.remove(&request);
+                        // It may have finished by itself with this token.
+                        if self.generator.tokens(request).is_ok() {
+                            self.generator.cancel(request)?;
+                        }
+                        let finish = Finish::Stop(stop);
+                        events.push(TextEvent::Finished { request, text: String::new(), finish });
+                    }
+                }
+                Event::Finished { request, finish } => {
+                    if let Some(mut stream) = self.streams.remove(&request) {
+                        events.push(TextEvent::Finished { request, text: stream.finish(), finish });
+                    }
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    /// The generator of tokens.
+    pub fn generator(&self) -> &Generator<M> {
+        &self.generator
+    }
+}

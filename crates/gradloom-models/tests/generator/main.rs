@@ -1,0 +1,233 @@
+//! Requests through one generator: each gets what it gets alone, in one memory that keeps its books.
+
+mod crowd;
+mod refused;
+mod searches;
+mod texts;
+
+use crowd::{Numbers, alone, crowd, session};
+use gradloom_core::error::ErrorKind;
+use gradloom_models::generate::{Sampling, logprobs};
+use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId};
+use gradloom_models::kv::Decoder;
+use gradloom_models::language_model::LanguageModel;
+use gradloom_runtime::{Device, Fault, Session};
+
+fn greedy() -> Sampling {
+    Sampling { temperature: 0.0, ..Sampling::default() }
+}
+
+fn options(blocks: usize) -> GeneratorOptions {
+    GeneratorOptions { blocks, block_size: 4, rows: 4, chunk: 16, ..Default::default() }
+}
+
+/// Tokens of a request, and why it ended.
+type Text = (Vec<i32>, Option<Finish>);
+
+/// Runs all requests to their end.
+fn finish<M: LanguageModel>(generator: &mut Generator<M>, ids: &[RequestId]) -> Vec<Text> {
+    let mut texts = vec![(Vec::new(), None); ids.len()];
+    while !generator.is_idle() {
+        for event in generator.step().unwrap() {
+            let of = |id: RequestId| ids.iter().position(|&other| other == id).unwrap();
+            match event {
+                Event::Token { request, token, .. } => texts[of(request)].0.push(token),
+                Event::Finished { request, finish } => texts[of(request)].1 = Some(finish),
+            }
+        }
+        generator.pages().check();
+    }
+    texts
+}
+
+#[test]
+fn a_crowd_of_requests_gets_what_each_gets_alone() {
+    for (name, seed) in [("gpt2", 1), ("llama", 2)] {
+        let totals = crowd(name, &Device::cpu(), seed);
+        assert!(totals.found > 500 && totals.preempted > 0, "the case is too easy: {totals:?}");
+    }
+}
+
+/// Requests that come together wait for the one that computes what they have in common.
+#[test]
+fn what_prompts_have_in_common_is_computed_once() {
+    let session = session("gpt2", &Device::cpu());
+    let common = Numbers(4).tokens(40);
+    let prompt = |i: i32| [&common[..], &[i]].concat();
+    let mut generator = Generator::new(&session, options(100)).unwrap();
+    let ids: Vec<_> = (0..4).map(|i| generator.add(Request::new(prompt(i), 1)).unwrap()).collect();
+    finish(&mut generator, &ids);
+    assert_eq!(generator.totals().computed, 41 + 3);
+    assert_eq!(generator.totals().found, 3 * 40);
+    let id = generator.add(Request { shares: false, ..Request::new(prompt(9), 1) }).unwrap();
+    finish(&mut generator, &[id]);
+    assert_eq!(generator.totals().computed, 41 + 3 + 41, "a private text finds nothing");
+}
+
+#[test]
+fn texts_end_for_the_reason_that_is_told() {
+    let session = session("gpt2", &Device::cpu());
+    let mut generator = Generator::new(&session, options(100)).unwrap();
+    let text = Numbers(6).tokens(250);
+    let plain = |length: usize, most| Request { sampling: greedy(), ..Request::new(&text[..length], most) };
+    let want = alone(&session, &text[..9], 9, &plain(9, 8));
+    let last = (1..8).rev().find(|&i| !want[..i].contains(&want[i])).unwrap();
+    let ends = Request { ends: vec![want[last]], ..plain(9, 8) };
+    let nothing = (0..97).map(|token| (token, f64::NEG_INFINITY)).collect();
+    let nothing = Request { sampling: Sampling { bias: nothing, ..greedy() }, ..plain(5, 3) };
+    let ids = [plain(9, 8), ends, nothing, plain(250, 100)].map(|request| generator.add(request).unwrap());
+    let texts = finish(&mut generator, &ids);
+    assert_eq!(texts[0], (want.clone(), Some(Finish::Length)));
+    assert_eq!(texts[1], (want[..last].to_vec(), Some(Finish::End(want[last]))));
+    assert_eq!(texts[2], (vec![], Some(Finish::NoToken)));
+    // The model reads 256 tokens, and one more follows them.
+    assert_eq!((texts[3].0.len(), texts[3].1), (7, Some(Finish::Context)));
+    assert_eq!(texts[3].0, alone(&session, &text, 250, &plain(250, 7)));
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_host() {
+    let session = session("llama", &Device::cpu());
+    let mut generator = Generator::new(&session, options(100)).unwrap();
+    let prompt = Numbers(7).tokens(6);
+    let request = Request { logprobs: Some(3), sampling: greedy(), ..Request::new(prompt.clone(), 4) };
+    let first = generator.add(request).unwrap();
+    // Another one beside it asks for more, and a third for none.
+    generator.add(Request { logprobs: Some(5), ..Request::new(prompt.clone(), 9) }).unwrap();
+    generator.add(Request::new(prompt.clone(), 9)).unwrap();
+    let mut decoder = Decoder::new(&session, "alone").unwrap();
+    let mut logits = decoder.feed(&prompt).unwrap();
+    let mut seen = 0;
+    while !generator.is_idle() {
+        for event in generator.step().unwrap() {
+            let Event::Token { request, token, logprobs: got } = event else { continue };
+            match (request == first, got) {
+                (true, Some(got)) => {
+                    let (own, top) = logprobs(&logits, token as usize, 3);
+                    assert!((f64::from(got.own) - own).abs() < 1e-4);
+                    for ((id, got), (want_id, want)) in got.top.into_iter().zip(top) {
+                        assert!(id as usize == want_id && (f64::from(got) - want).abs() < 1e-4);
+                        seen += 1;
+                    }
+                    logits = decoder.feed(&[token]).unwrap();
+                }
+                (false, Some(got)) => assert_eq!(got.top.len(), 5),
+                (is_first, None) => assert!(!is_first),
+            }
+        }
+    }
+    assert_eq!(seen, 12);
+}
+
+/// Name and bytes of every parameter and state.
+fn content<M: LanguageModel>(session: &Session<M>) -> Vec<(String, Vec<u8>)> {
+    let store = session.store();
+    let entries = store.entries().into_iter();
+    entries.map(|entry| (entry.name.clone(), store.read(&entry.name).unwrap())).collect()
+}
+
+fn restore<M: LanguageModel>(session: &Session<M>, content: &[(String, Vec<u8>)]) {
+    let entries = session.store().entries();
+    let all = entries.iter().zip(content).map(|(e, (name, bytes))| (name.as_str(), &e.ty, &bytes[..]));
+    session.store().write_all(&all.collect::<Vec<_>>()).unwrap();
+}
+
+#[test]
+fn a_failed_step_can_be_tried_again() {
+    let (device, faults) = Device::cpu().with_faults();
+    let session = session("gpt2", &device);
+    let common = Numbers(8).tokens(18);
+    let requests: Vec<Request> = (0..3)
+        .map(|i| Request { sampling: greedy(), ..Request::new([&common[..], &[i]].concat(), 6) })
+        .collect();
+    let want: Vec<_> = requests.iter().map(|r| alone(&session, &r.prompt, r.prompt.len(), r)).collect();
+    for (fault, stride, least) in [(Fault::Launch, 3, 40), (Fault::Read, 1, 4)] {
+        let mut failed = 0;
+        // The memory holds two of the texts; one forks in the middle of a block, so that a copy can fail.
+        for after in (0..).step_by(stride) {
+            let options = GeneratorOptions { name: format!("{fault:?}{after}"), ..options(14) };
+            let mut generator = Generator::new(&session, options).unwrap();
+            let content = content(&session);
+            let mut ids: Vec<_> = requests.iter().map(|r| generator.add(r.clone()).unwrap()).collect();
+            let mut texts = vec![Vec::new(); 4];
+            faults.fail(fault, after);
+            while !generator.is_idle() {
+                match generator.step() {
+                    Ok(events) => {
+                        for event in events {
+                            if let Event::Token { request, token, .. } = event {
+                                texts[ids.iter().position(|&id| id == request).unwrap()].push(token);
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        if error.kind() == ErrorKind::Lost {
+                            // Launches that write pools in place were cut short.
+                            restore(&session, &content);
+                            generator.forget();
+                        } else {
+                            assert!(error.to_string().contains("Faults::fail"), "{error}");
+                        }
+                    }
+                }
+                generator.pages().check();
+                if ids.len() == 3 && texts[0].len() == 2 {
+                    ids.push(generator.fork(ids[0], greedy()).unwrap());
+                    texts[3] = texts[0].clone();
+                }
+            }
+            assert_eq!(texts[..3], want[..], "{fault:?} after {after}");
+            assert_eq!(texts[3], want[0], "{fault:?} after {after}");
+            assert_eq!(generator.pages().counts().used, 0);
+            if faults.is_armed() {
+                break;
+            }
+        }
+        faults.disarm();
+        assert!(failed > least, "{fault:?}: {failed}");
+    }
+}
+
+#[test]
+fn new_parameters_need_new_keys_and_values() {
+    let session = session("gpt2", &Device::cpu());
+    let mut generator = Generator::new(&session, options(40)).unwrap();
+    let request = Request { sampling: greedy(), ..Request::new(Numbers(9).tokens(21), 12) };
+    let id = generator.add(request.clone()).unwrap();
+    for _ in 0..6 {
+        generator.step().unwrap();
+    }
+    let so_far = generator.tokens(id).unwrap().to_vec();
+    let mut other = content(&session);
+    other.iter_mut().filter(|(name, _)| !name.starts_with("pages")).for_each(|(_, bytes)| scale(bytes, 1.5));
+    restore(&session, &other);
+    generator.forget();
+    let texts = finish(&mut generator, &[id]);
+    assert_eq!(texts[0].0, alone(&session, &so_far, 21, &request));
+}
+
+/// Multiplies f32 elements.
+fn scale(bytes: &mut [u8], factor: f32) {
+    for element in bytes.as_chunks_mut::<4>().0 {
+        *element = (f32::from_le_bytes(*element) * factor).to_le_bytes();
+    }
+}
+
+/// A text that is cancelled gives its blocks back, and nothing more comes of it.
+#[test]
+fn cancelled_texts_leave_nothing() {
+    let session: Session<_> = session("gpt2", &Device::cpu());
+    let mut generator = Generator::new(&session, options(20)).unwrap();
+    let ids = [0, 1, 2].map(|i| generator.add(Request::new(Numbers(i).tokens(9), 50)).unwrap());
+    generator.step().unwrap();
+    for id in ids {
+        generator.cancel(id).unwrap();
+        let error = generator.cancel(id).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Feed);
+        assert!(error.to_string().contains(&format!("{id} is not under way")), "{error}");
+    }
+    assert!(generator.is_idle());
+    assert_eq!(generator.step().unwrap(), []);
+    assert_eq!(generator.pages().counts().used, 0);
+}

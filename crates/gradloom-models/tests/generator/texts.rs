@@ -1,0 +1,86 @@
+//! Requests of text end at stop strings, and give whole characters.
+
+use super::crowd::session;
+use super::{greedy, options};
+use gradloom_models::data::Bytes;
+use gradloom_models::generate::Sampling;
+use gradloom_models::generator::{Finish, Generator, Request, RequestId, TextEvent, TextGenerator};
+use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+use gradloom_runtime::{Device, Session};
+use std::collections::BTreeMap;
+
+fn run<M: gradloom_models::language_model::LanguageModel>(
+    texts: &mut TextGenerator<'_, M>,
+) -> BTreeMap<RequestId, (String, Finish)> {
+    let mut partial: BTreeMap<RequestId, String> = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    while !texts.generator().is_idle() {
+        for event in texts.step().unwrap() {
+            match event {
+                TextEvent::Token { request, text, .. } => partial.entry(request).or_default().push_str(&text),
+                TextEvent::Finished { request, text, finish } => {
+                    let begun = partial.remove(&request).unwrap_or_default();
+                    assert!(all.insert(request, (begun + &text, finish)).is_none(), "ended twice");
+                }
+            }
+        }
+    }
+    assert!(partial.is_empty(), "{partial:?} did not end");
+    all
+}
+
+#[test]
+fn stop_strings_end_texts_wherever_they_come_up() {
+    let config = Gpt2Config { vocabulary: 256, context: 64, width: 32, ..Gpt2Config::DEFAULT };
+    let config = Gpt2Config { heads: 2, layers: 1, dropout: 0.0, ..config };
+    let session = Session::new(Gpt2::new(&config).unwrap(), &Device::cpu(), 3).unwrap();
+    let generator = Generator::new(&session, options(100)).unwrap();
+    let mut texts = TextGenerator::new(generator, &Bytes);
+    // Bytes of ASCII alone, so that each token is a character.
+    let bias = (128..256).map(|token| (token, f64::NEG_INFINITY)).collect();
+    let request =
+        |seed| Request { sampling: Sampling { bias, seed, ..Sampling::default() }, ..Request::new([], 40) };
+    let request = request(5);
+    let plain = texts.add("a b", request.clone(), &[""; 0]).unwrap();
+    let whole = run(&mut texts).remove(&plain).unwrap();
+    assert_eq!((whole.0.len(), whole.1), (40, Finish::Length));
+    let stop = |range: std::ops::Range<usize>| whole.0[range].to_string();
+    let cases = [
+        (vec![stop(10..13)], 10, Finish::Stop(0)),
+        (
+            vec!["never, ever".to_string(), stop(20..21)],
+            whole.0.find(&stop(20..21)).unwrap(),
+            Finish::Stop(1),
+        ),
+        // With the last token, which ends the text by itself.
+        (vec![stop(37..40)], 37, Finish::Stop(0)),
+        // It begins, but does not come up.
+        (vec![stop(38..40) + "x"], 40, Finish::Length),
+    ];
+    for (stops, length, finish) in cases {
+        let id = texts.add("a b", request.clone(), &stops).unwrap();
+        assert_eq!(run(&mut texts)[&id], (whole.0[..length].to_string(), finish), "{stops:?}");
+    }
+    // A fork ends at the same strings; a cancelled text says nothing more.
+    let parent = texts.add("a b", request.clone(), &[stop(10..13)]).unwrap();
+    let gone = texts.add("a b", request.clone(), &[""; 0]).unwrap();
+    texts.step().unwrap();
+    let fork = texts.fork(parent, request.sampling.clone()).unwrap();
+    texts.cancel(gone).unwrap();
+    let ended = run(&mut texts);
+    assert_eq!(ended.keys().copied().collect::<Vec<_>>(), [parent, fork]);
+    assert!(ended.values().all(|(_, finish)| *finish == Finish::Stop(0)), "{ended:?}");
+}
+
+#[test]
+fn an_empty_prompt_begins_a_line() {
+    let session = session("gpt2", &Device::cpu());
+    let generator = Generator::new(&session, options(100)).unwrap();
+    let mut texts = TextGenerator::new(generator, &Bytes);
+    let id = texts.add("", Request { sampling: greedy(), ..Request::new([], 3) }, &[""; 0]).unwrap();
+    assert_eq!(texts.generator().tokens(id).unwrap(), [10]);
+    assert_eq!(run(&mut texts)[&id].1, Finish::Length);
+    // What is no token of the model is refused with its place.
+    let error = texts.add("aé", Request::new([], 3), &[""; 0]).unwrap_err().to_string();
+    assert!(error.contains("token 0 of the prompt is 97"), "{error}");
+}

@@ -1,0 +1,23 @@
+//! Requests through one generator on a GPU: each gets what it gets alone.
+
+#[path = "../../../gradloom-models/tests/generator/crowd.rs"]
+mod crowd;
+
+use crate::{device, skipped};
+
+fn gets_what_it_gets_alone(name: &str, seed: u64) {
+    if !skipped() {
+        let totals = crowd::crowd(name, &device(), seed);
+        assert!(totals.found > 500 && totals.preempted > 0, "the case is too easy: {totals:?}");
+    }
+}
+
+#[test]
+fn requests_to_a_gpt2() {
+    gets_what_it_gets_alone("gpt2", 3);
+}
+
+#[test]
+fn requests_to_a_llama() {
+    gets_what_it_gets_alone("llama", 4);
+}
