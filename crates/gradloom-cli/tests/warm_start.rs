@@ -87,6 +87,11 @@ fn published_models_are_imported_and_trained_further() {
         let (began, ended) = losses(&workspace, &format!("{from}-a"));
         assert!(ended < 0.8 * began, "{from}: {began} to {ended}");
         workspace.succeed(&format!("train --resume {from}-a --steps 31"));
+        let verified = workspace.succeed(&format!("inspect {from}-a --verify")).stdout;
+        assert!(
+            verified.starts_with("shrunk to 2 layers, ") && verified.contains("all within"),
+            "{verified}"
+        );
         workspace.succeed(&format!("sample {from}-a --tokens 3"));
         workspace.succeed(&format!("export {from}-a --out {from}-exported"));
         assert_eq!(eval(&format!("{from}-a")), eval(&format!("{from}-exported")), "{from}");
