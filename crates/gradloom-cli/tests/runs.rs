@@ -147,6 +147,76 @@ fn prompts_come_from_files_and_pipes_and_texts_as_json() {
     );
 }
 
+/// Each text is the one that its prompt and seed have alone.
+#[test]
+fn many_texts_come_in_the_order_of_their_prompts() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 1"));
+    let alone = |line: &str| -> serde_json::Value {
+        serde_json::from_str(&workspace.succeed(&format!("sample run --tokens 12 --json {line}")).stdout)
+            .unwrap()
+    };
+    workspace.put("prompts.txt", b"one\n\nt wo\none\n");
+    let many =
+        workspace.succeed("sample run --tokens 12 --prompts prompts.txt --count 2 --seed 5 --batch 3 --json");
+    let many: Vec<serde_json::Value> =
+        many.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(many.len(), 6);
+    for (i, text) in many.iter().enumerate() {
+        let (prompt, seed) = (["one", "t wo", "one"][i / 2], 5 + i as u64 % 2);
+        assert_eq!((&text["prompt"], &text["seed"]), (&prompt.into(), &seed.into()));
+        workspace.put("prompt.txt", prompt.as_bytes());
+        assert_eq!(text["text"], alone(&format!("--prompt-file prompt.txt --seed {seed}"))["text"], "{i}");
+    }
+    let whole = alone("--prompt one --temperature 0")["text"].as_str().unwrap().to_string();
+    let stop: String = whole.chars().skip(3).take(2).collect();
+    if let Some(length) = whole.find(&stop) {
+        workspace.put("prompts.txt", b"one");
+        let flags = ["--prompts", "prompts.txt", "--stop", &stop, "--temperature", "0", "--logprobs", "2"];
+        let mut stopped = workspace.command("sample run --tokens 12 --json");
+        let stopped = stopped.args(flags).output().unwrap();
+        let stopped: serde_json::Value = serde_json::from_slice(&stopped.stdout).unwrap();
+        assert_eq!((&stopped["text"], &stopped["finish"]), (&whole[..length].into(), &"stop".into()));
+        let tokens = stopped["logprobs"].as_array().unwrap();
+        assert!(
+            tokens.iter().all(|token| token["logprob"] == token["top"][0][1]),
+            "greedy takes the likeliest"
+        );
+    }
+}
+
+#[test]
+fn searches_and_drafts_write_from_the_command() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 2"));
+    workspace.succeed(&format!("{TRAIN} --out draft --steps 1 --seed 9"));
+    let text = |line: &str| -> serde_json::Value {
+        let line = format!("sample run --prompt 12 --tokens 9 --json {line}");
+        serde_json::from_str(workspace.succeed(&line).stdout.lines().next().unwrap()).unwrap()
+    };
+    let greedy = text("--temperature 0");
+    assert_eq!(text("--beams 1")["text"], greedy["text"]);
+    let drafted = text("--temperature 0 --draft draft --drafted 3");
+    assert_eq!(drafted["text"], greedy["text"]);
+    assert!(drafted["drafted"].as_u64().unwrap() >= drafted["accepted"].as_u64().unwrap());
+    let search = workspace.succeed("sample run --prompt 12 --tokens 9 --beams 3 --json").stdout;
+    let scores: Vec<f64> = search
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["score"].as_f64().unwrap())
+        .collect();
+    assert!(scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    for (line, message) in [
+        ("--bias 5", "--bias \"5\": this is no token and number"),
+        ("--bias 9999:1", "a bias for token 9999, and the model has"),
+        ("--min-p 2", "min-p 2 is not from 0 to 1"),
+        ("--prompts none.txt", "--prompts none.txt: cannot be read"),
+        ("--draft none", "none: there is no such run"),
+    ] {
+        let failed = workspace.run(&format!("sample run {line}"));
+        assert!(failed.stderr.starts_with(&format!("error: {message}")), "{}", failed.stderr);
+    }
+}
+
 #[test]
 fn samples_stream_and_repeat() {
     let workspace = Workspace::new();

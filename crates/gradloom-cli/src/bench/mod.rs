@@ -5,6 +5,7 @@ mod decode;
 mod host;
 mod process;
 mod report;
+mod requests;
 mod timing;
 
 use crate::device::{DeviceArguments, Precision, Target, report_tuning};
@@ -24,23 +25,28 @@ use timing::{measure, measure_queued};
 pub(crate) struct Arguments {
     /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv,
     /// mnist-cnn, lstm.
-    #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode"])]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode", "requests"])]
     config: Option<String>,
     /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
     /// compiling costs with 12 to 48 layers of GPT-2.
-    #[arg(long, conflicts_with_all = ["config", "decode", "device", "steps", "threads", "data_dir"])]
+    #[arg(long, conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
     /// Instead of a training step: the next token of so many texts by GPT-2 with 124 million parameters, with
     /// `--cached` positions in paged memory.
     #[arg(long, value_name = "ROWS", conflicts_with_all = ["config", "data_dir"],
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     decode: Option<u32>,
+    /// Instead of a training step: so many requests at once to a generator over GPT-2 with 124 million
+    /// parameters, whose prompts of 528 tokens begin alike, and which write 64 tokens each.
+    #[arg(long, value_name = "N", conflicts_with_all = ["config", "decode", "data_dir", "steps"],
+        value_parser = clap::value_parser!(u32).range(1..=256))]
+    requests: Option<u32>,
     /// Positions of each text before the next token.
     #[arg(long, value_name = "N", default_value_t = 512, requires = "decode",
         value_parser = clap::value_parser!(u32).range(..1024))]
     cached: u32,
     /// How the weights are kept.
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, requires = "decode")]
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, conflicts_with = "config")]
     weights: Weights,
     /// Where it runs; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
@@ -99,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let (cached, steps) = (arguments.cached as usize, arguments.steps.unwrap_or(50).max(1));
         let texts = (rows as usize, cached);
         return decode::run(&open(arguments)?, texts, arguments.weights, steps, arguments.json);
+    }
+    if let Some(count) = arguments.requests {
+        return requests::run(&open(arguments)?, count as usize, arguments.weights, arguments.json);
     }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
     let config = Config::find(config)?;
