@@ -1,13 +1,14 @@
 //! `gradloom export`.
 
 use crate::failure::{Failure, Result};
-use crate::format::count;
+use crate::format::{bytes, count};
 use crate::output::{print_line, quoted};
 use crate::source::Source;
+use crate::weights::Weights;
 use gradloom::Device;
 use gradloom::ir::DType;
 use gradloom::nn::{Module, Visitor};
-use gradloom_models::hugging_face::{Saving, save};
+use gradloom_models::hugging_face::{Saving, save, save_stored, stored_name};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,12 +30,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MB", default_value_t = 5000,
         value_parser = clap::value_parser!(u32).range(1..))]
     shard_mb: u32,
+    /// Keep matrices in fewer bits, in a folder that gradloom alone reads: `sample`, `eval` and `info` take
+    /// it, and the weights stay so in memory. Blocks (q8_0, q4_0) are of 32 numbers: a matrix whose rows are
+    /// no multiples of them stays as it is.
+    #[arg(long, visible_alias = "quantize", value_name = "TYPE", value_enum,
+        conflicts_with_all = ["dtype", "shard_mb"])]
+    weights: Option<Weights>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   gradloom export runs/gpt2-1 --out gpt2-mine              a folder that transformers loads
-  gradloom export runs/gpt2-1 --out small --dtype bf16     half as large";
+  gradloom export runs/gpt2-1 --out small --dtype bf16     half as large
+  gradloom export models/gpt2 --out gpt2-q8 --weights q8_0 a quarter, for gradloom";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Type {
@@ -59,7 +67,15 @@ const ALONG: [&str; 8] = [
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let source = Source::open(&arguments.path)?;
     check_is_free(&arguments.out, &arguments.path)?;
-    let session = source.session(&Device::cpu())?;
+    let stored = arguments.weights.and_then(Weights::stored);
+    if let (Some(own), Some(stored)) = (source.stored(), stored)
+        && own != stored
+    {
+        let (own, stored) = (stored_name(own), stored_name(stored));
+        return Err(Failure::usage(format!("--weights {stored}: those of the model are {own} already"))
+            .help("export the model that it was made of"));
+    }
+    let session = source.session_stored(&Device::cpu(), stored)?;
     let mut saving = Saving {
         dtype: match arguments.dtype {
             Type::F32 => DType::F32,
@@ -73,10 +89,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         // What the file says beside the sizes, such as the tokens that begin and end a text; its type of
         // numbers is another now.
         let keys = folder.json().as_object().into_iter().flatten();
-        let kept = keys.filter(|(key, _)| !["dtype", "torch_dtype"].contains(&key.as_str()));
+        let kept =
+            keys.filter(|(key, _)| !["dtype", "torch_dtype", "quantization_config"].contains(&key.as_str()));
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
-    save(&session, &arguments.out, &saving)?;
+    match stored {
+        Some(_) => save_stored(&session, &arguments.out, &saving.extra)?,
+        None => save(&session, &arguments.out, &saving)?,
+    }
     let from = if arguments.path.is_dir() { Some(arguments.path.as_path()) } else { arguments.path.parent() };
     for name in ALONG {
         let Some(file) = from.map(|folder| folder.join(name)).filter(|file| file.is_file()) else { continue };
@@ -86,9 +106,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 .help("choose a folder that you may write to with --out")
         })?;
     }
-    let mut tensors = 0;
-    session.model().visit(&mut Visitor::new(&mut |_, _| tensors += 1));
-    print_line!("{}: {} in {}", arguments.out.display(), count(tensors, "tensor"), saving.dtype)?;
+    let (mut tensors, mut kept, mut size) = (0, 0, 0);
+    session.model().visit(&mut Visitor::new(&mut |_, param| {
+        tensors += 1;
+        kept += usize::from(param.stored().is_some());
+        size += param.ty().bytes() as u64;
+    }));
+    let (out, tensors) = (arguments.out.display(), count(tensors, "tensor"));
+    if let Some(stored) = stored {
+        print_line!("{out}: {tensors}, {kept} of them in {}, {}", stored_name(stored), bytes(size))?;
+        return print_line!("         gradloom sample {}", quoted(&out.to_string()));
+    }
+    print_line!("{out}: {tensors} in {}", saving.dtype)?;
     print_line!(
         "         transformers: AutoModelForCausalLM.from_pretrained({:?})",
         arguments.out.display().to_string()

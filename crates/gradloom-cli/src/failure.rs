@@ -2,6 +2,7 @@
 
 use crate::output::tell;
 use gradloom_models::data::{DataError, TokenizerError};
+use gradloom_models::evaluate::ItemError;
 use gradloom_models::generate::SamplingError;
 use std::process::ExitCode;
 
@@ -74,6 +75,12 @@ impl From<DataError> for Failure {
 
 impl From<TokenizerError> for Failure {
     fn from(error: TokenizerError) -> Self {
+        Self::usage(error.to_string()).help(error.remedy())
+    }
+}
+
+impl From<ItemError> for Failure {
+    fn from(error: ItemError) -> Self {
         Self::usage(error.to_string()).help(error.remedy())
     }
 }

@@ -5,6 +5,7 @@ use crate::format::{bytes, count, thousands};
 use crate::output::print_line;
 use crate::source::Source;
 use gradloom_models::any_model::AnyConfig;
+use gradloom_models::hugging_face::stored_name;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut json = serde_json::json!({
             "kind": source.kind(),
             "config": source.config(),
+            "weights": source.stored().map(stored_name),
             "tensors": weights.iter().count(),
             "elements": elements,
             "bytes": size,
@@ -53,6 +55,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     print_line!("{}: {}", arguments.path.display(), source.kind())?;
     print_line!("model    {}", described(source.config()))?;
+    if let Some(stored) = source.stored() {
+        let parameters = thousands(source.config().parameters() as u64);
+        print_line!("weights  {parameters} parameters, matrices in {}", stored_name(stored))?;
+    }
     let types: Vec<String> =
         types.iter().map(|(name, (elements, _))| format!("{} {name}", thousands(*elements as u64))).collect();
     print_line!(

@@ -10,9 +10,11 @@ mod devices;
 #[cfg(test)]
 mod documentation;
 mod drivers;
+mod eval;
 mod export;
 mod failure;
 mod format;
+mod import;
 mod info;
 mod inspect;
 mod limits;
@@ -29,6 +31,7 @@ mod source;
 mod tokenize;
 mod tokenizer;
 mod train;
+mod weights;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -61,6 +64,8 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Let a trained model write
     Sample(Box<sample::Arguments>),
+    /// Measure how well a model predicts: perplexity of a text, questions with choices
+    Eval(eval::Arguments),
     /// Write text as files of tokens, to train on more of it than memory holds
     Prepare(prepare::Arguments),
     /// Show how a tokenizer cuts text into tokens, or the text of tokens
@@ -69,6 +74,8 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Show what a file or folder with a model has: sizes, parameters, types, data
     Info(info::Arguments),
+    /// Write a published model as the folder of a run
+    Import(import::Arguments),
     /// Write a model as a folder that transformers loads
     Export(export::Arguments),
     /// List what gradloom can run on
@@ -97,10 +104,12 @@ fn command() -> ExitCode {
     let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

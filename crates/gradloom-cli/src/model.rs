@@ -1,19 +1,19 @@
-//! GPT-2 compiled for training, measuring and writing.
+//! A model compiled for training, measuring and writing.
 
 use crate::failure::{Failure, Result};
-use crate::train::settings::{Settings, invalid_model};
+use crate::train::settings::{Settings, invalid_any};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
+use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Tokenizer, Tokens, held_out_windows};
 use gradloom_models::generate::{Sampling, StopStream, Window, generate};
-use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
-pub(crate) type Gpt2Train = Train<Gpt2, 2>;
+pub(crate) type ModelTrain = Train<AnyModel, 2>;
 
 /// The learning rate over a run: a rise, then half a cosine down to a tenth.
 pub(crate) fn schedule(settings: &Settings) -> Schedule {
@@ -28,10 +28,10 @@ pub(crate) fn optimizer(settings: &Settings) -> AdamW {
 }
 
 /// Compiles the training step of a run.
-pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train> {
+pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<ModelTrain> {
     let training = &settings.training;
-    let model = Gpt2::new(&settings.model).map_err(|error| invalid_model(&error))?;
-    let shape = [training.batch, settings.model.context];
+    let model = settings.model.build().map_err(|error| invalid_any(&error))?;
+    let shape = [training.batch, settings.model.context()];
     let mut trainer = Trainer::new(model)
         .inputs([i32("ids", shape), i32("targets", shape)])
         .loss(|model, [ids, targets]| model.loss(ids, targets))
@@ -55,9 +55,9 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train>
 }
 
 /// Names and types of a model's parameters.
-pub(crate) fn parameter_types(config: &Gpt2Config) -> Vec<(String, Type)> {
+pub(crate) fn parameter_types(config: &AnyConfig) -> Vec<(String, Type)> {
     let mut types = Vec::new();
-    if let Ok(model) = Gpt2::new(config) {
+    if let Ok(model) = config.build() {
         let mut add = |name: &str, param: &gradloom::Param| types.push((name.to_string(), param.ty()));
         model.visit(&mut Visitor::new(&mut add));
     }
@@ -74,8 +74,8 @@ pub(crate) struct Evaluator {
 const HELD_OUT_BATCHES: usize = 8;
 
 impl Evaluator {
-    pub(crate) fn new(train: &Gpt2Train, held_out: &Tokens, batch: usize) -> Result<Self> {
-        let context = train.model().config().context;
+    pub(crate) fn new(train: &ModelTrain, held_out: &Tokens, batch: usize) -> Result<Self> {
+        let context = train.model().sizes().context;
         let shape = [batch, context];
         let program = train.infer([i32("ids", shape), i32("targets", shape)], |m, [x, y]| m.loss(x, y))?;
         Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES)? })

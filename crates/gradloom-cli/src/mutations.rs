@@ -96,7 +96,10 @@ fn damaged_checkpoints() {
         match bounded(&fs::read(&path).unwrap(), load) {
             Ok(model) => {
                 let was = &settings.model;
-                assert_eq!((was.layers, was.width, was.context), (model.layers, model.width, model.context));
+                assert_eq!(
+                    (was.layers(), was.width(), was.context()),
+                    (model.layers(), model.width(), model.context())
+                );
                 assert!(contents == store.read_all().unwrap(), "another value was loaded");
                 loaded += 1;
             }

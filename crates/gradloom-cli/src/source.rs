@@ -3,11 +3,13 @@
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
 use crate::run::{MODEL, STATE, Saved};
-use crate::tokenizer::AnyTokenizer;
-use gradloom::runtime::files::Weights;
+use crate::tokenizer::{AnyTokenizer, FILE, is_gguf};
+use gradloom::nn::{Stored, store_matrices};
+use gradloom::runtime::files::{Load, Weights};
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use gradloom_models::gguf::Gguf;
 use gradloom_models::hugging_face::Folder;
 use std::path::Path;
 
@@ -25,7 +27,7 @@ enum Kind {
 impl Source {
     /// Opens the folder of a run, its `model.safetensors`, a folder of transformers, or a GGUF file.
     pub(crate) fn open(given: &Path) -> Result<Self> {
-        let is_gguf = given.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+        let is_gguf = is_gguf(given);
         if is_gguf || Folder::is_at(given) {
             let folder = if is_gguf { Folder::open_gguf(given)? } else { Folder::open(given)? };
             return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(Box::new(folder)) });
@@ -36,7 +38,7 @@ impl Source {
                 .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
         }
         if path.file_name().is_some_and(|name| name == STATE) {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = folder_of(&path);
             return Err(Failure::usage(format!(
                 "{}: this is the state of a run, not its model",
                 path.display()
@@ -44,7 +46,7 @@ impl Source {
             .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
         }
         let saved = Saved::open(&path)?;
-        Ok(Self { config: AnyConfig::Gpt2(saved.settings.model.clone()), kind: Kind::Run(Box::new(saved)) })
+        Ok(Self { config: saved.settings.model.clone(), kind: Kind::Run(Box::new(saved)) })
     }
 
     /// The sizes of the model.
@@ -57,11 +59,13 @@ impl Source {
         match &self.kind {
             Kind::Run(_) => "a run of gradloom train",
             Kind::Folder(folder) if folder.path().is_file() => "a GGUF file",
+            Kind::Folder(folder) if folder.stored().is_some() => "a folder of gradloom export --weights",
             Kind::Folder(_) => "a folder of transformers",
         }
     }
 
-    /// The tokenizer in the folder. A model of no more tokens than there are bytes may go without.
+    /// The tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are bytes may
+    /// go without.
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {
@@ -70,7 +74,16 @@ impl Source {
             }
             Kind::Folder(folder) => {
                 let path = folder.path();
-                let path = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+                if path.is_file() {
+                    let file = Gguf::open(path)?;
+                    // A tokenizer that is not known may lie beside the file in another form.
+                    match file.has_tokenizer().then(|| file.tokenizer()) {
+                        Some(Ok(tokenizer)) => return Ok(AnyTokenizer::Bpe(Box::new(tokenizer))),
+                        Some(Err(error)) if !has_tokenizer_beside(path) => return Err(error.into()),
+                        _ => {}
+                    }
+                }
+                let path = if path.is_dir() { path } else { folder_of(path) };
                 match Bpe::open(path) {
                     Err(TokenizerError::NoTokenizer { .. })
                         if self.config.vocabulary() <= Bytes.vocabulary() =>
@@ -103,15 +116,56 @@ impl Source {
     pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.session(device)?),
+            Kind::Run(_) => self.session_stored(device, None),
+        }
+    }
+
+    /// The model with its parameters, on a device, with matrices kept in a form of fewer bits, or as f32.
+    pub(crate) fn session_stored(
+        &self,
+        device: &Device,
+        stored: Option<Stored>,
+    ) -> Result<Session<AnyModel>> {
+        match &self.kind {
+            Kind::Folder(folder) => Ok(folder.session_stored(device, stored)?),
             Kind::Run(saved) => {
                 let model = self.config.build().map_err(|error| {
                     Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
                 })?;
+                let Some(stored) = stored else {
+                    let session = Session::new(model, device, 0)?;
+                    session.materialize()?;
+                    saved.restore_parameters(&session.store())?;
+                    return Ok(session);
+                };
+                store_matrices(&model, stored)?;
                 let session = Session::new(model, device, 0)?;
-                session.materialize()?;
-                saved.restore_parameters(&session.store())?;
+                session.load_with(saved.weights(), &Load::strict()).map(drop)?;
                 Ok(session)
             }
         }
     }
+
+    /// The form in which the files keep matrices, if in fewer bits.
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        self.folder().and_then(Folder::stored)
+    }
+
+    /// Sets the parameters of a session in f32, which has all of them already, to those of the files.
+    pub(crate) fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
+        match &self.kind {
+            Kind::Folder(folder) => Ok(folder.load_into(session)?),
+            Kind::Run(saved) => saved.restore_parameters(&session.store()),
+        }
+    }
+}
+
+/// Whether a tokenizer.json lies beside a file.
+fn has_tokenizer_beside(file: &Path) -> bool {
+    folder_of(file).join(FILE).is_file()
+}
+
+/// The folder that a file is in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

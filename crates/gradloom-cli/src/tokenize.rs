@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A tokenizer.json, a folder with one (or with vocab.json and merges.txt, or of a run), or `bytes`.
+    /// A tokenizer.json, a folder with one (or with vocab.json and merges.txt, or of a run), a GGUF file, or
+    /// `bytes`.
     #[arg(value_name = "TOKENIZER")]
     tokenizer: String,
     /// Files with the text, or with ids to decode; `-` for the standard input.

@@ -6,7 +6,8 @@
 use crate::failure::{Failure, Result};
 use crate::run::unusable;
 use crate::train::settings::Settings;
-use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use gradloom_models::data::{Bpe, Bytes, SpecialTokens, Tokenizer, TokenizerError};
+use gradloom_models::gguf::Gguf;
 use std::path::Path;
 
 /// The name of the tokenizer whose tokens are bytes.
@@ -16,6 +17,11 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// What stands before the size of a vocabulary that is to be trained.
 const TRAINED: &str = "bpe:";
 
+/// Whether a path names a GGUF file, which has its tokenizer within.
+pub(crate) fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
 /// One of the kinds of tokenizers.
 #[derive(Debug)]
 pub(crate) enum AnyTokenizer {
@@ -24,7 +30,7 @@ pub(crate) enum AnyTokenizer {
 }
 
 impl AnyTokenizer {
-    /// The one that `--tokenizer` names: `bytes`, a file or a folder.
+    /// The one that `--tokenizer` names: `bytes`, a file (also one of GGUF) or a folder.
     pub(crate) fn open(given: &str) -> Result<Self> {
         if given == BYTES {
             return Ok(Self::Bytes(Bytes));
@@ -34,6 +40,9 @@ impl AnyTokenizer {
                 "--tokenizer {given}: a tokenizer is trained by `gradloom train`"
             ))
             .help("name one that is there: bytes, a tokenizer.json, or a folder with one"));
+        }
+        if is_gguf(Path::new(given)) {
+            return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
         }
         let opened = Bpe::open(given).map_err(|error| Failure::from(error).context("--tokenizer"))?;
         Ok(Self::Bpe(Box::new(opened)))
@@ -84,6 +93,14 @@ impl AnyTokenizer {
             Self::Bytes(bytes) => bytes,
             Self::Bpe(bpe) => &**bpe,
         }
+    }
+
+    /// The token that the tokenizer puts before a text, if it does.
+    pub(crate) fn beginning(&self) -> Option<i32> {
+        let Self::Bpe(bpe) = self else { return None };
+        let added = bpe.encode_with("", SpecialTokens::Added).unwrap_or_default();
+        let begins = bpe.roles().bos.as_deref().and_then(|token| bpe.id(token));
+        added.first().copied().filter(|first| Some(*first) == begins)
     }
 
     /// What a run is called after, and its fingerprint.

@@ -47,6 +47,77 @@ impl AnyConfig {
         }
     }
 
+    /// The same with another number of tokens.
+    #[must_use]
+    pub fn with_vocabulary(mut self, vocabulary: usize) -> Self {
+        match &mut self {
+            Self::Gpt2(config) => config.vocabulary = vocabulary,
+            Self::Llama(config) => config.vocabulary = vocabulary,
+        }
+        self
+    }
+
+    /// Number of positions: the longest text that the model can read.
+    pub fn context(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.context,
+            Self::Llama(config) => config.context,
+        }
+    }
+
+    /// Number of blocks.
+    pub fn layers(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.layers,
+            Self::Llama(config) => config.layers,
+        }
+    }
+
+    /// Heads of queries in each block.
+    pub fn heads(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.heads,
+            Self::Llama(config) => config.heads,
+        }
+    }
+
+    /// Length of the vector that stands for one position.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.width,
+            Self::Llama(config) => config.width,
+        }
+    }
+
+    /// Length of the vectors within an MLP.
+    pub fn mlp_width(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.mlp_width(),
+            Self::Llama(config) => config.mlp_width,
+        }
+    }
+
+    /// Number of trainable numbers. Only meaningful for a configuration that
+    /// [`validate`](Self::validate) accepts.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Self::Gpt2(config) => config.parameters(),
+            Self::Llama(config) => config.parameters(),
+        }
+    }
+
+    /// Whether there is a model of these sizes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), AnyConfigError> {
+        match self {
+            Self::Gpt2(config) => config.validate()?,
+            Self::Llama(config) => config.validate()?,
+        }
+        Ok(())
+    }
+
     /// A model of these sizes.
     ///
     /// # Errors
@@ -74,6 +145,16 @@ impl AnyModel {
         match self {
             Self::Gpt2(model) => AnyConfig::Gpt2(model.config().clone()),
             Self::Llama(model) => AnyConfig::Llama(model.config().clone()),
+        }
+    }
+
+    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
+    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    #[track_caller]
+    pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
+        match self {
+            Self::Gpt2(model) => model.loss(ids, targets),
+            Self::Llama(model) => model.loss(ids, targets),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`addition`]: a small transformer that adds numbers, and problems for it.
 //! - [`any_model`]: a model whose architecture a file decides.
+//! - [`evaluate`]: the perplexity of a text, and questions with choices.
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
 //! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but
 //!   (seed, step).
@@ -24,6 +25,7 @@ extern crate gradloom_core as gradloom;
 pub mod addition;
 pub mod any_model;
 pub mod data;
+pub mod evaluate;
 pub mod generate;
 pub mod generator;
 pub mod gguf;

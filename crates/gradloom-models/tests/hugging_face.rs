@@ -1,6 +1,7 @@
 //! Folders that transformers wrote give what transformers computes of them, and come back as they were.
 
 use gradloom_core::error::Error;
+use gradloom_core::nn::{Module, Param, Visitor};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::hugging_face::{Folder, Saving, from_json, save, to_json};
@@ -252,4 +253,21 @@ fn a_folder_without_its_files_is_refused() {
     let bytes = std::fs::read(path("gpt2").join("model.safetensors")).unwrap();
     std::fs::write(place.path().join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
     assert!(message(place.path()).contains("model.safetensors"));
+}
+
+#[test]
+fn parameters_are_counted_without_the_model() {
+    for name in FOLDERS {
+        let config = Folder::open(path(name)).unwrap().config().clone();
+        let mut with_biases = config.clone();
+        if let AnyConfig::Llama(llama) = &mut with_biases {
+            (llama.attention_bias, llama.mlp_bias) = (true, true);
+        }
+        for config in [config, with_biases] {
+            let mut elements = 0;
+            let mut count = |_: &str, param: &Param| elements += param.shape().iter().product::<usize>();
+            config.build().unwrap().visit(&mut Visitor::new(&mut count));
+            assert_eq!(config.parameters(), elements, "{name}");
+        }
+    }
 }

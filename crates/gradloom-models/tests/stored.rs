@@ -6,7 +6,7 @@ use gradloom_core::trace::i32;
 use gradloom_models::any_model::AnyConfig;
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::gpt2::Gpt2Config;
-use gradloom_models::hugging_face::{Folder, Saving, load, save};
+use gradloom_models::hugging_face::{Folder, Saving, load, save, save_stored, stored_name};
 use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use gradloom_models::llama::{LlamaConfig, Rotary, RotaryScaling};
@@ -126,4 +126,74 @@ fn what_is_kept_in_blocks_is_saved_and_loaded_as_it_is() {
     second.load(&file).unwrap();
     let ids = [5, 3, 60];
     assert_eq!(logits(&first, &ids), logits(&second, &ids));
+}
+
+const FORMS: [Stored; 4] =
+    [Stored::BF16, Stored::F16, Stored::Blocks(BlockFormat::Q8_0), Stored::Blocks(BlockFormat::Q4_0)];
+
+#[test]
+fn folders_in_fewer_bits_are_written_and_read() {
+    let ids: Vec<i32> = (0..20).map(|i| i * 7 % 61).collect();
+    for config in configs() {
+        let original = Session::new(config.build().unwrap(), &Device::cpu(), 3).unwrap();
+        let (whole, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        save(&original, whole.path(), &Saving::default()).unwrap();
+        let whole = Folder::open(whole.path()).unwrap();
+        assert_eq!(whole.stored(), None);
+        // Each replaces what the one before it wrote; at first, files of several shards.
+        save(&original, place.path(), &Saving { shard_bytes: 1, ..Saving::default() }).unwrap();
+        for stored in FORMS {
+            let kept = whole.session_stored(&Device::cpu(), Some(stored)).unwrap();
+            let extra = [("eos_token_id".to_string(), 7.into())].into_iter().collect();
+            save_stored(&kept, place.path(), &extra).unwrap();
+            let folder = Folder::open(place.path()).unwrap();
+            assert_eq!((folder.config(), folder.stored()), (&config, Some(stored)));
+            assert_eq!(folder.json()["quantization_config"]["weights"], stored_name(stored));
+            assert_eq!(folder.json()["eos_token_id"], 7);
+            assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "the files of before are gone");
+            let again = folder.session(&Device::cpu()).unwrap();
+            assert_eq!(logits(&again, &ids), logits(&kept, &ids), "{stored:?}");
+            // As many bytes as the form has, and a header.
+            let mut bytes = 0;
+            kept.model().visit(&mut Visitor::new(&mut |_, param| bytes += param.ty().bytes()));
+            let size = std::fs::metadata(place.path().join("model.safetensors")).unwrap().len() as usize;
+            assert!((bytes..bytes + 8192).contains(&size), "{size} for {bytes}");
+            let floats = 4 * config.parameters();
+            let share = bytes as f64 / floats as f64;
+            let most = match stored {
+                Stored::F16 | Stored::BF16 => 0.55,
+                Stored::Blocks(BlockFormat::Q8_0) => 0.31,
+                Stored::Blocks(BlockFormat::Q4_0) => 0.19,
+            };
+            assert!(share < most, "{stored:?}: {share}");
+            // In f32, it is the model with rounded weights.
+            let floats = folder.session_stored(&Device::cpu(), None).unwrap();
+            let want = rounded(&original, &config, stored);
+            floats.model().visit(&mut Visitor::new(&mut |name, _| {
+                assert_eq!(floats.get(name).unwrap(), want.get(name).unwrap(), "{stored:?}: {name}");
+            }));
+            let other = FORMS[usize::from(stored == FORMS[0])];
+            let error = folder.session_stored(&Device::cpu(), Some(other)).unwrap_err().to_string();
+            assert!(error.contains("and are wanted in"), "{error}");
+        }
+        let error = save_stored(&original, place.path(), &Default::default()).unwrap_err();
+        assert!(error.message().contains("no matrix of the model is kept in fewer bits"));
+    }
+}
+
+#[test]
+fn ways_to_quantise_that_are_not_known_are_named() {
+    let config = &configs()[0];
+    let original = Session::new(config.build().unwrap(), &Device::cpu(), 3).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    for (change, part) in [
+        (serde_json::json!({ "quant_method": "gptq", "bits": 4 }), "`quantization_config` is \"gptq\""),
+        (serde_json::json!({ "quant_method": "gradloom", "weights": "q9" }), "with the weights \"q9\""),
+        (serde_json::json!("x"), "`quantization_config` is null"),
+    ] {
+        let extra = [("quantization_config".to_string(), change)].into_iter().collect();
+        save(&original, place.path(), &Saving { extra, ..Saving::default() }).unwrap();
+        let error = Folder::open(place.path()).unwrap_err();
+        assert!(error.message().contains(part) && error.remedies().count() == 1, "{error}");
+    }
 }

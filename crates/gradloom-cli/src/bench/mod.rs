@@ -11,6 +11,7 @@ mod timing;
 use crate::device::{DeviceArguments, Precision, Target, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
+use crate::weights::Weights;
 use configs::Config;
 use gradloom::Device;
 pub(crate) use process::started;
@@ -45,8 +46,8 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u32).range(..1024))]
     cached: u32,
     /// How the weights are kept.
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Weights::F32, conflicts_with = "config")]
-    weights: decode::Weights,
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, conflicts_with = "config")]
+    weights: Weights,
     /// Where it runs; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
     device: Option<BenchTarget>,

@@ -1,10 +1,10 @@
 //! Texts for many requests at once: time to the first token, with and without a known prefix, and tokens a
 //! second of all.
 
-use super::decode::Weights;
 use crate::device::report_tuning;
 use crate::failure::Result;
 use crate::output::print_line;
+use crate::weights::Weights;
 use gradloom::nn::store_matrices;
 use gradloom::{Device, Session};
 use gradloom_models::generate::Sampling;

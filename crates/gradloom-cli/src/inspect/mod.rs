@@ -5,7 +5,7 @@ mod verify;
 use crate::device::Precision;
 use crate::failure::{Failure, Result};
 use crate::format::thousands;
-use crate::model::{self, Gpt2Train};
+use crate::model::{self, ModelTrain};
 use crate::output::print_line;
 use crate::run::{STATE, Saved};
 use crate::train::options::Options;
@@ -191,11 +191,11 @@ fn check(arguments: &Arguments) -> Result<()> {
 }
 
 fn title(settings: &Settings) -> String {
-    let (batch, context) = (settings.training.batch, settings.model.context);
+    let (batch, context) = (settings.training.batch, settings.model.context());
     format!("{}: a training step of {batch} × {context} tokens", settings.preset)
 }
 
-fn text(arguments: &Arguments, settings: &Settings, train: &Gpt2Train) -> Result<String> {
+fn text(arguments: &Arguments, settings: &Settings, train: &ModelTrain) -> Result<String> {
     let stages = train.stages();
     Ok(match arguments.stage {
         Some(Stage::Trace) => stages.trace.to_string(),
@@ -210,8 +210,8 @@ fn text(arguments: &Arguments, settings: &Settings, train: &Gpt2Train) -> Result
     })
 }
 
-fn summary(settings: &Settings, train: &Gpt2Train) -> String {
-    let (batch, context) = (settings.training.batch, settings.model.context);
+fn summary(settings: &Settings, train: &ModelTrain) -> String {
+    let (batch, context) = (settings.training.batch, settings.model.context());
     format!(
         "{}: {} parameters; a step of {batch} × {context} = {} tokens\n\n{}",
         settings.preset,
@@ -221,18 +221,18 @@ fn summary(settings: &Settings, train: &Gpt2Train) -> String {
     )
 }
 
-fn summary_as_json(settings: &Settings, train: &Gpt2Train) -> String {
+fn summary_as_json(settings: &Settings, train: &ModelTrain) -> String {
     let json = train.inspect().to_json();
     let mut object: Map<String, Value> = serde_json::from_str(&json).expect("an inspection is an object");
     object.insert("preset".into(), settings.preset.clone().into());
     object.insert("parameters".into(), settings.model.parameters().into());
     object.insert("batch".into(), settings.training.batch.into());
-    object.insert("context".into(), settings.model.context.into());
+    object.insert("context".into(), settings.model.context().into());
     Value::Object(object).to_string()
 }
 
 /// The text of each kernel, or of those of one launch, under a line that says which launch it is of.
-fn emitted(only: Option<usize>, train: &Gpt2Train) -> Result<String> {
+fn emitted(only: Option<usize>, train: &ModelTrain) -> Result<String> {
     let launches = train.plan().launches.len();
     if let Some(number) = only.filter(|number| *number >= launches) {
         return Err(Failure::usage(format!("--launch {number}: the step has {launches} launches"))

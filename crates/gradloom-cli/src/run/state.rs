@@ -7,6 +7,7 @@ use gradloom::Store;
 use gradloom::ir::DType;
 use gradloom::plan::StoreEntry;
 use gradloom::runtime::files::{TensorBytes, Weights, write};
+use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
 
 /// Everything that training changes, as it was after a step.
@@ -120,7 +121,8 @@ impl Saved {
 /// For a file of another program, tells how its tensors differ from the smallest preset's: that shows what
 /// kind of file it is.
 fn foreign(file: &Weights) -> Failure {
-    let expected = crate::model::parameter_types(&gradloom_models::gpt2::PRESETS[0].config);
+    let expected =
+        crate::model::parameter_types(&AnyConfig::Gpt2(gradloom_models::gpt2::PRESETS[0].config.clone()));
     let expected: Vec<_> = expected.iter().map(|(name, ty)| (name.as_str(), ty)).collect();
     let differences = file.differences(&expected);
     let differences = if differences.is_empty() { String::new() } else { format!(" ({differences})") };

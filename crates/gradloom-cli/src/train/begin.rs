@@ -1,13 +1,14 @@
 //! Everything before the first step: settings, data, folder, compiled programs.
 
 use super::data::{Data, Source};
+use super::init::Begun;
 use super::interrupt;
 use super::options::Options;
 use super::settings::{DataSource, Settings, Training};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
-use crate::model::{self, Evaluator, Gpt2Train};
+use crate::model::{self, Evaluator, ModelTrain};
 use crate::output::{printable, say, tell};
 use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Snapshot, Taken};
 use crate::tokenizer::AnyTokenizer;
@@ -20,7 +21,7 @@ pub(super) struct Run {
     pub(super) data: Split,
     pub(super) tokenizer: AnyTokenizer,
     pub(super) folder: RunFolder,
-    pub(super) train: Gpt2Train,
+    pub(super) train: ModelTrain,
     pub(super) evaluator: Evaluator,
     pub(super) metrics: Metrics,
     pub(super) events: Events,
@@ -32,12 +33,17 @@ pub(super) struct Run {
 /// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
 /// step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
-    let mut settings = Settings::resolve(options)?;
+    let begun = Begun::open(options)?;
+    let mut settings = match &begun {
+        Some(begun) => Settings::begun_from(options, begun.source.config())?,
+        None => Settings::resolve(options)?,
+    };
     if let Some(folder) = &options.out {
         RunFolder::check_free(folder)?;
     }
+    let (from, tokenizer) = begun.map_or((None, None), |begun| (Some(begun.source), Some(begun.tokenizer)));
     let what = if options.data.is_some() { "--data" } else { "built-in text" };
-    let Data { source, split, tokenizer } = Data::read(&settings, None, what)?;
+    let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
     settings.use_tokenizer(&tokenizer)?;
     settings.data = source.described(&settings);
     // Of a configuration that is another run's.
@@ -47,6 +53,9 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     }
     let taken = announce(&settings, &source, &split, &tokenizer);
     let (train, evaluator) = compiled(&settings, &split)?;
+    if let Some(from) = from {
+        from.load_into(train.session())?;
+    }
     let beginning = Snapshot::of(&train.store(), 0)?;
     interrupt::save_first();
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
@@ -131,7 +140,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
 /// The event of a run that begins, or that goes on and makes so many lost steps again.
 fn began(
     settings: &Settings,
-    train: &Gpt2Train,
+    train: &ModelTrain,
     folder: &RunFolder,
     data: Taken,
     lost_steps: Option<u64>,
@@ -143,7 +152,7 @@ fn began(
         parameters: settings.model.parameters(),
         steps: settings.training.steps,
         batch: settings.training.batch,
-        context: settings.model.context,
+        context: settings.model.context(),
         device: train.session().device().description(),
         step_bytes: train.plan().totals.peak(),
         folder: folder.path().display().to_string(),
@@ -170,10 +179,10 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
     say!(
         "model   {}: {}, {}, width {}, context {}; {} parameters",
         settings.preset,
-        count(model.layers, "layer"),
-        count(model.heads, "head"),
-        model.width,
-        model.context,
+        count(model.layers(), "layer"),
+        count(model.heads(), "head"),
+        model.width(),
+        model.context(),
         thousands(model.parameters() as u64)
     );
     let name = match source.files.len() {
@@ -216,8 +225,8 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
         let more = and_more(taken.left_out, 1);
         say!("        left out {} ({}){more}", near(&first.path), first.reason);
     }
-    if model.vocabulary > tokenizer.vocabulary() {
-        say!("        bytes are the tokens: 256 of {} are used", thousands(model.vocabulary as u64));
+    if model.vocabulary() > tokenizer.vocabulary() {
+        say!("        bytes are the tokens: 256 of {} are used", thousands(model.vocabulary() as u64));
     }
     taken
 }
@@ -232,7 +241,7 @@ fn near(path: &Path) -> String {
 }
 
 /// The programs of a run, with the threads and the memory that they need.
-fn compiled(settings: &Settings, data: &Split) -> Result<(Gpt2Train, Evaluator)> {
+fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;
     let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
@@ -241,7 +250,7 @@ fn compiled(settings: &Settings, data: &Split) -> Result<(Gpt2Train, Evaluator)>
     let evaluator = Evaluator::new(&train, &data.held_out, training.batch)?;
     report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
-    let (batch, context) = (settings.training.batch, settings.model.context);
+    let (batch, context) = (settings.training.batch, settings.model.context());
     say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));
     Ok((train, evaluator))
 }

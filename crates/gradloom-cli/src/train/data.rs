@@ -56,7 +56,7 @@ impl Data {
         let tokenizer = tokenizer.map_or_else(|| chosen(settings, &text.bytes), Ok)?;
         let tokens =
             tokenizer.get().encode(&text.bytes).map_err(|error| Failure::from(error).context(what))?;
-        let split = Split::new(tokens, settings.model.context).map_err(failure)?;
+        let split = Split::new(tokens, settings.model.context()).map_err(failure)?;
         let sha256 = text.fingerprint();
         let Text { bytes, sources, skipped } = text;
         let source = Source { files: sources, bytes: bytes.len(), is_of_tokens: false, skipped, sha256 };
@@ -91,7 +91,7 @@ impl Data {
         let all: Vec<&PathBuf> = paths.training.iter().chain(&paths.held_out).collect();
         // As one, for what is said of all; files are mapped, and can be so twice.
         let whole = TokenShards::open(&all, vocabulary).map_err(failure)?;
-        let context = settings.model.context;
+        let context = settings.model.context();
         let split = if paths.held_out.is_empty() || paths.training.is_empty() {
             Split::new(Tokens::Shards(whole.clone()), context)
         } else {

@@ -3,6 +3,7 @@
 mod begin;
 pub(crate) mod config_file;
 mod data;
+pub(crate) mod init;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
         help_heading = "Run folder",
         conflicts_with_all = [
             "config", "tokenizer", "preset", "layers", "heads", "width", "mlp_width", "context", "dropout",
-            "seed", "out",
+            "init", "seed", "out",
         ]
     )]
     resume: Option<PathBuf>,
@@ -58,6 +59,7 @@ Examples:
   gradloom train --data notes/ --preset small   your own text, a larger model
   gradloom train --data 'src/**/*.rs' --steps 500 --out runs/rust
   gradloom train --data notes/ --tokenizer bpe:4096
+  gradloom train --data notes/ --init models/gpt2   go on from a published model
   gradloom train --resume runs/tiny-1           go on after Ctrl-C or a crash
   gradloom train --resume runs/tiny-1 --steps 4000
 

@@ -3,6 +3,7 @@
 
 use crate::device::{Precision, Target};
 use crate::size::Size;
+use gradloom_models::any_model::AnyConfig;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -19,8 +20,8 @@ pub(crate) struct Options {
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
     /// What the tokens are: bytes; a tokenizer.json or a folder with one (or with vocab.json and merges.txt);
-    /// or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from it.
-    /// [default: bytes, or the tokenizer in the folder of tokens]
+    /// a GGUF file; or bpe:N, which trains one of N tokens on the text. The model's vocabulary follows from
+    /// it. [default: bytes, or the tokenizer in the folder of tokens]
     #[arg(long, value_name = "TOKENIZER", help_heading = "Data")]
     pub(crate) tokenizer: Option<String>,
 
@@ -43,9 +44,14 @@ pub(crate) struct Options {
     /// Longest text that the model sees at once, in tokens.
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) context: Option<usize>,
-    /// Probability of dropping an element while training.
+    /// Probability of dropping an element while training; of GPT-2 alone.
     #[arg(long, value_name = "P", help_heading = "Model")]
     pub(crate) dropout: Option<f64>,
+    /// Begin from this model instead of random weights: a run, a folder of transformers, or a GGUF file.
+    /// Sizes and tokenizer are the model's; flags must not contradict them, but a Llama's context may be less.
+    /// Defaults for the training: 1000 steps, batch 8, learning rate 0.0001.
+    #[arg(long, value_name = "PATH", help_heading = "Model")]
+    pub(crate) init: Option<String>,
 
     /// Number of training steps in all. [tiny: 2000]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -125,6 +131,9 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tokenizer_sha256: Option<String>,
     pub(crate) vocabulary: usize,
+    /// The sizes of a model that a run began from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<AnyConfig>,
     pub(crate) data_files: usize,
     pub(crate) data_bytes: usize,
     pub(crate) data_sha256: String,
@@ -136,7 +145,7 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data tokenizer preset layers heads width mlp_width context dropout steps batch lr warmup
+        merge!(data tokenizer preset layers heads width mlp_width context dropout init steps batch lr warmup
                weight_decay clip seed device adapter precision tune threads memory_budget eval_every
                out save_every run)
     }

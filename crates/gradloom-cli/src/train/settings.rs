@@ -7,15 +7,18 @@ use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
 use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
-use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
+use gradloom_models::any_model::{AnyConfig, AnyConfigError};
+use gradloom_models::gpt2::{ConfigError, Preset};
 use serde::Deserialize;
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Preset that the sizes began from.
+    /// Preset that the sizes began from, or [`INIT`].
     pub(crate) preset: String,
-    pub(crate) model: Gpt2Config,
+    /// Absolute path of the model that the run began from, if from one.
+    pub(crate) init: Option<String>,
+    pub(crate) model: AnyConfig,
     pub(crate) tokenizer: TokenizerSource,
     pub(crate) data: DataSource,
     pub(crate) training: Training,
@@ -72,11 +75,16 @@ pub(crate) struct Training {
 /// The current version of `config.json`.
 const FORMAT: u32 = 2;
 
+/// What stands for the preset of a run that began from a model.
+pub(crate) const INIT: &str = "init";
+
 /// Steps, batch and learning rate that suit a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
         "tiny" => (2000, 8, 2e-3),
         "small" => (5000, 32, 1e-3),
+        // What was learnt is lost at higher rates.
+        INIT => (1000, 8, 1e-4),
         _ => (10_000, 8, 3e-4),
     }
 }
@@ -89,29 +97,26 @@ pub(crate) fn default_lr(preset: &str) -> f64 {
 impl Settings {
     /// Settings of a new run; the data's fingerprint comes later.
     pub(crate) fn resolve(options: &Options) -> Result<Self> {
-        Self::of(options, None)
+        Self::of(options, from_preset(options)?)
     }
 
-    /// Settings with another vocabulary than the preset's.
-    fn of(options: &Options, vocabulary: Option<usize>) -> Result<Self> {
-        let name = options.preset.as_deref().unwrap_or("tiny");
-        let preset = Preset::find(name).ok_or_else(|| {
-            Failure::usage(format!("--preset {name}: there is no preset of this name"))
-                .help(format!("the presets are {}", Preset::names()))
-        })?;
-        let mut model = preset.config.clone();
-        set(&mut model.layers, options.layers);
-        set(&mut model.heads, options.heads);
-        set(&mut model.width, options.width);
-        model.mlp_width = options.mlp_width.or(model.mlp_width);
-        set(&mut model.context, options.context);
-        set(&mut model.dropout, options.dropout);
-        set(&mut model.vocabulary, vocabulary);
-        model.validate().map_err(|error| invalid_model(&error))?;
+    /// Settings of a new run that begins from a model of these sizes; `what` names it in a failure.
+    pub(crate) fn begun_from(options: &Options, model: &AnyConfig) -> Result<Self> {
+        Self::of(options, super::init::sizes(options, model.clone())?)
+    }
+
+    /// Settings with a model of these sizes.
+    fn of(options: &Options, model: AnyConfig) -> Result<Self> {
+        model.validate().map_err(|error| invalid_any(&error))?;
+        let name = match &options.init {
+            Some(_) => INIT,
+            None => options.preset.as_deref().unwrap_or("tiny"),
+        };
         let (steps, batch, lr) = defaults(name);
         let steps = options.steps.unwrap_or(steps);
         let mut settings = Self {
             preset: name.to_string(),
+            init: options.init.as_deref().map(absolute),
             model,
             tokenizer: TokenizerSource { given: None, name: BYTES.to_string(), sha256: None },
             data: DataSource::default(),
@@ -142,14 +147,14 @@ impl Settings {
     }
 
     /// Takes a tokenizer for the model: its vocabulary, unless bytes are taken because nothing was asked for,
-    /// where presets may have more.
+    /// where presets may have more. A model that is there already keeps its own.
     pub(crate) fn use_tokenizer(&mut self, tokenizer: &AnyTokenizer) -> Result<()> {
         let (name, sha256) = tokenizer.name_and_sha256();
-        if name != BYTES || self.tokenizer.given.is_some() {
-            self.model.vocabulary = tokenizer.get().vocabulary();
+        if self.init.is_none() && (name != BYTES || self.tokenizer.given.is_some()) {
+            self.model = self.model.clone().with_vocabulary(tokenizer.get().vocabulary());
         }
         self.tokenizer = TokenizerSource { name: name.to_string(), sha256, ..self.tokenizer.clone() };
-        self.model.validate().map_err(|error| invalid_model(&error))?;
+        self.model.validate().map_err(|error| invalid_any(&error))?;
         self.check_batch()
     }
 
@@ -191,13 +196,13 @@ impl Settings {
     /// The largest tensor of a step must be countable, with room for the rest of the arithmetic on sizes.
     fn check_batch(&self) -> Result<()> {
         let (batch, model) = (self.training.batch, &self.model);
-        let widest = model.vocabulary.max(model.mlp_width()).max(model.context);
-        let elements = batch.checked_mul(model.context).and_then(|n| n.checked_mul(widest));
+        let widest = model.vocabulary().max(model.mlp_width()).max(model.context());
+        let elements = batch.checked_mul(model.context()).and_then(|n| n.checked_mul(widest));
         match elements {
             Some(n) if n <= 1 << 40 => Ok(()),
             _ => Err(Failure::usage(format!(
                 "--batch {batch} --context {}: a step of so many tokens is too large",
-                model.context
+                model.context()
             ))
             .help("lower one of them until the step fits into memory")),
         }
@@ -213,7 +218,12 @@ impl Settings {
         if ![BYTES, FILE].contains(&run.tokenizer.as_str()) {
             return Err(format!("it names another tokenizer than {BYTES} and {FILE}"));
         }
-        let settings = Self::of(&options, Some(run.vocabulary));
+        let model = match &run.model {
+            Some(model) if options.init.is_some() => Ok(model.clone()),
+            _ if options.init.is_some() => return Err("it has no sizes of its model".into()),
+            _ => from_preset(&options).map(|model| model.with_vocabulary(run.vocabulary)),
+        };
+        let settings = model.and_then(|model| Self::of(&options, model));
         let mut settings = settings.map_err(|failure| failure.message().to_string())?;
         settings.data = settings.recorded(&run);
         settings.tokenizer.name = run.tokenizer;
@@ -238,17 +248,20 @@ impl Settings {
 
     /// The options that lead to these settings.
     fn options(&self) -> Options {
-        let Self { preset, model, data, training, tokenizer } = self.clone();
+        let Self { preset, init, model, data, training, tokenizer } = self.clone();
+        let gpt2 = if let (AnyConfig::Gpt2(model), None) = (&model, &init) { Some(model) } else { None };
         Options {
             data: (!data.paths.is_empty()).then_some(data.paths),
             tokenizer: tokenizer.given,
-            preset: Some(preset),
-            layers: Some(model.layers),
-            heads: Some(model.heads),
-            width: Some(model.width),
-            mlp_width: model.mlp_width,
-            context: Some(model.context),
-            dropout: Some(model.dropout),
+            // The sizes of a model that was there are its own, and no flags.
+            preset: init.is_none().then_some(preset),
+            layers: gpt2.map(|model| model.layers),
+            heads: gpt2.map(|model| model.heads),
+            width: gpt2.map(|model| model.width),
+            mlp_width: gpt2.and_then(|model| model.mlp_width),
+            context: Some(model.context()),
+            dropout: if let AnyConfig::Gpt2(model) = &model { Some(model.dropout) } else { None },
+            init: init.clone(),
             steps: Some(training.steps),
             batch: Some(training.batch),
             lr: Some(training.lr),
@@ -269,7 +282,8 @@ impl Settings {
                 format: FORMAT,
                 tokenizer: tokenizer.name,
                 tokenizer_sha256: tokenizer.sha256,
-                vocabulary: model.vocabulary,
+                vocabulary: model.vocabulary(),
+                model: init.is_some().then_some(model),
                 data_files: data.files,
                 data_bytes: data.bytes,
                 data_sha256: data.sha256,
@@ -353,6 +367,34 @@ fn absolute(path: &str) -> String {
         .ok()
         .and_then(|p| p.into_os_string().into_string().ok())
         .unwrap_or_else(|| path.to_string())
+}
+
+/// The sizes that a preset and flags make.
+fn from_preset(options: &Options) -> Result<AnyConfig> {
+    let name = options.preset.as_deref().unwrap_or("tiny");
+    let preset = Preset::find(name).ok_or_else(|| {
+        Failure::usage(format!("--preset {name}: there is no preset of this name"))
+            .help(format!("the presets are {}", Preset::names()))
+    })?;
+    let mut model = preset.config.clone();
+    set(&mut model.layers, options.layers);
+    set(&mut model.heads, options.heads);
+    set(&mut model.width, options.width);
+    model.mlp_width = options.mlp_width.or(model.mlp_width);
+    set(&mut model.context, options.context);
+    set(&mut model.dropout, options.dropout);
+    model.validate().map_err(|error| invalid_model(&error))?;
+    Ok(AnyConfig::Gpt2(model))
+}
+
+/// A wrong size of any model.
+pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
+    match error {
+        AnyConfigError::Gpt2(error) => invalid_model(error),
+        AnyConfigError::Llama(_) => {
+            Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
+        }
+    }
 }
 
 /// A wrong size, told by its flags.

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Makes the steps that are left, then writes what the run leaves behind.
 pub(super) fn train(mut run: Run, debug_nan: bool) -> Result<()> {
     let training = &run.settings.training;
-    let (steps, tokens) = (training.steps, training.batch * run.settings.model.context);
+    let (steps, tokens) = (training.steps, training.batch * run.settings.model.context());
     let mut course = Course {
         progress: Progress::new(steps, run.steps, tokens),
         saving: Saving::after(run.steps),
@@ -67,7 +67,7 @@ impl Course {
     fn go(&mut self, run: &mut Run) -> Result<()> {
         let training = run.settings.training.clone();
         let schedule = model::schedule(&run.settings);
-        let batches = Batches::new(training.seed, training.batch, run.settings.model.context);
+        let batches = Batches::new(training.seed, training.batch, run.settings.model.context());
         if run.steps == 0 && run.metrics.is_empty() {
             let held_out = self.held_out(run)?;
             self.progress.measured(0, None, held_out);

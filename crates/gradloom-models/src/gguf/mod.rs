@@ -1,9 +1,9 @@
 //! Models in GGUF files, which llama.cpp and the programs around it use.
 //!
 //! In: a file, mapped into memory. Out: its metadata and tensors as they are ([`Gguf`]); and the same model
-//! as Hugging Face's files have it: the configuration, the weights by their names there, and the data of the
-//! tokenizer. Always holds: what is given lies within the file, and no more is allocated than a small
-//! multiple of it, whatever a header says.
+//! as Hugging Face's files have it: the configuration, the weights by their names there, and the tokenizer.
+//! Always holds: what is given lies within the file, and no more is allocated than a small multiple of it,
+//! whatever a header says.
 //!
 //! Quantised elements become f32 ([`dequantize`]): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; f32,
 //! f16 and bf16 stay as they are. [`quantize`] makes Q8_0 and Q4_0.
@@ -15,10 +15,12 @@ mod dequantize;
 mod error;
 mod header;
 mod quantize;
+mod tokenizer;
 mod types;
 mod value;
 mod vocabulary;
 mod weights;
+mod words;
 
 pub use architecture::{Architecture, Layout};
 pub use dequantize::dequantize;

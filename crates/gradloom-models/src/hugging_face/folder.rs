@@ -1,9 +1,11 @@
 //! A folder that is read.
 
+use super::stored::{built, load_stored, stored_of};
 use super::{from_json, load};
 use crate::any_model::{AnyConfig, AnyModel};
 use crate::gguf::Gguf;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::nn::Stored;
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session, regular_file};
 use serde_json::Value;
@@ -20,6 +22,7 @@ pub struct Folder {
     json: Value,
     config: AnyConfig,
     weights: Weights,
+    stored: Option<Stored>,
 }
 
 impl Folder {
@@ -49,8 +52,9 @@ impl Folder {
         let json: Value =
             serde_json::from_slice(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
         let config = from_json(&json, &name)?;
+        let stored = stored_of(&json, &name)?;
         let weights = Weights::open(&path)?;
-        Ok(Self { path, json, config, weights })
+        Ok(Self { path, json, config, weights, stored })
     }
 
     /// Opens a GGUF file as the folder that transformers would have of it.
@@ -62,7 +66,7 @@ impl Folder {
         let file = Gguf::open(&path)?;
         let json = file.hugging_face_config()?;
         let config = from_json(&json, file.name())?;
-        Ok(Self { path, json, config, weights: file.weights()? })
+        Ok(Self { path, json, config, weights: file.weights()?, stored: None })
     }
 
     /// The path as it was given.
@@ -85,17 +89,39 @@ impl Folder {
         &self.weights
     }
 
-    /// The model with its parameters, on a device.
+    /// The form in which the folder keeps matrices, if in fewer bits, as
+    /// [`save_stored`](super::save_stored) writes them.
+    pub fn stored(&self) -> Option<Stored> {
+        self.stored
+    }
+
+    /// The model with its parameters, on a device: matrices in the form that the folder has.
     ///
     /// # Errors
     /// When the sizes make no model, when the tensors are not those of the model, or the device has no room.
     pub fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
-        let model = self.config.build().map_err(|error| {
-            let message = format!("{}: these sizes make no model: {error}", self.path.display());
-            Error::new(ErrorKind::File, message).help(error.remedy())
-        })?;
-        let session = Session::new(model, device, 0)?;
-        load(&session, &self.weights)?;
+        self.session_stored(device, self.stored)
+    }
+
+    /// The model with its parameters, on a device, with matrices that are kept in a form of fewer bits, or as
+    /// f32.
+    ///
+    /// # Errors
+    /// As [`Folder::session`], and when the folder has them in another form of fewer bits.
+    pub fn session_stored(&self, device: &Device, stored: Option<Stored>) -> Result<Session<AnyModel>> {
+        let session = Session::new(built(&self.config, stored, &self.path)?, device, 0)?;
+        self.load_into(&session)?;
         Ok(session)
+    }
+
+    /// Sets the parameters of a session of such a model.
+    ///
+    /// # Errors
+    /// When the tensors are not those of the model, or of another form of fewer bits than the session keeps.
+    pub fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
+        match self.stored {
+            Some(stored) => load_stored(session, &self.weights, stored),
+            None => load(session, &self.weights),
+        }
     }
 }

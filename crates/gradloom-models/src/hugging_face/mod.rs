@@ -3,7 +3,7 @@
 //! In: a folder with `config.json` and safetensors files (one, or several with their index), of GPT-2 or the
 //! Llama family. Out: the configuration and a session's parameters; and such a folder from a session. Always
 //! holds: what the configuration asks for and the models here do not have is an error that names it, never
-//! another model; transformers loads what is written, with the same parameters.
+//! another model; transformers loads what [`save`] writes, with the same parameters.
 //!
 //! ```no_run
 //! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -20,8 +20,10 @@ mod config;
 mod folder;
 mod names;
 mod save;
+mod stored;
 
 pub use config::{from_json, to_json};
 pub use folder::Folder;
 pub use names::load;
 pub use save::{Saving, save};
+pub use stored::{save_stored, stored_name};

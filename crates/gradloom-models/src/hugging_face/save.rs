@@ -2,7 +2,7 @@
 
 use super::names::prefix;
 use super::to_json;
-use crate::any_model::AnyModel;
+use crate::any_model::{AnyConfig, AnyModel};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Type};
 use gradloom_core::nn::{Module, Visitor};
@@ -47,10 +47,6 @@ struct Parameter {
 /// When a file cannot be written; on the null device, which keeps no parameters.
 pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving) -> Result<()> {
     let path = path.as_ref();
-    let failed = |path: &Path, error: &std::io::Error| {
-        Error::new(ErrorKind::File, format!("{}: cannot be written: {error}", path.display()))
-            .help("give a folder that can be written, on a disk with room")
-    };
     if !saving.dtype.is_float() {
         return Err(Error::new(ErrorKind::File, format!("a model is not written as {}", saving.dtype))
             .help("take f32, f16 or bf16"));
@@ -81,30 +77,43 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
         total += bytes.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
         map.extend(tensors.into_iter().map(|(name, ..)| (name, file.clone())));
     }
-    let put = |name: &str, value: &Value| {
-        let file = path.join(name);
-        let text = format!("{value:#}\n");
-        replace_file(&file, |out| out.write_all(text.as_bytes())).map_err(|error| failed(&file, &error))
-    };
     if count > 1 {
-        put(
-            "model.safetensors.index.json",
-            &json!({ "metadata": { "total_size": total }, "weight_map": map }),
-        )?;
+        let index = json!({ "metadata": { "total_size": total }, "weight_map": map });
+        write_json(path, "model.safetensors.index.json", &index)?;
     }
     remove_others(path, &map);
-    let mut config = to_json(&session.model().config());
+    write_config(path, &model.config(), &saving.extra)
+}
+
+/// Writes `config.json`: the sizes, and keys beside them.
+pub(super) fn write_config(
+    path: &Path,
+    config: &AnyConfig,
+    extra: &serde_json::Map<String, Value>,
+) -> Result<()> {
+    let mut config = to_json(config);
     if let Value::Object(keys) = &mut config {
-        for (key, value) in &saving.extra {
+        for (key, value) in extra {
             keys.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
-    put("config.json", &config)
+    write_json(path, "config.json", &config)
+}
+
+fn write_json(folder: &Path, name: &str, value: &Value) -> Result<()> {
+    let file = folder.join(name);
+    let text = format!("{value:#}\n");
+    replace_file(&file, |out| out.write_all(text.as_bytes())).map_err(|error| failed(&file, &error))
+}
+
+pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::File, format!("{}: cannot be written: {error}", path.display()))
+        .help("give a folder that can be written, on a disk with room")
 }
 
 /// Removes what an earlier model left that would be read instead: files of tensors under transformers' names,
 /// and an index of them.
-fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
+pub(super) fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     let is_of_index = |name: &str| name == "model.safetensors.index.json";
     let is_of_tensors = |name: &str| {
         name == "model.safetensors" || (name.starts_with("model-") && name.ends_with(".safetensors"))

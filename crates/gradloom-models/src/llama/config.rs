@@ -89,6 +89,28 @@ impl LlamaConfigError {
 }
 
 impl LlamaConfig {
+    /// Number of trainable numbers. Only meaningful for a configuration that [`validate`](Self::validate)
+    /// accepts.
+    pub fn parameters(&self) -> usize {
+        let layer = |inputs: usize, outputs: usize, bias: bool| {
+            outputs.saturating_mul(inputs.saturating_add(usize::from(bias)))
+        };
+        let (queries, keys) =
+            (self.heads.saturating_mul(self.depth), self.key_heads.saturating_mul(self.depth));
+        let parts = [
+            layer(self.width, queries, self.attention_bias),
+            layer(self.width, keys, self.attention_bias).saturating_mul(2),
+            layer(queries, self.width, self.attention_bias),
+            layer(self.width, self.mlp_width, self.mlp_bias).saturating_mul(2),
+            layer(self.mlp_width, self.width, self.mlp_bias),
+            // The two normalisations.
+            self.width.saturating_mul(2),
+        ];
+        let block = parts.into_iter().fold(0, usize::saturating_add);
+        let embeddings = layer(self.width, self.vocabulary, false).saturating_mul(2 - usize::from(self.tied));
+        block.saturating_mul(self.layers).saturating_add(embeddings).saturating_add(self.width)
+    }
+
     /// Whether there is a model of these sizes.
     ///
     /// # Errors

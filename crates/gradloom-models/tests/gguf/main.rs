@@ -6,6 +6,7 @@ mod headers;
 mod models;
 mod mutations;
 mod quants;
+mod tokenizers;
 
 use gradloom_core::error::Result;
 use std::path::{Path, PathBuf};

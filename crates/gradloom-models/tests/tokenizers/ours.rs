@@ -43,7 +43,7 @@ fn lists_in_memory_make_the_tokenizer_of_the_file() {
     let file = json("llama3/tokenizer.json");
     let words = file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"].as_str().unwrap();
     let lists = Vocabulary {
-        words: Some(words.to_string()),
+        words: vec![words.to_string()],
         whole_words: true,
         roles: Roles { bos: Some("<|begin_of_text|>".into()), ..Roles::default() },
         ..vocabulary(&file)
@@ -86,7 +86,7 @@ fn lists_that_do_not_fit_are_refused() {
         "lists: there is no token \"\" to begin a text with"
     );
     assert!(wrong(|lists| lists.merges.push("b b".into())).contains("merge 1 needs the token \"bb\""));
-    assert!(wrong(|lists| lists.words = Some("(".into())).starts_with("lists: "));
+    assert!(wrong(|lists| lists.words.push("(".into())).starts_with("lists: "));
 }
 
 #[test]

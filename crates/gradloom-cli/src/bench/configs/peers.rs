@@ -165,7 +165,10 @@ mod tests {
         let inner = PARTS.map(|part| format!("h0.{part}"));
         let theirs = ["wte", "wpe", "lnfg", "lnfb"].map(String::from).into_iter().chain(inner);
         let ours: BTreeSet<String> = theirs.map(|name| our_name(&name).unwrap()).collect();
-        let expected = crate::model::parameter_types(&config()).into_iter().map(|(name, _)| name).collect();
+        let expected = crate::model::parameter_types(&gradloom_models::any_model::AnyConfig::Gpt2(config()))
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(ours, expected);
         for unknown in ["h0.qkv", "hx.ow", "wtf", "h.0.ow"] {
             assert_eq!(our_name(unknown), None, "{unknown}");

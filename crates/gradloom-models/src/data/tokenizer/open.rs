@@ -36,13 +36,16 @@ pub struct Vocabulary {
     pub special: Vec<i32>,
     /// Ids of other tokens that are found in a text before it is split into words.
     pub added: Vec<i32>,
-    /// The regular expression that splits a text into words; `None` for GPT-2's.
-    pub words: Option<String>,
+    /// The regular expressions that split a text into words, each of them what those before it left; none for
+    /// GPT-2's.
+    pub words: Vec<String>,
     /// Whether a word that is a token is that token, whatever the merges, as Llama 3 has it.
     pub whole_words: bool,
     /// Whether [`Roles::bos`] is put before a text that is encoded with
     /// [`SpecialTokens::Added`](super::SpecialTokens::Added).
     pub begins_with_bos: bool,
+    /// For SentencePiece's encodings: whether a text begins as it is, without a space that is put before it.
+    pub starts_plain: bool,
     /// Tokens with a role.
     pub roles: Roles,
 }
@@ -88,7 +91,7 @@ impl Bpe {
         special.dedup();
         let added = special.iter().map(|token| added(token, &tokens[*token], true)).collect();
         let merges = merges.map(|merge| Value::String(merge.to_string())).collect();
-        Ok(Self::from_value(&over_bytes(tokens, merges, added, None), &name)?.with_roles(roles))
+        Ok(Self::from_value(&over_bytes(tokens, merges, added, &[]), &name)?.with_roles(roles))
     }
 
     /// Makes a tokenizer of tokens and merges; `name` names it in messages.
@@ -106,6 +109,7 @@ impl Bpe {
             words,
             whole_words,
             begins_with_bos,
+            starts_plain,
             roles,
         } = vocabulary;
         let ids: Map<String, Value> =
@@ -129,12 +133,12 @@ impl Bpe {
         }
         let mut file = if scores.is_empty() {
             let merges = merges.iter().map(|merge| Value::String(merge.clone())).collect();
-            let mut file = over_bytes(ids, merges, found, words.as_deref());
+            let mut file = over_bytes(ids, merges, found, words);
             file["model"]["ignore_merges"] = json!(whole_words);
             file
         } else if scores.len() == tokens.len() {
             let merges = merges_by_score(tokens, scores);
-            sentence_piece(ids, merges, found, roles.unk.as_deref())
+            sentence_piece(ids, merges, found, roles.unk.as_deref(), *starts_plain)
         } else {
             return Err(malformed(format!("it has {} tokens and {} scores", tokens.len(), scores.len())));
         };
@@ -166,21 +170,23 @@ pub(super) fn over_bytes(
     tokens: Map<String, Value>,
     merges: Vec<Value>,
     added: Vec<Value>,
-    words: Option<&str>,
+    words: &[String],
 ) -> Value {
     let bytes = |words: bool| {
         json!({
             "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words,
         })
     };
-    let words = words.map_or_else(
-        || bytes(true),
-        |words| {
+    let words = if words.is_empty() {
+        bytes(true)
+    } else {
+        let split = |words: &String| {
             let pattern = json!({"Regex": words});
-            let split = json!({"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false});
-            json!({"type": "Sequence", "pretokenizers": [split, bytes(false)]})
-        },
-    );
+            json!({"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false})
+        };
+        let steps: Vec<Value> = words.iter().map(split).chain([bytes(false)]).collect();
+        json!({"type": "Sequence", "pretokenizers": steps})
+    };
     json!({
         "version": "1.0", "added_tokens": added, "pre_tokenizer": words, "decoder": bytes(true),
         "model": {"type": "BPE", "vocab": tokens, "merges": merges},
@@ -193,18 +199,21 @@ fn sentence_piece(
     merges: Vec<Value>,
     added: Vec<Value>,
     unknown: Option<&str>,
+    starts_plain: bool,
 ) -> Value {
     let replace =
         |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
-    let strip = json!({"type": "Strip", "content": " ", "start": 1, "stop": 0});
+    let (mut normalizers, mut decoders) = (vec![], vec![replace("▁", " ")]);
+    decoders.extend([json!({"type": "ByteFallback"}), json!({"type": "Fuse"})]);
+    if !starts_plain {
+        normalizers.push(json!({"type": "Prepend", "prepend": "▁"}));
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    normalizers.push(replace(" ", "▁"));
     json!({
         "version": "1.0", "added_tokens": added,
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")],
-        },
-        "decoder": {"type": "Sequence", "decoders":
-            [replace("▁", " "), {"type": "ByteFallback"}, {"type": "Fuse"}, strip]},
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "decoder": {"type": "Sequence", "decoders": decoders},
         "model": {
             "type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true,
             "vocab": tokens, "merges": merges,

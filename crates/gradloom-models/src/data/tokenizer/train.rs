@@ -34,7 +34,7 @@ impl Bpe {
             name: name.to_string(),
             reason: error.to_string(),
         };
-        let empty = open::over_bytes(Map::new(), Vec::new(), Vec::new(), None).to_string();
+        let empty = open::over_bytes(Map::new(), Vec::new(), Vec::new(), &[]).to_string();
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(empty).map_err(failed)?;
         let trainer = BpeTrainer::builder()
             .vocab_size(vocabulary)

@@ -1,0 +1,87 @@
+//! Runs that begin from a model that is there.
+//!
+//! In: the model that `--init` names, and the flags. Out: its sizes, its tokenizer, and its parameters in a
+//! session. Always holds: a flag that contradicts the model is an error, and never another model.
+
+use super::options::Options;
+use crate::failure::{Failure, Result};
+use crate::source::Source;
+use crate::tokenizer::AnyTokenizer;
+use gradloom_models::any_model::AnyConfig;
+use std::path::Path;
+
+/// The model that a run begins from, and its tokenizer.
+pub(crate) struct Begun {
+    pub(crate) source: Source,
+    pub(crate) tokenizer: AnyTokenizer,
+}
+
+impl Begun {
+    /// Opens the model that `--init` names, if it names one.
+    pub(crate) fn open(options: &Options) -> Result<Option<Self>> {
+        let Some(path) = options.init.as_deref() else { return Ok(None) };
+        let source = Source::open(Path::new(path)).map_err(|failure| failure.context("--init"))?;
+        let tokenizer = tokenizer(&source, options)?;
+        let (known, vocabulary) = (tokenizer.get().vocabulary(), source.config().vocabulary());
+        if known > vocabulary {
+            let name = tokenizer.get().name();
+            return Err(Failure::usage(format!(
+                "--init: {path}: the model has {vocabulary} tokens, and the tokenizer {name} {known}"
+            ))
+            .help("name the tokenizer that belongs to the model with --tokenizer"));
+        }
+        Ok(Some(Self { source, tokenizer }))
+    }
+}
+
+/// The model's own tokenizer, which a flag may only repeat; of a model without one, that of the flag.
+fn tokenizer(source: &Source, options: &Options) -> Result<AnyTokenizer> {
+    let own = source.tokenizer();
+    let Some(given) = &options.tokenizer else { return own.map_err(|failure| failure.context("--init")) };
+    let named = AnyTokenizer::open(given)?;
+    match own {
+        Ok(own) if own.name_and_sha256() != named.name_and_sha256() => {
+            Err(Failure::usage(format!("--tokenizer {given}: this is not the tokenizer of the model"))
+                .help("leave it out: a run that --init begins has the model's"))
+        }
+        _ => Ok(named),
+    }
+}
+
+/// The sizes of the model, with what flags may change.
+pub(super) fn sizes(options: &Options, mut model: AnyConfig) -> Result<AnyConfig> {
+    if let Some(preset) = &options.preset {
+        return Err(Failure::usage(format!("--preset {preset}: --init says what the sizes are"))
+            .help("leave one of them out"));
+    }
+    let fixed = [
+        ("layers", options.layers, model.layers()),
+        ("heads", options.heads, model.heads()),
+        ("width", options.width, model.width()),
+        ("mlp-width", options.mlp_width, model.mlp_width()),
+    ];
+    // GPT-2 has a vector for each position, a Llama none.
+    let context = match &model {
+        AnyConfig::Gpt2(_) => options.context.filter(|context| *context != model.context()),
+        AnyConfig::Llama(_) => options.context.filter(|context| *context > model.context()),
+    };
+    let differs = fixed
+        .into_iter()
+        .find_map(|(flag, given, own)| given.filter(|given| *given != own).map(|given| (flag, given, own)));
+    let differs = differs.or(context.map(|given| ("context", given, model.context())));
+    if let Some((flag, given, own)) = differs {
+        return Err(Failure::usage(format!("--{flag} {given}: the model that --init names has {own}"))
+            .help("leave it out"));
+    }
+    match (&mut model, options.dropout) {
+        (AnyConfig::Gpt2(model), Some(dropout)) => model.dropout = dropout,
+        (AnyConfig::Llama(_), Some(dropout)) if dropout != 0.0 => {
+            return Err(Failure::usage(format!("--dropout {dropout}: a Llama has none")).help("leave it out"));
+        }
+        _ => {}
+    }
+    if let (AnyConfig::Llama(model), Some(context)) = (&mut model, options.context) {
+        model.context = context;
+    }
+    Ok(model)
+}

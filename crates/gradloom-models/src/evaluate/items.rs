@@ -1,0 +1,216 @@
+//! Questions with choices in files: one JSON object a line.
+
+use gradloom_runtime::regular_file::{self, Refusal};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A question of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// What stands before every choice; may be empty.
+    pub context: String,
+    /// What may follow; at least two, none of them empty.
+    pub choices: Vec<String>,
+    /// The place of the choice that is right, from 0.
+    pub answer: usize,
+}
+
+/// A line as it is written; `ctx`, `endings` and `label` are HellaSwag's own names.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(alias = "question", alias = "ctx")]
+    context: String,
+    #[serde(alias = "endings")]
+    choices: Vec<String>,
+    #[serde(alias = "label")]
+    answer: usize,
+}
+
+/// What is wrong with a file of questions.
+#[derive(Debug, thiserror::Error)]
+pub enum ItemError {
+    /// The system would not let the file be read, or it is no UTF-8.
+    #[error("{}: cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file has no line with a question.
+    #[error("{}: there is no question in it", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line cannot be used.
+    #[error("{}: line {line}: {problem}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: LineProblem,
+    },
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineProblem {
+    /// It is no JSON object with these keys.
+    #[error("{reason}")]
+    Malformed {
+        /// The reason, with the column.
+        reason: String,
+    },
+    /// Fewer than two choices.
+    #[error("it has {choices}, so there is nothing to choose")]
+    TooFew {
+        /// How many, in words.
+        choices: &'static str,
+    },
+    /// A choice without text.
+    #[error("the choice {choice} is empty")]
+    EmptyChoice {
+        /// Its place, from 0.
+        choice: usize,
+    },
+    /// The answer is none of the choices.
+    #[error("the answer is {answer}, and the choices are 0 to {last}")]
+    Answer {
+        /// The answer as it is given.
+        answer: usize,
+        /// The place of the last choice.
+        last: usize,
+    },
+    /// A text that the tokenizer refuses.
+    #[error("{reason}")]
+    Tokens {
+        /// The tokenizer's message.
+        reason: String,
+    },
+    /// Nothing stands before a choice, and the tokenizer has no token for the beginning of a text.
+    #[error("the context is empty, and no token of the tokenizer begins a text")]
+    NoContext,
+    /// More tokens than the model reads.
+    #[error("the choice {choice} makes a text of {tokens} tokens, and the model reads {context}")]
+    TooLong {
+        /// The place of the choice, from 0.
+        choice: usize,
+        /// Tokens of the context and the choice.
+        tokens: usize,
+        /// The model's context.
+        context: usize,
+    },
+}
+
+impl ItemError {
+    /// The remedy.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unreadable { source, .. } => {
+                Refusal::of(source).map_or("check the name; the file is UTF-8 text", Refusal::remedy)
+            }
+            Self::Empty { .. } => LIKE,
+            Self::Line { problem, .. } => match problem {
+                LineProblem::Malformed { .. } => LIKE,
+                LineProblem::TooFew { .. } => "give at least two choices",
+                LineProblem::EmptyChoice { .. } => "give each choice a text",
+                LineProblem::Answer { .. } => "give the place of the right choice, counted from 0",
+                LineProblem::Tokens { .. } => "take another text, or leave the line out",
+                LineProblem::NoContext => "give a text for the choices to follow",
+                LineProblem::TooLong { .. } => "shorten the context, or leave the line out",
+            },
+        }
+    }
+}
+
+const LIKE: &str =
+    "each line is an object such as {\"context\": \"2 + 2 =\", \"choices\": [\"4\", \"5\"], \"answer\": 0}";
+
+/// Most bytes of a file of questions.
+const LARGEST: u64 = 1 << 30;
+
+/// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
+/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and empty lines are
+/// left alone.
+///
+/// # Errors
+/// When the file cannot be read or has no question; for the first line that cannot be used, with its number.
+pub fn items(path: &Path) -> Result<Vec<Item>, ItemError> {
+    let text = regular_file::read_to_string(path, LARGEST)
+        .map_err(|source| ItemError::Unreadable { path: path.to_path_buf(), source })?;
+    let lines = text.lines().zip(1..).filter(|(text, _)| !text.trim().is_empty());
+    let items = lines.map(|(text, line)| {
+        item(text, line).map_err(|problem| ItemError::Line { path: path.to_path_buf(), line, problem })
+    });
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    if items.is_empty() { Err(ItemError::Empty { path: path.to_path_buf() }) } else { Ok(items) }
+}
+
+fn item(text: &str, line: usize) -> Result<Item, LineProblem> {
+    let Line { context, choices, answer } = serde_json::from_str(text).map_err(|error| {
+        // The parser counts lines within the line.
+        LineProblem::Malformed { reason: error.to_string().replace("at line 1 column", "at column") }
+    })?;
+    if choices.len() < 2 {
+        let choices = if choices.is_empty() { "no choice" } else { "a single choice" };
+        return Err(LineProblem::TooFew { choices });
+    }
+    if let Some(choice) = choices.iter().position(|choice| choice.trim().is_empty()) {
+        return Err(LineProblem::EmptyChoice { choice });
+    }
+    if answer >= choices.len() {
+        return Err(LineProblem::Answer { answer, last: choices.len() - 1 });
+    }
+    Ok(Item { line, context, choices, answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_under_all_names() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"id\": 7}\n\n\
+                    {\"ctx\": \"\", \"endings\": [\"d\", \"e\"], \"label\": 0}\n";
+        std::fs::write(file.path(), text).unwrap();
+        let item = |line, context: &str, choices: [&str; 2], answer| {
+            let (context, choices) = (context.to_string(), choices.map(str::to_string).to_vec());
+            Item { line, context, choices, answer }
+        };
+        assert_eq!(items(file.path()).unwrap(), [item(1, "a", ["b", "c"], 1), item(3, "", ["d", "e"], 0)]);
+    }
+
+    #[test]
+    fn the_line_that_is_wrong_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let good = r#"{"context": "a", "choices": ["b", "c"], "answer": 0}"#;
+        for (line, expected) in [
+            ("{", "line 2: EOF while parsing an object at column 1"),
+            (r#"{"context": "a", "answer": 0}"#, "line 2: missing field `choices` at column 29"),
+            (r#"{"context": "a", "choices": ["b", "c"], "answer": -1}"#, "line 2: invalid value"),
+            (r#"{"context": "a", "choices": [], "answer": 0}"#, "line 2: it has no choice"),
+            (r#"{"context": "a", "choices": ["b"], "answer": 0}"#, "line 2: it has a single choice"),
+            (r#"{"context": "a", "choices": ["b", " "], "answer": 0}"#, "line 2: the choice 1 is empty"),
+            (
+                r#"{"context": "a", "choices": ["b", "c"], "answer": 2}"#,
+                "line 2: the answer is 2, and the choices are 0 to 1",
+            ),
+        ] {
+            std::fs::write(file.path(), format!("{good}\n{line}\n")).unwrap();
+            let error = items(file.path()).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(expected), "{text}");
+            assert!(text.starts_with(&file.path().display().to_string()) && !error.remedy().is_empty());
+        }
+        std::fs::write(file.path(), "\n \n").unwrap();
+        assert!(matches!(items(file.path()), Err(ItemError::Empty { .. })));
+        let nowhere = items(&file.path().join("none"));
+        assert!(matches!(nowhere, Err(ItemError::Unreadable { .. })));
+    }
+}

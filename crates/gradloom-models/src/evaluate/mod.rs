@@ -1,0 +1,19 @@
+//! How well a model predicts text: the perplexity of a text, and questions with choices.
+//!
+//! In: a session with a [`LanguageModel`](crate::language_model::LanguageModel), and tokens. Out:
+//! log-probabilities, in nats, and what is made of them. Always holds: every token is scored once, given
+//! tokens before it alone; sums over tokens are in f64.
+
+mod choices;
+mod items;
+mod perplexity;
+mod question;
+mod scorer;
+mod spans;
+
+pub use choices::{Accuracy, score_choices};
+pub use items::{Item, ItemError, LineProblem, items};
+pub use perplexity::{Perplexity, PerplexityError, perplexity};
+pub use question::{Choice, Question};
+pub use scorer::Scorer;
+pub use spans::{Span, spans};

@@ -1,0 +1,88 @@
+//! Log-probabilities of the tokens of texts, many texts at once.
+
+use crate::language_model::LanguageModel;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::trace::{Tensor, i32};
+use gradloom_runtime::{Infer, Session};
+
+/// A program that scores the tokens of texts of up to a length, a batch of them in a run.
+///
+/// Shorter texts are filled up behind, and missing ones altogether: what is filled in stands after all that
+/// is scored, so it changes no score.
+#[derive(Debug)]
+pub struct Scorer {
+    program: Infer<2, Tensor>,
+    batch: usize,
+    length: usize,
+    vocabulary: usize,
+}
+
+impl Scorer {
+    /// Compiles the program: `batch` texts, of which `length` tokens each are read.
+    ///
+    /// # Errors
+    /// When the length is beyond the model's context; as [`Session::infer`].
+    pub fn new<M: LanguageModel>(session: &Session<M>, batch: usize, length: usize) -> Result<Self> {
+        let sizes = session.model().sizes();
+        if batch == 0 || length == 0 || length > sizes.context {
+            let message = format!("{batch} texts of {length} tokens for a context of {}", sizes.context);
+            return Err(Error::new(ErrorKind::Feed, message)
+                .help("score at least one text of at least one token, and none beyond the context"));
+        }
+        let inputs = [i32("ids", [batch, length]), i32("targets", [batch, length])];
+        let program = session.infer(inputs, |model, [ids, targets]| {
+            // The loss of each position alone: those that are filled in must not reach a sum.
+            model.forward(ids).cross_entropy_rows(targets)
+        })?;
+        Ok(Self { program, batch, length, vocabulary: sizes.vocabulary })
+    }
+
+    /// Number of texts in a run.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The logarithm of the probability, in nats, of each token but the first of each text, given those
+    /// before it in the text.
+    ///
+    /// # Errors
+    /// When a text has fewer than two tokens or more than the length and one, when a token is not in the
+    /// model's vocabulary, and as [`Infer::run`].
+    pub fn score(&mut self, texts: &[&[i32]]) -> Result<Vec<Vec<f32>>> {
+        texts.iter().try_for_each(|text| self.check(text))?;
+        let mut scores = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(self.batch) {
+            let mut ids = vec![0; self.batch * self.length];
+            let mut targets = ids.clone();
+            for (row, text) in batch.iter().enumerate() {
+                let (start, read) = (row * self.length, text.len() - 1);
+                ids[start..start + read].copy_from_slice(&text[..read]);
+                targets[start..start + read].copy_from_slice(&text[1..]);
+            }
+            let losses: Vec<f32> = self.program.run((&ids, &targets))?;
+            for (row, text) in losses.chunks_exact(self.length).zip(batch) {
+                scores.push(row[..text.len() - 1].iter().map(|loss| -loss).collect());
+            }
+        }
+        Ok(scores)
+    }
+
+    fn check(&self, text: &[i32]) -> Result<()> {
+        let wrong = |message: String, help: &str| Err(Error::new(ErrorKind::Feed, message).help(help));
+        if text.len() < 2 || text.len() - 1 > self.length {
+            let (tokens, most) = (text.len(), self.length + 1);
+            return wrong(
+                format!("a text of {tokens} tokens is to be scored, by a program for 2 to {most}"),
+                "cut the text into spans, or make a scorer of another length",
+            );
+        }
+        let is_unknown = |id: &&i32| usize::try_from(**id).map_or(true, |id| id >= self.vocabulary);
+        match text.iter().find(is_unknown) {
+            Some(id) => wrong(
+                format!("the token {id} is not one of the model's {}", self.vocabulary),
+                "take the tokenizer that belongs to the model",
+            ),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How a text that is longer than the context is cut up.
+
+/// A part of a text that the model reads at once, and those of its tokens that are scored there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first token that is read.
+    pub start: usize,
+    /// Number of tokens that are read.
+    pub length: usize,
+    /// Number of tokens that are scored: the token after the last one that is read, and those before it.
+    pub scored: usize,
+}
+
+impl Span {
+    /// The place of the first token that is scored.
+    pub fn first_scored(&self) -> usize {
+        self.start + self.length + 1 - self.scored
+    }
+}
+
+/// The spans of a text of so many tokens, as in transformers' guide to perplexity: each begins `stride`
+/// tokens after the one before it and reads up to `context` tokens, and scores those that none before it
+/// scored. So every token but the first is scored once, after `context - stride + 1` tokens at least, or all
+/// that there are. A stride of the context is the fastest; one of 1 gives each token all the context that can
+/// be had.
+///
+/// # Panics
+/// When the stride is 0 or above the context.
+pub fn spans(tokens: usize, context: usize, stride: usize) -> impl Iterator<Item = Span> {
+    assert!((1..=context).contains(&stride), "a stride from 1 to the context");
+    // The last token is never read, and the first one never scored.
+    let readable = tokens.saturating_sub(1);
+    let mut scored_before = 0;
+    (0..readable).step_by(stride).map_while(move |start| {
+        let end = readable.min(start + context);
+        let scored = end - scored_before;
+        scored_before = end;
+        (scored > 0).then_some(Span { start, length: end - start, scored })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_but_the_first_is_scored_once() {
+        for tokens in 0..40 {
+            for context in 1..12 {
+                for stride in 1..=context {
+                    let mut scored = Vec::new();
+                    for span in spans(tokens, context, stride) {
+                        assert!(span.length <= context && span.scored <= span.length, "{span:?}");
+                        let last = span.start + span.length;
+                        scored.extend(span.first_scored()..=last);
+                        // As much context as the stride leaves.
+                        let before = span.first_scored() - span.start;
+                        assert!(span.start == 0 || before > context - stride, "{span:?}");
+                    }
+                    assert_eq!(scored, (1..tokens).collect::<Vec<_>>(), "{tokens} by {context}, {stride}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_span_comes_after_the_one_that_reaches_the_end() {
+        assert_eq!(spans(9, 8, 2).collect::<Vec<_>>(), [Span { start: 0, length: 8, scored: 8 }]);
+        let last = Span { start: 4, length: 5, scored: 1 };
+        assert_eq!(spans(10, 8, 4).collect::<Vec<_>>(), [Span { start: 0, length: 8, scored: 8 }, last]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The tokenizer of a file.
+//!
+//! In: a file's vocabulary. Out: [`Bpe`]. Always holds: a way of splitting text that is not known is an error
+//! that names it, as the ids of another one would be wrong without a sign.
+
+use super::error::{error, unread};
+use super::vocabulary::{TokenType, Vocabulary};
+use super::{Gguf, words};
+use crate::data::{self, Bpe, Roles};
+use gradloom_core::error::Result;
+
+impl Gguf {
+    /// Whether the file has the data of a tokenizer.
+    pub fn has_tokenizer(&self) -> bool {
+        self.metadata("tokenizer.ggml.model").is_some()
+    }
+
+    /// The tokenizer that the file describes: merges of bytes (`gpt2`) or SentencePiece's (`llama`).
+    ///
+    /// # Errors
+    /// As [`Gguf::vocabulary`]; when the kind, or the way in which text is split, is not known; when tokens,
+    /// merges and scores do not fit together.
+    pub fn tokenizer(&self) -> Result<Bpe> {
+        let found = self.vocabulary()?;
+        let (words, is_sentence_piece) = match &*found.model {
+            // llama.cpp takes a file without a name for one of those before names were given.
+            "gpt2" => {
+                let pre = found.pre.as_deref().unwrap_or("default");
+                let known = words::find(pre).ok_or_else(|| {
+                    unread(&self.name, format_args!("`tokenizer.ggml.pre` is {pre:?}, which is not known"))
+                        .help("or put the model's tokenizer.json beside the file")
+                })?;
+                (known, false)
+            }
+            "llama" if found.scores.is_empty() => {
+                let message = "the metadata has no `tokenizer.ggml.scores`, which `llama` needs";
+                return Err(error(&self.name, message).help("convert the model once more"));
+            }
+            "llama" => (words::Words { begins: true, ..words::Words::default() }, true),
+            other => {
+                let message = format!("`tokenizer.ggml.model` is {other:?}, and gpt2 and llama are read");
+                return Err(unread(&self.name, message));
+            }
+        };
+        let of = |id: Option<u32>| id.map(|id| found.tokens[id as usize].clone());
+        let roles = Roles {
+            bos: of(found.bos),
+            eos: of(found.eos),
+            unk: of(found.unknown),
+            pad: of(found.padding),
+            chat_template: found.chat_template.clone(),
+        };
+        let begins_with_bos = found.add_bos.unwrap_or(words.begins) && roles.bos.is_some();
+        let lists = data::Vocabulary {
+            special: special(&found),
+            added: of_types(&found, &[TokenType::UserDefined]),
+            words: words.patterns.iter().map(ToString::to_string).collect(),
+            whole_words: words.whole,
+            begins_with_bos,
+            starts_plain: found.add_space_prefix == Some(false),
+            // A file of merges may have scores too, which say nothing there.
+            scores: if is_sentence_piece { found.scores } else { Vec::new() },
+            tokens: found.tokens,
+            merges: found.merges,
+            roles,
+        };
+        Bpe::from_vocabulary(&lists, &self.name).map_err(|problem| {
+            // The problem names the file already.
+            gradloom_core::error::Error::new(gradloom_core::error::ErrorKind::File, problem.to_string())
+                .help("convert the model once more, or put its tokenizer.json beside the file")
+        })
+    }
+}
+
+/// The tokens of control; without types, those that begin and end a text.
+fn special(found: &Vocabulary) -> Vec<i32> {
+    if found.types.is_empty() {
+        let mut ids: Vec<i32> = [found.bos, found.eos].into_iter().flatten().map(|id| id as i32).collect();
+        ids.dedup();
+        return ids;
+    }
+    of_types(found, &[TokenType::Control, TokenType::Unknown])
+}
+
+fn of_types(found: &Vocabulary, wanted: &[TokenType]) -> Vec<i32> {
+    found.types.iter().zip(0..).filter(|(ty, _)| wanted.contains(ty)).map(|(_, id)| id).collect()
+}

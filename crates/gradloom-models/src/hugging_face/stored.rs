@@ -1,0 +1,151 @@
+//! Folders whose matrices are kept in fewer bits, which gradloom alone reads.
+//!
+//! In: a session whose parameters are kept so. Out: a folder with `config.json`, as transformers has it but
+//! for `quantization_config`, and `model.safetensors` with what the store has; and sessions from such a
+//! folder. Always holds: a session that is read computes what the one that was written does; transformers
+//! refuses the folder by the name of its method instead of reading blocks as numbers.
+
+use super::save::{failed, remove_others, write_config};
+use crate::any_model::{AnyConfig, AnyModel};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{BLOCK, BlockFormat, DType};
+use gradloom_core::nn::{Module, Param, Stored, Visitor};
+use gradloom_runtime::Session;
+use gradloom_runtime::files::{Found, Load, Weights};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The key of `config.json`, which transformers has for the same purpose.
+const KEY: &str = "quantization_config";
+/// The name of this way to keep weights.
+const METHOD: &str = "gradloom";
+/// The file of the tensors.
+const FILE: &str = "model.safetensors";
+
+/// A form in a word: `f16`, `bf16`, `q8_0` or `q4_0`.
+pub fn stored_name(stored: Stored) -> &'static str {
+    match stored {
+        Stored::F16 => "f16",
+        Stored::BF16 => "bf16",
+        Stored::Blocks(format) => format.name(),
+    }
+}
+
+/// The form in which a folder keeps matrices, if not as floats that transformers reads.
+///
+/// # Errors
+/// When they are quantised in a way that is not read.
+pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
+    let Some(found) = config.get(KEY).filter(|found| !found.is_null()) else { return Ok(None) };
+    let blocks = BlockFormat::ALL.iter().copied().map(Stored::Blocks);
+    let mut all = [Stored::F16, Stored::BF16].into_iter().chain(blocks);
+    let stored = all.find(|stored| found["weights"] == stored_name(*stored));
+    if found["quant_method"] == METHOD && stored.is_some() {
+        return Ok(stored);
+    }
+    let what = format!("`{KEY}` is {} with the weights {}", found["quant_method"], found["weights"]);
+    Err(Error::new(ErrorKind::File, format!("{path}: {what}, which is not read"))
+        .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export --weights`"))
+}
+
+/// Writes the model of a session, whose matrices are kept as
+/// [`store_matrices`](gradloom_core::nn::store_matrices) was told, as a folder that
+/// [`Folder`](super::Folder) reads. The folder is made if it is not there; files of a model in it are
+/// replaced. `extra` has keys for the configuration beside those of the sizes.
+///
+/// # Errors
+/// When no parameter is kept in fewer bits; when a file cannot be written; on the null device.
+pub fn save_stored(
+    session: &Session<AnyModel>,
+    path: impl AsRef<Path>,
+    extra: &Map<String, Value>,
+) -> Result<()> {
+    let path = path.as_ref();
+    let Some(stored) = stored_in(session.model()) else {
+        let message = "no matrix of the model is kept in fewer bits";
+        return Err(Error::new(ErrorKind::File, message).help("write it by `save`"));
+    };
+    std::fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
+    session.save(path.join(FILE))?;
+    remove_others(path, &[(String::new(), FILE.to_string())].into());
+    let mut extra = extra.clone();
+    extra.insert(KEY.into(), json!({ "quant_method": METHOD, "weights": stored_name(stored) }));
+    write_config(path, &session.model().config(), &extra)
+}
+
+/// The form in which a model's matrices are kept.
+fn stored_in(model: &AnyModel) -> Option<Stored> {
+    let mut stored = None;
+    model.visit(&mut Visitor::new(&mut |_, param: &Param| stored = stored.or(param.stored())));
+    stored
+}
+
+/// Sets the parameters of a session to the tensors of such a folder: as they are, if the session keeps them
+/// alike, otherwise as the floats that they stand for.
+///
+/// # Errors
+/// When the tensors are not those of the model, or the session keeps them in another form of fewer bits.
+pub(super) fn load_stored(session: &Session<AnyModel>, weights: &Weights, stored: Stored) -> Result<()> {
+    match stored_in(session.model()) {
+        Some(own) if own != stored => {
+            let (own, stored) = (stored_name(own), stored_name(stored));
+            let message = format!("{}: the weights are {stored}, and are wanted in {own}", weights.name());
+            Err(Error::new(ErrorKind::File, message).help("take the model that they were made of"))
+        }
+        Some(_) => session.load_with(weights, &Load::strict()).map(drop),
+        None => load_decoded(session, weights, stored),
+    }
+}
+
+fn load_decoded(session: &Session<AnyModel>, weights: &Weights, stored: Stored) -> Result<()> {
+    let Stored::Blocks(format) = stored else { return session.load_with(weights, &Load::strict()).map(drop) };
+    let mut parameters = Vec::new();
+    session.model().visit(&mut Visitor::new(&mut |name, param: &Param| {
+        parameters.push((name.to_string(), param.shape().to_vec(), param.is_transposed_in_torch()));
+    }));
+    let mut decoded = Vec::new();
+    for (name, shape, by_columns) in parameters {
+        let found = weights.get(&name).and_then(|found| elements(&found, &shape, by_columns, format));
+        let elements = found.ok_or_else(|| {
+            let message = format!("{}: `{name}` is missing, or of another shape", weights.name());
+            Error::new(ErrorKind::File, message).help("the file is damaged: export the model once more")
+        })?;
+        decoded.push((name, elements));
+    }
+    // What is wrong was found: nothing or all of it changes.
+    decoded.iter().try_for_each(|(name, elements)| session.set(name, elements))
+}
+
+/// The elements of a parameter, row-major, if the tensor is one of its shape.
+fn elements(found: &Found<'_>, shape: &[usize], by_columns: bool, format: BlockFormat) -> Option<Vec<f32>> {
+    if found.type_name() != DType::U8.to_string() {
+        return if found.shape == shape { found.to_f32().ok() } else { None };
+    }
+    let &[rows, columns] = shape else { return None };
+    let [lines, length] = if by_columns { [columns, rows] } else { [rows, columns] };
+    if found.shape != [lines, format.bytes_of(length)?] {
+        return None;
+    }
+    let numbers = found.bytes.chunks_exact(format.block_bytes()).flat_map(|block| format.decode(block));
+    let numbers: Vec<f32> = numbers.collect();
+    debug_assert_eq!(numbers.len(), lines * length.div_ceil(BLOCK) * BLOCK);
+    if !by_columns {
+        return Some(numbers);
+    }
+    Some((0..rows * columns).map(|i| numbers[i % columns * length + i / columns]).collect())
+}
+
+/// A model of these sizes, whose matrices are kept in a form, if one is given.
+///
+/// # Errors
+/// When the sizes make no model.
+pub(super) fn built(config: &AnyConfig, stored: Option<Stored>, path: &Path) -> Result<AnyModel> {
+    let model = config.build().map_err(|error| {
+        let message = format!("{}: these sizes make no model: {error}", path.display());
+        Error::new(ErrorKind::File, message).help(error.remedy())
+    })?;
+    if let Some(stored) = stored {
+        gradloom_core::nn::store_matrices(&model, stored)?;
+    }
+    Ok(model)
+}
