@@ -5,6 +5,7 @@ use gradloom_models::generate::{Past, Sampling};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId, Totals};
 use gradloom_models::hugging_face::Folder;
 use gradloom_models::kv::Decoder;
+use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +13,41 @@ use std::path::Path;
 pub(crate) fn session(name: &str, device: &Device) -> Session<AnyModel> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
     Folder::open(path).unwrap().session(device).unwrap()
+}
+
+/// The text of 200 tokens that transformers writes at temperature 0, beside others and after it is forked.
+pub(crate) fn transformers_text(name: &str, device: &Device) {
+    let session = session(name, device);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
+    let file = Weights::open(path.join("expected.safetensors")).unwrap();
+    let ids = |tensor: &str| -> Vec<i32> {
+        file.get(tensor).unwrap().to_f32().unwrap().into_iter().map(|id| id as i32).collect()
+    };
+    let (prompt, want) = (ids("ids")[..7].to_vec(), ids("greedy"));
+    assert_eq!(want.len(), 200);
+    let options = GeneratorOptions { blocks: 60, rows: 4, ..Default::default() };
+    let mut generator = Generator::new(&session, options).unwrap();
+    let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+    let request = Request { sampling: greedy.clone(), ..Request::new(prompt, 200) };
+    let company = Request { sampling: Sampling::default(), ..Request::new([1, 2, 3], 150) };
+    generator.add(company).unwrap();
+    let text = generator.add(request).unwrap();
+    let mut texts = BTreeMap::from([(text, Vec::new())]);
+    while !generator.is_idle() {
+        for event in generator.step().unwrap() {
+            if let Event::Token { request, token, .. } = event {
+                texts.entry(request).or_default().push(token);
+            }
+        }
+        if texts[&text].len() == 50 && texts.len() == 2 {
+            let fork = generator.fork(text, greedy.clone()).unwrap();
+            texts.insert(fork, texts[&text].clone());
+        }
+    }
+    assert_eq!(texts.len(), 3);
+    for (id, tokens) in texts.into_iter().filter(|(id, _)| *id >= text) {
+        assert_eq!(tokens, want, "{name}, {id}");
+    }
 }
 
 /// Numbers that repeat, by a step of `splitmix64`.

@@ -48,6 +48,13 @@ fn a_crowd_of_requests_gets_what_each_gets_alone() {
     }
 }
 
+#[test]
+fn texts_are_those_of_transformers_over_200_tokens() {
+    for name in ["gpt2", "llama", "tied"] {
+        crowd::transformers_text(name, &Device::cpu());
+    }
+}
+
 /// Requests that come together wait for the one that computes what they have in common.
 #[test]
 fn what_prompts_have_in_common_is_computed_once() {

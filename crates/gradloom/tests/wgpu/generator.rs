@@ -21,3 +21,10 @@ fn requests_to_a_gpt2() {
 fn requests_to_a_llama() {
     gets_what_it_gets_alone("llama", 4);
 }
+
+#[test]
+fn texts_are_those_of_transformers_over_200_tokens() {
+    if !skipped() {
+        ["gpt2", "llama"].into_iter().for_each(|name| crowd::transformers_text(name, &device()));
+    }
+}
