@@ -31,6 +31,9 @@ pub(crate) fn optimizer(settings: &Settings) -> AdamW {
 pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<ModelTrain> {
     let training = &settings.training;
     let model = settings.model.build().map_err(|error| invalid_any(&error))?;
+    if let Some(lora) = &settings.lora {
+        lora.attach(&model)?;
+    }
     let shape = [training.batch, settings.model.context()];
     let mut trainer = Trainer::new(model)
         .inputs([i32("ids", shape), i32("targets", shape)])

@@ -2,6 +2,7 @@
 
 mod common;
 use common::Workspace;
+use gradloom::runtime::files::Weights;
 use std::fs;
 use std::path::Path;
 
@@ -136,4 +137,49 @@ fn what_contradicts_the_model_is_refused() {
     assert!(failed.stderr.starts_with("error: --out gpt2: the folder is not empty"), "{}", failed.stderr);
     let failed = workspace.run("train --resume gpt2 --init llama");
     assert!(failed.code == Some(2) && failed.stderr.contains("cannot be used with"), "{}", failed.stderr);
+}
+
+/// Adapters alone are trained; what the run leaves is the model with them, which any command reads.
+#[test]
+fn adapters_are_trained_beside_a_model() {
+    let workspace = Workspace::new();
+    workspace.succeed("train --config small.toml --data text.txt --dropout 0 --out first");
+    let init = "train --init first --data text.txt --batch 2 --threads 1 --lora 2 --lora-alpha 4";
+    workspace.succeed(&format!("{init} --steps 40 --lr 0.01 --save-every 20 --out second"));
+    let (began, ended) = losses(&workspace, "second");
+    assert!(ended < began, "{began}, {ended}");
+    let elements = |run: &str, name: &str| {
+        let file = Weights::open(workspace.path(run).join("model.safetensors")).unwrap();
+        assert!(file.iter().all(|(name, _)| !name.contains("lora")));
+        file.get(name).unwrap().to_f32().unwrap()
+    };
+    assert_eq!(elements("first", "wte.weight"), elements("second", "wte.weight"));
+    assert_ne!(elements("first", "h.0.mlp.c_fc.weight"), elements("second", "h.0.mlp.c_fc.weight"));
+    // The held-out loss of the model with adapters is that of the merged one, from which another run begins.
+    let text = workspace.text("second/metrics.csv");
+    let last: f64 = text.lines().last().unwrap().split(',').nth(2).unwrap().parse().unwrap();
+    workspace.succeed("train --init second --data text.txt --batch 2 --threads 1 --steps 1 --out third");
+    assert!((losses(&workspace, "third").0 - last).abs() < 1e-5);
+    workspace.succeed("sample second --tokens 3");
+    // Repeated and gone on with, it is the same run.
+    workspace.succeed("train --config second/config.json --out again");
+    assert_eq!(workspace.read("again/model.safetensors"), workspace.read("second/model.safetensors"));
+    for run in ["again", "second"] {
+        workspace.succeed(&format!("train --resume {run} --steps 50"));
+    }
+    assert_eq!(
+        workspace.read("again/state.safetensors").len(),
+        workspace.read("second/state.safetensors").len()
+    );
+    assert_eq!(workspace.text("again/metrics.csv"), workspace.text("second/metrics.csv"));
+    for (line, message) in [
+        ("--lora 2", "--lora 2: there is no model to adapt"),
+        ("--init first --lora-alpha 2", "--lora-alpha: there are no adapters"),
+        ("--init first --lora 0", "--lora: adapters of rank 0 add nothing"),
+        ("--init first --lora 2 --lora-targets *.nothing", "--lora: "),
+        ("--init first --lora 2 --lora-targets wte.weight", "--lora: `wte.weight`"),
+    ] {
+        let failed = workspace.run(&format!("train --data text.txt --steps 1 {line}"));
+        assert!(failed.stderr.contains(&format!("error: {message}")), "{}", failed.stderr);
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::folder::{MODEL, RunFolder, STATE};
 use crate::failure::{Failure, Result};
-use crate::train::settings::Settings;
+use crate::train::settings::{Lora, Settings};
 use gradloom::Store;
 use gradloom::ir::DType;
+use gradloom::nn::add_low_rank;
 use gradloom::plan::StoreEntry;
 use gradloom::runtime::files::{TensorBytes, Weights, write};
 use gradloom_models::any_model::AnyConfig;
@@ -26,10 +27,7 @@ impl Snapshot {
 
     /// The first parameter or state with an infinite element or one that is not a number.
     pub(crate) fn not_finite(&self) -> Option<&str> {
-        let finite = |bytes: &[u8]| {
-            let mut elements = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            elements.all(f32::is_finite)
-        };
+        let finite = |bytes: &[u8]| floats(bytes).all(f32::is_finite);
         let floats = self.entries.iter().filter(|(entry, _)| entry.ty.dtype == DType::F32);
         floats.into_iter().find(|(_, bytes)| !finite(bytes)).map(|(entry, _)| entry.name.as_str())
     }
@@ -39,13 +37,37 @@ impl Snapshot {
         self.write(&folder.file(STATE), settings, |_| true)
     }
 
-    /// Writes the parameters alone.
+    /// Writes the parameters alone, with adapters added to their weights.
     pub(crate) fn write_model(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
+        let is_of_adapter = |name: &str| name.ends_with(".lora_a") || name.ends_with(".lora_b");
         // Only states have initial values in the store's layout.
-        self.write(&folder.file(MODEL), settings, |entry| entry.init.is_none())
+        let wanted = |entry: &StoreEntry| entry.init.is_none();
+        match &settings.lora {
+            None => self.write(&folder.file(MODEL), settings, wanted),
+            Some(lora) => {
+                let entries = self.entries.iter().filter(|(entry, _)| !is_of_adapter(&entry.name));
+                let merged = entries.map(|(entry, bytes)| (entry.clone(), self.merged(entry, bytes, lora)));
+                Self { entries: merged.collect(), ..*self }.write(&folder.file(MODEL), settings, wanted)
+            }
+        }
     }
 
-    fn write(&self, path: &Path, settings: &Settings, wanted: fn(&StoreEntry) -> bool) -> Result<()> {
+    /// The bytes of a parameter with its adapter, if it has one.
+    fn merged(&self, entry: &StoreEntry, bytes: &[u8], lora: &Lora) -> Vec<u8> {
+        let factor = |part: &str| -> Option<Vec<f32>> {
+            let name = format!("{}.{part}", entry.name);
+            self.entries
+                .iter()
+                .find(|(entry, _)| entry.name == name)
+                .map(|(_, bytes)| floats(bytes).collect())
+        };
+        let (Some(a), Some(b)) = (factor("lora_a"), factor("lora_b")) else { return bytes.to_vec() };
+        let mut weight: Vec<f32> = floats(bytes).collect();
+        add_low_rank(&mut weight, [&a, &b], lora.rank, lora.alpha / lora.rank as f64);
+        weight.into_iter().flat_map(f32::to_le_bytes).collect()
+    }
+
+    fn write(&self, path: &Path, settings: &Settings, wanted: impl Fn(&StoreEntry) -> bool) -> Result<()> {
         let wanted = self.entries.iter().filter(|(entry, _)| wanted(entry));
         let tensors: Vec<TensorBytes<'_>> =
             wanted.map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes }).collect();
@@ -53,6 +75,11 @@ impl Snapshot {
             [("step".to_string(), self.steps.to_string()), ("config".to_string(), settings.to_json())].into();
         Ok(write(path, &tensors, &metadata)?)
     }
+}
+
+/// The elements of an f32 tensor.
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
 /// A state or model file, read and found sound.

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
         help_heading = "Run folder",
         conflicts_with_all = [
             "config", "tokenizer", "preset", "layers", "heads", "width", "mlp_width", "context", "dropout",
-            "init", "seed", "out",
+            "init", "lora", "lora_alpha", "lora_targets", "seed", "out",
         ]
     )]
     resume: Option<PathBuf>,

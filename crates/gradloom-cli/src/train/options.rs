@@ -52,6 +52,18 @@ pub(crate) struct Options {
     /// Defaults for the training: 1000 steps, batch 8, learning rate 0.0001.
     #[arg(long, value_name = "PATH", help_heading = "Model")]
     pub(crate) init: Option<String>,
+    /// With --init: keep the model's weights as they are, and train adapters of this rank beside them (LoRA).
+    /// The model that the run leaves has them added to its weights.
+    #[arg(long, value_name = "RANK", help_heading = "Model")]
+    pub(crate) lora: Option<usize>,
+    /// What adapters add is multiplied by this over their rank. [default: the rank]
+    #[arg(long, value_name = "ALPHA", help_heading = "Model")]
+    pub(crate) lora_alpha: Option<f64>,
+    /// Weights that have adapters: patterns of the names that `gradloom info --tensors` prints. [default: all
+    /// products in the blocks]
+    #[arg(long, value_name = "PATTERN", num_args = 1.., help_heading = "Model")]
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) lora_targets: Option<Vec<String>>,
 
     /// Number of training steps in all. [tiny: 2000]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -145,7 +157,7 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data tokenizer preset layers heads width mlp_width context dropout init steps batch lr warmup
+        merge!(data tokenizer preset layers heads width mlp_width context dropout init lora lora_alpha lora_targets steps batch lr warmup
                weight_decay clip seed device adapter precision tune threads memory_budget eval_every
                out save_every run)
     }

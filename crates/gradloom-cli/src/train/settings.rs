@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
 use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
+use gradloom::nn::{LowRank, Module};
 use gradloom_models::any_model::{AnyConfig, AnyConfigError};
 use gradloom_models::gpt2::{ConfigError, Preset};
 use serde::Deserialize;
@@ -22,6 +23,52 @@ pub(crate) struct Settings {
     pub(crate) tokenizer: TokenizerSource,
     pub(crate) data: DataSource,
     pub(crate) training: Training,
+    /// Adapters that are trained in place of the weights.
+    pub(crate) lora: Option<Lora>,
+}
+
+/// Adapters of low rank.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lora {
+    pub(crate) rank: usize,
+    pub(crate) alpha: f64,
+    pub(crate) targets: Vec<String>,
+}
+
+impl Lora {
+    /// What the options ask for, of a model of these sizes.
+    fn of(options: &Options, model: &AnyConfig) -> Result<Option<Self>> {
+        let Options { init, lora, lora_alpha, lora_targets, .. } = options;
+        let Some(rank) = *lora else {
+            let flag = lora_alpha.map(|_| "--lora-alpha");
+            return match flag.or(lora_targets.as_ref().map(|_| "--lora-targets")) {
+                Some(flag) => Err(Failure::usage(format!("{flag}: there are no adapters"))
+                    .help("give their rank: --lora 8")),
+                None => Ok(None),
+            };
+        };
+        if init.is_none() {
+            return Err(Failure::usage(format!("--lora {rank}: there is no model to adapt"))
+                .help("name it: --init PATH"));
+        }
+        let products: &[&str] = match model {
+            AnyConfig::Gpt2(_) => &["*.c_attn.weight", "*.c_proj.weight", "*.c_fc.weight"],
+            AnyConfig::Llama(_) => &["*_proj.weight"],
+        };
+        let targets =
+            lora_targets.clone().unwrap_or_else(|| products.iter().map(|name| name.to_string()).collect());
+        Ok(Some(Self { rank, alpha: lora_alpha.unwrap_or(rank as f64), targets }))
+    }
+
+    /// Gives a model its adapters.
+    pub(crate) fn attach(&self, model: &impl Module) -> Result<()> {
+        let adapters = LowRank::new(self.rank).alpha(self.alpha);
+        let adapters = self.targets.iter().fold(adapters, |all, target| all.targets(target.as_str()));
+        adapters.attach(model).map(drop).map_err(|error| {
+            let help = error.remedies().collect::<Vec<_>>().join("; ");
+            Failure::usage(format!("--lora: {}", error.message())).help(help)
+        })
+    }
 }
 
 /// The tokenizer of a run.
@@ -115,6 +162,7 @@ impl Settings {
         let (steps, batch, lr) = defaults(name);
         let steps = options.steps.unwrap_or(steps);
         let mut settings = Self {
+            lora: Lora::of(options, &model)?,
             preset: name.to_string(),
             init: options.init.as_deref().map(absolute),
             model,
@@ -248,7 +296,7 @@ impl Settings {
 
     /// The options that lead to these settings.
     fn options(&self) -> Options {
-        let Self { preset, init, model, data, training, tokenizer } = self.clone();
+        let Self { preset, init, model, data, training, tokenizer, lora } = self.clone();
         let gpt2 = if let (AnyConfig::Gpt2(model), None) = (&model, &init) { Some(model) } else { None };
         Options {
             data: (!data.paths.is_empty()).then_some(data.paths),
@@ -262,6 +310,9 @@ impl Settings {
             context: Some(model.context()),
             dropout: if let AnyConfig::Gpt2(model) = &model { Some(model.dropout) } else { None },
             init: init.clone(),
+            lora: lora.as_ref().map(|lora| lora.rank),
+            lora_alpha: lora.as_ref().map(|lora| lora.alpha),
+            lora_targets: lora.map(|lora| lora.targets),
             steps: Some(training.steps),
             batch: Some(training.batch),
             lr: Some(training.lr),

@@ -137,6 +137,21 @@ impl LowRank {
     }
 }
 
+/// Adds `scale · A B` to a weight, each row in f64: `A` `[in, rank]`, `B` `[rank, out]`, the weight
+/// `[in, out]`, all row-major.
+pub fn add_low_rank(weight: &mut [f32], [a, b]: [&[f32]; 2], rank: usize, scale: f64) {
+    // Without elements, there may be rows of none.
+    let columns = (b.len() / rank).max(1);
+    for (row, a) in weight.chunks_exact_mut(columns).zip(a.chunks_exact(rank)) {
+        let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
+        for (&a, b) in a.iter().zip(b.chunks_exact(columns)) {
+            let a = f64::from(a) * scale;
+            sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += a * f64::from(b));
+        }
+        row.iter_mut().zip(sums).for_each(|(weight, sum)| *weight = sum as f32);
+    }
+}
+
 impl Adapter {
     /// `[in, rank]`.
     pub fn a(&self) -> &Param {

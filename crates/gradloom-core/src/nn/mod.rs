@@ -22,7 +22,7 @@ pub use init::{Init, fans};
 #[doc(inline)]
 pub use layers::*;
 #[cfg(not(target_family = "wasm"))]
-pub use low_rank::{Adapter, LowRank};
+pub use low_rank::{Adapter, LowRank, add_low_rank};
 pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
 pub use pattern::Pattern;

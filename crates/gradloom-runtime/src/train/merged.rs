@@ -6,7 +6,7 @@
 use super::Session;
 use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::nn::{Adapter, Module};
+use gradloom_core::nn::{Adapter, Module, add_low_rank};
 
 impl<M: Module> Session<M> {
     /// A session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), that computes what
@@ -70,15 +70,6 @@ impl<M: Module> Session<M> {
 fn sum(store: &Store, name: &str, adapter: &Adapter) -> Result<Vec<f32>> {
     let mut weight = store.read_f32(name)?;
     let [a, b] = ["lora_a", "lora_b"].map(|factor| store.read_f32(&format!("{name}.{factor}")));
-    let (a, b, columns) = (a?, b?, adapter.b().shape()[1]);
-    // Without elements, there may be rows of none.
-    for (row, a) in weight.chunks_exact_mut(columns.max(1)).zip(a.chunks_exact(adapter.rank())) {
-        let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
-        for (&a, b) in a.iter().zip(b.chunks_exact(columns)) {
-            let a = f64::from(a) * adapter.scale();
-            sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += a * f64::from(b));
-        }
-        row.iter_mut().zip(sums).for_each(|(weight, sum)| *weight = sum as f32);
-    }
+    add_low_rank(&mut weight, [&a?, &b?], adapter.rank(), adapter.scale());
     Ok(weight)
 }
