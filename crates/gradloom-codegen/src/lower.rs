@@ -10,6 +10,7 @@ mod narrow;
 mod pad;
 mod parts;
 mod reduce;
+mod rounding;
 mod stored;
 
 use crate::limits::CUDA_IS_POSSIBLE;
@@ -23,7 +24,8 @@ use gradloom_core::plan::ALIGNMENT;
 use library::{Padded, product_dtype};
 use parts::Unfinished;
 pub(crate) use reduce::as_body;
-pub(crate) use stored::read_stored;
+pub(crate) use rounding::round_at_scatters;
+pub(crate) use stored::{OfProducts, read_stored};
 
 /// What lowering asks of a target.
 pub(crate) trait Target {

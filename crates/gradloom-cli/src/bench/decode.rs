@@ -7,85 +7,126 @@ use crate::device::report_tuning;
 use crate::failure::Result;
 use crate::output::print_line;
 use crate::weights::Weights;
+use gradloom::ir::DType;
 use gradloom::nn::store_matrices;
-use gradloom::{Device, Infer, Session, Tensor, i32};
+use gradloom::{Device, Infer, ProfileOptions, Session, Tensor, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
 use std::time::Instant;
 
 const BLOCK: usize = 16;
+/// Launches that are listed.
+const LONGEST: usize = 40;
 
-/// Times the step and prints the figures.
-pub(super) fn run(
-    device: &Device,
-    (rows, cached): (usize, usize),
-    weights: Weights,
-    steps: u64,
-    json: bool,
-) -> Result<()> {
-    let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
-    if let Some(stored) = weights.stored() {
-        store_matrices(&model, stored)?;
-    }
-    let sizes = model.sizes();
-    let session = Session::new(model, device, 0)?;
-    let blocks_of_row = sizes.context / BLOCK;
-    let used = (cached + 1).div_ceil(BLOCK).min(blocks_of_row);
-    let pool = PagedKeyValues::new(sizes, rows * used, BLOCK, "pool");
-    let inputs = [
-        i32("ids", [rows, 1]),
-        i32("tables", [rows, blocks_of_row]),
-        i32("starts", [rows]),
-        i32("lengths", [rows]),
-    ];
-    let began = Instant::now();
-    let mut program: Infer<4, Tensor> = session.infer(inputs, |model, [ids, tables, starts, lengths]| {
-        let hidden = pool.extend(model, ids, PagedBatch { tables, starts, lengths });
-        let [rows, _, width] = hidden.dims();
-        model.logits(hidden.reshape([rows, width])).argmax(-1)
-    })?;
-    let compile_s = began.elapsed().as_secs_f64();
-    report_tuning(device);
-    let table = |row: usize| (0..blocks_of_row).map(move |block| (row * used + block.min(used - 1)) as i32);
-    let tables: Vec<i32> = (0..rows).flat_map(table).collect();
-    let (starts, lengths) = (vec![cached as i32; rows], vec![cached as i32 + 1; rows]);
-    let mut ids: Vec<i32> = (0..rows as i32).collect();
-    program.set_step_timing(true);
-    let (mut awaited, mut on_device) = (Vec::new(), Vec::new());
-    for step in 0..steps {
-        let began = Instant::now();
-        let next = program.run((&ids, &tables, &starts, &lengths))?;
-        let elapsed = began.elapsed().as_secs_f64() * 1e3;
-        ids = next.iter().map(|&token| token as i32).collect();
-        // The first ones warm up.
-        if step >= steps / 5 {
-            awaited.push(elapsed);
-            on_device.extend(program.step_time()?.map(|time| time.as_secs_f64() * 1e3));
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub(super) enum Keys {
+    /// 32 bits
+    F32,
+    /// 16 bits
+    F16,
+    /// 16 bits with the range of f32
+    Bf16,
+}
+
+impl Keys {
+    pub(super) fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F16 => DType::F16,
+            Self::Bf16 => DType::BF16,
         }
     }
-    let median = |times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied()
-    };
-    let (ms, device_ms) = (median(&mut awaited).unwrap_or(f64::NAN), median(&mut on_device));
-    let tokens = rows as f64 / ms * 1e3;
-    if !json {
-        let device_ms = device_ms.map_or(String::new(), |ms| format!(", {ms:.3} on the device"));
-        return print_line!("{rows} rows, {cached} cached: {ms:.3} ms{device_ms}, {tokens:.0} tokens/s");
+}
+
+/// What is timed.
+pub(super) struct Decode {
+    /// Texts.
+    pub(super) rows: usize,
+    /// Positions of each in memory.
+    pub(super) cached: usize,
+    pub(super) weights: Weights,
+    pub(super) keys: Keys,
+    pub(super) steps: u64,
+}
+
+impl Decode {
+    /// Times the step and prints the figures; with `launches`, also those of each launch.
+    pub(super) fn run(&self, device: &Device, json: bool, launches: bool) -> Result<()> {
+        let &Self { rows, cached, weights, keys, steps } = self;
+        let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
+        if let Some(stored) = weights.stored() {
+            store_matrices(&model, stored)?;
+        }
+        let sizes = model.sizes();
+        let session = Session::new(model, device, 0)?;
+        let blocks_of_row = sizes.context / BLOCK;
+        let used = (cached + 1).div_ceil(BLOCK).min(blocks_of_row);
+        let pool = PagedKeyValues::new(sizes, rows * used, BLOCK, "pool").kept_as(keys.dtype());
+        let inputs = [
+            i32("ids", [rows, 1]),
+            i32("tables", [rows, blocks_of_row]),
+            i32("starts", [rows]),
+            i32("lengths", [rows]),
+        ];
+        let began = Instant::now();
+        let mut program: Infer<4, Tensor> =
+            session.infer(inputs, |model, [ids, tables, starts, lengths]| {
+                let hidden = pool.extend(model, ids, PagedBatch { tables, starts, lengths });
+                let [rows, _, width] = hidden.dims();
+                model.logits(hidden.reshape([rows, width])).argmax(-1)
+            })?;
+        let compile_s = began.elapsed().as_secs_f64();
+        report_tuning(device);
+        let table =
+            |row: usize| (0..blocks_of_row).map(move |block| (row * used + block.min(used - 1)) as i32);
+        let tables: Vec<i32> = (0..rows).flat_map(table).collect();
+        let (starts, lengths) = (vec![cached as i32; rows], vec![cached as i32 + 1; rows]);
+        let mut ids: Vec<i32> = (0..rows as i32).collect();
+        program.set_step_timing(true);
+        let (mut awaited, mut on_device) = (Vec::new(), Vec::new());
+        for step in 0..steps {
+            let began = Instant::now();
+            let next = program.run((&ids, &tables, &starts, &lengths))?;
+            let elapsed = began.elapsed().as_secs_f64() * 1e3;
+            ids = next.iter().map(|&token| token as i32).collect();
+            // The first ones warm up.
+            if step >= steps / 5 {
+                awaited.push(elapsed);
+                on_device.extend(program.step_time()?.map(|time| time.as_secs_f64() * 1e3));
+            }
+        }
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied()
+        };
+        let (ms, device_ms) = (median(&mut awaited).unwrap_or(f64::NAN), median(&mut on_device));
+        let tokens = rows as f64 / ms * 1e3;
+        if !json {
+            let device_ms = device_ms.map_or(String::new(), |ms| format!(", {ms:.3} on the device"));
+            print_line!("{rows} rows, {cached} cached: {ms:.3} ms{device_ms}, {tokens:.0} tokens/s")?;
+            if launches {
+                let options = ProfileOptions::new(steps).named("the next token");
+                let profile = program.profile(options, (&ids, &tables, &starts, &lengths))?;
+                print_line!("{}", profile.table(LONGEST))?;
+            }
+            return Ok(());
+        }
+        print_line!(
+            "{}",
+            serde_json::json!({
+                "rows": rows,
+                "cached": cached,
+                "weights": format!("{weights:?}").to_lowercase(),
+                "kv": format!("{keys:?}").to_lowercase(),
+                "ms": ms,
+                "device_ms": device_ms,
+                "tokens_per_s": tokens,
+                "compile_s": compile_s,
+                "launches": program.plan().launches.len(),
+                "device": device.description(),
+            })
+        )
     }
-    print_line!(
-        "{}",
-        serde_json::json!({
-            "rows": rows,
-            "cached": cached,
-            "weights": format!("{weights:?}").to_lowercase(),
-            "ms": ms,
-            "device_ms": device_ms,
-            "tokens_per_s": tokens,
-            "compile_s": compile_s,
-            "launches": program.plan().launches.len(),
-            "device": device.description(),
-        })
-    )
 }

@@ -48,6 +48,12 @@ pub(crate) struct Arguments {
     /// How the weights are kept.
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, conflicts_with = "config")]
     weights: Weights,
+    /// How keys and values are kept.
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Keys::F32, conflicts_with = "config")]
+    kv: decode::Keys,
+    /// Tell where the time of a next token goes, launch by launch, as `gradloom profile` does.
+    #[arg(long, requires = "decode", conflicts_with = "json")]
+    launches: bool,
     /// Where it runs; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
     device: Option<BenchTarget>,
@@ -102,12 +108,18 @@ A value without meaning is nan in the line and null in the JSON object.";
 /// Times a step and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(rows) = arguments.decode {
-        let (cached, steps) = (arguments.cached as usize, arguments.steps.unwrap_or(50).max(1));
-        let texts = (rows as usize, cached);
-        return decode::run(&open(arguments)?, texts, arguments.weights, steps, arguments.json);
+        let decode = decode::Decode {
+            rows: rows as usize,
+            cached: arguments.cached as usize,
+            weights: arguments.weights,
+            keys: arguments.kv,
+            steps: arguments.steps.unwrap_or(50).max(1),
+        };
+        return decode.run(&open(arguments)?, arguments.json, arguments.launches);
     }
     if let Some(count) = arguments.requests {
-        return requests::run(&open(arguments)?, count as usize, arguments.weights, arguments.json);
+        let kept = (arguments.weights, arguments.kv);
+        return requests::run(&open(arguments)?, count as usize, kept, arguments.json);
     }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
     let config = Config::find(config)?;

@@ -1,6 +1,7 @@
 //! Texts for many requests at once: time to the first token, with and without a known prefix, and tokens a
 //! second of all.
 
+use super::decode::Keys;
 use crate::device::report_tuning;
 use crate::failure::Result;
 use crate::output::print_line;
@@ -23,7 +24,7 @@ const BLOCK: usize = 16;
 const TIMES: usize = 7;
 
 /// Times requests and prints the figures.
-pub(super) fn run(device: &Device, count: usize, weights: Weights, json: bool) -> Result<()> {
+pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys), json: bool) -> Result<()> {
     let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
     if let Some(stored) = weights.stored() {
         store_matrices(&model, stored)?;
@@ -36,6 +37,7 @@ pub(super) fn run(device: &Device, count: usize, weights: Weights, json: bool) -
         blocks: 2 * COMMON / BLOCK + (count + TIMES + 2) * own_blocks,
         block_size: BLOCK,
         rows: count,
+        dtype: keys.dtype(),
         ..GeneratorOptions::default()
     };
     let mut generator = Generator::new(&session, options)?;
@@ -89,6 +91,7 @@ pub(super) fn run(device: &Device, count: usize, weights: Weights, json: bool) -
             "prompt": COMMON + OWN,
             "common": COMMON,
             "written": WRITTEN,
+            "kv": format!("{keys:?}").to_lowercase(),
             "weights": format!("{weights:?}").to_lowercase(),
             "tokens_per_s": tokens,
             "first_token_ms": without,

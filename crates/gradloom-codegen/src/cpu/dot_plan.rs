@@ -46,7 +46,8 @@ pub enum Form {
 }
 
 impl Form {
-    fn of(access: &Access) -> Self {
+    /// What an operand consists of that is f32 or is read as it is stored.
+    pub fn of(access: &Access) -> Self {
         match (access.blocks, access.dtype) {
             // Lowering leaves other forms to kernels of their own there.
             _ if cfg!(target_family = "wasm") => Form::F32,

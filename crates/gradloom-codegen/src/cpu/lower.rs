@@ -4,7 +4,7 @@ use super::dot_plan::IN_PLACE_ROWS;
 use super::{
     FEW_ROWS, Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace,
 };
-use crate::lower::{Request, Target, read_stored};
+use crate::lower::{OfProducts, Request, Target, read_stored};
 use crate::product::DotProblem;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
@@ -23,7 +23,7 @@ pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
 /// Lowers kernels for a CPU with this many threads.
 pub fn lower_fused(graph: &Graph, mut fused: Fused, threads: usize) -> Lowered {
     if cfg!(not(target_family = "wasm")) {
-        read_stored(graph, &mut fused, true);
+        read_stored(graph, &mut fused, OfProducts::FloatsAndBlocks);
     }
     crate::lower::lower(graph, fused, &Cpu { threads })
 }

@@ -1,11 +1,12 @@
-//! Products that read a right operand as it is stored: floats of 16 bits, and numbers in blocks.
+//! Kernels that read an operand as it is stored: right operands of products as floats of 16 bits or numbers
+//! in blocks, keys and values of attention as floats of 16 bits.
 //!
-//! In: the kernels of a graph. Out: the same kernels, where products read what a kernel would convert to f32
+//! In: the kernels of a graph. Out: the same kernels, where these read what a kernel would convert to f32
 //! first, if that is what their target does on the way. A conversion that nothing else reads is gone; one
 //! that is left runs before the first kernel that reads it. Always holds: no element changes, as these
 //! conversions are exact.
 //!
-//! After fusion, and not in the graph, so that no pass can come between the conversion and the product: what
+//! After fusion, and not in the graph, so that no pass can come between the conversion and its reader: what
 //! counts is who writes a buffer, whatever views lie between.
 
 use crate::product::DotProblem;
@@ -13,8 +14,17 @@ use gradloom_core::fuse::{Fused, KernelSpec, watched};
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, Graph, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// Lets products read what conversions read: floats of 16 bits, and blocks if `blocks`.
-pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, blocks: bool) {
+/// What the products of a target read as it is stored. Attention reads keys and values so on every target
+/// that is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum OfProducts {
+    Nothing,
+    Floats,
+    FloatsAndBlocks,
+}
+
+/// Lets products and attention read what conversions read.
+pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, of_products: OfProducts) {
     let kept: Vec<ValueId> = watched(graph)
         .into_iter()
         .filter_map(|value| Some(fused.memory.access.get(&value)?.buffer))
@@ -23,18 +33,31 @@ pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, blocks: bool) {
         let spec = &fused.kernels[at];
         let Some((source, format)) = conversion(spec) else { continue };
         let (buffer, source) = (spec.writes[0].buffer, source.clone());
-        if kept.contains(&buffer) || (format.is_some() && !blocks) {
+        let of_products = match (of_products, format) {
+            (OfProducts::Nothing, _) | (OfProducts::Floats, Some(_)) => false,
+            (OfProducts::Floats, None) | (OfProducts::FloatsAndBlocks, _) => true,
+        };
+        if kept.contains(&buffer) {
             continue;
         }
         let mut first = None;
         for (user, spec) in fused.kernels.iter_mut().enumerate().skip(at + 1) {
             let KernelSpec { kernel, reads, .. } = spec;
-            each_product(kernel, &mut |axes, operands| {
-                let right = &reads[operands + 1];
-                if right.buffer == buffer
-                    && let Some(stored) = stored(axes, &reads[operands], right, &source, format)
-                {
-                    reads[operands + 1] = stored;
+            each_reader(kernel, &mut |reader, operands| match reader {
+                Reader::Product(axes) => {
+                    let right = &reads[operands + 1];
+                    if of_products
+                        && right.buffer == buffer
+                        && let Some(stored) = stored(axes, &reads[operands], right, &source, format)
+                    {
+                        reads[operands + 1] = stored;
+                    }
+                }
+                Reader::Attention => {
+                    let is_read = |read: &&mut Access| read.buffer == buffer && format.is_none();
+                    for read in reads[operands + 1..operands + 3].iter_mut().filter(is_read) {
+                        *read = in_place_of(read, &source);
+                    }
                 }
             });
             if reads.iter().any(|read| read.buffer == buffer) {
@@ -70,17 +93,30 @@ fn only_converts(body: &Body) -> bool {
     node.dtype == DType::F32 && matches!(body.node(from).kind, NodeKind::Load(_)) && body.nodes.len() == 2
 }
 
-/// Calls `f` with the axes of each product and where its operands begin.
-fn each_product(kernel: &Kernel, f: &mut dyn FnMut(&DotAxes, usize)) {
+/// A kernel that may read operands as they are stored.
+enum Reader<'k> {
+    Product(&'k DotAxes),
+    Attention,
+}
+
+/// Calls `f` with each of them and where its operands begin.
+fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
     match kernel {
-        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => f(axes, 0),
+        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => f(Reader::Product(axes), 0),
+        Kernel::Op(OpKind::Attention(_)) => f(Reader::Attention, 0),
         Kernel::Group(parts) => {
             for part in parts {
-                each_product(&part.kernel, &mut |axes, operands| f(axes, part.reads.start + operands));
+                each_reader(&part.kernel, &mut |reader, operands| f(reader, part.reads.start + operands));
             }
         }
         Kernel::Op(_) | Kernel::Loop(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }
+}
+
+/// What a conversion of floats reads, in the place of its result.
+fn in_place_of(read: &Access, source: &Access) -> Access {
+    let offset = source.layout.offset + read.layout.offset;
+    Access { layout: Layout { offset, ..read.layout.clone() }, ..source.clone() }
 }
 
 /// The right operand of a product in the place of its conversion, if a kernel can go through it: no operand
@@ -97,10 +133,7 @@ fn stored(
     if left.dtype != DType::F32 || shape.elements() == 0 || problem.results() == 0 {
         return None;
     }
-    let Some(format) = format else {
-        let layout = Layout { offset: source.layout.offset + offset, ..right.layout.clone() };
-        return Some(Access { layout, ..source.clone() });
-    };
+    let Some(format) = format else { return Some(in_place_of(right, source)) };
     let contracted = |axis: &usize| axes.rhs_contract.contains(axis);
     let mut blocks = Layout {
         offset: source.layout.offset + format.bytes_of(*offset)?,

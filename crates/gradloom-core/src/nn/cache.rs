@@ -6,7 +6,8 @@ use crate::trace::{AttentionOptions, Tensor, full};
 
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
-/// The number of positions that are there is the caller's: all layers of a model share one.
+/// The number of positions that are there is the caller's: all layers of a model share one. Keys and values are
+/// f32, or floats of 16 bits ([`KeyValueCache::kept_as`]).
 #[derive(Clone, Debug)]
 pub struct KeyValueCache {
     keys: State,
@@ -18,6 +19,18 @@ impl KeyValueCache {
     pub fn new(batch: usize, heads: usize, capacity: usize, depth: usize) -> Self {
         let state = || State::new([batch, heads, capacity, depth], DType::F32, 0.0).in_place();
         Self { keys: state(), values: state() }
+    }
+
+    /// The cache with keys and values of this dtype: f32, or a float of 16 bits, which takes half the memory.
+    /// New ones are rounded to it where they are written; attention reads them as they are stored, where the
+    /// device can.
+    ///
+    /// # Panics
+    /// When it is no float.
+    #[must_use]
+    #[track_caller]
+    pub fn kept_as(self, dtype: DType) -> Self {
+        Self { keys: self.keys.kept_as(dtype), values: self.values.kept_as(dtype) }
     }
 
     /// The cache as `name.keys` and `name.values`, apart from any model.
@@ -42,12 +55,14 @@ impl KeyValueCache {
     #[track_caller]
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
-        let cached = queries.attention_with_log_sum(self.keys.tensor(), self.values.tensor(), cached);
+        let [old_keys, old_values] = [&self.keys, &self.values].map(|state| state.tensor().cast(DType::F32));
+        let cached = queries.attention_with_log_sum(old_keys, old_values, cached);
         let joined = attend_to_new(cached, [queries, keys, values]);
         let zero = full(DType::I32, Shape::scalar(), 0.0);
         let starts = [zero, zero, length, zero];
-        self.keys.update_at(&starts, keys);
-        self.values.update_at(&starts, values);
+        for (state, new) in [(&self.keys, keys), (&self.values, values)] {
+            state.update_at(&starts, new.cast(state.ty().dtype));
+        }
         joined
     }
 }

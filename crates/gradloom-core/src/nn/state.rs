@@ -94,6 +94,17 @@ impl State {
         self.with(|shared| shared.in_place = true)
     }
 
+    /// The state with elements of another dtype, a float.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn kept_as(self, dtype: DType) -> State {
+        assert!(dtype.is_float(), "a state of {dtype} is to be kept as a float; give f32, f16 or bf16");
+        self.with(|shared| shared.ty.dtype = dtype)
+    }
+
     fn with(self, change: impl FnOnce(&mut Shared)) -> State {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);

@@ -1,5 +1,6 @@
 //! Texts in pages: room for new tokens, and steps over them that succeed or change nothing.
 
+use super::GeneratorOptions;
 use super::program::{Form, Head};
 use crate::generate::{Past, Sampling};
 use crate::kv::PagedKeyValues;
@@ -45,15 +46,11 @@ pub(super) struct Choice<'a> {
 }
 
 impl<M: LanguageModel> Memory<M> {
-    pub(super) fn new(
-        session: &Session<M>,
-        (blocks, block_size): (usize, usize),
-        vocabulary: usize,
-        name: &str,
-    ) -> Result<Self> {
+    pub(super) fn new(session: &Session<M>, options: &GeneratorOptions, vocabulary: usize) -> Result<Self> {
+        let &GeneratorOptions { blocks, block_size, dtype, ref name, .. } = options;
         let sizes = session.model().sizes();
         let pages = Pages::new(blocks, block_size).map_err(refused)?;
-        let pool = PagedKeyValues::new(sizes, blocks, block_size, name);
+        let pool = PagedKeyValues::new(sizes, blocks, block_size, name).kept_as(dtype);
         let inputs = [i32("from", [COPIES]), i32("to", [COPIES])];
         let copies = session.infer(inputs, |_, [from, to]| pool.copy_blocks(from, to))?;
         Ok(Self {

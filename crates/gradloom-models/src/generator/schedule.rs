@@ -7,6 +7,7 @@ use crate::generate::{Choices, Past, Sampling};
 use crate::kv::pages::{BlockCopy, Counts, Pages, PagesError, SequenceId};
 use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
 use gradloom_runtime::Session;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -16,10 +17,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub struct GeneratorOptions {
     /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
     /// [`GeneratorOptions::block_size`] tokens: for a model of L layers with H key heads of depth D,
-    /// `8 · L · H · D` bytes a token.
+    /// `8 · L · H · D` bytes a token in f32.
     pub blocks: usize,
     /// Tokens of a block. What texts have in common is shared in whole blocks.
     pub block_size: usize,
+    /// What keys and values are kept as: f32, or a float of 16 bits, which takes half the memory.
+    pub dtype: DType,
     /// Texts that are in memory at once, at most. Others wait.
     pub rows: usize,
     /// Tokens of prompts in a step, at most, those that fill up included.
@@ -35,7 +38,7 @@ impl Default for GeneratorOptions {
     /// 16 texts over 1,024 blocks of 16 tokens.
     fn default() -> Self {
         let name = "pages".to_string();
-        Self { blocks: 1025, block_size: 16, rows: 16, chunk: 512, vocabulary: None, name }
+        Self { blocks: 1025, block_size: 16, dtype: DType::F32, rows: 16, chunk: 512, vocabulary: None, name }
     }
 }
 
@@ -124,6 +127,10 @@ impl<M: LanguageModel> Generator<M> {
     pub fn new(session: &Session<M>, options: GeneratorOptions) -> Result<Self> {
         let all = session.model().sizes().vocabulary;
         let vocabulary = options.vocabulary.unwrap_or(all);
+        if !options.dtype.is_float() {
+            let message = format!("keys and values as {}", options.dtype);
+            return Err(Error::new(ErrorKind::Feed, message).help("keep them as f32, bf16 or f16"));
+        }
         for (what, given, most) in [
             ("texts at once", options.rows, usize::MAX),
             ("tokens of prompts in a step", options.chunk, usize::MAX),
@@ -135,8 +142,7 @@ impl<M: LanguageModel> Generator<M> {
                 return Err(Error::new(ErrorKind::Feed, message).help(format!("give {range}")));
             }
         }
-        let size = (options.blocks, options.block_size);
-        let memory = Memory::new(session, size, vocabulary, &options.name)?;
+        let memory = Memory::new(session, &options, vocabulary)?;
         Ok(Self {
             memory,
             options,

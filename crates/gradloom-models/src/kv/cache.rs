@@ -7,8 +7,8 @@ use gradloom_core::trace::{Tensor, iota};
 
 /// Keys and values of every layer for one text, and its length.
 ///
-/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (`[1, key heads, context,
-/// depth]`), and so on. What stands behind the length in the keys and values is never seen.
+/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (f32, or floats of 16 bits,
+/// `[1, key heads, context, depth]`), and so on. What stands behind the length in the keys and values is never seen.
 #[derive(Debug)]
 pub struct TextCache {
     name: String,
@@ -28,6 +28,17 @@ impl TextCache {
             length: State::new([], DType::I32, 0.0).named(format!("{name}.length")),
             layers: (0..sizes.layers).map(layer).collect(),
         }
+    }
+
+    /// The cache with keys and values of this dtype, a float: see [`KeyValueCache::kept_as`].
+    ///
+    /// # Panics
+    /// When it is no float.
+    #[must_use]
+    #[track_caller]
+    pub fn kept_as(self, dtype: DType) -> Self {
+        let layers = self.layers.into_iter().map(|layer| layer.kept_as(dtype)).collect();
+        Self { layers, ..self }
     }
 
     /// The path of all its states.

@@ -28,7 +28,14 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
     /// # Errors
     /// As [`Session::infer`].
     pub fn new(session: &'s Session<M>, name: &str) -> Result<Self> {
-        let cache = TextCache::new(session.model().sizes(), name);
+        Self::over(session, TextCache::new(session.model().sizes(), name))
+    }
+
+    /// The same for a cache of one's own, as one in 16 bits ([`TextCache::kept_as`]).
+    ///
+    /// # Errors
+    /// As [`Session::infer`].
+    pub fn over(session: &'s Session<M>, cache: TextCache) -> Result<Self> {
         let mut decoder = Self { session, cache, programs: BTreeMap::new() };
         decoder.program(1)?;
         Ok(decoder)

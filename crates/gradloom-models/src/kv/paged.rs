@@ -5,7 +5,7 @@ use gradloom_core::ir::DType;
 use gradloom_core::nn::{State, attend_to_new};
 use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 
-/// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32
+/// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32 or floats of 16 bits
 /// `[blocks, key heads, block size, depth]`, and so on, written in place.
 ///
 /// Which block belongs to which text is told by [`Pages`](super::pages::Pages).
@@ -37,6 +37,18 @@ impl PagedKeyValues {
         };
         let layers = (0..sizes.layers).map(|i| [state(i, "keys"), state(i, "values")]).collect();
         Self { layers, sizes, block_size }
+    }
+
+    /// The pools with elements of this dtype, a float: see
+    /// [`KeyValueCache::kept_as`](gradloom_core::nn::KeyValueCache::kept_as).
+    ///
+    /// # Panics
+    /// When it is no float.
+    #[must_use]
+    #[track_caller]
+    pub fn kept_as(self, dtype: DType) -> Self {
+        let layers = self.layers.into_iter().map(|layer| layer.map(|state| state.kept_as(dtype)));
+        Self { layers: layers.collect(), ..self }
     }
 
     /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
@@ -74,12 +86,13 @@ impl PagedKeyValues {
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];
         let pooled = AttentionOptions::full().key_length(batch.starts).block_table(batch.tables);
-        let pooled = q.attention_with_log_sum(keys.tensor(), values.tensor(), pooled);
+        let [all_keys, all_values] = [keys, values].map(|state| state.tensor().cast(DType::F32));
+        let pooled = q.attention_with_log_sum(all_keys, all_values, pooled);
         for (state, new) in [(keys, k), (values, v)] {
             let shape = state.shape().clone();
             let rows = shape[0] * shape[1] * shape[2];
             let pool = state.tensor().reshape([rows, shape[3]]);
-            state.set(pool.scatter_distinct_rows(places, new).reshape(shape));
+            state.set(pool.scatter_distinct_rows(places, new.cast(state.ty().dtype)).reshape(shape));
         }
         attend_to_new(pooled, [q, k, v])
     }

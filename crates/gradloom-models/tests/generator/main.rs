@@ -7,6 +7,7 @@ mod texts;
 
 use crowd::{Numbers, alone, crowd, session};
 use gradloom_core::error::ErrorKind;
+use gradloom_core::ir::DType;
 use gradloom_models::generate::{Sampling, logprobs};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId};
 use gradloom_models::kv::Decoder;
@@ -219,6 +220,25 @@ fn scale(bytes: &mut [u8], factor: f32) {
     for element in bytes.as_chunks_mut::<4>().0 {
         *element = (f32::from_le_bytes(*element) * factor).to_le_bytes();
     }
+}
+
+/// In half the memory a crowd's texts are still those that each gets alone in such a memory.
+#[test]
+fn keys_and_values_may_have_16_bits() {
+    let session = session("gpt2", &Device::cpu());
+    let requests: Vec<Request> = (0..5)
+        .map(|i| Request { sampling: greedy(), ..Request::new(Numbers(30 + i).tokens(9 + i as usize), 20) })
+        .collect();
+    let mut texts = Vec::new();
+    for (name, rows) in [("alone", 1), ("together", 4)] {
+        let options = GeneratorOptions { name: name.to_string(), rows, dtype: DType::BF16, ..options(60) };
+        let mut generator = Generator::new(&session, options).unwrap();
+        let ids: Vec<_> = requests.iter().map(|r| generator.add(r.clone()).unwrap()).collect();
+        texts.push(finish(&mut generator, &ids));
+    }
+    assert_eq!(texts[0], texts[1]);
+    let state = session.store().entries().into_iter().find(|e| e.name == "alone.h.0.keys").unwrap();
+    assert_eq!(state.ty.dtype, DType::BF16);
 }
 
 /// A text that is cancelled gives its blocks back, and nothing more comes of it.

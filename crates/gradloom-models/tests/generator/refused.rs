@@ -3,6 +3,7 @@
 use super::crowd::session;
 use super::{greedy, options};
 use gradloom_core::error::Error;
+use gradloom_core::ir::DType;
 use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling};
 use gradloom_models::generator::{Generator, GeneratorOptions, Request};
 use gradloom_runtime::Device;
@@ -54,6 +55,7 @@ fn generators_that_make_no_sense() {
     };
     says(with(|o| o.blocks = 1), &["a pool of 1 blocks has none for tokens"]);
     says(with(|o| o.block_size = 0), &["the block size is 0"]);
+    says(with(|o| o.dtype = DType::I32), &["keys and values as i32", "f32, bf16 or f16"]);
     says(with(|o| o.rows = 0), &["0 texts at once", "at least 1"]);
     says(with(|o| o.chunk = 0), &["0 tokens of prompts in a step", "at least 1"]);
     says(with(|o| o.vocabulary = Some(98)), &["98 tokens that can follow", "1 to 97"]);

@@ -282,7 +282,7 @@ impl Task<'_> {
         let Task { gradient, call, batch, .. } = *self;
         for (i, query) in queries.enumerate() {
             let output = gradient.output.row(call, batch, q_head, query);
-            let cotangent = gradient.cotangent.row(call, batch, q_head, query);
+            let cotangent: *const f32 = gradient.cotangent.row(call, batch, q_head, query);
             let (steps, depth) =
                 ([gradient.output.step, gradient.cotangent.step], self.operands.shape.value_depth);
             // SAFETY: as promised by the caller.

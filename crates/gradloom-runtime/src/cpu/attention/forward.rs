@@ -8,10 +8,14 @@ use super::operands::{Mask, Operands};
 use super::softmax::{Online, online_softmax};
 use super::{Call, single};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
+use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
 use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
-use gradloom_codegen::cpu::STRIP;
+use gradloom_codegen::cpu::{Form, STRIP};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// Whether lowering lets attention read floats of 16 bits: not in pages, whose module has no room for it.
+const HAS_NARROW: bool = cfg!(not(target_family = "wasm"));
 
 /// One thread's share of the forward pass.
 pub(super) struct Task<'a> {
@@ -96,15 +100,25 @@ impl Task<'_> {
     unsafe fn block<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let shape = operands.shape;
-        let (key_step, value_step) = operands.steps();
-        let key = |i| operands.key(call, batch, kv_head, keys.start + i);
-        let value = |i| operands.value(call, batch, kv_head, keys.start + i);
         // SAFETY: as promised by the caller.
         let (packed_keys, packed_values) = unsafe {
-            (
-                pack_transposed(simd, keys.len(), shape.depth, key, key_step, scratch.keys),
-                pack_rows(simd, keys.len(), shape.value_depth, value, value_step, scratch.values),
-            )
+            let packed_keys = match operands.forms[0] {
+                Form::F16 if HAS_NARROW => self.pack_narrow_keys::<S, F16>(simd, &keys, scratch.keys),
+                Form::Bf16 if HAS_NARROW => self.pack_narrow_keys::<S, Bf16>(simd, &keys, scratch.keys),
+                _ => {
+                    let row = |i| operands.key(call, batch, kv_head, keys.start + i);
+                    pack_transposed(simd, keys.len(), shape.depth, row, operands.steps().0, scratch.keys)
+                }
+            };
+            let packed_values = match operands.forms[1] {
+                Form::F16 if HAS_NARROW => self.pack_narrow_values::<S, F16>(simd, &keys, scratch.values),
+                Form::Bf16 if HAS_NARROW => self.pack_narrow_values::<S, Bf16>(simd, &keys, scratch.values),
+                _ => {
+                    let row = |i| operands.value(call, batch, kv_head, keys.start + i);
+                    pack_rows(simd, keys.len(), shape.value_depth, row, operands.steps().1, scratch.values)
+                }
+            };
+            (packed_keys, packed_values)
         };
         for head in 0..shape.group() {
             let mut strip = self.queries.start;
@@ -115,6 +129,36 @@ impl Task<'_> {
                 strip = end;
             }
         }
+    }
+
+    /// # Safety
+    /// As [`Task::block`]; the keys' elements must be `E`.
+    #[inline(always)]
+    unsafe fn pack_narrow_keys<S: Simd, E: Stored>(
+        &self,
+        simd: S,
+        keys: &Range<usize>,
+        to: *mut f32,
+    ) -> Panels {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let row = |i| operands.key::<E>(call, batch, kv_head, keys.start + i);
+        // SAFETY: as promised by the caller.
+        unsafe { pack_stored_transposed(simd, keys.len(), operands.shape.depth, row, operands.steps().0, to) }
+    }
+
+    /// # Safety
+    /// As [`Task::block`]; the values' elements must be `E`.
+    #[inline(always)]
+    unsafe fn pack_narrow_values<S: Simd, E: Stored>(
+        &self,
+        simd: S,
+        keys: &Range<usize>,
+        to: *mut f32,
+    ) -> Panels {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let row = |i| operands.value::<E>(call, batch, kv_head, keys.start + i);
+        // SAFETY: as promised by the caller.
+        unsafe { pack_stored_rows(simd, keys.len(), operands.shape.value_depth, row, operands.steps().1, to) }
     }
 
     /// A strip of queries of one head.
@@ -195,30 +239,69 @@ impl Task<'_> {
             }
             let q_head = kv_head * shape.group() + row / self.queries.len();
             let q = operands.q.row(call, batch, q_head, query);
-            let key = |i| operands.key(call, batch, kv_head, keys.start + i);
-            let value = |i| operands.value(call, batch, kv_head, keys.start + i);
+            let seen = keys.start..keys.start + count;
             // SAFETY: as promised by the caller; a strip of scores is longer than a block of keys.
             unsafe {
-                for i in 0..count {
-                    let score = single::dot(simd, q, key(i), [operands.q.step, 1], shape.depth);
-                    *scratch.scores.add(i) = score;
+                match operands.forms[0] {
+                    Form::F16 if HAS_NARROW => self.scores::<S, F16>(simd, q, &seen, scratch.scores),
+                    Form::Bf16 if HAS_NARROW => self.scores::<S, Bf16>(simd, q, &seen, scratch.scores),
+                    _ => self.scores::<S, f32>(simd, q, &seen, scratch.scores),
                 }
                 let width = count.next_multiple_of(S::F32_LANES);
                 let mut state = self.state(scratch, row);
                 let rescale = online_softmax(simd, scratch.scores, count, width, operands.scale, &mut state);
                 self.set_state(scratch, row, state);
                 let rescale = if keys.start == 0 { None } else { Some(rescale) };
-                single::weighted_sum(
-                    simd,
-                    scratch.scores,
-                    count,
-                    value,
-                    self.output(row),
-                    shape.value_depth,
-                    rescale,
-                );
+                let (weights, to) = (scratch.scores, self.output(row));
+                match operands.forms[1] {
+                    Form::F16 if HAS_NARROW => self.weigh::<S, F16>(simd, weights, &seen, to, rescale),
+                    Form::Bf16 if HAS_NARROW => self.weigh::<S, Bf16>(simd, weights, &seen, to, rescale),
+                    _ => self.weigh::<S, f32>(simd, weights, &seen, to, rescale),
+                }
             }
         }
+    }
+
+    /// The products of a query with keys.
+    ///
+    /// # Safety
+    /// As [`Task::block_of_few_rows`]; the keys' elements must be `E`, and there must be room for the scores.
+    #[inline(always)]
+    unsafe fn scores<S: Simd, E: Stored>(
+        &self,
+        simd: S,
+        q: *const f32,
+        keys: &Range<usize>,
+        scores: *mut f32,
+    ) {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        for (i, key) in keys.clone().enumerate() {
+            let key = operands.key::<E>(call, batch, kv_head, key);
+            // SAFETY: as promised by the caller.
+            unsafe {
+                *scores.add(i) = single::dot(simd, q, key, [operands.q.step, 1], operands.shape.depth);
+            }
+        }
+    }
+
+    /// [`single::weighted_sum`] of the values of keys.
+    ///
+    /// # Safety
+    /// As [`Task::block_of_few_rows`]; the values' elements must be `E`, and there must be a weight for each.
+    #[inline(always)]
+    unsafe fn weigh<S: Simd, E: Stored>(
+        &self,
+        simd: S,
+        weights: *const f32,
+        keys: &Range<usize>,
+        to: *mut f32,
+        rescale: Option<f32>,
+    ) {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let value = |i| operands.value::<E>(call, batch, kv_head, keys.start + i);
+        let columns = operands.shape.value_depth;
+        // SAFETY: as promised by the caller.
+        unsafe { single::weighted_sum(simd, weights, keys.len(), value, to, columns, rescale) };
     }
 
     /// Address of an output row; rows count the task's queries of each head of the group in turn.

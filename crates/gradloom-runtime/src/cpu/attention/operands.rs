@@ -4,7 +4,7 @@
 //! addresses of rows, and a [`Mask`]; a [`Trap`] if one of the values is out of range.
 
 use crate::cpu::{Call, Trap};
-use gradloom_codegen::cpu::AttentionShape;
+use gradloom_codegen::cpu::{AttentionShape, Form};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
@@ -35,7 +35,7 @@ impl View {
 
     /// Address of a row.
     #[inline(always)]
-    pub(super) fn row(&self, call: &Call<'_>, batch: usize, head: usize, row: usize) -> *const f32 {
+    pub(super) fn row<E>(&self, call: &Call<'_>, batch: usize, head: usize, row: usize) -> *const E {
         let [b, h, r] = self.strides;
         call.read(self.read, self.offset + batch * b + head * h + row * r)
     }
@@ -114,6 +114,8 @@ pub(super) struct Operands {
     pub(super) q: View,
     k: View,
     v: View,
+    /// What keys and values consist of.
+    pub(super) forms: [Form; 2],
     causal: bool,
     query_offset: Option<Given>,
     key_length: Option<Given>,
@@ -141,6 +143,7 @@ impl Operands {
             q: View::new(0, q),
             k: View::new(1, k),
             v: View::new(2, v),
+            forms: [1, 2].map(|read| Form::of(&launch.reads[read])),
             causal: spec.causal,
             query_offset: given(offset),
             key_length: given(length),
@@ -196,16 +199,16 @@ impl Operands {
         Ok(())
     }
 
-    /// Address of a key, of which the mask's length and the table have been checked.
+    /// Address of a key, whose elements are of [`Operands::forms`], of which the mask's length and the table have been checked.
     #[inline(always)]
-    pub(super) fn key(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const f32 {
+    pub(super) fn key<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.k.row(call, batch, head, row)
     }
 
     /// Address of a value, likewise.
     #[inline(always)]
-    pub(super) fn value(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const f32 {
+    pub(super) fn value<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.v.row(call, batch, head, row)
     }

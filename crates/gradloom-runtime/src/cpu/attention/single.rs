@@ -1,9 +1,10 @@
 //! Attention of single query rows, as when a text is generated token by token: every key and value is used
 //! once, so nothing is packed.
 //!
-//! In: a query, and contiguous keys or values by address. Out: scores, or sums of values weighted by
-//! probabilities.
+//! In: a query, and contiguous keys or values by address, f32 or floats of 16 bits. Out: scores, or sums of
+//! values weighted by probabilities.
 
+use crate::cpu::matrix::stored::Stored;
 use crate::cpu::matrix::tile::{load, store};
 use pulp::Simd;
 
@@ -15,10 +16,10 @@ pub(super) const MOST_ROWS: usize = 2;
 /// # Safety
 /// `a` and `b` must lead to so many elements.
 #[inline(always)]
-pub(super) unsafe fn dot<S: Simd>(
+pub(super) unsafe fn dot<S: Simd, E: Stored>(
     simd: S,
     a: *const f32,
-    b: *const f32,
+    b: *const E,
     steps: [usize; 2],
     depth: usize,
 ) -> f32 {
@@ -31,10 +32,10 @@ pub(super) unsafe fn dot<S: Simd>(
     unsafe {
         for (turn, at) in (0..whole).step_by(lanes).enumerate() {
             sums[turn % 2] =
-                simd.mul_add_e_f32s(load(simd, a.add(at)), load(simd, b.add(at)), sums[turn % 2]);
+                simd.mul_add_e_f32s(load(simd, a.add(at)), E::load(simd, b.add(at)), sums[turn % 2]);
         }
         for at in whole..depth {
-            sum += *a.add(at * steps[0]) * *b.add(at * steps[1]);
+            sum += *a.add(at * steps[0]) * (*b.add(at * steps[1])).widen();
         }
     }
     sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
@@ -46,11 +47,11 @@ pub(super) unsafe fn dot<S: Simd>(
 /// # Safety
 /// Each value must lead to `columns` contiguous elements, `weights` to `count`; nothing else may touch `to`.
 #[inline(always)]
-pub(super) unsafe fn weighted_sum<S: Simd>(
+pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     simd: S,
     weights: *const f32,
     count: usize,
-    value: impl Fn(usize) -> *const f32,
+    value: impl Fn(usize) -> *const E,
     to: *mut f32,
     columns: usize,
     rescale: Option<f32>,
@@ -67,7 +68,7 @@ pub(super) unsafe fn weighted_sum<S: Simd>(
                 let weight = simd.splat_f32s(*weights.add(i));
                 let value = value(i).add(start);
                 for v in 0..WIDE {
-                    sums[v] = simd.mul_add_e_f32s(weight, load(simd, value.add(v * lanes)), sums[v]);
+                    sums[v] = simd.mul_add_e_f32s(weight, E::load(simd, value.add(v * lanes)), sums[v]);
                 }
             }
             for v in 0..WIDE {
@@ -81,10 +82,11 @@ pub(super) unsafe fn weighted_sum<S: Simd>(
             start += WIDE * lanes;
         }
         while start < columns {
-            let left = simd.mask_between_m32s(0, (columns - start).min(lanes) as u32);
+            let used = (columns - start).min(lanes);
+            let left = simd.mask_between_m32s(0, used as u32);
             let mut sum = simd.splat_f32s(0.0);
             for i in 0..count {
-                let value = simd.mask_load_ptr_f32s(left, value(i).add(start));
+                let value = E::load_up_to(simd, used, value(i).add(start));
                 sum = simd.mul_add_e_f32s(simd.splat_f32s(*weights.add(i)), value, sum);
             }
             let to = to.add(start);

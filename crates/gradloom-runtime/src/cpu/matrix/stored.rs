@@ -4,7 +4,7 @@
 //! becomes is exact.
 
 use super::pack::{pack_transposed, panels};
-use super::tile::{load, store};
+use super::tile::{Panels, load, store};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use gradloom_core::ir::half::{from_bf16, from_f16};
@@ -21,9 +21,17 @@ pub(in crate::cpu) trait Stored: Copy {
     /// # Safety
     /// So many numbers must be readable.
     unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::f32s;
+
+    /// The number.
+    fn widen(self) -> f32;
 }
 
 impl Stored for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::f32s {
         // SAFETY: as promised by the caller.
@@ -56,6 +64,11 @@ macro_rules! half {
         pub(in crate::cpu) struct $name(u16);
 
         impl Stored for $name {
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                $from(self.0)
+            }
+
             #[inline(always)]
             unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::f32s {
                 // SAFETY: as promised by the caller; the vectors' types are those of the instruction sets.
@@ -111,53 +124,99 @@ pub(in crate::cpu) unsafe fn pack_stored<S: Simd, E: Stored>(
     [free_stride, contract_stride]: [usize; 2],
     to: *mut f32,
 ) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if free_stride == 1 {
+            let row = |p: usize| right.wrapping_add(p * contract_stride);
+            pack_stored_rows(simd, depth, columns, row, 1, to);
+        } else {
+            let row = |j: usize| right.wrapping_add(j * free_stride);
+            pack_stored_transposed(simd, columns, depth, row, contract_stride, to);
+        }
+    }
+}
+
+/// [`pack_rows`](super::pack::pack_rows) of stored numbers.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
+    simd: S,
+    rows: usize,
+    columns: usize,
+    row: impl Fn(usize) -> *const E,
+    step: usize,
+    to: *mut f32,
+) -> Panels {
     let lanes = S::F32_LANES;
-    let mut square = [0.0; 2 * WIDEST * SQUARE];
-    let from = square.as_mut_ptr();
-    let row = |j: usize| from.wrapping_add(j * SQUARE).cast_const();
     for (start, width) in panels(columns, lanes) {
         let used = width.min(columns - start);
-        let to = to.wrapping_add(start * depth);
-        let right = right.wrapping_add(start * free_stride);
-        // SAFETY: as promised by the caller.
-        unsafe {
-            if free_stride == 1 {
-                for p in 0..depth {
-                    let (right, to) = (right.wrapping_add(p * contract_stride), to.wrapping_add(p * width));
-                    let mut j = 0;
-                    while j < width {
-                        let count = used.saturating_sub(j);
-                        store(simd, to.add(j), E::load_up_to(simd, count, right.wrapping_add(j)));
-                        j += lanes;
-                    }
-                }
-                continue;
-            }
-            let mut p = 0;
-            while p < depth {
-                let count = SQUARE.min(depth - p);
-                for j in 0..used {
-                    let right = right.wrapping_add(j * free_stride + p * contract_stride);
-                    let mut i = 0;
-                    while i < count {
-                        let vector = match contract_stride {
-                            1 => E::load_up_to(simd, count - i, right.wrapping_add(i)),
-                            _ => gather(
-                                simd,
-                                count - i,
-                                right.wrapping_add(i * contract_stride),
-                                contract_stride,
-                            ),
-                        };
-                        store(simd, from.wrapping_add(j * SQUARE + i), vector);
-                        i += lanes;
-                    }
-                }
-                pack_transposed(simd, used, count, row, 1, to.wrapping_add(p * width));
-                p += SQUARE;
+        for p in 0..rows {
+            let from = row(p).wrapping_add(start * step);
+            let to = to.wrapping_add(start * rows + p * width);
+            let mut j = 0;
+            while j < width {
+                let count = used.saturating_sub(j);
+                // SAFETY: as promised by the caller.
+                unsafe { store(simd, to.add(j), some(simd, count, from.wrapping_add(j * step), step)) };
+                j += lanes;
             }
         }
     }
+    Panels { start: to, depth: rows, columns }
+}
+
+/// [`pack_transposed`] of stored numbers.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
+    simd: S,
+    rows: usize,
+    depth: usize,
+    row: impl Fn(usize) -> *const E,
+    step: usize,
+    to: *mut f32,
+) -> Panels {
+    let lanes = S::F32_LANES;
+    let mut square = [0.0; 2 * WIDEST * SQUARE];
+    let wide = square.as_mut_ptr();
+    let wide_row = |j: usize| wide.wrapping_add(j * SQUARE).cast_const();
+    for (start, width) in panels(rows, lanes) {
+        let used = width.min(rows - start);
+        let to = to.wrapping_add(start * depth);
+        let mut p = 0;
+        while p < depth {
+            let count = SQUARE.min(depth - p);
+            // SAFETY: as promised by the caller.
+            unsafe {
+                for j in 0..used {
+                    let from = row(start + j).wrapping_add(p * step);
+                    let mut i = 0;
+                    while i < count {
+                        let vector = some(simd, count - i, from.wrapping_add(i * step), step);
+                        store(simd, wide.wrapping_add(j * SQUARE + i), vector);
+                        i += lanes;
+                    }
+                }
+                pack_transposed(simd, used, count, wide_row, 1, to.wrapping_add(p * width));
+            }
+            p += SQUARE;
+        }
+    }
+    Panels { start: to, depth, columns: rows }
+}
+
+/// A vector of numbers `step` apart, or zeros after the first `count`.
+///
+/// # Safety
+/// So many numbers must be readable.
+#[inline(always)]
+unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::f32s {
+    // SAFETY: as promised by the caller.
+    unsafe { if step == 1 { E::load_up_to(simd, count, from) } else { gather(simd, count, from, step) } }
 }
 
 /// A vector of numbers `step` apart, or zeros after the first `count`.
@@ -168,10 +227,10 @@ pub(in crate::cpu) unsafe fn pack_stored<S: Simd, E: Stored>(
 unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::f32s {
     // SAFETY: as promised by the caller.
     unsafe {
-        let mut some = [*from; WIDEST];
+        let mut found = [*from; WIDEST];
         for i in 0..count.min(S::F32_LANES) {
-            some[i] = *from.wrapping_add(i * step);
+            found[i] = *from.wrapping_add(i * step);
         }
-        E::load_up_to(simd, count, some.as_ptr())
+        E::load_up_to(simd, count, found.as_ptr())
     }
 }
