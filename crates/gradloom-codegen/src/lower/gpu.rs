@@ -96,7 +96,7 @@ impl Gpu<'_> {
         let is_stored = right == dtype && dtype != DType::F32;
         LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
             && DotProblem::new(axes, lhs, rhs).map(fold_batch).is_none_or(|problem| {
-                !shares_terms(&problem, self.limits) && !(is_stored && has_odd_columns(&problem))
+                !(shares_terms(&problem, self.limits) || is_stored && has_odd_columns(&problem))
             })
     }
 }
