@@ -65,7 +65,9 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
         if CUDA_IS_POSSIBLE && let Some(least) = target.limits.library {
-            padded = pad_rows(&mut fused, half, &|axes, lhs, rhs| target.is_large(axes, [lhs, rhs], least));
+            padded = pad_rows(&mut fused, half, &|axes, operands, right| {
+                target.is_large(axes, operands, (right, half), least)
+            });
         }
     }
     lower_padded(graph, fused, padded, target)
@@ -82,25 +84,30 @@ struct Gpu<'l> {
 }
 
 impl Gpu<'_> {
-    /// Whether the library computes a product faster. Of few rows, reading the other operand is all, and
-    /// rounding it first would be more.
-    fn is_large(&self, axes: &DotAxes, [lhs, rhs]: [&Layout; 2], least: usize) -> bool {
+    /// Whether the library computes a product faster, whose right operand is of the first dtype and would be
+    /// of the second. Of few rows, reading that operand is all, and rounding it first would be more.
+    fn is_large(
+        &self,
+        axes: &DotAxes,
+        [lhs, rhs]: [&Layout; 2],
+        (right, dtype): (DType, DType),
+        least: usize,
+    ) -> bool {
+        let is_stored = right == dtype && dtype != DType::F32;
         LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
-            && DotProblem::new(axes, lhs, rhs)
-                .is_none_or(|problem| !shares_terms(&fold_batch(problem), self.limits))
+            && DotProblem::new(axes, lhs, rhs).map(fold_batch).is_none_or(|problem| {
+                !(shares_terms(&problem, self.limits) || is_stored && has_odd_columns(&problem))
+            })
     }
 }
 
-/// Whether the library would compute a product of few rows with columns that it cannot take in eights: as
-/// they are read as the store has them, there are no more behind them. On an H100, the logits of 64 texts take
-/// it 0.12 ms, and a kernel of ours 0.04.
-fn has_odd_columns(axes: &DotAxes, [lhs, rhs]: [&Layout; 2]) -> bool {
-    DotProblem::new(axes, lhs, rhs).is_some_and(|problem| {
-        let problem = fold_batch(problem);
-        problem.m <= ROWS_OF_A_TILE
-            && problem.rhs.contract_stride == 1
-            && !problem.n.is_multiple_of(EXTENT_ALIGNMENT)
-    })
+/// Whether a product of few rows has columns that the library cannot take in eights: of an operand that is
+/// read as the store has it, there are no more behind them. On an H100, the logits of 64 texts take the
+/// library 0.12 ms, and a kernel of ours 0.04.
+fn has_odd_columns(problem: &DotProblem) -> bool {
+    problem.m <= ROWS_OF_A_TILE
+        && problem.rhs.contract_stride == 1
+        && !problem.n.is_multiple_of(EXTENT_ALIGNMENT)
 }
 
 impl Target for Gpu<'_> {
@@ -155,9 +162,7 @@ impl Target for Gpu<'_> {
             false => rounded_layout(&read.layout),
         };
         let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
-        let is_stored = reads[1].dtype == dtype && dtype != DType::F32;
-        let is_large =
-            self.is_large(axes, [&lhs, &rhs], least) && !(is_stored && has_odd_columns(axes, [&lhs, &rhs]));
+        let is_large = self.is_large(axes, [&lhs, &rhs], (reads[1].dtype, dtype), least);
         LibraryProduct::new(axes, [&lhs, &rhs], dtype, result).filter(|_| is_large).map(|_| dtype)
     }
 

@@ -10,8 +10,8 @@ use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Whether a product is large enough for the library.
-pub(super) type IsLarge<'l> = dyn Fn(&DotAxes, &Layout, &Layout) -> bool + 'l;
+/// Whether a product is for the library, by the layouts of its operands and the dtype of the right one.
+pub(super) type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
 /// Aligns the rows of those temporaries of `dtype` that large products read or write; gives them.
 pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, is_large: &IsLarge<'_>) -> Vec<Padded> {
@@ -23,7 +23,7 @@ pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, is_large: &IsLarge<'_>) 
             Kernel::Dot { axes, .. } => (axes, &[][..]),
             _ => continue,
         };
-        if !is_large(axes, &reads[0].layout, &reads[1].layout) {
+        if !is_large(axes, [&reads[0].layout, &reads[1].layout], reads[1].dtype) {
             continue;
         }
         for access in reads[..2].iter().chain(writes).filter(|access| access.dtype == dtype) {
@@ -94,7 +94,7 @@ impl Rows {
                 let by_library = || {
                     let (lhs, rhs, result) = (operand(&reads[0])?, operand(&reads[1])?, layout(&writes[0])?);
                     LibraryProduct::new(axes, [&lhs, &rhs], dtype, (&result, dtype))
-                        .filter(|_| is_large(axes, &lhs, &rhs))
+                        .filter(|_| is_large(axes, [&lhs, &rhs], reads[1].dtype))
                 };
                 by_library().is_some()
             }
