@@ -39,7 +39,6 @@ impl Snapshot {
 
     /// Writes the parameters alone, with adapters added to their weights.
     pub(crate) fn write_model(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
-        let is_of_adapter = |name: &str| name.ends_with(".lora_a") || name.ends_with(".lora_b");
         // Only states have initial values in the store's layout.
         let wanted = |entry: &StoreEntry| entry.init.is_none();
         match &settings.lora {
@@ -75,6 +74,11 @@ impl Snapshot {
             [("step".to_string(), self.steps.to_string()), ("config".to_string(), settings.to_json())].into();
         Ok(write(path, &tensors, &metadata)?)
     }
+}
+
+/// Whether a parameter is a factor of an adapter.
+fn is_of_adapter(name: &str) -> bool {
+    name.ends_with(".lora_a") || name.ends_with(".lora_b")
 }
 
 /// The elements of an f32 tensor.
@@ -136,10 +140,10 @@ impl Saved {
         Ok(store.write_all(&tensors)?)
     }
 
-    /// Puts every parameter into the store, whatever states it has.
+    /// Puts every parameter into the store, whatever states and adapters it has.
     pub(crate) fn restore_parameters(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
-        let parameters = entries.iter().filter(|entry| entry.init.is_none());
+        let parameters = entries.iter().filter(|entry| entry.init.is_none() && !is_of_adapter(&entry.name));
         let tensors = self.checkpoint.exactly(parameters.map(|entry| (entry.name.as_str(), &entry.ty)))?;
         Ok(store.write(&tensors)?)
     }

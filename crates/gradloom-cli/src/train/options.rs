@@ -48,8 +48,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "P", help_heading = "Model")]
     pub(crate) dropout: Option<f64>,
     /// Begin from this model instead of random weights: a run, a folder of transformers, or a GGUF file.
-    /// Sizes and tokenizer are the model's; flags must not contradict them, but a Llama's context may be less.
-    /// Defaults for the training: 1000 steps, batch 8, learning rate 0.0001.
+    /// Sizes and tokenizer are the model's; flags must not contradict them, but a Llama's context may be
+    /// less. Defaults for the training: 1000 steps, batch 8, learning rate 0.0001.
     #[arg(long, value_name = "PATH", help_heading = "Model")]
     pub(crate) init: Option<String>,
     /// With --init: keep the model's weights as they are, and train adapters of this rank beside them (LoRA).

@@ -6,8 +6,8 @@ use crate::trace::{AttentionOptions, Tensor, full};
 
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
-/// The number of positions that are there is the caller's: all layers of a model share one. Keys and values are
-/// f32, or floats of 16 bits ([`KeyValueCache::kept_as`]).
+/// The number of positions that are there is the caller's: all layers of a model share one. Keys and values
+/// are f32, or floats of 16 bits ([`KeyValueCache::kept_as`]).
 #[derive(Clone, Debug)]
 pub struct KeyValueCache {
     keys: State,

@@ -135,8 +135,8 @@ const LIKE: &str =
 const LARGEST: u64 = 1 << 30;
 
 /// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
-/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and empty lines are
-/// left alone.
+/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and
+/// empty lines are left alone.
 ///
 /// # Errors
 /// When the file cannot be read or has no question; for the first line that cannot be used, with its number.

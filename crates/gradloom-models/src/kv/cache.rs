@@ -8,7 +8,8 @@ use gradloom_core::trace::{Tensor, iota};
 /// Keys and values of every layer for one text, and its length.
 ///
 /// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (f32, or floats of 16 bits,
-/// `[1, key heads, context, depth]`), and so on. What stands behind the length in the keys and values is never seen.
+/// `[1, key heads, context, depth]`), and so on. What stands behind the length in the keys and values is
+/// never seen.
 #[derive(Debug)]
 pub struct TextCache {
     name: String,

@@ -199,7 +199,8 @@ impl Operands {
         Ok(())
     }
 
-    /// Address of a key, whose elements are of [`Operands::forms`], of which the mask's length and the table have been checked.
+    /// Address of a key, whose elements are of [`Operands::forms`], of which the mask's length and the table
+    /// have been checked.
     #[inline(always)]
     pub(super) fn key<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
