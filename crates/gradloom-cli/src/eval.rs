@@ -87,6 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut found = json!({});
     if let Some(text) = text {
         let result = perplexity(&session, &text.tokens, spans).map_err(|error| failed(error, arguments))?;
+        if !result.loss().is_finite() {
+            let message = format!("{}: the loss is {}", arguments.path.display(), result.loss());
+            return Err(Failure::failed(message).help("the model's weights are damaged, or it has diverged"));
+        }
         let bits = text.bytes.map(|bytes| result.bits_per_byte(bytes));
         if !arguments.json {
             tell_perplexity(&result, bits, spans)?;
@@ -154,9 +158,9 @@ impl Text {
         let text = load(paths).map_err(failure)?;
         let encoded = tokenizer.get().encode(&text.bytes);
         let mut tokens = encoded.map_err(|error| Failure::from(error).context("--data"))?;
-        check_tokens(&tokens, tokenizer, vocabulary)?;
+        tokenizer.check_tokens(&tokens, vocabulary)?;
         let mut bytes = text.bytes.len();
-        match tokenizer.beginning() {
+        match tokenizer.get().beginning() {
             Some(beginning) => tokens.insert(0, beginning),
             // The first token is not scored.
             None => bytes -= tokenizer.get().decode_all(&tokens[..tokens.len().min(1)]).len().min(bytes),
@@ -165,17 +169,9 @@ impl Text {
     }
 }
 
-/// A tokenizer may have more tokens than the model, but a text none of them.
-fn check_tokens(tokens: &[i32], tokenizer: &AnyTokenizer, vocabulary: usize) -> Result<()> {
-    let Some(id) = tokens.iter().find(|id| **id as usize >= vocabulary) else { return Ok(()) };
-    let name = tokenizer.get().name();
-    Err(Failure::usage(format!("{name}: it makes the token {id}, and the model has {vocabulary}"))
-        .help("put the tokenizer beside the model that belongs to it"))
-}
-
 fn questions(path: &Path, tokenizer: &AnyTokenizer, context: usize) -> Result<Vec<Question>> {
     let failure = |error| Failure::from(error).context("--choices");
-    let beginning = tokenizer.beginning();
+    let beginning = tokenizer.get().beginning();
     let of_line = |item: &Item| {
         Question::new(item, tokenizer.get(), beginning, context).map_err(|problem| {
             failure(ItemError::Line { path: path.to_path_buf(), line: item.line, problem })

@@ -51,6 +51,9 @@ enum Type {
     Bf16,
 }
 
+/// The key of a configuration that tells an exported folder from others.
+const MARK: &str = "exported_by";
+
 /// Files of a folder that go along as they are: the tokenizer, and how to generate.
 const ALONG: [&str; 8] = [
     "tokenizer.json",
@@ -93,18 +96,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             keys.filter(|(key, _)| !["dtype", "torch_dtype", "quantization_config"].contains(&key.as_str()));
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
+    let tokenizer = source.tokenizer().ok();
+    // What a file of another kind says by its tokenizer. Without, transformers would take GPT-2's.
+    let end = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().end_of_text());
+    let first = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().beginning());
+    for (key, id) in [("eos_token_id", end), ("bos_token_id", first.or(end))] {
+        saving.extra.entry(key).or_insert(id.into());
+    }
+    saving.extra.insert(MARK.to_string(), "gradloom".into());
     match stored {
         Some(_) => save_stored(&session, &arguments.out, &saving.extra)?,
         None => save(&session, &arguments.out, &saving)?,
     }
-    let from = if arguments.path.is_dir() { Some(arguments.path.as_path()) } else { arguments.path.parent() };
+    // Those of an earlier export may belong to another model.
     for name in ALONG {
-        let Some(file) = from.map(|folder| folder.join(name)).filter(|file| file.is_file()) else { continue };
-        let to = arguments.out.join(name);
-        fs::copy(&file, &to).map_err(|error| {
-            Failure::failed(format!("{}: cannot be written: {error}", to.display()))
-                .help("choose a folder that you may write to with --out")
-        })?;
+        let _ = fs::remove_file(arguments.out.join(name));
+    }
+    if source.folder().is_some_and(|folder| folder.path().is_dir()) {
+        copy_along(&arguments.path, &arguments.out)?;
+    } else if let Some(tokenizer) = &tokenizer {
+        tokenizer.save(&arguments.out)?;
     }
     let (mut tensors, mut kept, mut size) = (0, 0, 0);
     session.model().visit(&mut Visitor::new(&mut |_, param| {
@@ -115,14 +126,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (out, tensors) = (arguments.out.display(), count(tensors, "tensor"));
     if let Some(stored) = stored {
         print_line!("{out}: {tensors}, {kept} of them in {}, {}", stored_name(stored), bytes(size))?;
-        return print_line!("         gradloom sample {}", quoted(&out.to_string()));
+        return tell_sample(&arguments.out);
     }
     print_line!("{out}: {tensors} in {}", saving.dtype)?;
     print_line!(
         "         transformers: AutoModelForCausalLM.from_pretrained({:?})",
         arguments.out.display().to_string()
     )?;
-    print_line!("         gradloom sample {}", quoted(&arguments.out.display().to_string()))
+    tell_sample(&arguments.out)
+}
+
+/// Says how to try it, if it has a tokenizer.
+fn tell_sample(out: &Path) -> Result<()> {
+    match Source::open(out)?.tokenizer() {
+        Ok(_) => print_line!("         gradloom sample {}", quoted(&out.display().to_string())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Copies what goes along as it is.
+fn copy_along(from: &Path, out: &Path) -> Result<()> {
+    for name in ALONG {
+        let (file, to) = (from.join(name), out.join(name));
+        if file.is_file() {
+            fs::copy(&file, &to).map_err(|error| {
+                Failure::failed(format!("{}: cannot be written: {error}", to.display()))
+                    .help("choose a folder that you may write to with --out")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the model in a folder was exported there, as its configuration says.
+fn is_exported(out: &Path) -> bool {
+    let text = fs::read_to_string(out.join("config.json"));
+    let json = text.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    json.is_some_and(|json| json.get(MARK).is_some())
 }
 
 /// Refuses a folder whose files are not those of an export, and the model's own.
@@ -140,6 +180,10 @@ fn check_is_free(out: &Path, from: &Path) -> Result<()> {
             || ALONG.contains(&name)
             || (name.starts_with("model") && name.contains(".safetensors"))
     };
+    if out.join("config.json").exists() && !is_exported(out) {
+        return Err(Failure::usage(format!("{flag}: the folder has another model, which no export wrote"))
+            .help("name a folder that is empty or not there yet"));
+    }
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let Some(other) = names.into_iter().find(|name| !is_ours(name)) else { return Ok(()) };
     Err(Failure::usage(format!("{flag}: the folder has {other}, which no export wrote"))

@@ -1,15 +1,16 @@
 //! A model compiled for training, measuring and writing.
 
 use crate::failure::{Failure, Result};
+use crate::tokenizer::AnyTokenizer;
 use crate::train::settings::{Settings, invalid_any};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
-use gradloom_models::data::{Tokenizer, Tokens, held_out_windows};
+use gradloom_models::data::{Tokens, held_out_windows};
 use gradloom_models::generate::{Sampling, StopStream, Window, generate};
 use gradloom_models::kv::Decoder;
-use gradloom_models::language_model::LanguageModel;
+use gradloom_models::language_model::{LanguageModel, Sizes};
 use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
@@ -97,15 +98,25 @@ impl Evaluator {
 /// A model that writes text.
 pub(crate) struct Writer<'s, M> {
     decoder: Decoder<'s, M>,
-    tokenizer: &'s dyn Tokenizer,
-    context: usize,
+    tokenizer: &'s AnyTokenizer,
+    /// Tokens that end a text.
+    ends: Vec<i32>,
+    sizes: Sizes,
+}
+
+/// What came of a text.
+pub(crate) struct Written {
+    /// Number of tokens.
+    pub(crate) tokens: u64,
+    /// Why there are no more, in a word.
+    pub(crate) finish: &'static str,
 }
 
 impl<'s, M: LanguageModel> Writer<'s, M> {
     /// Over the parameters of a session, all of which exist from here on.
-    pub(crate) fn new(session: &'s Session<M>, tokenizer: &'s dyn Tokenizer) -> Result<Self> {
-        let context = session.model().sizes().context;
-        Ok(Self { decoder: Decoder::new(session, "cache")?, tokenizer, context })
+    pub(crate) fn new(session: &'s Session<M>, tokenizer: &'s AnyTokenizer, ends: Vec<i32>) -> Result<Self> {
+        let sizes = session.model().sizes();
+        Ok(Self { decoder: Decoder::new(session, "cache")?, tokenizer, ends, sizes })
     }
 
     /// Writes up to `count` tokens after a prompt, or up to the first of the stop strings; each piece of text
@@ -117,12 +128,13 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
         sampling: &Sampling,
         stops: &[String],
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<()> {
-        // A model needs something to stand on; an empty prompt begins a new line.
-        let prompt = self.tokenizer.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() })?;
-        let (end, vocabulary) = (self.tokenizer.end_of_text(), self.tokenizer.vocabulary());
+    ) -> Result<Written> {
+        let prompt = self.tokenizer.get().prompt(prompt.as_bytes())?;
+        self.tokenizer.check_tokens(&prompt, self.sizes.vocabulary)?;
+        let (ends, vocabulary) = (&self.ends, self.tokenizer.get().vocabulary());
+        let mut written = Written { tokens: 0, finish: "length" };
         let mut stream = StopStream::new(stops);
-        let (tokenizer, mut bytes) = (self.tokenizer, Vec::new());
+        let (tokenizer, mut bytes) = (self.tokenizer.get(), Vec::new());
         let mut stopped = false;
         let decoder = &mut self.decoder;
         let next_logits = |window: &Window| -> Result<Vec<f32>> {
@@ -134,24 +146,28 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
             logits.truncate(vocabulary);
             Ok(logits)
         };
-        generate(&prompt, self.context, count, sampling, next_logits, |token| {
-            if Some(token) == end {
+        generate(&prompt, self.sizes.context, count, sampling, next_logits, |token| {
+            if ends.contains(&token) {
+                written.finish = "end";
                 return ControlFlow::Break(());
             }
+            written.tokens += 1;
             bytes.clear();
             tokenizer.decode(token, &mut bytes);
             let text = stream.push(&bytes);
             let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
             stopped = goes_on.is_break();
-            if stream.stopped().is_some() { ControlFlow::Break(()) } else { goes_on }
+            if stream.stopped().is_some() {
+                written.finish = "stop";
+                return ControlFlow::Break(());
+            }
+            goes_on
         })?;
-        // What might have become a stop string. Half a character, for which there were no tokens left, is no
-        // text.
+        // What might have become a stop string, or a whole character.
         let rest = stream.finish();
-        let rest = rest.trim_end_matches(char::REPLACEMENT_CHARACTER);
         if !stopped && !rest.is_empty() {
-            let _ = on_text(rest);
+            let _ = on_text(&rest);
         }
-        Ok(())
+        Ok(written)
     }
 }

@@ -11,6 +11,7 @@ use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
 use gradloom_models::hugging_face::Folder;
+use std::fs;
 use std::path::Path;
 
 /// A model in files that were found sound.
@@ -94,6 +95,23 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// The tokens that end a text: the tokenizer's, and those that the files say.
+    pub(crate) fn ends(&self, tokenizer: &AnyTokenizer) -> Vec<i32> {
+        let mut ends: Vec<i32> = tokenizer.get().end_of_text().into_iter().collect();
+        if let Some(folder) = self.folder() {
+            let text = fs::read_to_string(folder.path().join("generation_config.json"));
+            let generation = text.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+            for said in [Some(folder.json()), generation.as_ref()].into_iter().flatten() {
+                let said = &said["eos_token_id"];
+                let all = said.as_array().map_or(std::slice::from_ref(said), Vec::as_slice);
+                ends.extend(all.iter().filter_map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok())));
+            }
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        ends
     }
 
     /// The tensors.

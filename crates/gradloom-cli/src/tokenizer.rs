@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Result};
 use crate::run::unusable;
 use crate::train::settings::Settings;
-use gradloom_models::data::{Bpe, Bytes, SpecialTokens, Tokenizer, TokenizerError};
+use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
 use std::path::Path;
 
@@ -95,12 +95,13 @@ impl AnyTokenizer {
         }
     }
 
-    /// The token that the tokenizer puts before a text, if it does.
-    pub(crate) fn beginning(&self) -> Option<i32> {
-        let Self::Bpe(bpe) = self else { return None };
-        let added = bpe.encode_with("", SpecialTokens::Added).unwrap_or_default();
-        let begins = bpe.roles().bos.as_deref().and_then(|token| bpe.id(token));
-        added.first().copied().filter(|first| Some(*first) == begins)
+    /// Refuses tokens that a model of so many does not have: a tokenizer may have more, but a text none of
+    /// them.
+    pub(crate) fn check_tokens(&self, tokens: &[i32], vocabulary: usize) -> Result<()> {
+        let Some(id) = tokens.iter().find(|id| **id as usize >= vocabulary) else { return Ok(()) };
+        let name = self.get().name();
+        Err(Failure::usage(format!("{name}: it makes the token {id}, and the model has {vocabulary}"))
+            .help("put the tokenizer beside the model that belongs to it"))
     }
 
     /// What a run is called after, and its fingerprint.

@@ -2,7 +2,8 @@
 
 use super::{Arguments, Output, prompt};
 use crate::device::report_tuning;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::output::written;
 use crate::source::Source;
 use gradloom::Device;
 use gradloom_models::generate::Sampling;
@@ -34,9 +35,9 @@ pub(super) fn run(
     let prompts = prompt::all(arguments)?;
     let session = source.session(device)?;
     let tokenizer = source.tokenizer()?;
-    let tokenizer = tokenizer.get();
-    let context = session.model().sizes().context;
-    let encoded = prompts.iter().map(|text| prompt::encoded(text, tokenizer, context));
+    let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
+    let context = sizes.context;
+    let encoded = prompts.iter().map(|text| prompt::encoded(text, &tokenizer, sizes));
     let encoded = encoded.collect::<Result<Vec<_>>>()?;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX);
     let length = |prompt: &Vec<i32>| prompt.len().saturating_add(most).min(context).div_ceil(BLOCK);
@@ -46,30 +47,32 @@ pub(super) fn run(
         blocks: rows * encoded.iter().map(length).max().unwrap_or(0) + 1,
         block_size: BLOCK,
         rows,
-        vocabulary: Some(session.model().sizes().vocabulary.min(tokenizer.vocabulary())),
+        vocabulary: Some(sizes.vocabulary.min(tokenizer.get().vocabulary())),
         ..GeneratorOptions::default()
     };
     let generator = Generator::new(&session, options)?;
-    let mut generator = TextGenerator::new(generator, tokenizer);
+    let mut generator = TextGenerator::new(generator, tokenizer.get());
     report_tuning(device);
     let mut texts = BTreeMap::new();
     for (text, prompt) in prompts.iter().zip(encoded) {
         for seed in (0..arguments.count).map(|i| sampling.seed.wrapping_add(i)) {
             let sampling = Sampling { seed, ..sampling.clone() };
             let logprobs = arguments.logprobs;
-            let request = Request { sampling, logprobs, ..Request::new(prompt.clone(), most) };
+            let ends = ends.clone();
+            let request = Request { sampling, logprobs, ends, ..Request::new(prompt.clone(), most) };
             let id = generator.add_encoded(request, &arguments.choice.stop)?;
             let text = Text { prompt: text.clone(), seed, text: String::new(), tokens: vec![], finish: None };
             texts.insert(id, text);
         }
     }
-    let mut output = Output::new();
+    let (mut output, mut undrawable) = (Output::new(), false);
     while !texts.is_empty() && output.result.is_ok() {
         for event in generator.step()? {
             note(&mut texts, event);
         }
         while let Some(first) = texts.first_entry().filter(|entry| entry.get().finish.is_some()) {
             let text = first.remove();
+            undrawable |= text.finish == Some(Finish::NoToken);
             match arguments.json {
                 true => output.put(&format!("{}\n", text.to_json())),
                 false => {
@@ -80,7 +83,14 @@ pub(super) fn run(
             }
         }
     }
-    crate::output::written(output.result)
+    written(output.result)?;
+    match undrawable {
+        true => Err(Failure::failed(
+            "a text ended because no token could be chosen: logits are not numbers, or all tokens are excluded",
+        )
+        .help("the model's weights are damaged, or --bias excludes too much")),
+        false => Ok(()),
+    }
 }
 
 fn note(texts: &mut BTreeMap<RequestId, Text>, event: TextEvent) {

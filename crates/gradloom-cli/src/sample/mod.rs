@@ -9,7 +9,7 @@ mod prompt;
 mod search;
 
 use crate::device::report_tuning;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::model::Writer;
 use crate::output::{print_line, printable, written};
 use crate::source::Source;
@@ -19,6 +19,9 @@ use std::ops::ControlFlow;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let sampling = arguments.choice.sampling()?;
+    if arguments.tokens == 0 && (arguments.is_search() || arguments.is_many()) {
+        return Err(Failure::usage("--tokens 0: there is nothing to write").help("ask for at least 1"));
+    }
     let device = arguments.device.open()?;
     let source = Source::open(&arguments.run)?;
     if arguments.is_search() {
@@ -30,21 +33,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let prompt = prompt::one(arguments)?;
     let session = source.session(&device)?;
     let tokenizer = source.tokenizer()?;
-    let mut writer = Writer::new(&session, tokenizer.get())?;
+    let mut writer = Writer::new(&session, &tokenizer, source.ends(&tokenizer))?;
     report_tuning(&device);
     let mut write = |on_text: &mut dyn FnMut(&str) -> ControlFlow<()>| {
         writer.write(&prompt, arguments.tokens, &sampling, &arguments.choice.stop, on_text)
     };
     if arguments.json {
         let mut text = String::new();
-        write(&mut |piece| {
+        let done = write(&mut |piece| {
             text.push_str(piece);
             ControlFlow::Continue(())
         })?;
-        let (tokens, seed) = (arguments.tokens, sampling.seed);
         return print_line!(
             "{}",
-            serde_json::json!({ "prompt": prompt, "text": text, "tokens": tokens, "seed": seed })
+            serde_json::json!({
+                "prompt": prompt,
+                "text": text,
+                "tokens": done.tokens,
+                "seed": sampling.seed,
+                "finish": done.finish,
+            })
         );
     }
     let mut output = Output::new();

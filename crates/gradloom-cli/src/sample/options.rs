@@ -46,7 +46,10 @@ pub(crate) struct Arguments {
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=256),
-        conflicts_with_all = ["prompts", "count", "logprobs", "draft", "stop"]
+        conflicts_with_all = [
+            "prompts", "count", "logprobs", "draft", "stop", "temperature", "top_k", "top_p", "min_p",
+            "repetition_penalty", "presence_penalty", "frequency_penalty", "bias", "seed",
+        ]
     )]
     pub(super) beams: Option<u64>,
     /// With --beams: above 0 favours longer texts, below 0 shorter ones.

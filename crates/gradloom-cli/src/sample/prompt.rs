@@ -2,8 +2,10 @@
 
 use super::Arguments;
 use crate::failure::{Failure, Result};
+use crate::output::tell;
+use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::regular_file;
-use gradloom_models::data::Tokenizer;
+use gradloom_models::language_model::Sizes;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -40,18 +42,26 @@ fn of_file(flag: &str, path: &Path) -> Result<String> {
 
 fn of_input(flag: &str) -> Result<String> {
     let mut text = String::new();
-    let read = io::stdin().lock().take(LONGEST_PROMPT).read_to_string(&mut text);
-    read.map_err(|error| {
-        Failure::usage(format!("{flag} -: the standard input cannot be read: {error}"))
-            .help("give UTF-8 text")
-    })?;
+    let read = io::stdin().lock().take(LONGEST_PROMPT + 1).read_to_string(&mut text);
+    let failure = |what: String| Failure::usage(format!("{flag} -: the standard input {what}"));
+    read.map_err(|error| failure(format!("cannot be read: {error}")).help("give UTF-8 text"))?;
+    if text.len() as u64 > LONGEST_PROMPT {
+        return Err(failure(format!("has more than {} MiB", LONGEST_PROMPT >> 20)).help("give less at once"));
+    }
     Ok(text)
 }
 
-/// The end of a prompt that a model can read, in tokens. A model needs something to stand on: an empty prompt
-/// begins a new line.
-pub(super) fn encoded(prompt: &str, tokenizer: &dyn Tokenizer, context: usize) -> Result<Vec<i32>> {
-    let mut tokens = tokenizer.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() })?;
-    tokens.drain(..tokens.len().saturating_sub(context));
+/// The tokens of a prompt that a model of these sizes can read: of a longer one the end, after the token that
+/// begins texts.
+pub(super) fn encoded(prompt: &str, tokenizer: &AnyTokenizer, sizes: Sizes) -> Result<Vec<i32>> {
+    let mut tokens = tokenizer.get().prompt(prompt.as_bytes())?;
+    tokenizer.check_tokens(&tokens, sizes.vocabulary)?;
+    let kept = usize::from(tokenizer.get().beginning().is_some() && sizes.context > 1);
+    let over = tokens.len().saturating_sub(sizes.context);
+    if over > 0 {
+        let (all, context) = (tokens.len(), sizes.context);
+        tell!("note: of a prompt of {all} tokens the model reads the end, as its context has {context}");
+    }
+    tokens.drain(kept..kept + over);
     Ok(tokens)
 }

@@ -21,16 +21,17 @@ pub(super) fn run(
     let text = prompt::one(arguments)?;
     let session = source.session(device)?;
     let tokenizer = source.tokenizer()?;
+    let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
+    let context = sizes.context;
+    let prompt = prompt::encoded(&text, &tokenizer, sizes)?;
     let tokenizer = tokenizer.get();
-    let context = session.model().sizes().context;
-    let prompt = prompt::encoded(&text, tokenizer, context)?;
     // The last token is not read any more.
     let room = context - prompt.len() + 1;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX).min(room);
     let tokens = prompt.len() + most;
     report_tuning(device);
     let Some(beams) = arguments.beams else {
-        let request = Request { sampling: sampling.clone(), ..Request::new(prompt, most) };
+        let request = Request { sampling: sampling.clone(), ends, ..Request::new(prompt, most) };
         return with_draft(arguments, source, (&text, request), (&session, device), tokenizer);
     };
     let mut generator = generator(&session, tokenizer, beams as usize, tokens)?;
@@ -39,13 +40,13 @@ pub(super) fn run(
         length_penalty: arguments.length_penalty,
         early_stopping: EarlyStopping::default(),
         most,
-        ends: tokenizer.end_of_text().into_iter().collect(),
+        ends: ends.clone(),
     };
-    let ends = options.ends.clone();
     for (rank, found) in generator.beams(&prompt, options)?.into_iter().enumerate() {
         let mut stream = TextStream::from(tokenizer, Start::Within);
         let pieces = found.tokens.iter().filter(|token| !ends.contains(token)).map(|&id| stream.push(id));
-        let continued: String = pieces.collect();
+        let mut continued: String = pieces.collect();
+        continued.push_str(&stream.finish());
         if arguments.json {
             let (count, score) = (found.tokens.len(), found.score);
             print_line!(
@@ -96,7 +97,6 @@ fn with_draft(
     let tokens = request.prompt.len() + request.most + arguments.drafted as usize;
     let mut own = generator(session, tokenizer, 1, tokens)?;
     let mut draft = generator(&draft_session, tokenizer, 1, tokens)?;
-    let request = Request { ends: tokenizer.end_of_text().into_iter().collect(), ..request };
     let mut stream = TextStream::from(tokenizer, Start::Within);
     let (mut written, mut count) = (String::new(), 0);
     let mut output = (!arguments.json).then(Output::new);
@@ -113,8 +113,13 @@ fn with_draft(
     };
     let (_, [accepted, drafted]) =
         own.speculate(&mut draft, &request, arguments.drafted as usize, on_token)?;
+    let rest = stream.finish();
+    written.push_str(&rest);
     match output {
-        Some(output) => output.end(),
+        Some(mut output) => {
+            let _ = output.put_safe(&rest);
+            output.end()
+        }
         None => print_line!(
             "{}",
             serde_json::json!({

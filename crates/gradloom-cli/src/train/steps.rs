@@ -164,7 +164,8 @@ fn finish(run: &Run) -> Result<()> {
     const TOKENS: u64 = 400;
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
-    Writer::new(run.train.session(), run.tokenizer.get())?.write("", TOKENS, &sampling, &[], |piece| {
+    let ends = run.tokenizer.get().end_of_text().into_iter().collect();
+    Writer::new(run.train.session(), &run.tokenizer, ends)?.write("", TOKENS, &sampling, &[], |piece| {
         text.push_str(piece);
         ControlFlow::Continue(())
     })?;

@@ -3,7 +3,7 @@
 //! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`generate`]) or on the
 //! device for many texts at once ([`Choices`]), one by one or with a draft model ([`speculate`]) or in beams
 //! ([`Beams`]); and the text that they make, up to a stop string ([`StopStream`]). Always holds: the tokens
-//! depend on the prompt, the model, the settings and the seed alone.
+//! depend on the prompt, the model, the settings and the seed alone, up to rounding.
 
 mod beam;
 mod device;

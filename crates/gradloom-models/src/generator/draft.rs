@@ -42,8 +42,8 @@ impl<M: LanguageModel> Generator<M> {
     /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up to
     /// `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
     /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
-    /// is handed on as it is accepted. Gives why the text has ended, and how many of the proposed tokens were
-    /// accepted, of how many.
+    /// is handed on as it is accepted. Beyond the context of the draft model it proposes nothing. Gives why
+    /// the text has ended, and how many of the proposed tokens were accepted, of how many.
     ///
     /// # Errors
     /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be
@@ -56,7 +56,9 @@ impl<M: LanguageModel> Generator<M> {
         on_token: impl FnMut(i32),
     ) -> Result<(Finish, [usize; 2])> {
         self.check(request)?;
-        draft.check(request)?;
+        if request.prompt.len() <= draft.memory.context() {
+            draft.check(request)?;
+        }
         let [own, other] = [self.memory.vocabulary(), draft.memory.vocabulary()];
         if own != other || drafted == 0 || request.logprobs.is_some() {
             let message = match (own == other, drafted) {
@@ -91,11 +93,13 @@ fn write<M: LanguageModel, D: LanguageModel>(
     let sampling = &request.sampling;
     let (mut text, mut past) = (request.prompt.clone(), Past::new(&request.prompt));
     let mut counts = [0; 2];
-    let context = own.generator.memory.context().min(other.generator.memory.context());
+    let [context, readable] = [own.generator.memory.context(), other.generator.memory.context()];
     loop {
         let written = text.len() - request.prompt.len();
         // The token that follows an accepted draft is one more.
         let count = drafted.min(request.most - written - 1).min(context - text.len());
+        // What the draft model cannot read any more, it does not continue.
+        let count = count.min((readable + 1).saturating_sub(text.len()));
         let Draft { tokens, probabilities } = propose(other, sampling, &text, &past, written, count)?;
         let longer = [&text[..], &tokens].concat();
         let logits = own.logits(&longer, count + 1)?;

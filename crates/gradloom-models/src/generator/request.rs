@@ -66,8 +66,8 @@ pub enum Event {
     },
 }
 
-/// Natural logarithms of probabilities that the model itself gives: without penalties, biases, temperature
-/// and truncation.
+/// Natural logarithms of probabilities that the model itself gives, of the tokens that can follow: without
+/// penalties, biases, temperature and truncation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
     /// Of the token.

@@ -25,7 +25,7 @@ pub struct GeneratorOptions {
     pub dtype: DType,
     /// Texts that are in memory at once, at most. Others wait.
     pub rows: usize,
-    /// Tokens of prompts in a step, at most, those that fill up included.
+    /// Tokens of prompts in a step, at most, those that fill up included; rounded down to a power of two.
     pub chunk: usize,
     /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
     pub vocabulary: Option<usize>,
@@ -142,6 +142,7 @@ impl<M: LanguageModel> Generator<M> {
                 return Err(Error::new(ErrorKind::Feed, message).help(format!("give {range}")));
             }
         }
+        let options = GeneratorOptions { chunk: 1 << options.chunk.ilog2(), ..options };
         let memory = Memory::new(session, &options, vocabulary)?;
         Ok(Self {
             memory,
@@ -349,6 +350,8 @@ impl<M: LanguageModel> Generator<M> {
     fn read_prompts(&mut self) -> Result<usize> {
         let all: Vec<RequestId> = self.texts.keys().copied().collect();
         let (mut planned, mut time) = (Planned::default(), 1);
+        // Where an older text has no place yet, none begins; those that have begun go on.
+        let mut full = false;
         for id in all {
             let text = &self.texts[&id];
             let (begins, pending) = match self.pending(text) {
@@ -356,12 +359,16 @@ impl<M: LanguageModel> Generator<M> {
                 Some(pending) => (false, pending),
                 None => (true, text.tokens.len() - self.cached(text)),
             };
-            if begins && self.will_be_cached(id) {
+            if begins && (full || self.will_be_cached(id)) {
+                continue;
+            }
+            if begins && !self.admits(pending) {
+                full = true;
                 continue;
             }
             let count = pending.min(self.options.chunk);
             let area = (planned.rows.len() + 1).next_power_of_two() * time.max(count).next_power_of_two();
-            if begins && !self.admits(pending) || !planned.rows.is_empty() && area > self.options.chunk {
+            if !planned.rows.is_empty() && area > self.options.chunk {
                 break;
             }
             if begins {

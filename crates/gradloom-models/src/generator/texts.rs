@@ -54,14 +54,13 @@ impl<'t, M: LanguageModel> TextGenerator<'t, M> {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
 
-    /// Takes a request whose prompt is a text; that of `request` is ignored. An empty text begins a new line,
-    /// since a model needs something to stand on. For the rest see [`TextGenerator::add_encoded`].
+    /// Takes a request whose prompt is a text, encoded by [`Tokenizer::prompt`]; that of `request` is ignored.
+    /// For the rest see [`TextGenerator::add_encoded`].
     ///
     /// # Errors
     /// When the text cannot be encoded; as [`Generator::add`].
     pub fn add(&mut self, prompt: &str, request: Request, stops: &[impl AsRef<str>]) -> Result<RequestId> {
-        let prompt = if prompt.is_empty() { "\n" } else { prompt };
-        let prompt = self.tokenizer.encode(prompt.as_bytes()).map_err(|error| {
+        let prompt = self.tokenizer.prompt(prompt.as_bytes()).map_err(|error| {
             Error::new(ErrorKind::Feed, format!("the prompt: {error}")).help(error.remedy())
         })?;
         self.add_encoded(Request { prompt, ..request }, stops)

@@ -222,6 +222,21 @@ fn scale(bytes: &mut [u8], factor: f32) {
     }
 }
 
+/// A fork that is still being read goes on, although an older text waits for more blocks than there are.
+#[test]
+fn a_text_in_memory_goes_on_beside_one_that_waits() {
+    let session = session("gpt2", &Device::cpu());
+    let mut generator = Generator::new(&session, GeneratorOptions { chunk: 8, ..options(11) }).unwrap();
+    let first = Numbers(40).tokens(24);
+    let second = [&first[..4], &Numbers(41).tokens(32)].concat();
+    let a = generator.add(Request::new(first, 1)).unwrap();
+    let b = generator.add(Request::new(second, 1)).unwrap();
+    generator.step().unwrap();
+    let fork = generator.fork(a, greedy()).unwrap();
+    let texts = finish(&mut generator, &[a, b, fork]);
+    assert!(texts.iter().all(|(tokens, end)| tokens.len() == 1 && *end == Some(Finish::Length)), "{texts:?}");
+}
+
 /// In half the memory a crowd's texts are still those that each gets alone in such a memory.
 #[test]
 fn keys_and_values_may_have_16_bits() {

@@ -2,7 +2,7 @@
 
 use crate::lines::lines;
 use crate::{NAMES, data, json, open};
-use gradloom_models::data::{Bpe, Roles, SpecialTokens, Tokenizer, TokenizerError, Vocabulary};
+use gradloom_models::data::{Bpe, Bytes, Roles, SpecialTokens, Tokenizer, TokenizerError, Vocabulary};
 use serde_json::Value;
 use std::fs;
 
@@ -215,4 +215,22 @@ fn a_trained_tokenizer_depends_on_the_text_alone() {
         let error = Bpe::train(text.as_bytes(), size, "trained").unwrap_err();
         assert!(matches!(error, TokenizerError::Size { .. }), "{error}");
     }
+}
+
+/// What a model goes on with is what transformers would give it by default.
+#[test]
+fn prompts_begin_with_the_token_that_the_tokenizer_adds() {
+    for name in NAMES {
+        let tokenizer = open(name);
+        let text = "hello, world";
+        let added = tokenizer.encode_with(text, SpecialTokens::Added).unwrap();
+        assert_eq!(tokenizer.prompt(text.as_bytes()).unwrap(), added, "{name}");
+        let empty = tokenizer.prompt(b"").unwrap();
+        match tokenizer.beginning() {
+            Some(first) => assert_eq!((empty, name == "gpt2"), (vec![first], false)),
+            None => assert_eq!((empty, name), (tokenizer.encode(b"\n").unwrap(), "gpt2")),
+        }
+    }
+    assert_eq!(Bytes.prompt(b"").unwrap(), [10]);
+    assert_eq!(Bytes.prompt(b"ab").unwrap(), [97, 98]);
 }

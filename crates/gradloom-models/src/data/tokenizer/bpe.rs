@@ -237,6 +237,12 @@ impl Tokenizer for Bpe {
         self.adds_a_space
     }
 
+    fn beginning(&self) -> Option<i32> {
+        let added = self.encode_with("", SpecialTokens::Added).unwrap_or_default();
+        let begins = self.roles.bos.as_deref().and_then(|token| self.id(token));
+        added.first().copied().filter(|first| Some(*first) == begins)
+    }
+
     fn end_of_text(&self) -> Option<i32> {
         self.roles.eos.as_deref().and_then(|token| self.id(token))
     }

@@ -53,6 +53,11 @@ pub trait Tokenizer: Send + Sync {
         None
     }
 
+    /// The token that a model's texts begin with, where the tokenizer says that one is put before them.
+    fn beginning(&self) -> Option<i32> {
+        None
+    }
+
     /// Whether a token is one of control, as the end of a text, and no part of what a reader sees.
     fn is_special(&self, token: i32) -> bool {
         Some(token) == self.end_of_text()
@@ -70,6 +75,20 @@ pub trait Tokenizer: Send + Sync {
             offset += piece.len() as u64;
         }
         Ok(ids)
+    }
+
+    /// Ids of a text that a model is to go on with: as [`Tokenizer::encode`], after
+    /// [`Tokenizer::beginning`]. A model needs something to stand on: an empty text without a token to begin
+    /// with is a new line.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    fn prompt(&self, text: &[u8]) -> Result<Vec<i32>, TokenizerError> {
+        match self.beginning() {
+            Some(first) => Ok([vec![first], self.encode(text)?].concat()),
+            None if text.is_empty() => self.encode(b"\n"),
+            None => self.encode(text),
+        }
     }
 
     /// The text of ids, from its beginning.

@@ -1,0 +1,82 @@
+//! Models of others: their tokenizers come along, and what does not belong together is refused.
+
+mod common;
+use common::Workspace;
+use std::fs;
+use std::path::Path;
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    for name in ["gpt2.gguf", "llama.gguf"] {
+        fs::copy(Path::new(DATA).join("gguf").join(name), workspace.path(name)).unwrap();
+    }
+    fs::create_dir(workspace.path("foreign")).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        let from = Path::new(DATA).join("hugging_face/gpt2").join(name);
+        fs::copy(from, workspace.path("foreign").join(name)).unwrap();
+    }
+    workspace
+}
+
+fn refused(workspace: &Workspace, line: &str, message: &str) {
+    let failed = workspace.run(line);
+    assert!(failed.stderr.contains(&format!("error: {message}")), "{line}: {}", failed.stderr);
+}
+
+#[test]
+fn an_exported_gguf_file_has_its_tokenizer() {
+    let workspace = workspace();
+    for name in ["gpt2", "llama"] {
+        let said = workspace.succeed(&format!("export {name}.gguf --out {name}")).stdout;
+        assert!(said.contains(&format!("gradloom sample {name}")), "{said}");
+        let text =
+            |path: &str| workspace.succeed(&format!("sample {path} --temperature 0 --tokens 9")).stdout;
+        assert_eq!(text(name), text(&format!("{name}.gguf")));
+        let config: serde_json::Value =
+            serde_json::from_str(&workspace.text(&format!("{name}/config.json"))).unwrap();
+        assert!(config["eos_token_id"].is_number() || config["eos_token_id"].is_null(), "{config}");
+    }
+    // One export takes the place of another, with all its files; no other model's.
+    workspace.succeed("export foreign --out gpt2");
+    assert!(!workspace.path("gpt2/tokenizer.json").exists());
+    refused(&workspace, "export llama.gguf --out foreign", "--out foreign: the folder has another model");
+}
+
+#[test]
+fn tokens_that_the_model_does_not_have_are_told() {
+    let workspace = workspace();
+    for flags in ["", "--count 2", "--beams 2"] {
+        let line = format!("sample foreign --prompt a --tokens 3 {flags}");
+        refused(&workspace, &line, "bytes: it makes the token 97, and the model has 97");
+    }
+    for flags in ["--count 2", "--beams 2", "--draft foreign"] {
+        refused(&workspace, &format!("sample foreign --prompt 1 --tokens 0 {flags}"), "--tokens 0: ");
+    }
+    refused(
+        &workspace,
+        "sample foreign --beams 2 --temperature 0",
+        "the argument '--beams <N>' cannot be used",
+    );
+}
+
+/// Beyond the context of the draft model the model goes on alone.
+#[test]
+fn a_draft_model_may_read_less() {
+    let workspace = workspace();
+    let train = "train --config small.toml --data text.txt --steps 1";
+    workspace.succeed(&format!("{train} --context 32 --out model"));
+    workspace.succeed(&format!("{train} --context 8 --seed 4 --out draft"));
+    for prompt in ["12", "a prompt of more than 8"] {
+        workspace.put("prompt.txt", prompt.as_bytes());
+        let text = |flags: &str| -> serde_json::Value {
+            let line =
+                format!("sample model --prompt-file prompt.txt --tokens 9 --temperature 0 --json {flags}");
+            serde_json::from_str(&workspace.succeed(&line).stdout).unwrap()
+        };
+        let (alone, drafted) = (text(""), text("--draft draft"));
+        assert_eq!((&drafted["text"], &drafted["tokens"]), (&alone["text"], &alone["tokens"]));
+        assert_eq!(alone["finish"], "length");
+    }
+}
