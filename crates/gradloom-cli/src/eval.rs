@@ -150,6 +150,7 @@ impl Text {
     fn read(paths: &[String], tokenizer: &AnyTokenizer, vocabulary: usize) -> Result<Self> {
         let failure = |error: DataError| Failure::from(error).context("--data");
         if let Some(found) = ShardPaths::find(paths).map_err(failure)? {
+            tokenizer.check_shards(&found, "--data")?;
             let part = if found.held_out.is_empty() { &found.training } else { &found.held_out };
             let vocabulary = vocabulary.min(tokenizer.get().vocabulary());
             let tokens = Tokens::Shards(TokenShards::open(part, vocabulary).map_err(failure)?);

@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Result};
 use crate::run::unusable;
 use crate::train::settings::Settings;
-use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
+use gradloom_models::data::{Bpe, Bytes, ShardPaths, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
 use std::path::Path;
 
@@ -86,6 +86,23 @@ impl AnyTokenizer {
             .help(put_back));
         }
         Ok(Self::Bpe(Box::new(tokenizer)))
+    }
+
+    /// Refuses files of tokens that another tokenizer made, as the one beside them tells.
+    pub(crate) fn check_shards(&self, paths: &ShardPaths, what: &str) -> Result<()> {
+        let beside = paths.folder().map(|folder| folder.join(FILE)).filter(|path| path.exists());
+        let Some(beside) = beside else { return Ok(()) };
+        let theirs = Bpe::open(&beside)?;
+        if self.name_and_sha256().1.as_deref() == Some(&theirs.fingerprint()) {
+            return Ok(());
+        }
+        let (own, theirs) = (self.get().name(), theirs.name());
+        Err(Failure::usage(format!(
+            "{what}: these tokens were made by {theirs}, and the model's are those of {own}"
+        ))
+        .help(
+            "make them anew with the model's tokenizer: gradloom prepare TEXT --tokenizer MODEL --out FOLDER",
+        ))
     }
 
     pub(crate) fn get(&self) -> &dyn Tokenizer {

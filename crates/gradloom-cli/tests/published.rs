@@ -61,6 +61,20 @@ fn tokens_that_the_model_does_not_have_are_told() {
     );
 }
 
+#[test]
+fn tokens_of_another_tokenizer_are_refused() {
+    let workspace = workspace();
+    for name in ["gpt2", "llama"] {
+        workspace.succeed(&format!("prepare text.txt --tokenizer {name}.gguf --out {name}-tokens"));
+    }
+    workspace.succeed("eval gpt2.gguf --data gpt2-tokens");
+    for line in ["eval gpt2.gguf --data llama-tokens", "train --init gpt2.gguf --data llama-tokens --steps 1"]
+    {
+        let failed = workspace.run(line);
+        assert!(failed.stderr.contains("these tokens were made by"), "{line}: {}", failed.stderr);
+    }
+}
+
 /// Beyond the context of the draft model the model goes on alone.
 #[test]
 fn a_draft_model_may_read_less() {

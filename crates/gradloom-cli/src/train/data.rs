@@ -87,6 +87,7 @@ impl Data {
                 AnyTokenizer::open(&beside.display().to_string())?
             }
         };
+        tokenizer.check_shards(paths, what)?;
         let vocabulary = tokenizer.get().vocabulary();
         let all: Vec<&PathBuf> = paths.training.iter().chain(&paths.held_out).collect();
         // As one, for what is said of all; files are mapped, and can be so twice.
