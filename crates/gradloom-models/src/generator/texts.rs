@@ -54,8 +54,8 @@ impl<'t, M: LanguageModel> TextGenerator<'t, M> {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
 
-    /// Takes a request whose prompt is a text, encoded by [`Tokenizer::prompt`]; that of `request` is ignored.
-    /// For the rest see [`TextGenerator::add_encoded`].
+    /// Takes a request whose prompt is a text, encoded by [`Tokenizer::prompt`]; that of `request` is
+    /// ignored. For the rest see [`TextGenerator::add_encoded`].
     ///
     /// # Errors
     /// When the text cannot be encoded; as [`Generator::add`].
