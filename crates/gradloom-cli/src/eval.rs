@@ -17,6 +17,8 @@ use gradloom_models::evaluate::{
 };
 use gradloom_models::language_model::LanguageModel;
 use serde_json::json;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// What `gradloom eval` takes.
@@ -156,7 +158,11 @@ impl Text {
             let tokens = Tokens::Shards(TokenShards::open(part, vocabulary).map_err(failure)?);
             return Ok(Self { tokens, bytes: None });
         }
-        let text = load(paths).map_err(failure)?;
+        let mut text = load(paths).map_err(failure)?;
+        // The new line that stands between files is no part of the last one.
+        if text.sources.last().is_some_and(|path| !ends_a_line(path)) {
+            text.bytes.pop();
+        }
         let encoded = tokenizer.get().encode(&text.bytes);
         let mut tokens = encoded.map_err(|error| Failure::from(error).context("--data"))?;
         tokenizer.check_tokens(&tokens, vocabulary)?;
@@ -168,6 +174,17 @@ impl Text {
         }
         Ok(Self { tokens: tokens.into(), bytes: Some(bytes) })
     }
+}
+
+/// Whether a file ends with a new line, as far as that can be told.
+fn ends_a_line(path: &Path) -> bool {
+    let last = |path: &Path| {
+        let (mut file, mut last) = (File::open(path)?, [0]);
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        Ok::<_, io::Error>(last)
+    };
+    last(path).map_or(true, |last| last == *b"\n")
 }
 
 fn questions(path: &Path, tokenizer: &AnyTokenizer, context: usize) -> Result<Vec<Question>> {

@@ -79,6 +79,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .help("export the model that it was made of"));
     }
     let session = source.session_stored(&Device::cpu(), stored)?;
+    let (mut tensors, mut kept, mut size) = (0, 0, 0);
+    session.model().visit(&mut Visitor::new(&mut |_, param| {
+        tensors += 1;
+        kept += usize::from(param.stored().is_some());
+        size += param.ty().bytes() as u64;
+    }));
+    if let (Some(stored), 0) = (stored, kept) {
+        let name = stored_name(stored);
+        return Err(Failure::usage(format!(
+            "--weights {name}: no matrix has rows of a multiple of 32 numbers"
+        ))
+        .help("take bf16 or f16, or --dtype"));
+    }
     let mut saving = Saving {
         dtype: match arguments.dtype {
             Type::F32 => DType::F32,
@@ -117,12 +130,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     } else if let Some(tokenizer) = &tokenizer {
         tokenizer.save(&arguments.out)?;
     }
-    let (mut tensors, mut kept, mut size) = (0, 0, 0);
-    session.model().visit(&mut Visitor::new(&mut |_, param| {
-        tensors += 1;
-        kept += usize::from(param.stored().is_some());
-        size += param.ty().bytes() as u64;
-    }));
     let (out, tensors) = (arguments.out.display(), count(tensors, "tensor"));
     if let Some(stored) = stored {
         print_line!("{out}: {tensors}, {kept} of them in {}, {}", stored_name(stored), bytes(size))?;

@@ -75,6 +75,26 @@ fn tokens_of_another_tokenizer_are_refused() {
     }
 }
 
+/// The new line that `train` puts behind a file is not scored.
+#[test]
+fn a_text_is_scored_as_it_is_in_its_file() {
+    let workspace = workspace();
+    for (text, tokens) in [("123 456", 6), ("123 456\n", 7)] {
+        workspace.put("short.txt", text.as_bytes());
+        let said = workspace.succeed("eval foreign --data short.txt --json").stdout;
+        let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(found["tokens"], tokens);
+    }
+}
+
+#[test]
+fn a_form_that_no_matrix_takes_is_told() {
+    let workspace = workspace();
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --width 12 --heads 2 --out run");
+    refused(&workspace, "export run --out small --weights q8_0", "--weights q8_0: no matrix has rows");
+    assert!(!workspace.path("small").exists());
+}
+
 /// Beyond the context of the draft model the model goes on alone.
 #[test]
 fn a_draft_model_may_read_less() {
