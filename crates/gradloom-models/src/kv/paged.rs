@@ -68,16 +68,28 @@ impl PagedKeyValues {
         let is_text = positions.lt(column(batch.lengths));
         // What fills up may reach beyond the end; a text that does gets an index that is out of range.
         let positions = is_text.select(positions, positions.minimum(end - 1));
-        let in_table = positions / self.block_size as i32 + iota(DType::I32, [rows, 1], 0) * blocks as i32;
+        let [in_row, in_block] = self.split(positions);
+        let in_table = in_row + iota(DType::I32, [rows, 1], 0) * blocks as i32;
         let in_table = positions.lt(end).select(in_table, -1);
         let block = batch.tables.reshape([rows * blocks]).gather_rows(in_table);
         // Row of the pool as a matrix `[blocks · heads · block size, depth]`, or one that is not there.
         let head = iota(DType::I32, [1, self.sizes.key_heads, 1], 1);
         let by_head = |x: Tensor| x.reshape([rows, 1, time]);
         let place = by_head(block) * self.sizes.key_heads as i32 + head;
-        let place = place * self.block_size as i32 + by_head(positions % self.block_size as i32);
+        let place = place * self.block_size as i32 + by_head(in_block);
         let places = by_head(is_text).broadcast_to(place.shape()).select(place, -1);
         model.hidden(ids, positions, &mut |layer, parts| self.attend(layer, parts, batch, places))
+    }
+
+    /// Which block of its text a position is in, and where in the block. A division is a launch of its own, as
+    /// it can trap; shifts are fused with what is around them.
+    #[track_caller]
+    fn split(&self, positions: Tensor) -> [Tensor; 2] {
+        let size = self.block_size as i32;
+        match self.block_size.is_power_of_two() {
+            true => [positions.shift_right(size.ilog2() as i32), positions.logical_and(size - 1)],
+            false => [positions / size, positions % size],
+        }
     }
 
     /// As in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend), attention runs over the
