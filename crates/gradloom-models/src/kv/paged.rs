@@ -81,8 +81,8 @@ impl PagedKeyValues {
         model.hidden(ids, positions, &mut |layer, parts| self.attend(layer, parts, batch, places))
     }
 
-    /// Which block of its text a position is in, and where in the block. A division is a launch of its own, as
-    /// it can trap; shifts are fused with what is around them.
+    /// Which block of its text a position is in, and where in the block. A division is a launch of its own,
+    /// as it can trap; shifts are fused with what is around them.
     #[track_caller]
     fn split(&self, positions: Tensor) -> [Tensor; 2] {
         let size = self.block_size as i32;
