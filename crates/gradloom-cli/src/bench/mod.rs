@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     config: Option<String>,
     /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
     /// compiling costs with 12 to 48 layers of GPT-2.
-    #[arg(long, conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir"])]
+    #[arg(long,
+        conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
     /// Instead of a training step: the next token of so many texts by GPT-2 with 124 million parameters, with
     /// `--cached` positions in paged memory.
@@ -49,7 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, conflicts_with = "config")]
     weights: Weights,
     /// How keys and values are kept.
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Keys::F32, conflicts_with = "config")]
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Keys::F32,
+        conflicts_with = "config")]
     kv: decode::Keys,
     /// Tell where the time of a next token goes, launch by launch, as `gradloom profile` does.
     #[arg(long, requires = "decode", conflicts_with = "json")]

@@ -30,11 +30,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) tokens: u64,
     /// How many texts to write from each prompt, with as many seeds in a row.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) count: u64,
     /// How many texts are written side by side, at most. They end where the model's context ends, which a
     /// text that is alone goes beyond.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(super) batch: u64,
     /// With --json: the log-probability of each token, and of the N likeliest in its place.
     #[arg(long, value_name = "N", requires = "json")]

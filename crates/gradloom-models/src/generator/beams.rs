@@ -1,12 +1,12 @@
 //! Beam search over pages: sequences fork where the search does.
 
 use super::Generator;
-use super::memory::{Row, floats};
+use super::memory::{Row, floats, refusal};
 use super::program::Head;
 use crate::generate::{BeamError, BeamOptions, Beams, Hypothesis};
 use crate::kv::pages::SequenceId;
 use crate::language_model::LanguageModel;
-use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::error::{Error, Result};
 
 impl<M: LanguageModel> Generator<M> {
     /// The best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search beside
@@ -61,5 +61,5 @@ fn log_softmax(logits: &mut [f32]) {
 }
 
 fn refused(error: BeamError) -> Error {
-    Error::new(ErrorKind::Feed, error.to_string()).help(error.remedy())
+    refusal(error.to_string(), error.remedy())
 }

@@ -1,13 +1,12 @@
 //! Speculative decoding over pages: a draft model proposes, the model checks all proposals in one step.
 
-use super::memory::{Row, floats};
+use super::memory::{Row, floats, refusal};
 use super::program::Head;
 use super::{Finish, Generator, Request};
 use crate::generate::{Draw, Past, Sampling, SamplingError, draw, speculate};
 use crate::kv::pages::SequenceId;
 use crate::language_model::LanguageModel;
-use gradloom_core::error::{Error, ErrorKind, Result};
-use std::fmt::Display;
+use gradloom_core::error::{Error, Result};
 
 /// A text in the memory of a model.
 struct Side<'a, M> {
@@ -66,7 +65,8 @@ impl<M: LanguageModel> Generator<M> {
                 (true, 0) => "a draft of 0 tokens".to_string(),
                 _ => "log-probabilities of a text with a draft model".to_string(),
             };
-            return Err(Error::new(ErrorKind::Feed, message).help(
+            return Err(refusal(
+                message,
                 "give a draft model of the same tokenizer, at least 1 token, and no log-probabilities",
             ));
         }
@@ -118,7 +118,7 @@ fn write<M: LanguageModel, D: LanguageModel>(
             |place| uniform(place, Draw::Accept),
             |place| uniform(place, Draw::Correction),
         )
-        .map_err(|error| refuse(&error, error.remedy()))?;
+        .map_err(|error| refusal(error.to_string(), error.remedy()))?;
         counts = [counts[0] + accepted.count, counts[1] + count];
         for token in tokens[..accepted.count].iter().copied().chain([accepted.next as i32]) {
             if request.ends.contains(&token) {
@@ -169,9 +169,5 @@ fn propose<D: LanguageModel>(
 }
 
 fn undrawable(error: SamplingError) -> Error {
-    refuse(&error, error.remedy())
-}
-
-fn refuse(error: &dyn Display, remedy: &str) -> Error {
-    Error::new(ErrorKind::Feed, error.to_string()).help(remedy)
+    refusal(error.to_string(), error.remedy())
 }

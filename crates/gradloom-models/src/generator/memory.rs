@@ -222,9 +222,14 @@ impl Settings {
     }
 }
 
+/// What a caller asked for that cannot be.
+pub(super) fn refusal(message: impl Into<String>, help: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Feed, message).help(help)
+}
+
 /// An error of the pages as one of the library.
 pub(super) fn refused(error: PagesError) -> Error {
-    Error::new(ErrorKind::Feed, error.to_string()).help(error.remedy())
+    refusal(error.to_string(), error.remedy())
 }
 
 /// The elements of a step's output, which are f32.

@@ -1,6 +1,6 @@
 //! Which texts go on in a step, and which must wait.
 
-use super::memory::{Choice, Memory, Row, floats, words};
+use super::memory::{Choice, Memory, Row, floats, refusal, words};
 use super::program::Head;
 use super::request::{Event, Finish, Request, RequestId, TokenLogprobs};
 use crate::generate::{Choices, Past, Sampling};
@@ -129,7 +129,7 @@ impl<M: LanguageModel> Generator<M> {
         let vocabulary = options.vocabulary.unwrap_or(all);
         if !options.dtype.is_float() {
             let message = format!("keys and values as {}", options.dtype);
-            return Err(Error::new(ErrorKind::Feed, message).help("keep them as f32, bf16 or f16"));
+            return Err(refusal(message, "keep them as f32, bf16 or f16"));
         }
         for (what, given, most) in [
             ("texts at once", options.rows, usize::MAX),
@@ -139,7 +139,7 @@ impl<M: LanguageModel> Generator<M> {
             if given == 0 || given > most {
                 let message = format!("a generator of {given} {what}");
                 let range = if most == all { format!("1 to {all}") } else { "at least 1".to_string() };
-                return Err(Error::new(ErrorKind::Feed, message).help(format!("give {range}")));
+                return Err(refusal(message, format!("give {range}")));
             }
         }
         let options = GeneratorOptions { chunk: 1 << options.chunk.ilog2(), ..options };
@@ -357,9 +357,10 @@ impl<M: LanguageModel> Generator<M> {
             let (begins, pending) = match self.pending(text) {
                 Some(1) => continue,
                 Some(pending) => (false, pending),
+                None if full => continue,
                 None => (true, text.tokens.len() - self.cached(text)),
             };
-            if begins && (full || self.will_be_cached(id)) {
+            if begins && self.will_be_cached(id) {
                 continue;
             }
             if begins && !self.admits(pending) {
@@ -524,5 +525,5 @@ impl<M: LanguageModel> Generator<M> {
 }
 
 fn refuse(message: impl Into<String>, help: impl Into<String>) -> Result<()> {
-    Err(Error::new(ErrorKind::Feed, message).help(help))
+    Err(refusal(message, help))
 }
