@@ -5,12 +5,14 @@
 //! a user's op).
 
 pub(crate) mod gpu;
+mod joined;
 mod library;
 mod narrow;
 mod pad;
 mod parts;
 mod reduce;
 mod rounding;
+mod scatters;
 mod stored;
 
 use crate::limits::CUDA_IS_POSSIBLE;
@@ -21,10 +23,12 @@ use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
 };
 use gradloom_core::plan::ALIGNMENT;
+use joined::joined;
 use library::{Padded, product_dtype};
 use parts::Unfinished;
 pub(crate) use reduce::as_body;
 pub(crate) use rounding::round_at_scatters;
+pub(crate) use scatters::group_scatters;
 pub(crate) use stored::{OfProducts, read_stored};
 
 /// What lowering asks of a target.
@@ -105,10 +109,14 @@ fn lower_padded(graph: &Graph, fused: Fused, padded: Vec<Padded>, target: &impl 
         shared,
         rounded: Vec::new(),
         padded,
+        waiting: None,
         commits: false,
     };
     for spec in fused.kernels {
         lowering.kernel(spec);
+    }
+    if CUDA_IS_POSSIBLE && let Some(map) = lowering.waiting.take() {
+        lowering.alone(map);
     }
     lowering.finish();
     lowering.lowered
@@ -126,6 +134,8 @@ struct Lowering<'g, T> {
     rounded: Vec<(Access, Access)>,
     /// Buffers that are larger than what is in them.
     padded: Vec<Padded>,
+    /// What follows from the last product by the library, if that is all that was lowered since.
+    waiting: Option<KernelSpec>,
     /// Whether what is lowered now is only needed by updates.
     commits: bool,
 }
@@ -159,7 +169,18 @@ fn shared_operands(kernels: &[KernelSpec], target: &impl Target) -> Vec<Shared> 
 }
 
 impl<T: Target> Lowering<'_, T> {
-    fn kernel(&mut self, spec: KernelSpec) {
+    /// Lowers a kernel, with the map before it or behind that.
+    fn kernel(&mut self, mut spec: KernelSpec) {
+        if CUDA_IS_POSSIBLE && let Some(map) = self.waiting.take() {
+            match joined(&map, &spec) {
+                Some(both) => spec = both,
+                None => self.alone(map),
+            }
+        }
+        self.alone(spec);
+    }
+
+    fn alone(&mut self, spec: KernelSpec) {
         let KernelSpec { op, mut kernel, mut reads, mut writes, commit, once } = spec;
         // What only updates need comes last, and is not kept waiting.
         if commit {
@@ -176,7 +197,12 @@ impl<T: Target> Lowering<'_, T> {
             self.finish_for(&operands);
             // The loop follows at once, so the product does not leave parts.
             self.push(op, kernel, operands, product);
-            return self.kernel(KernelSpec { op, kernel: body, reads, writes, commit, once });
+            let map = KernelSpec { op, kernel: body, reads, writes, commit, once };
+            if CUDA_IS_POSSIBLE && by_library {
+                self.waiting = Some(map);
+                return;
+            }
+            return self.alone(map);
         }
         if let Kernel::Group(parts) = &kernel {
             let all = parts.iter().any(|part| self.is_split(&part.kernel));

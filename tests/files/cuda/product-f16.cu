@@ -45,6 +45,9 @@ __device__ float4 mul_add(float4 a, float4 b, float4 c) {
 __device__ float4 splat(float a) {
     return make_float4(a, a, a, a);
 }
+struct Half2 {
+    unsigned both;
+};
 struct __align__(8) Half4 {
     unsigned low, high;
 };
@@ -60,6 +63,9 @@ __device__ float half_of(unsigned short bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
+}
+__device__ float2 to_vector(Half2 a) {
+    return make_float2(half_of(a.both), half_of(a.both >> 16));
 }
 __device__ float4 to_vector(Half4 a) {
     return make_float4(half_of(a.low), half_of(a.low >> 16), half_of(a.high), half_of(a.high >> 16));
@@ -104,6 +110,13 @@ template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
 };
 template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
     return Load<M, BY_ROWS>::matrix(items, pitch);
+}
+// Of a lane's four terms, the first two are the first ones of a block of eight, the others of the next block.
+template <class Four> __device__ Left left_of(Four upper, Four lower) {
+    return {upper.low, lower.low, upper.high, lower.high};
+}
+template <class Four> __device__ Right right_of(Four first, Four second) {
+    return {first.low, first.high, second.low, second.high};
 }
 template <int HALF> __device__ float4 half_of_sum(Sum c) {
     return make_float4(c.r[4 * HALF], c.r[4 * HALF + 1], c.r[4 * HALF + 2], c.r[4 * HALF + 3]);

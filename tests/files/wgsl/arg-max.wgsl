@@ -18,108 +18,108 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var x0 = 0u;
     var x1 = 400u;
     for (var i0 = local; i0 < 400u; i0 += 256u) {
-        let v13 = b0[(v6 + i0)];
-        let v14 = bitcast<u32>(v13);
-        let v33 = select(select(select((v14 | 2147483648u), (~v14), (v14 >= 2147483648u)), 2147483648u, ((v14 & 2147483647u) == 0u)), 4294967295u, ((bitcast<u32>(v13) & 2147483647u) > 2139095040u));
-        if (((i0 == local) || (v33 > x0))) {
-            x0 = v33;
+        let v17 = b0[(v6 + i0)];
+        let v18 = bitcast<u32>(v17);
+        let v37 = select(select(select((v18 | 2147483648u), (~v18), (v18 >= 2147483648u)), 2147483648u, ((v18 & 2147483647u) == 0u)), 4294967295u, ((bitcast<u32>(v17) & 2147483647u) > 2139095040u));
+        if (((i0 == local) || (v37 > x0))) {
+            x0 = v37;
             x1 = i0;
         }
     }
-    let v39 = x1;
+    let v43 = x1;
     a0[local] = x0;
-    a1[local] = v39;
+    a1[local] = v43;
     workgroupBarrier();
     if ((local < 128u)) {
-        let v44 = a0[(local + 128u)];
-        let v47 = a1[(local + 128u)];
-        let v48 = a0[local];
-        let v49 = a1[local];
-        if (((v44 > v48) || ((v44 == v48) && (v47 < v49)))) {
-            a0[local] = v44;
-            a1[local] = v47;
+        let v48 = a0[(local + 128u)];
+        let v51 = a1[(local + 128u)];
+        let v52 = a0[local];
+        let v53 = a1[local];
+        if (((v48 > v52) || ((v48 == v52) && (v51 < v53)))) {
+            a0[local] = v48;
+            a1[local] = v51;
         }
     }
     workgroupBarrier();
     if ((local < 64u)) {
-        let v59 = a0[(local + 64u)];
-        let v62 = a1[(local + 64u)];
-        let v63 = a0[local];
-        let v64 = a1[local];
-        if (((v59 > v63) || ((v59 == v63) && (v62 < v64)))) {
-            a0[local] = v59;
-            a1[local] = v62;
+        let v63 = a0[(local + 64u)];
+        let v66 = a1[(local + 64u)];
+        let v67 = a0[local];
+        let v68 = a1[local];
+        if (((v63 > v67) || ((v63 == v67) && (v66 < v68)))) {
+            a0[local] = v63;
+            a1[local] = v66;
         }
     }
     workgroupBarrier();
     if ((local < 32u)) {
-        let v74 = a0[(local + 32u)];
-        let v77 = a1[(local + 32u)];
-        let v78 = a0[local];
-        let v79 = a1[local];
-        if (((v74 > v78) || ((v74 == v78) && (v77 < v79)))) {
-            a0[local] = v74;
-            a1[local] = v77;
+        let v78 = a0[(local + 32u)];
+        let v81 = a1[(local + 32u)];
+        let v82 = a0[local];
+        let v83 = a1[local];
+        if (((v78 > v82) || ((v78 == v82) && (v81 < v83)))) {
+            a0[local] = v78;
+            a1[local] = v81;
         }
     }
     workgroupBarrier();
     if ((local < 16u)) {
-        let v89 = a0[(local + 16u)];
-        let v92 = a1[(local + 16u)];
-        let v93 = a0[local];
-        let v94 = a1[local];
-        if (((v89 > v93) || ((v89 == v93) && (v92 < v94)))) {
-            a0[local] = v89;
-            a1[local] = v92;
+        let v93 = a0[(local + 16u)];
+        let v96 = a1[(local + 16u)];
+        let v97 = a0[local];
+        let v98 = a1[local];
+        if (((v93 > v97) || ((v93 == v97) && (v96 < v98)))) {
+            a0[local] = v93;
+            a1[local] = v96;
         }
     }
     workgroupBarrier();
     if ((local < 8u)) {
-        let v104 = a0[(local + 8u)];
-        let v107 = a1[(local + 8u)];
-        let v108 = a0[local];
-        let v109 = a1[local];
-        if (((v104 > v108) || ((v104 == v108) && (v107 < v109)))) {
-            a0[local] = v104;
-            a1[local] = v107;
+        let v108 = a0[(local + 8u)];
+        let v111 = a1[(local + 8u)];
+        let v112 = a0[local];
+        let v113 = a1[local];
+        if (((v108 > v112) || ((v108 == v112) && (v111 < v113)))) {
+            a0[local] = v108;
+            a1[local] = v111;
         }
     }
     workgroupBarrier();
     if ((local < 4u)) {
-        let v119 = a0[(local + 4u)];
-        let v122 = a1[(local + 4u)];
-        let v123 = a0[local];
-        let v124 = a1[local];
-        if (((v119 > v123) || ((v119 == v123) && (v122 < v124)))) {
-            a0[local] = v119;
-            a1[local] = v122;
+        let v123 = a0[(local + 4u)];
+        let v126 = a1[(local + 4u)];
+        let v127 = a0[local];
+        let v128 = a1[local];
+        if (((v123 > v127) || ((v123 == v127) && (v126 < v128)))) {
+            a0[local] = v123;
+            a1[local] = v126;
         }
     }
     workgroupBarrier();
     if ((local < 2u)) {
-        let v134 = a0[(local + 2u)];
-        let v137 = a1[(local + 2u)];
-        let v138 = a0[local];
-        let v139 = a1[local];
-        if (((v134 > v138) || ((v134 == v138) && (v137 < v139)))) {
-            a0[local] = v134;
-            a1[local] = v137;
+        let v138 = a0[(local + 2u)];
+        let v141 = a1[(local + 2u)];
+        let v142 = a0[local];
+        let v143 = a1[local];
+        if (((v138 > v142) || ((v138 == v142) && (v141 < v143)))) {
+            a0[local] = v138;
+            a1[local] = v141;
         }
     }
     workgroupBarrier();
     if ((local < 1u)) {
-        let v149 = a0[(local + 1u)];
-        let v152 = a1[(local + 1u)];
-        let v153 = a0[local];
-        let v154 = a1[local];
-        if (((v149 > v153) || ((v149 == v153) && (v152 < v154)))) {
-            a0[local] = v149;
-            a1[local] = v152;
+        let v153 = a0[(local + 1u)];
+        let v156 = a1[(local + 1u)];
+        let v157 = a0[local];
+        let v158 = a1[local];
+        if (((v153 > v157) || ((v153 == v157) && (v156 < v158)))) {
+            a0[local] = v153;
+            a1[local] = v156;
         }
     }
     workgroupBarrier();
     if ((local == 0u)) {
-        let v163 = a1[0u];
-        b1[group] = bitcast<i32>(v163);
+        let v167 = a1[0u];
+        b1[group] = bitcast<i32>(v167);
     }
 }

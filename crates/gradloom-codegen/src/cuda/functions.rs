@@ -177,7 +177,10 @@ __device__ float4 splat(float a) {
 ";
 
 /// PTX ISA, section "cvt": the first operand goes to the upper half.
-const HALF: &str = "struct __align__(8) Half4 {
+const HALF: &str = "struct Half2 {
+    unsigned both;
+};
+struct __align__(8) Half4 {
     unsigned low, high;
 };
 __device__ unsigned halves(float low, float high) {
@@ -193,13 +196,19 @@ __device__ float half_of(unsigned short bits) {
     asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(bits));
     return x;
 }
+__device__ float2 to_vector(Half2 a) {
+    return make_float2(half_of(a.both), half_of(a.both >> 16));
+}
 __device__ float4 to_vector(Half4 a) {
     return make_float4(half_of(a.low), half_of(a.low >> 16), half_of(a.high), half_of(a.high >> 16));
 }
 ";
 
 /// The same for bf16, whose bits are the upper ones of an f32.
-const BFLOAT: &str = "struct __align__(8) Bfloat4 {
+const BFLOAT: &str = "struct Bfloat2 {
+    unsigned both;
+};
+struct __align__(8) Bfloat4 {
     unsigned low, high;
 };
 __device__ unsigned bfloats(float low, float high) {
@@ -209,6 +218,9 @@ __device__ unsigned bfloats(float low, float high) {
 }
 __device__ Bfloat4 to_bfloat(float4 a) {
     return {bfloats(a.x, a.y), bfloats(a.z, a.w)};
+}
+__device__ float2 to_vector(Bfloat2 a) {
+    return make_float2(__uint_as_float(a.both << 16), __uint_as_float(a.both & 0xffff0000u));
 }
 __device__ float4 to_vector(Bfloat4 a) {
     return make_float4(__uint_as_float(a.low << 16), __uint_as_float(a.low & 0xffff0000u),
@@ -321,6 +333,13 @@ template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
 };
 template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
     return Load<M, BY_ROWS>::matrix(items, pitch);
+}
+// Of a lane's four terms, the first two are the first ones of a block of eight, the others of the next block.
+template <class Four> __device__ Left left_of(Four upper, Four lower) {
+    return {upper.low, lower.low, upper.high, lower.high};
+}
+template <class Four> __device__ Right right_of(Four first, Four second) {
+    return {first.low, first.high, second.low, second.high};
 }
 template <int HALF> __device__ float4 half_of_sum(Sum c) {
     return make_float4(c.r[4 * HALF], c.r[4 * HALF + 1], c.r[4 * HALF + 2], c.r[4 * HALF + 3]);

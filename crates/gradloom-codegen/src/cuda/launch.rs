@@ -141,7 +141,17 @@ pub fn kernels(
             launch.reads[reads.clone()].iter().chain(&launch.writes[writes.clone()]).map(span).collect()
         })
         .collect();
+    // A scatter that is not in the place of its operand copies that first.
+    let may_join = |part: usize| {
+        let Part { kernel, reads, writes, .. } = &parts[part];
+        let [read, write] = [&launch.reads[reads.start], &launch.writes[writes.start]];
+        !matches!(kernel, LaunchKernel::Op(_))
+            || place(plan, read) == place(plan, write) && read.layout == write.layout
+    };
     let joins = |first: usize, part: usize| {
+        if !may_join(first) || !may_join(part) {
+            return false;
+        }
         let both = spans[first].iter().zip(&spans[part]);
         let wider: Option<Vec<_>> = both
             .map(|(&(region, start, end), &(other, from, to))| {
@@ -265,8 +275,7 @@ fn together(
     plan: &Plan,
     schedule: &GroupSchedule,
 ) -> Vec<CudaKernel> {
-    let body = group::body_of(parts[0]);
-    let form = group::Form::of(body).expect("parts of a class have a form");
+    let form = group::Form::of_part(parts[0]).expect("parts of a class have a form");
     let accesses =
         |part: &Part| launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
     // Counted from the first part's buffer, or from the one that lies before all others.
@@ -281,8 +290,8 @@ fn together(
         };
         accesses(part).enumerate().map(start).collect()
     };
-    let bodies = parts.iter().map(|part| (group::body_of(part), starts(part)));
-    let table = Table::new(form, bodies, schedule);
+    let extents = |part: &Part| group::extents(part, &launch.reads[part.reads.clone()]);
+    let table = Table::new(form, parts.iter().map(|part| (extents(part), starts(part))), schedule);
     let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
     let views = Views {
         reads: reads.iter().map(|access| view(access, false)).collect(),
@@ -290,7 +299,6 @@ fn together(
         gated: launch.phase == Phase::Commit,
         in_place: false,
     };
-    let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
     let address = |i: usize, access: &Access| match address(plan, access) {
         Parameter::Memory(region, _) => Parameter::Memory(region, firsts[i]),
         other => other,
@@ -311,7 +319,14 @@ fn together(
         Role::Workspace { .. } => vec![Span::Workspace(scratch..scratch + schedule.workspace)],
         Role::Table => Vec::new(),
     };
-    finished(&kernels::group(&views, body, &table, schedule, short), number, &touched, &parameter)
+    let kernels = match parts[0].kernel {
+        LaunchKernel::Op(OpKind::Scatter { batch, .. }) => kernels::scatters(&views, batch, &table),
+        _ => {
+            let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
+            kernels::group(&views, group::body_of(parts[0]), &table, schedule, short)
+        }
+    };
+    finished(&kernels, number, &touched, &parameter)
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {

@@ -143,8 +143,10 @@ impl Printer<'_> {
             ValueType::Scalar(DType::BF16) => _ = self.function(Function::Bf16),
             ValueType::Scalar(_) => {}
             ValueType::Vector(_) => _ = self.function(Function::Vectors),
-            ValueType::Half4(DType::BF16) => _ = self.function(Function::Bfloat),
-            ValueType::Half4(_) => _ = self.function(Function::Half),
+            ValueType::Half2(DType::BF16) | ValueType::Half4(DType::BF16) => {
+                _ = self.function(Function::Bfloat)
+            }
+            ValueType::Half2(_) | ValueType::Half4(_) => _ = self.function(Function::Half),
             ValueType::Matrix(which, dtype) => {
                 self.function(Function::Matrix);
                 if which != MatrixUse::Sum && dtype == DType::F32 {
@@ -200,7 +202,9 @@ impl Printer<'_> {
                 format!("({} {symbol} {})", x[0], x[1])
             }
             Expr::Select(..) => format!("({} ? {} : {})", x[0], x[1], x[2]),
-            Expr::Cast(_) if self.kernel.ty(id) == ValueType::Vector(4) => format!("to_vector({})", x[0]),
+            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => {
+                format!("to_vector({})", x[0])
+            }
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
                 let round = match self.kernel.ty(id) {
                     ValueType::Matrix(_, DType::BF16) => Function::LeftBf16,
@@ -210,6 +214,14 @@ impl Printer<'_> {
             }
             Expr::MatrixResidual(_) => format!("residual({})", x[0]),
             Expr::MatrixHalf(_, half) => format!("half_of_sum<{half}>({})", x[0]),
+            Expr::MatrixOf(_) => {
+                let lines = if let ValueType::Matrix(MatrixUse::Left, _) = self.kernel.ty(id) {
+                    "left_of"
+                } else {
+                    "right_of"
+                };
+                format!("{lines}({}, {})", x[0], x[1])
+            }
             Expr::MatrixFrom(_) => format!("sum_of({}, {})", x[0], x[1]),
             Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
@@ -299,6 +311,8 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
         ValueType::Scalar(DType::Bool) => "bool",
         ValueType::Vector(2) => "float2",
         ValueType::Vector(_) => "float4",
+        ValueType::Half2(DType::BF16) => "Bfloat2",
+        ValueType::Half2(_) => "Half2",
         ValueType::Half4(DType::BF16) => "Bfloat4",
         ValueType::Half4(_) => "Half4",
         ValueType::Matrix(MatrixUse::Left, DType::F32) => "WideLeft",

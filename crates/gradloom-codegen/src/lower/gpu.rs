@@ -3,12 +3,14 @@
 use super::library::rounded_layout;
 use super::narrow::narrow;
 use super::pad::pad_rows;
-use super::{OfProducts, Request, Target, as_body, lower_padded, read_stored, round_at_scatters};
+use super::{
+    OfProducts, Request, Target, as_body, group_scatters, lower_padded, read_stored, round_at_scatters,
+};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, least_product};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
-use crate::schedule::product::shares_terms;
+use crate::schedule::product::reads_once;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
@@ -60,6 +62,9 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
         let of_products = if target.limits.branches { OfProducts::Floats } else { OfProducts::Nothing };
         read_stored(graph, &mut fused, of_products);
         round_at_scatters(graph, &mut fused);
+        if target.limits.branches {
+            group_scatters(&mut fused);
+        }
     }
     let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
@@ -96,7 +101,7 @@ impl Gpu<'_> {
         let is_stored = right == dtype && dtype != DType::F32;
         LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
             && DotProblem::new(axes, lhs, rhs).map(fold_batch).is_none_or(|problem| {
-                !(shares_terms(&problem, self.limits) || is_stored && has_odd_columns(&problem))
+                !(reads_once(&problem, dtype, self.limits) || is_stored && has_odd_columns(&problem))
             })
     }
 }

@@ -1,10 +1,10 @@
 //! Which parts of a group one kernel can run, and how: parts that compute the same over other numbers of
 //! elements, each element from those at its own position, or from those of its column.
 
-use crate::limits::Limits;
-use gradloom_core::ir::{DType, ReduceOp};
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
 use gradloom_core::kernel::{
-    Access, Body, GroupSchedule, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store,
+    Access, Body, GroupSchedule, Kernel, Launch, Layout, Level, Node, NodeId, NodeKind, Part, Store,
 };
 
 /// Rows of columns that one workgroup adds up.
@@ -35,9 +35,22 @@ pub enum Form {
     Total(ReduceOp, NodeId),
     /// A result for each of few rows' columns.
     Columns(ReduceOp, NodeId),
+    /// Updates of distinct rows, each where its index says.
+    Scatter,
 }
 
 impl Form {
+    /// Of a part, if it has one of these.
+    pub fn of_part(part: &Part) -> Option<Self> {
+        match &part.kernel {
+            Kernel::Loop(body) => Self::of(body),
+            Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }) if CUDA_IS_POSSIBLE => {
+                Some(Self::Scatter)
+            }
+            _ => None,
+        }
+    }
+
     /// Of a body's results, if they have one of these.
     pub fn of(body: &Body) -> Option<Self> {
         let by_position = |s: &Store| matches!(s, Store::Value { level: Level::Element, .. });
@@ -56,17 +69,28 @@ impl Form {
         }
     }
 
-    /// Workgroups of a part.
-    pub(crate) fn groups(self, body: &Body, schedule: &GroupSchedule) -> usize {
+    /// Workgroups of a part with these rows and columns.
+    pub(crate) fn groups(self, [rows, columns]: [usize; 2], schedule: &GroupSchedule) -> usize {
         match self {
-            Self::Columns(..) => body.columns.div_ceil(schedule.columns[1]),
-            Self::Map | Self::Total(..) => chunks(body),
+            Self::Columns(..) => columns.div_ceil(schedule.columns[1]),
+            Self::Map | Self::Total(..) | Self::Scatter => chunks(rows * columns),
         }
     }
 }
 
-fn chunks(body: &Body) -> usize {
-    (body.rows * body.columns).div_ceil(GroupSchedule::CHUNK)
+fn chunks(positions: usize) -> usize {
+    positions.div_ceil(GroupSchedule::CHUNK)
+}
+
+/// Rows and columns of a part that has a form: of a scatter, updates and their elements.
+pub(crate) fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
+    match &part.kernel {
+        Kernel::Loop(body) => [body.rows, body.columns],
+        _ => {
+            let [updates, elements] = [1, 2].map(|read: usize| reads[read].layout.shape.elements());
+            [updates, elements / updates.max(1)]
+        }
+    }
 }
 
 /// Whether each result of a body is made from what stands at its position.
@@ -94,21 +118,29 @@ pub(crate) struct Class {
     nodes: Vec<Node>,
     /// None for totals, which are the same along a row, or across rows of one column.
     stores: Vec<Store>,
+    /// Of a scatter: its batch axes, and how its operands and its result lie.
+    scatter: Option<(usize, Vec<Layout>)>,
 }
 
 /// The class of a part, if it has one.
 pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<Class> {
+    let form = Form::of_part(part)?;
+    let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
+    if let Kernel::Op(OpKind::Scatter { batch, .. }) = part.kernel {
+        let layout = |access: &Access| Layout { offset: 0, ..access.layout.clone() };
+        let scatter = Some((batch, reads.iter().chain(writes).map(layout).collect()));
+        let is_any = !extents(part, reads).contains(&0) && reads[0].layout.shape.elements() > 0;
+        return is_any.then_some(Class { form, dtypes, nodes: Vec::new(), stores: Vec::new(), scatter });
+    }
     let Kernel::Loop(body) = &part.kernel else { return None };
-    let form = Form::of(body)?;
     if !fits(body, reads, writes) {
         return None;
     }
     let (nodes, stores) = match form {
-        Form::Map => (&body.nodes[..], body.stores.clone()),
+        Form::Map | Form::Scatter => (&body.nodes[..], body.stores.clone()),
         Form::Total(_, node) | Form::Columns(_, node) => (&body.nodes[..=node.index()], Vec::new()),
     };
-    let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
-    Some(Class { form, dtypes, nodes: nodes.to_vec(), stores })
+    Some(Class { form, dtypes, nodes: nodes.to_vec(), stores, scatter: None })
 }
 
 /// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch
@@ -178,7 +210,7 @@ pub(crate) fn workspace(
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class.filter(|class| matches!(class.form, Form::Total(..))) else { continue };
         let body = body_of(part);
-        let (bytes, is_long) = (4 * chunks(body), !is_short_total(body, schedule));
+        let (bytes, is_long) = (4 * chunks(body.rows * body.columns), !is_short_total(body, schedule));
         match classes.iter_mut().find(|(known, ..)| *known == class) {
             Some((_, all, any)) => (*all, *any) = (*all + bytes, *any || is_long),
             None => classes.push((class, bytes, is_long)),

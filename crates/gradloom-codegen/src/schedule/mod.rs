@@ -17,9 +17,10 @@ pub(crate) use scatter::scatter;
 
 use tuning::Choices;
 
-use crate::limits::Limits;
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::problem_of;
 use crate::schedule::precision::Precision;
+use crate::simt::kernels::WORKGROUP;
 use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
@@ -60,7 +61,7 @@ pub fn schedule(
         Kernel::Op(OpKind::ArgReduce { axis, .. })
             if reads[0].layout.shape[*axis] >= LONG_AXIS && !limits.software =>
         {
-            Schedule::Axes
+            Schedule::Axes(if CUDA_IS_POSSIBLE && limits.branches { limits.invocations } else { WORKGROUP })
         }
         Kernel::Op(OpKind::Scatter { op, batch }) => Schedule::Scatter(scatter(*op, reads, *batch, limits)),
         Kernel::Op(OpKind::Cumulate { .. }) => order::cumulate(&reads[0], limits),

@@ -549,12 +549,21 @@ impl<'k> Value<'k> {
         if dtype.is_for_memory() { computed.cast(dtype).cast(computed.dtype()) } else { computed }
     }
 
-    /// Four floats of 16 bits as f32.
+    /// Two or four floats of 16 bits as f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
+            ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
             ValueType::Half4(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
             _ => self,
         }
+    }
+
+    /// An operand of matrix instructions of these floats of 16 bits and others, as [`Expr::MatrixOf`] has them.
+    pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
+        let ValueType::Half4(half) = self.ty() else {
+            panic!("gradloom makes a matrix of {}; please report this", self.ty())
+        };
+        self.k.expr(Expr::MatrixOf([self.id, other.id]), ValueType::Matrix(which, half))
     }
 
     /// A vector of four, rounded to a dtype of 16 bits.

@@ -25,6 +25,8 @@ pub enum ValueType {
     Scalar(DType),
     /// So many f32: 2 or 4.
     Vector(u32),
+    /// Two floats of this dtype, which has 16 bits, as memory has them.
+    Half2(DType),
     /// Four floats of this dtype, which has 16 bits.
     Half4(DType),
     /// 16 x 16 numbers of a dtype, which a subgroup has together.
@@ -32,6 +34,11 @@ pub enum ValueType {
 }
 
 impl ValueType {
+    /// Two elements as memory has them, of a float dtype.
+    pub fn two(dtype: DType) -> Self {
+        if dtype.is_for_memory() { Self::Half2(dtype) } else { Self::Vector(2) }
+    }
+
     /// Four elements as memory has them, of a float dtype.
     pub fn four(dtype: DType) -> Self {
         if dtype.is_for_memory() { Self::Half4(dtype) } else { Self::Vector(4) }
@@ -141,6 +148,10 @@ pub enum Expr {
         /// Whether neighbours in memory are neighbours in a row.
         by_rows: bool,
     },
+    /// An operand from what all invocations of the subgroup have: each, of four terms, four times its number
+    /// modulo four on, those of two rows of a left operand, or columns of a right one, a quarter of its number
+    /// and eight more. Which terms these are is the same on both sides of a product, whose sum does not tell.
+    MatrixOf([ExprId; 2]),
     /// What rounding to TF32 leaves of an operand in f32.
     MatrixResidual(ExprId),
     /// The product of the first two, added to the third. Those in f32 are rounded to TF32 first.
@@ -184,6 +195,7 @@ impl Expr {
             | Self::NativeMax(a, b)
             | Self::ElementPart(_, a, b)
             | Self::MatrixFrom([a, b])
+            | Self::MatrixOf([a, b])
             | Self::Vector2([a, b]) => [Some(a), Some(b), None, None],
             Self::Select(a, b, c) | Self::MulAdd([a, b, c]) | Self::MatrixMulAdd([a, b, c]) => {
                 [Some(a), Some(b), Some(c), None]
@@ -364,7 +376,9 @@ impl Kernel {
     pub fn dtype(&self, id: ExprId) -> DType {
         match self.ty(id) {
             ValueType::Scalar(dtype) => dtype,
-            ValueType::Vector(_) | ValueType::Half4(_) | ValueType::Matrix(..) => DType::F32,
+            ValueType::Vector(_) | ValueType::Half2(_) | ValueType::Half4(_) | ValueType::Matrix(..) => {
+                DType::F32
+            }
         }
     }
 

@@ -139,6 +139,7 @@ impl Kernel {
             Expr::NativeExp2(a) => format!("native_exp2({})", text(a)),
             Expr::MatrixResidual(a) => format!("{}.residual", text(a)),
             Expr::MatrixHalf(a, half) => format!("{}.half({half})", text(a)),
+            Expr::MatrixOf([a, b]) => format!("matrix of ({}, {})", text(a), text(b)),
             Expr::MatrixFrom([a, b]) => format!("matrix({}, {})", text(a), text(b)),
             Expr::NativeLog(a) => format!("native_log({})", text(a)),
             Expr::Vector2([a, b]) => format!("[{}, {}]", text(a), text(b)),

@@ -9,6 +9,7 @@ impl fmt::Display for ValueType {
         match self {
             Self::Scalar(dtype) => write!(f, "{dtype}"),
             Self::Vector(elements) => write!(f, "f32x{elements}"),
+            Self::Half2(dtype) => write!(f, "{dtype}x2"),
             Self::Half4(dtype) => write!(f, "{dtype}x4"),
             Self::Matrix(MatrixUse::Left, dtype) => write!(f, "left {dtype} matrix"),
             Self::Matrix(MatrixUse::Right, dtype) => write!(f, "right {dtype} matrix"),
@@ -51,7 +52,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let takes = match of(a) {
                 ValueType::Scalar(dtype) => op.accepts(dtype) || matches!(op, BinaryOp::Shl | BinaryOp::Shr),
                 ValueType::Vector(_) => matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
-                ValueType::Half4(_) | ValueType::Matrix(..) => false,
+                ValueType::Half2(_) | ValueType::Half4(_) | ValueType::Matrix(..) => false,
             };
             (of(a) == of(b) && takes).then(|| of(a))
         }
@@ -66,6 +67,10 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
         Expr::MatrixHalf(a, half) => (of(a) == SUM && half < 2).then_some(ValueType::Vector(4)),
         Expr::MatrixResidual(a) => {
             matches!(of(a), ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, DType::F32)).then(|| of(a))
+        }
+        Expr::MatrixOf(ab) => {
+            let ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, half) = said else { return None };
+            (half != DType::F32 && all(&ab, ValueType::Half4(half))).then_some(said)
         }
         Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),
         // In its place, a left operand has what a sum has.
@@ -83,6 +88,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let is_half = matches!(said, ValueType::Half4(DType::F16 | DType::BF16));
             (is_half && all(&[a], ValueType::Vector(4))).then_some(said)
         }
+        Expr::Cast(a) if said == ValueType::Vector(2) => matches!(of(a), ValueType::Half2(_)).then_some(said),
         Expr::Cast(a) if said == ValueType::Vector(4) => matches!(of(a), ValueType::Half4(_)).then_some(said),
         Expr::Cast(a) => {
             let from = dtype(a)?;

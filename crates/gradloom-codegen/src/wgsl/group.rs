@@ -39,8 +39,11 @@ pub(super) fn together(
     };
     let body = body_of(parts[0]);
     let form = Form::of(body).expect("parts of a class have a form");
-    let bodies = parts.iter().enumerate().map(|(i, part)| (body_of(part), starts(i)));
-    let table = Table::new(form, bodies, schedule);
+    let all = parts.iter().enumerate().map(|(i, part)| {
+        let body = body_of(part);
+        ([body.rows, body.columns], starts(i))
+    });
+    let table = Table::new(form, all, schedule);
     // The first part's, counted from where the table says.
     let first = |operand: &Operand| Operand { base: 0, ..operand.clone() };
     let first = Operands {

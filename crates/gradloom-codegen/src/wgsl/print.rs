@@ -220,9 +220,11 @@ impl Printer<'_> {
                 format!("max({a}, {b})")
             }
             // Of CUDA alone.
-            Expr::NativeExp2(_) | Expr::MatrixResidual(_) | Expr::MatrixHalf(..) | Expr::MatrixFrom(_) => {
-                unreachable!()
-            }
+            Expr::NativeExp2(_)
+            | Expr::MatrixResidual(_)
+            | Expr::MatrixHalf(..)
+            | Expr::MatrixOf(_)
+            | Expr::MatrixFrom(_) => unreachable!(),
             Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),
             Expr::Vector2(elements) => self.vector(source, elements),
             Expr::Vector4(elements) => self.vector(source, elements),
@@ -269,6 +271,7 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Vector(2) => "vec2<f32>",
         ValueType::Vector(_) => "vec4<f32>",
         // Of bf16 it declares no vectors.
+        ValueType::Half2(_) => "vec2<f16>",
         ValueType::Half4(_) => "vec4<f16>",
         ValueType::Matrix(MatrixUse::Left, _) => "coop_mat16x16<f16, A>",
         ValueType::Matrix(MatrixUse::Right, _) => "coop_mat16x16<f16, B>",

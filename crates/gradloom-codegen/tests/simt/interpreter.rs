@@ -309,6 +309,7 @@ impl Workgroup<'_> {
             | Expr::MatrixLoad { .. }
             | Expr::MatrixMulAdd(_)
             | Expr::MatrixFrom(_)
+            | Expr::MatrixOf(_)
                 if active.contains(&false) =>
             {
                 return Err("not all invocations reach what they do together".into());
@@ -373,6 +374,26 @@ impl Workgroup<'_> {
                     operands[0][256 * lane + 16 * row + column]
                 };
                 (0..lanes).flat_map(elements).map(word).collect()
+            }
+            Expr::MatrixOf(_) => {
+                let ValueType::Matrix(which, _) = kernel.ty(id) else {
+                    return Err("a matrix of no type".into());
+                };
+                let subgroup = kernel_subgroup(kernel);
+                let mut all = Vec::new();
+                for first in (0..lanes).step_by(subgroup) {
+                    let mut matrix = vec![0; 256];
+                    for (lane, half, i) in (0..subgroup)
+                        .flat_map(|lane| (0..2).flat_map(move |half| (0..4).map(move |i| (lane, half, i))))
+                    {
+                        let (line, term) = (lane / 4 + 8 * half, lane % 4 * 4 + i);
+                        let [row, column] =
+                            if which == MatrixUse::Left { [line, term] } else { [term, line] };
+                        matrix[16 * row + column] = operands[half][4 * (first + lane) + i];
+                    }
+                    all.extend(matrix.repeat(subgroup));
+                }
+                all
             }
             Expr::MatrixFrom(_) => {
                 let subgroup = kernel_subgroup(kernel);
@@ -460,6 +481,7 @@ fn words(ty: ValueType) -> usize {
     match ty {
         ValueType::Scalar(_) => 1,
         ValueType::Vector(elements) => elements as usize,
+        ValueType::Half2(_) => 2,
         ValueType::Half4(_) => 4,
         ValueType::Matrix(..) => 256,
     }

@@ -97,7 +97,7 @@ fn schedule(graph: &Graph, shares: bool) -> Schedule {
         Access { buffer: value, dtype: ty.dtype, layout: Layout::contiguous(&ty.shape), blocks: None }
     };
     match op.kind {
-        OpKind::ArgReduce { .. } if shares => Schedule::Axes,
+        OpKind::ArgReduce { .. } if shares => Schedule::Axes(1024),
         OpKind::Cumulate { .. } if !shares => Schedule::Whole,
         OpKind::Cumulate { .. } | OpKind::Sort { .. } => {
             let reads: Vec<_> = operands.iter().map(access).collect();

@@ -103,11 +103,12 @@ impl Memory<'_> {
         let kind = match schedule {
             Schedule::Whole => launch.kernel.name(),
             Schedule::Rows(_) => "rows",
-            Schedule::Axes => "axes",
+            Schedule::Axes(_) => "axes",
             Schedule::Group(_) => "group",
             Schedule::Product(product) => match product.choice.method {
                 Method::Portable(Tile { staging: Staging::Lanes(_), .. }) => "lanes",
                 Method::Portable(_) => "product",
+                Method::Cooperative(tile) if tile.is_streamed() => "streamed",
                 Method::Cooperative(_) => "matrices",
             },
             Schedule::Scatter(_) => "scatter",
@@ -188,8 +189,11 @@ impl Memory<'_> {
         let Schedule::Group(schedule) = &launch.schedule else { panic!("a group's schedule") };
         let body = group::body_of(parts[0]);
         let form = group::Form::of(body).unwrap();
-        let bodies = parts.iter().zip(starts).map(|(part, starts)| (group::body_of(part), starts));
-        let table = Table::new(form, bodies, schedule);
+        let all = parts.iter().zip(starts).map(|(part, starts)| {
+            let body = group::body_of(part);
+            ([body.rows, body.columns], starts)
+        });
+        let table = Table::new(form, all, schedule);
         let (first, last) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
         let views = views(first, last, &|_| false, launch.phase);
         let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
@@ -417,9 +421,31 @@ fn exact_products(precision: Precision) {
 /// Few rows: threads share out the terms, and every element is multiplied once.
 #[test]
 fn products_of_few_rows_are_exact_of_whole_numbers() {
+    let sizes = [(1, 64, 64), (1, 100, 70), (3, 66, 768), (8, 131, 200), (2, 768, 96), (5, 64, 515)];
+    let ran = products_of_few_rows(&sizes, Precision::F32);
+    assert_eq!(ran.get("lanes"), Some(&24), "{ran:?}");
+    assert_eq!(ran.get("streamed"), None);
+}
+
+/// So do subgroups with matrix instructions: of eight rows and of sixteen, columns that no tile divides, 16 and
+/// 32 at a time, with sums for one subgroup and for sixteen.
+#[test]
+fn matrix_instructions_take_few_rows_from_memory() {
+    let sizes = [(5, 64, 48), (8, 132, 256), (9, 100, 768), (16, 1540, 192), (16, 9000, 48), (7, 131, 48)];
+    for precision in [Precision::Bf16, Precision::F16] {
+        let ran = products_of_few_rows(&sizes, precision);
+        assert_eq!(ran.get("streamed"), Some(&11), "{ran:?}");
+    }
+}
+
+/// How products of these rows, columns, and terms were computed, in each order of their operands' axes.
+fn products_of_few_rows(
+    sizes: &[(usize, usize, usize)],
+    precision: Precision,
+) -> BTreeMap<&'static str, usize> {
     let limits = Limits::cuda();
-    let mut lanes = 0;
-    for (m, n, k) in [(1, 64, 64), (1, 100, 70), (3, 66, 768), (8, 131, 200), (2, 768, 96), (5, 64, 515)] {
+    let mut kinds = BTreeMap::new();
+    for &(m, n, k) in sizes {
         for (left, right, axes) in [
             ([m, k], [k, n], "lhs_contract=[1], rhs_contract=[0]"),
             ([m, k], [n, k], "lhs_contract=[1], rhs_contract=[1]"),
@@ -441,12 +467,12 @@ fn products_of_few_rows_are_exact_of_whole_numbers() {
                 .with("b", DType::F32, &right, &whole(n * k, 7))
                 .with("c", DType::F32, &[n], &whole(n, 3));
             let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
-            let (got, ran) = evaluation(&graph, &leaves, (&limits, &Choices::by_rule(Precision::F32)), &want);
+            let (got, ran) = evaluation(&graph, &leaves, (&limits, &Choices::by_rule(precision)), &want);
             assert_eq!(got.outputs, want.outputs, "{left:?} and {right:?}");
-            lanes += ran.get("lanes").copied().unwrap_or(0);
+            ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
         }
     }
-    assert_eq!(lanes, 24);
+    kinds
 }
 
 /// Weights of 16 bits are read as they are: no kernel converts them.

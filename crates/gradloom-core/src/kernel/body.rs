@@ -100,6 +100,20 @@ impl NodeKind {
             NodeKind::Select(all) => all,
         }
     }
+
+    /// The same, to be renamed.
+    pub fn operands_mut(&mut self) -> &mut [NodeId] {
+        match self {
+            NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &mut [],
+            NodeKind::Unary(_, a)
+            | NodeKind::Cast(a)
+            | NodeKind::CheckIndex { index: a, .. }
+            | NodeKind::Repeat(a)
+            | NodeKind::Reduce(_, a) => std::slice::from_mut(a),
+            NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all,
+            NodeKind::Select(all) => all,
+        }
+    }
 }
 
 /// One value of the expression.

@@ -10,7 +10,7 @@ mod record;
 mod tests;
 
 pub use candidates::candidates;
-pub(crate) use choose::shares_terms;
+pub(crate) use choose::reads_once;
 pub use choose::{choose, lanes};
 pub use record::{from_line, to_line};
 
@@ -57,6 +57,21 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     }
 }
 
+/// Whether matrix instructions can take the operands of a product from registers: groups of four terms of the
+/// left one, and of the right one groups of four.
+fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
+    let [left, right] = Side::both(problem);
+    CUDA_IS_POSSIBLE
+        && limits.fragments
+        && problem.k > 0
+        && problem.k.is_multiple_of(tile.k as usize)
+        && left.has_fours
+        && left.along == Along::Contract
+        && right.has_fours
+        // A group of the last columns begins before its end.
+        && problem.n >= tile.n as usize
+}
+
 /// Whether a product can be computed so on a device with these limits, in a precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
@@ -72,6 +87,9 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
+        Method::Cooperative(tile) if tile.is_streamed() => {
+            choice.parts == 1 && limits.half(precision).is_some() && streams(&tile, problem, limits)
+        }
         Method::Cooperative(_) => limits.operands(precision).is_some(),
     };
     // A problem may come from a file.

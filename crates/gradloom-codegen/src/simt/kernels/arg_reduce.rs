@@ -9,9 +9,13 @@ use super::super::ir::{Kernel, Role};
 use super::each::each;
 use super::key;
 use super::{Builder, Value, Views, WORKGROUP};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
 use gradloom_core::kernel::{Layout, Schedule};
+
+/// Elements that an invocation has on their way at the same time, in a large workgroup.
+const AHEAD: u32 = 8;
 
 /// An axis of the operand.
 struct Axis {
@@ -35,29 +39,30 @@ pub(super) fn arg_reduce(
     let outer = Layout::new(layout.offset, shape.into(), strides);
     let axis = Axis { op, extent: narrow(extent), stride: narrow(stride), outer };
     let elements = views.elements();
-    if *schedule != Schedule::Axes {
+    let Schedule::Axes(workgroup) = *schedule else {
         return each(label, views, elements, |k, position| {
-            let (_, place) = axis.best(k, views, position, [k.u32(0), k.u32(1)]);
+            let (_, place) = axis.best(k, views, position, [k.u32(0), k.u32(1)], 1);
             views.store(k, position, place.cast(DType::I32));
         });
-    }
+    };
     if elements == 0 {
         return Vec::new();
     }
-    let k = Builder::new(label, WORKGROUP, elements);
-    together(&k, views, &axis);
+    let k = Builder::new(label, workgroup, elements);
+    together(&k, views, &axis, workgroup);
     vec![k.finish()]
 }
 
 /// A workgroup for each axis.
-fn together(k: &Builder, views: &Views<'_>, axis: &Axis) {
-    let [keys, places] = [(); 2].map(|()| k.shared(DType::U32, WORKGROUP));
+fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
+    let [keys, places] = [(); 2].map(|()| k.shared(DType::U32, workgroup));
     let local = k.local();
-    let (best, place) = axis.best(k, views, k.group(), [local, k.u32(WORKGROUP)]);
+    let ahead = if CUDA_IS_POSSIBLE && workgroup > WORKGROUP { AHEAD } else { 1 };
+    let (best, place) = axis.best(k, views, k.group(), [local, k.u32(workgroup)], ahead);
     k.set_element(keys, local, best);
     k.set_element(places, local, place);
     k.barrier();
-    let mut half = WORKGROUP / 2;
+    let mut half = workgroup / 2;
     while half > 0 {
         k.when(local.below(half), || {
             let [key, at] = [keys, places].map(|shared| k.element(shared, local + half));
@@ -79,7 +84,7 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis) {
 }
 
 impl Axis {
-    /// The best key, and where it is, of every so many elements from the first on. An invocation without
+    /// The best key, and where it is, of every so many elements from the first on, `ahead` at a time. An invocation without
     /// elements has the least key, behind all of them.
     fn best<'k>(
         &self,
@@ -87,18 +92,28 @@ impl Axis {
         views: &Views<'_>,
         position: Value<'k>,
         [first, step]: [Value<'k>; 2],
+        ahead: u32,
     ) -> (Value<'k>, Value<'k>) {
         let dtype = views.reads[0].dtype;
         let buffer = k.buffer(Role::Operand(0), dtype);
-        let start = index_at(k, &self.outer, position);
+        let start_of = index_at(k, &self.outer, position);
         let (best, place) = (k.var(k.u32(0)), k.var(k.u32(self.extent)));
-        k.count(first, k.u32(self.extent), step, |i| {
-            let key = wanted(k, k.load(buffer, start + i * self.stride), self.op);
-            let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
-            k.when(better, || {
-                best.set(key);
-                place.set(i);
-            });
+        k.count(first, k.u32(self.extent), step * ahead, |start| {
+            let load = |turn: u32| {
+                let i = start + step * turn;
+                // The last element again is no better than itself.
+                let i = if turn == 0 { i } else { i.min(k.u32(self.extent - 1)) };
+                (i, k.load(buffer, start_of + i * self.stride))
+            };
+            let loaded: Vec<_> = (0..ahead).map(load).collect();
+            for (i, element) in loaded {
+                let key = wanted(k, element, self.op);
+                let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
+                k.when(better, || {
+                    best.set(key);
+                    place.set(i);
+                });
+            }
         });
         (best.get(), place.get())
     }

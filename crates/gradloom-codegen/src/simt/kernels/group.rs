@@ -8,6 +8,7 @@ use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position};
 use super::columns::across_columns;
 use super::{Builder, Value, Views, WORKGROUP};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::schedule::group::Form;
 use crate::simt::Variable;
@@ -31,26 +32,83 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of parts of one form, each with the starts of its operands and results.
-    pub fn new<'b>(
+    /// The table of parts of one form, each with its rows and columns and the starts of its operands and results.
+    pub fn new(
         form: Form,
-        parts: impl Iterator<Item = (&'b Body, Vec<u32>)>,
+        parts: impl Iterator<Item = ([usize; 2], Vec<u32>)>,
         schedule: &GroupSchedule,
     ) -> Self {
         let mut table = Self { form, numbers: Vec::new(), width: 0, parts: 0, groups: 0 };
-        for (body, starts) in parts {
+        for (extents, starts) in parts {
+            let [rows, columns] = extents;
             table.width = HEADER + starts.len();
-            table.numbers.extend([table.groups, body.rows, body.columns].map(narrow));
+            table.numbers.extend([table.groups, rows, columns].map(narrow));
             table.numbers.extend(starts);
-            table.groups += form.groups(body, schedule);
+            table.groups += form.groups(extents, schedule);
             table.parts += 1;
         }
         table.numbers.push(narrow(table.groups));
         table
     }
+
+    /// A kernel in the making.
+    pub(super) fn kernel(&self, what: &str, workgroup: usize, groups: usize) -> Builder {
+        Builder::new(&format!("{} kernels: {what}", self.parts), narrow(workgroup), groups)
+    }
+
+    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked
+    /// up.
+    fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
+        let Self { numbers, width, .. } = self;
+        let table = k.table(numbers.clone());
+        let entry = part * narrow(*width);
+        let start = |i: usize| {
+            let first = numbers[i];
+            let same = numbers.chunks_exact(*width).all(|part| part[i] == first);
+            if same { k.u32(first) } else { k.load(table, entry + narrow(i)) }
+        };
+        Found { k, numbers: table, entry, starts: (HEADER..*width).map(start).collect() }
+    }
+
+    /// The part of the workgroup, by bisection. Scatters, whose parts are alike, need none.
+    fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
+        let Self { numbers, width, parts, .. } = self;
+        if *parts == 1 {
+            return self.part(k, k.u32(0));
+        }
+        if CUDA_IS_POSSIBLE && self.form == Form::Scatter {
+            return self.part(k, k.group() / narrow(self.groups / parts));
+        }
+        let table = k.table(numbers.clone());
+        let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
+        // Once one part is left, more turns change nothing.
+        let turns = parts.next_power_of_two().ilog2();
+        k.count(k.u32(0), k.u32(turns), k.u32(1), |_| {
+            let (first, last) = (part.get(), beyond.get());
+            let middle = (first + last) / 2;
+            let is_before = k.group().less(k.load(table, middle * narrow(*width)));
+            part.set(is_before.select(first, middle));
+            beyond.set(is_before.select(middle, last));
+        });
+        self.part(k, part.get())
+    }
+
+    /// The part of the workgroup, and the first position of its chunk and of the one behind.
+    pub(super) fn chunk<'k>(&self, k: &'k Builder) -> (Found<'k>, [Value<'k>; 2]) {
+        let found = self.find_part(k);
+        let elements = found.rows() * found.columns();
+        let first = (k.group() - found.first_group()) * narrow(GroupSchedule::CHUNK);
+        let last = (first + narrow(GroupSchedule::CHUNK)).min(elements);
+        (found, [first, last])
+    }
+
+    /// Workgroups of all parts.
+    pub(super) fn groups(&self) -> usize {
+        self.groups
+    }
 }
 
-/// The kernels of parts of one form; `views` are those of the first part, `short` says whether one workgroup
+/// The kernels of loops of one form; `views` are those of the first part, `short` says whether one workgroup
 /// adds up each of their totals.
 pub fn group(
     views: &Views<'_>,
@@ -65,6 +123,7 @@ pub fn group(
         Form::Total(op, node) if short => vec![group.short_totals(op, node)],
         Form::Total(op, node) => vec![group.shares(op, node), group.totals(op, node)],
         Form::Columns(op, node) => vec![group.columns(op, node)],
+        Form::Scatter => unreachable!("these are loops"),
     }
 }
 
@@ -76,13 +135,13 @@ struct Group<'b> {
 }
 
 /// The part of a workgroup.
-struct Found<'k> {
+pub(super) struct Found<'k> {
     k: &'k Builder,
     /// The table, and where the part's numbers begin in it.
     numbers: u32,
     entry: Value<'k>,
     /// Of its operands and results.
-    starts: Vec<Value<'k>>,
+    pub(super) starts: Vec<Value<'k>>,
 }
 
 impl<'k> Found<'k> {
@@ -105,44 +164,9 @@ impl<'k> Found<'k> {
 
 impl<'b> Group<'b> {
     fn kernel(&self, what: &str, workgroup: usize, groups: usize, write: impl FnOnce(&Builder)) -> Kernel {
-        let label = format!("{} kernels: {what}", self.table.parts);
-        let k = Builder::new(&label, narrow(workgroup), groups);
+        let k = self.table.kernel(what, workgroup, groups);
         write(&k);
         k.finish()
-    }
-
-    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked
-    /// up.
-    fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
-        let Table { numbers, width, .. } = self.table;
-        let table = k.table(numbers.clone());
-        let entry = part * narrow(*width);
-        let start = |i: usize| {
-            let first = numbers[i];
-            let same = numbers.chunks_exact(*width).all(|part| part[i] == first);
-            if same { k.u32(first) } else { k.load(table, entry + narrow(i)) }
-        };
-        Found { k, numbers: table, entry, starts: (HEADER..*width).map(start).collect() }
-    }
-
-    /// The part of the workgroup, by bisection.
-    fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
-        let Table { numbers, width, parts, .. } = self.table;
-        if *parts == 1 {
-            return self.part(k, k.u32(0));
-        }
-        let table = k.table(numbers.clone());
-        let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
-        // Once one part is left, more turns change nothing.
-        let turns = parts.next_power_of_two().ilog2();
-        k.count(k.u32(0), k.u32(turns), k.u32(1), |_| {
-            let (first, last) = (part.get(), beyond.get());
-            let middle = (first + last) / 2;
-            let is_before = k.group().less(k.load(table, middle * narrow(*width)));
-            part.set(is_before.select(first, middle));
-            beyond.set(is_before.select(middle, last));
-        });
-        self.part(k, part.get())
     }
 
     fn nodes<'k>(&self, k: &'k Builder, found: &Found<'k>) -> Nodes<'k, 'b> {
@@ -156,10 +180,7 @@ impl<'b> Group<'b> {
         workgroup: usize,
         f: impl FnOnce(&mut Nodes<'k, 'b>, Position<'k>),
     ) {
-        let found = self.find_part(k);
-        let elements = found.rows() * found.columns();
-        let first = (k.group() - found.first_group()) * narrow(GroupSchedule::CHUNK);
-        let last = (first + narrow(GroupSchedule::CHUNK)).min(elements);
+        let (found, [first, last]) = self.table.chunk(k);
         let mut nodes = self.nodes(k, &found);
         k.count(first + k.local(), last, k.u32(narrow(workgroup)), |number| {
             f(&mut nodes, at(k, number));
@@ -179,7 +200,7 @@ impl<'b> Group<'b> {
     fn columns(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let [lanes, wide] = self.schedule.columns;
         self.kernel("sums of columns", lanes * wide, self.table.groups, |k| {
-            let found = self.find_part(k);
+            let found = self.table.find_part(k);
             let (rows, columns) = (found.rows(), found.columns());
             let wide_columns = narrow(wide);
             let lane = k.local() / wide_columns;
@@ -248,7 +269,7 @@ impl<'b> Group<'b> {
         add: impl for<'k> FnOnce(&'k Builder, &Found<'k>, Variable<'k>),
     ) -> Kernel {
         self.kernel("totals", self.schedule.workgroup, self.table.parts, |k| {
-            let found = self.part(k, k.group());
+            let found = self.table.part(k, k.group());
             let sum = k.var(k.identity(op, dtype));
             add(k, &found, sum);
             let total = self.across(k, op, sum);

@@ -27,6 +27,7 @@ mod sort;
 pub(crate) use attention::attention;
 pub use group::{Table, group};
 pub(crate) use product::product;
+pub use scatter::scatters;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};

@@ -15,10 +15,41 @@
 use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};
 use super::each::each;
-use super::{Builder, Value, Views, WORKGROUP};
+use super::{Builder, Table, Value, View, Views, WORKGROUP};
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ScatterOp};
-use gradloom_core::kernel::ScatterSchedule;
+use gradloom_core::kernel::{Layout, ScatterSchedule};
+
+/// What a scatter reads, and its result.
+const OPERANDS: usize = 4;
+
+/// The kernel of scatters of distinct rows that are alike, with so many batch axes; `views` are those of the
+/// first, and the table says where each one's operands start.
+pub fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
+    let layout = |view: &View<'_>| Layout { offset: 0, ..view.layout.clone() };
+    let layouts: Vec<Layout> = views.reads.iter().chain(&views.writes).map(layout).collect();
+    let mut reads: Vec<View<'_>> = views
+        .reads
+        .iter()
+        .chain(&views.writes)
+        .zip(&layouts)
+        .map(|(view, layout)| View { layout, ..*view })
+        .collect();
+    let writes = reads.split_off(views.reads.len());
+    let views = Views { reads, writes, ..*views };
+    let batches = views.reads[0].layout.shape[..batch].iter().product();
+    let schedule = ScatterSchedule { batches, width: 0, chunks: 1, lanes: 1, ahead: 1 };
+    let scatter = Scatter::new(&views, &schedule, ScatterOp::Distinct, batch);
+    let k = table.kernel("scatter", WORKGROUP as usize, table.groups());
+    let (found, [first, last]) = table.chunk(&k);
+    let starts: [Value<'_>; OPERANDS] =
+        found.starts.try_into().ok().expect("one for each operand and the result");
+    k.count(first + k.local(), last, k.u32(WORKGROUP), |position| {
+        let (place, column) = (position / scatter.row_elements, position % scatter.row_elements);
+        k.guard([views.gate(&k)], || scatter.add_only(&k, place, column, starts));
+    });
+    vec![k.finish()]
+}
 
 /// An op in the making.
 struct Scatter<'b> {
@@ -38,16 +69,7 @@ pub(super) fn scatter(
     op: ScatterOp,
     batch: usize,
 ) -> Vec<Kernel> {
-    let x = &views.reads[0].layout.shape;
-    let updates = views.reads[1].layout.shape.elements() / schedule.batches.max(1);
-    let scatter = Scatter {
-        views,
-        op,
-        schedule,
-        updates: narrow(updates),
-        rows: narrow(x[batch]),
-        row_elements: narrow(x[batch + 1..].iter().product()),
-    };
+    let scatter = Scatter::new(views, schedule, op, batch);
     if schedule.chunks <= 1 {
         let mut kernels = scatter.prepare(Task::CopyAndSort);
         kernels.extend(scatter.add());
@@ -75,7 +97,14 @@ struct Scratch {
     counts: u32,
 }
 
-impl Scatter<'_> {
+impl<'b> Scatter<'b> {
+    fn new(views: &'b Views<'b>, schedule: &'b ScatterSchedule, op: ScatterOp, batch: usize) -> Self {
+        let x = &views.reads[0].layout.shape;
+        let updates = views.reads[1].layout.shape.elements() / schedule.batches.max(1);
+        let [rows, row_elements] = [x[batch], x[batch + 1..].iter().product()].map(narrow);
+        Self { views, op, schedule, updates: narrow(updates), rows, row_elements }
+    }
+
     /// Whether the updates are in order as they come.
     fn is_sorted(&self) -> bool {
         self.schedule.width == 0
@@ -220,7 +249,7 @@ impl Scatter<'_> {
         each("scatter", views, places * columns as usize, |k, position| {
             let (place, column) = (position / columns, position % columns);
             if self.is_sorted() {
-                return self.add_only(k, place, column);
+                return self.add_only(k, place, column, [k.u32(0); OPERANDS]);
             }
             let scratch = self.scratch(k);
             let count = match schedule.chunks {
@@ -261,9 +290,17 @@ impl Scatter<'_> {
         })
     }
 
-    /// Adds the only update of a batch, or one of those of distinct rows.
-    fn add_only<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) {
-        let index = self.index(k, number);
+    /// Adds the only update of a batch, or one of those of distinct rows. What is read and written, the result
+    /// last, may begin at other elements of the buffers than its layout says, so many behind.
+    fn add_only<'k>(
+        &self,
+        k: &'k Builder,
+        number: Value<'k>,
+        column: Value<'k>,
+        [_, of_index, of_update, of_result]: [Value<'k>; OPERANDS],
+    ) {
+        let View { dtype, layout, .. } = self.views.reads[1];
+        let index = k.load(k.buffer(ir::Role::Operand(1), dtype), index_at(k, layout, number) + of_index);
         let mut gate = None;
         if self.op.is_distinct() {
             gate = Some(index.cast(DType::U32).less(k.u32(self.rows)));
@@ -274,9 +311,9 @@ impl Scatter<'_> {
             return;
         }
         k.guard([gate], || {
-            let to = self.target(k, number, index, column);
+            let to = self.target(k, number, index, column) + of_result;
             let result = k.buffer(ir::Role::Result(0), self.views.writes[0].dtype);
-            let update = self.update(k, number, column);
+            let update = self.update_from(k, number, column, of_update);
             k.store(
                 result,
                 to,
@@ -290,12 +327,23 @@ impl Scatter<'_> {
 
     /// An element of an update.
     fn update<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) -> Value<'k> {
+        self.update_from(k, number, column, k.u32(0))
+    }
+
+    /// The same of updates that begin so many elements behind.
+    fn update_from<'k>(
+        &self,
+        k: &'k Builder,
+        number: Value<'k>,
+        column: Value<'k>,
+        start: Value<'k>,
+    ) -> Value<'k> {
         let view = &self.views.reads[2];
         let index_rank = self.views.reads[1].layout.shape.rank();
         let row = index_at(k, &axes(view.layout, 0, index_rank), number);
         let within = index_at(k, &axes(view.layout, index_rank, view.layout.shape.rank()), column);
         let buffer = k.buffer(ir::Role::Operand(2), view.dtype);
-        k.load(buffer, row + within + narrow(view.layout.offset))
+        k.load(buffer, row + within + narrow(view.layout.offset) + start)
     }
 
     /// Index in the result of a column in the row that an update's index says.

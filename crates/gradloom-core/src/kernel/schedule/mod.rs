@@ -32,8 +32,8 @@ pub enum Schedule {
     Whole,
     /// Rows of a fused expression that reduces.
     Rows(RowSchedule),
-    /// A workgroup for each axis that is reduced.
-    Axes,
+    /// A workgroup of so many invocations, a power of two, for each axis that is reduced.
+    Axes(u32),
     /// Parts that compute the same together.
     Group(GroupSchedule),
     /// A matrix product.
@@ -66,7 +66,7 @@ impl Schedule {
             (_, Self::Group(group)) => group.workspace,
             (_, Self::Library(library)) => library.workspace,
             (_, Self::Custom(bytes)) => *bytes,
-            (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Attention(_)) => 0,
+            (_, Self::Whole | Self::Rows(_) | Self::Axes(_) | Self::Attention(_)) => 0,
         }
     }
 }

@@ -103,6 +103,10 @@ impl Tile {
 }
 
 /// A tile of the kernel with matrix instructions: each subgroup computes `subgroup_m` x `subgroup_n` results.
+///
+/// Without buffers, operands are loaded into registers: of few rows, so that the right operand is read once.
+/// All subgroups then compute the results of the tile, from a share of the terms each; `k` is 16 for each
+/// subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CooperativeTile {
     /// Rows of a workgroup.
@@ -115,22 +119,46 @@ pub struct CooperativeTile {
     pub subgroup_m: u32,
     /// Columns of a subgroup; a multiple of 16.
     pub subgroup_n: u32,
-    /// Buffers in workgroup memory: 1 or 2.
+    /// Buffers in workgroup memory: none, 1 or 2.
     pub buffers: u32,
 }
 
 impl CooperativeTile {
+    /// Rows of a tile without buffers, at most.
+    pub const STREAMED_ROWS: u32 = 64;
+
+    /// A tile without buffers, of 16 or 32 columns: two or four of each lane.
+    pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
+        Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
+    }
+
+    /// Whether operands go from memory to registers.
+    pub fn is_streamed(&self) -> bool {
+        self.buffers == 0
+    }
+
     /// Subgroups of a workgroup.
     pub fn subgroups(&self) -> u32 {
+        if self.is_streamed() {
+            return self.k / 16;
+        }
         (self.m / self.subgroup_m) * (self.n / self.subgroup_n)
     }
 
     /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
+    /// The same of a tile without buffers, whose rows wait 16 at a time.
+    pub fn streamed_pitch(&self) -> u32 {
+        self.n + 4
+    }
+
     /// Bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and 16 rows of results for
     /// each subgroup.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
+        if self.is_streamed() {
+            return self.subgroups() * 16 * self.streamed_pitch() * 4;
+        }
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
         let bytes = if operands == DType::F32 { 4 } else { 2 };
         let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * bytes;
@@ -139,10 +167,17 @@ impl CooperativeTile {
 
     /// Whether the tile is well formed.
     pub fn is_well_formed(&self) -> bool {
+        if self.is_streamed() {
+            return *self == Self::streamed([self.m, self.n], self.k / 16)
+                && [16, 32].contains(&self.n)
+                && self.m.is_multiple_of(16)
+                && (16..=Self::STREAMED_ROWS).contains(&self.m)
+                && self.k >= 16;
+        }
         [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16))
             && self.m.is_multiple_of(self.subgroup_m)
             && self.n.is_multiple_of(self.subgroup_n)
-            && (1..=2).contains(&self.buffers)
+            && self.buffers <= 2
     }
 }
 

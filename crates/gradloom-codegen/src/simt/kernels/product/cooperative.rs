@@ -8,9 +8,8 @@
 use super::grid::Grid;
 use super::operand::TiledOperand;
 use super::staged::{Group, Shape, Staged, pipeline};
-use super::{At, Product};
+use super::{At, Product, inside};
 use crate::limits::CUDA_IS_POSSIBLE;
-use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, MatrixUse, Value};
 use gradloom_core::ir::DType;
@@ -123,9 +122,6 @@ impl Product<'_> {
         first: At<'k>,
     ) {
         let (lanes, size, problem) = (self.lanes(), self.schedule.subgroup, self.problem);
-        let inside = |tile: u32, extent: usize, at: Value<'k>| {
-            (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
-        };
         let value = |place: Value<'k>| {
             let from = start + (place / 16) * CooperativeTile::RESULT_PITCH + place % 16;
             let at = |lane: u32| k.element(array, from + lane);

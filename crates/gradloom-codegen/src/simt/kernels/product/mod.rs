@@ -13,6 +13,8 @@ mod portable;
 mod scalar;
 mod split;
 mod staged;
+#[cfg(not(target_family = "wasm"))]
+mod streamed;
 
 use super::super::ir::{Kernel, Role, ValueType};
 use super::body::{Nodes, Operands, Position};
@@ -44,6 +46,11 @@ struct At<'k> {
     column: Value<'k>,
 }
 
+/// Whether a row or column of a tile is one of the results, if tiles reach beyond these.
+fn inside<'k>(tile: u32, extent: usize, at: Value<'k>) -> Option<Value<'k>> {
+    (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
+}
+
 /// The kernels of a product.
 pub(crate) fn product(
     views: &Views<'_>,
@@ -65,6 +72,8 @@ pub(crate) fn product(
             product.lanes_of_terms(&tile)
         }
         Method::Portable(tile) => product.portable(&tile),
+        #[cfg(not(target_family = "wasm"))]
+        Method::Cooperative(tile) if tile.is_streamed() => product.streamed(&tile),
         Method::Cooperative(tile) if HAS_MATRICES => product.cooperative(&tile),
         Method::Cooperative(_) => unreachable!("no device has matrix instructions"),
     };

@@ -68,4 +68,10 @@ impl<'k> TiledOperand<'k> {
         let four = ValueType::four(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), four), index / 4)
     }
+
+    /// Two neighbours from an index on, a multiple of two.
+    pub(super) fn two(&self, index: Value<'k>) -> Value<'k> {
+        let two = ValueType::two(self.dtype);
+        self.k.load(self.k.buffer(Role::Operand(self.read), two), index / 2).to_vector()
+    }
 }
