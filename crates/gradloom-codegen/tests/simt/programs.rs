@@ -646,6 +646,82 @@ fn distinct_rows_are_put_and_others_left_out() {
     }
 }
 
+/// Scatters of the commit that are alike are one launch, whose kernel puts each one's rows into its own matrix.
+#[test]
+fn scatters_of_distinct_rows_run_together() {
+    let graph = parse(
+        "graph {\n %0: f32[5, 3] = state \"a\" {init=0.0}\n %1: f32[5, 3] = state \"b\" {init=0.0}\n \
+         %2: i32[2] = input \"i\"\n %3: f32[2, 3] = input \"u\"\n %4: f32[2, 3] = input \"v\"\n \
+         %5: f32[5, 3] = scatter_distinct %0, %2, %3 {batch=0}\n \
+         %6: f32[5, 3] = scatter_distinct %1, %2, %4 {batch=0}\n update %0 <- %5\n update %1 <- %6\n}",
+    );
+    let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+    let choices = Choices::by_rule(Precision::F32);
+    let scatters = |limits: &Limits| -> Vec<usize> {
+        let lowered = wgsl::lower(&graph, limits, &choices).unwrap();
+        let parts = |launch: &Launch| match &launch.kernel {
+            kernel::Kernel::Group(parts) => parts.len(),
+            _ => 1,
+        };
+        lowered.launches.iter().map(parts).collect()
+    };
+    assert_eq!([scatters(&Limits::cuda()), scatters(&Limits::portable())], [vec![2], vec![1, 1]]);
+
+    let lowered = wgsl::lower(&graph, &Limits::cuda(), &choices).unwrap();
+    let launch = &lowered.launches[0];
+    let (kernel::Kernel::Group(parts), Schedule::Group(schedule)) = (&launch.kernel, &launch.schedule) else {
+        panic!("{launch:?}")
+    };
+    let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
+    let views = views(reads, writes, &|_| false, Phase::Compute);
+    // Both matrices in one buffer, the second behind the first, and so are both updates.
+    let starts = [([2, 3], vec![0, 0, 0, 0]), ([2, 3], vec![15, 0, 6, 15])];
+    let table = Table::new(group::Form::of_part(&parts[0]).unwrap(), starts.into_iter(), schedule);
+    let made = kernels::scatters(&views, 0, &table);
+    let floats = |numbers: std::ops::Range<u8>| -> Vec<u32> {
+        numbers.map(|number| f32::from(number).to_bits()).collect()
+    };
+    let matrices = floats(0..30);
+    let mut machine = Machine {
+        operands: vec![matrices.clone(), vec![4, u32::MAX], floats(100..112)],
+        results: vec![matrices.iter().copied().map(Some).collect()],
+        workspace: Vec::new(),
+        faults: Vec::new(),
+        committed: true,
+    };
+    assert_eq!(made.len(), 1);
+    verify(&made[0]).unwrap_or_else(|error| panic!("{error}"));
+    machine.run(&made[0]).unwrap_or_else(|error| panic!("{error}"));
+    // An index out of range leaves its row out.
+    let mut want = matrices;
+    want[12..15].copy_from_slice(&floats(100..103));
+    want[27..30].copy_from_slice(&floats(106..109));
+    assert_eq!(machine.results[0], want.into_iter().map(Some).collect::<Vec<_>>());
+}
+
+/// What follows from a product by the library is a part of the rows' kernel behind it.
+#[test]
+fn a_residual_and_the_norm_behind_it_are_one_kernel() {
+    let results = |all: &[Tensor]| {
+        let [x, weight, residual] = all.try_into().expect("three tensors");
+        let y = x.matmul(weight) + residual;
+        vec![y, y.layer_norm(full(DType::F32, [32], 1.0), 1e-5)]
+    };
+    let graph = program(&[&[64, 32], &[32, 32], &[64, 32]], results);
+    let leaves = Leaves::random(5);
+    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+    let limits = Limits { library: Some(1), ..Limits::cuda() };
+    let choices = Choices::by_rule(Precision::Tf32);
+    let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+    assert_eq!(lowered.launches.len(), 2, "{:?}", lowered.launches);
+    let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+    assert_eq!((kinds.get("library"), kinds.get("rows")), (Some(&1), Some(&1)), "{kinds:?}");
+    for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+        let off = distance(&got.to_f64(), &want.to_f64());
+        assert!(off < 1e-5, "output {name} is off by {off:.1e}");
+    }
+}
+
 /// Rows of every length that loops in fours share out in another way: whole groups or not, in registers or
 /// not, with sums of columns.
 #[test]

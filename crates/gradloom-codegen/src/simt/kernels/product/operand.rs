@@ -70,6 +70,7 @@ impl<'k> TiledOperand<'k> {
     }
 
     /// Two neighbours from an index on, a multiple of two.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn two(&self, index: Value<'k>) -> Value<'k> {
         let two = ValueType::two(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), two), index / 2).to_vector()
