@@ -202,7 +202,7 @@ impl<T: Target> Lowering<'_, T> {
                 self.waiting = Some(map);
                 return;
             }
-            return self.alone(map);
+            return self.kernel(map);
         }
         if let Kernel::Group(parts) = &kernel {
             let all = parts.iter().any(|part| self.is_split(&part.kernel));

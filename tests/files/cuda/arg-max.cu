@@ -14,186 +14,187 @@ extern "C" __global__ void __launch_bounds__(1024) k_argmax(const float* b0, int
     unsigned x0 = 0u;
     unsigned x1 = 400u;
     for (unsigned i0 = threadIdx.x; i0 < 400u; i0 += 8192u) {
-        float v17 = b0[(v6 + i0)];
-        unsigned v22 = min((i0 + 1024u), 399u);
-        float v25 = b0[(v6 + v22)];
-        unsigned v30 = min((i0 + 2048u), 399u);
-        float v33 = b0[(v6 + v30)];
-        unsigned v38 = min((i0 + 3072u), 399u);
-        float v41 = b0[(v6 + v38)];
-        unsigned v46 = min((i0 + 4096u), 399u);
-        float v49 = b0[(v6 + v46)];
-        unsigned v54 = min((i0 + 5120u), 399u);
-        float v57 = b0[(v6 + v54)];
-        unsigned v62 = min((i0 + 6144u), 399u);
-        float v65 = b0[(v6 + v62)];
-        unsigned v70 = min((i0 + 7168u), 399u);
-        float v73 = b0[(v6 + v70)];
-        unsigned v74 = (unsigned)__float_as_int(v17);
-        unsigned v93 = ((((unsigned)__float_as_int(v17) & 2147483647u) > 2139095040u) ? 4294967295u : (((v74 & 2147483647u) == 0u) ? 2147483648u : ((v74 >= 2147483648u) ? (~v74) : (v74 | 2147483648u))));
-        if (((i0 == threadIdx.x) || (v93 > x0))) {
-            x0 = v93;
-            x1 = i0;
+        unsigned v16 = min(i0, 399u);
+        float v19 = b0[(v6 + v16)];
+        unsigned v24 = min((i0 + 1024u), 399u);
+        float v27 = b0[(v6 + v24)];
+        unsigned v32 = min((i0 + 2048u), 399u);
+        float v35 = b0[(v6 + v32)];
+        unsigned v40 = min((i0 + 3072u), 399u);
+        float v43 = b0[(v6 + v40)];
+        unsigned v48 = min((i0 + 4096u), 399u);
+        float v51 = b0[(v6 + v48)];
+        unsigned v56 = min((i0 + 5120u), 399u);
+        float v59 = b0[(v6 + v56)];
+        unsigned v64 = min((i0 + 6144u), 399u);
+        float v67 = b0[(v6 + v64)];
+        unsigned v72 = min((i0 + 7168u), 399u);
+        float v75 = b0[(v6 + v72)];
+        unsigned v76 = (unsigned)__float_as_int(v19);
+        unsigned v95 = ((((unsigned)__float_as_int(v19) & 2147483647u) > 2139095040u) ? 4294967295u : (((v76 & 2147483647u) == 0u) ? 2147483648u : ((v76 >= 2147483648u) ? (~v76) : (v76 | 2147483648u))));
+        if (((v16 == threadIdx.x) || (v95 > x0))) {
+            x0 = v95;
+            x1 = v16;
         }
-        unsigned v98 = (unsigned)__float_as_int(v25);
-        unsigned v117 = ((((unsigned)__float_as_int(v25) & 2147483647u) > 2139095040u) ? 4294967295u : (((v98 & 2147483647u) == 0u) ? 2147483648u : ((v98 >= 2147483648u) ? (~v98) : (v98 | 2147483648u))));
-        if (((v22 == threadIdx.x) || (v117 > x0))) {
-            x0 = v117;
-            x1 = v22;
+        unsigned v100 = (unsigned)__float_as_int(v27);
+        unsigned v119 = ((((unsigned)__float_as_int(v27) & 2147483647u) > 2139095040u) ? 4294967295u : (((v100 & 2147483647u) == 0u) ? 2147483648u : ((v100 >= 2147483648u) ? (~v100) : (v100 | 2147483648u))));
+        if (((v24 == threadIdx.x) || (v119 > x0))) {
+            x0 = v119;
+            x1 = v24;
         }
-        unsigned v122 = (unsigned)__float_as_int(v33);
-        unsigned v141 = ((((unsigned)__float_as_int(v33) & 2147483647u) > 2139095040u) ? 4294967295u : (((v122 & 2147483647u) == 0u) ? 2147483648u : ((v122 >= 2147483648u) ? (~v122) : (v122 | 2147483648u))));
-        if (((v30 == threadIdx.x) || (v141 > x0))) {
-            x0 = v141;
-            x1 = v30;
+        unsigned v124 = (unsigned)__float_as_int(v35);
+        unsigned v143 = ((((unsigned)__float_as_int(v35) & 2147483647u) > 2139095040u) ? 4294967295u : (((v124 & 2147483647u) == 0u) ? 2147483648u : ((v124 >= 2147483648u) ? (~v124) : (v124 | 2147483648u))));
+        if (((v32 == threadIdx.x) || (v143 > x0))) {
+            x0 = v143;
+            x1 = v32;
         }
-        unsigned v146 = (unsigned)__float_as_int(v41);
-        unsigned v165 = ((((unsigned)__float_as_int(v41) & 2147483647u) > 2139095040u) ? 4294967295u : (((v146 & 2147483647u) == 0u) ? 2147483648u : ((v146 >= 2147483648u) ? (~v146) : (v146 | 2147483648u))));
-        if (((v38 == threadIdx.x) || (v165 > x0))) {
-            x0 = v165;
-            x1 = v38;
+        unsigned v148 = (unsigned)__float_as_int(v43);
+        unsigned v167 = ((((unsigned)__float_as_int(v43) & 2147483647u) > 2139095040u) ? 4294967295u : (((v148 & 2147483647u) == 0u) ? 2147483648u : ((v148 >= 2147483648u) ? (~v148) : (v148 | 2147483648u))));
+        if (((v40 == threadIdx.x) || (v167 > x0))) {
+            x0 = v167;
+            x1 = v40;
         }
-        unsigned v170 = (unsigned)__float_as_int(v49);
-        unsigned v189 = ((((unsigned)__float_as_int(v49) & 2147483647u) > 2139095040u) ? 4294967295u : (((v170 & 2147483647u) == 0u) ? 2147483648u : ((v170 >= 2147483648u) ? (~v170) : (v170 | 2147483648u))));
-        if (((v46 == threadIdx.x) || (v189 > x0))) {
-            x0 = v189;
-            x1 = v46;
+        unsigned v172 = (unsigned)__float_as_int(v51);
+        unsigned v191 = ((((unsigned)__float_as_int(v51) & 2147483647u) > 2139095040u) ? 4294967295u : (((v172 & 2147483647u) == 0u) ? 2147483648u : ((v172 >= 2147483648u) ? (~v172) : (v172 | 2147483648u))));
+        if (((v48 == threadIdx.x) || (v191 > x0))) {
+            x0 = v191;
+            x1 = v48;
         }
-        unsigned v194 = (unsigned)__float_as_int(v57);
-        unsigned v213 = ((((unsigned)__float_as_int(v57) & 2147483647u) > 2139095040u) ? 4294967295u : (((v194 & 2147483647u) == 0u) ? 2147483648u : ((v194 >= 2147483648u) ? (~v194) : (v194 | 2147483648u))));
-        if (((v54 == threadIdx.x) || (v213 > x0))) {
-            x0 = v213;
-            x1 = v54;
+        unsigned v196 = (unsigned)__float_as_int(v59);
+        unsigned v215 = ((((unsigned)__float_as_int(v59) & 2147483647u) > 2139095040u) ? 4294967295u : (((v196 & 2147483647u) == 0u) ? 2147483648u : ((v196 >= 2147483648u) ? (~v196) : (v196 | 2147483648u))));
+        if (((v56 == threadIdx.x) || (v215 > x0))) {
+            x0 = v215;
+            x1 = v56;
         }
-        unsigned v218 = (unsigned)__float_as_int(v65);
-        unsigned v237 = ((((unsigned)__float_as_int(v65) & 2147483647u) > 2139095040u) ? 4294967295u : (((v218 & 2147483647u) == 0u) ? 2147483648u : ((v218 >= 2147483648u) ? (~v218) : (v218 | 2147483648u))));
-        if (((v62 == threadIdx.x) || (v237 > x0))) {
-            x0 = v237;
-            x1 = v62;
+        unsigned v220 = (unsigned)__float_as_int(v67);
+        unsigned v239 = ((((unsigned)__float_as_int(v67) & 2147483647u) > 2139095040u) ? 4294967295u : (((v220 & 2147483647u) == 0u) ? 2147483648u : ((v220 >= 2147483648u) ? (~v220) : (v220 | 2147483648u))));
+        if (((v64 == threadIdx.x) || (v239 > x0))) {
+            x0 = v239;
+            x1 = v64;
         }
-        unsigned v242 = (unsigned)__float_as_int(v73);
-        unsigned v261 = ((((unsigned)__float_as_int(v73) & 2147483647u) > 2139095040u) ? 4294967295u : (((v242 & 2147483647u) == 0u) ? 2147483648u : ((v242 >= 2147483648u) ? (~v242) : (v242 | 2147483648u))));
-        if (((v70 == threadIdx.x) || (v261 > x0))) {
-            x0 = v261;
-            x1 = v70;
+        unsigned v244 = (unsigned)__float_as_int(v75);
+        unsigned v263 = ((((unsigned)__float_as_int(v75) & 2147483647u) > 2139095040u) ? 4294967295u : (((v244 & 2147483647u) == 0u) ? 2147483648u : ((v244 >= 2147483648u) ? (~v244) : (v244 | 2147483648u))));
+        if (((v72 == threadIdx.x) || (v263 > x0))) {
+            x0 = v263;
+            x1 = v72;
         }
     }
-    unsigned v267 = x1;
+    unsigned v269 = x1;
     a0[threadIdx.x] = x0;
-    a1[threadIdx.x] = v267;
+    a1[threadIdx.x] = v269;
     __syncthreads();
     if ((threadIdx.x < 512u)) {
-        unsigned v272 = a0[(threadIdx.x + 512u)];
-        unsigned v275 = a1[(threadIdx.x + 512u)];
-        unsigned v276 = a0[threadIdx.x];
-        unsigned v277 = a1[threadIdx.x];
-        if (((v272 > v276) || ((v272 == v276) && (v275 < v277)))) {
-            a0[threadIdx.x] = v272;
-            a1[threadIdx.x] = v275;
+        unsigned v274 = a0[(threadIdx.x + 512u)];
+        unsigned v277 = a1[(threadIdx.x + 512u)];
+        unsigned v278 = a0[threadIdx.x];
+        unsigned v279 = a1[threadIdx.x];
+        if (((v274 > v278) || ((v274 == v278) && (v277 < v279)))) {
+            a0[threadIdx.x] = v274;
+            a1[threadIdx.x] = v277;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 256u)) {
-        unsigned v287 = a0[(threadIdx.x + 256u)];
-        unsigned v290 = a1[(threadIdx.x + 256u)];
-        unsigned v291 = a0[threadIdx.x];
-        unsigned v292 = a1[threadIdx.x];
-        if (((v287 > v291) || ((v287 == v291) && (v290 < v292)))) {
-            a0[threadIdx.x] = v287;
-            a1[threadIdx.x] = v290;
+        unsigned v289 = a0[(threadIdx.x + 256u)];
+        unsigned v292 = a1[(threadIdx.x + 256u)];
+        unsigned v293 = a0[threadIdx.x];
+        unsigned v294 = a1[threadIdx.x];
+        if (((v289 > v293) || ((v289 == v293) && (v292 < v294)))) {
+            a0[threadIdx.x] = v289;
+            a1[threadIdx.x] = v292;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 128u)) {
-        unsigned v302 = a0[(threadIdx.x + 128u)];
-        unsigned v305 = a1[(threadIdx.x + 128u)];
-        unsigned v306 = a0[threadIdx.x];
-        unsigned v307 = a1[threadIdx.x];
-        if (((v302 > v306) || ((v302 == v306) && (v305 < v307)))) {
-            a0[threadIdx.x] = v302;
-            a1[threadIdx.x] = v305;
+        unsigned v304 = a0[(threadIdx.x + 128u)];
+        unsigned v307 = a1[(threadIdx.x + 128u)];
+        unsigned v308 = a0[threadIdx.x];
+        unsigned v309 = a1[threadIdx.x];
+        if (((v304 > v308) || ((v304 == v308) && (v307 < v309)))) {
+            a0[threadIdx.x] = v304;
+            a1[threadIdx.x] = v307;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 64u)) {
-        unsigned v317 = a0[(threadIdx.x + 64u)];
-        unsigned v320 = a1[(threadIdx.x + 64u)];
-        unsigned v321 = a0[threadIdx.x];
-        unsigned v322 = a1[threadIdx.x];
-        if (((v317 > v321) || ((v317 == v321) && (v320 < v322)))) {
-            a0[threadIdx.x] = v317;
-            a1[threadIdx.x] = v320;
+        unsigned v319 = a0[(threadIdx.x + 64u)];
+        unsigned v322 = a1[(threadIdx.x + 64u)];
+        unsigned v323 = a0[threadIdx.x];
+        unsigned v324 = a1[threadIdx.x];
+        if (((v319 > v323) || ((v319 == v323) && (v322 < v324)))) {
+            a0[threadIdx.x] = v319;
+            a1[threadIdx.x] = v322;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 32u)) {
-        unsigned v332 = a0[(threadIdx.x + 32u)];
-        unsigned v335 = a1[(threadIdx.x + 32u)];
-        unsigned v336 = a0[threadIdx.x];
-        unsigned v337 = a1[threadIdx.x];
-        if (((v332 > v336) || ((v332 == v336) && (v335 < v337)))) {
-            a0[threadIdx.x] = v332;
-            a1[threadIdx.x] = v335;
+        unsigned v334 = a0[(threadIdx.x + 32u)];
+        unsigned v337 = a1[(threadIdx.x + 32u)];
+        unsigned v338 = a0[threadIdx.x];
+        unsigned v339 = a1[threadIdx.x];
+        if (((v334 > v338) || ((v334 == v338) && (v337 < v339)))) {
+            a0[threadIdx.x] = v334;
+            a1[threadIdx.x] = v337;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 16u)) {
-        unsigned v347 = a0[(threadIdx.x + 16u)];
-        unsigned v350 = a1[(threadIdx.x + 16u)];
-        unsigned v351 = a0[threadIdx.x];
-        unsigned v352 = a1[threadIdx.x];
-        if (((v347 > v351) || ((v347 == v351) && (v350 < v352)))) {
-            a0[threadIdx.x] = v347;
-            a1[threadIdx.x] = v350;
+        unsigned v349 = a0[(threadIdx.x + 16u)];
+        unsigned v352 = a1[(threadIdx.x + 16u)];
+        unsigned v353 = a0[threadIdx.x];
+        unsigned v354 = a1[threadIdx.x];
+        if (((v349 > v353) || ((v349 == v353) && (v352 < v354)))) {
+            a0[threadIdx.x] = v349;
+            a1[threadIdx.x] = v352;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 8u)) {
-        unsigned v362 = a0[(threadIdx.x + 8u)];
-        unsigned v365 = a1[(threadIdx.x + 8u)];
-        unsigned v366 = a0[threadIdx.x];
-        unsigned v367 = a1[threadIdx.x];
-        if (((v362 > v366) || ((v362 == v366) && (v365 < v367)))) {
-            a0[threadIdx.x] = v362;
-            a1[threadIdx.x] = v365;
+        unsigned v364 = a0[(threadIdx.x + 8u)];
+        unsigned v367 = a1[(threadIdx.x + 8u)];
+        unsigned v368 = a0[threadIdx.x];
+        unsigned v369 = a1[threadIdx.x];
+        if (((v364 > v368) || ((v364 == v368) && (v367 < v369)))) {
+            a0[threadIdx.x] = v364;
+            a1[threadIdx.x] = v367;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 4u)) {
-        unsigned v377 = a0[(threadIdx.x + 4u)];
-        unsigned v380 = a1[(threadIdx.x + 4u)];
-        unsigned v381 = a0[threadIdx.x];
-        unsigned v382 = a1[threadIdx.x];
-        if (((v377 > v381) || ((v377 == v381) && (v380 < v382)))) {
-            a0[threadIdx.x] = v377;
-            a1[threadIdx.x] = v380;
+        unsigned v379 = a0[(threadIdx.x + 4u)];
+        unsigned v382 = a1[(threadIdx.x + 4u)];
+        unsigned v383 = a0[threadIdx.x];
+        unsigned v384 = a1[threadIdx.x];
+        if (((v379 > v383) || ((v379 == v383) && (v382 < v384)))) {
+            a0[threadIdx.x] = v379;
+            a1[threadIdx.x] = v382;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 2u)) {
-        unsigned v392 = a0[(threadIdx.x + 2u)];
-        unsigned v395 = a1[(threadIdx.x + 2u)];
-        unsigned v396 = a0[threadIdx.x];
-        unsigned v397 = a1[threadIdx.x];
-        if (((v392 > v396) || ((v392 == v396) && (v395 < v397)))) {
-            a0[threadIdx.x] = v392;
-            a1[threadIdx.x] = v395;
+        unsigned v394 = a0[(threadIdx.x + 2u)];
+        unsigned v397 = a1[(threadIdx.x + 2u)];
+        unsigned v398 = a0[threadIdx.x];
+        unsigned v399 = a1[threadIdx.x];
+        if (((v394 > v398) || ((v394 == v398) && (v397 < v399)))) {
+            a0[threadIdx.x] = v394;
+            a1[threadIdx.x] = v397;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 1u)) {
-        unsigned v407 = a0[(threadIdx.x + 1u)];
-        unsigned v410 = a1[(threadIdx.x + 1u)];
-        unsigned v411 = a0[threadIdx.x];
-        unsigned v412 = a1[threadIdx.x];
-        if (((v407 > v411) || ((v407 == v411) && (v410 < v412)))) {
-            a0[threadIdx.x] = v407;
-            a1[threadIdx.x] = v410;
+        unsigned v409 = a0[(threadIdx.x + 1u)];
+        unsigned v412 = a1[(threadIdx.x + 1u)];
+        unsigned v413 = a0[threadIdx.x];
+        unsigned v414 = a1[threadIdx.x];
+        if (((v409 > v413) || ((v409 == v413) && (v412 < v414)))) {
+            a0[threadIdx.x] = v409;
+            a1[threadIdx.x] = v412;
         }
     }
     __syncthreads();
     if ((threadIdx.x == 0u)) {
-        unsigned v421 = a1[0u];
-        b1[blockIdx.x] = (int)(v421);
+        unsigned v423 = a1[0u];
+        b1[blockIdx.x] = (int)(v423);
     }
 }

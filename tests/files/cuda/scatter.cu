@@ -124,27 +124,27 @@ extern "C" __global__ void __launch_bounds__(256) k_scatter(unsigned* b0, unsign
                 unsigned v76 = b0[(v8 + ((i0 * 8u) + 5u))];
                 unsigned v82 = b0[(v8 + ((i0 * 8u) + 6u))];
                 unsigned v88 = b0[(v8 + ((i0 * 8u) + 7u))];
-                float v99 = b4[((v46 * 8u) + v10)];
-                float v110 = b4[((v52 * 8u) + v10)];
-                float v121 = b4[((v58 * 8u) + v10)];
-                float v132 = b4[((v64 * 8u) + v10)];
-                float v143 = b4[((v70 * 8u) + v10)];
-                float v154 = b4[((v76 * 8u) + v10)];
-                float v165 = b4[((v82 * 8u) + v10)];
-                float v176 = b4[((v88 * 8u) + v10)];
-                x0 = (x0 + v99);
-                x0 = (x0 + v110);
-                x0 = (x0 + v121);
-                x0 = (x0 + v132);
-                x0 = (x0 + v143);
-                x0 = (x0 + v154);
-                x0 = (x0 + v165);
-                x0 = (x0 + v176);
+                float v98 = b4[((v46 * 8u) + v10)];
+                float v108 = b4[((v52 * 8u) + v10)];
+                float v118 = b4[((v58 * 8u) + v10)];
+                float v128 = b4[((v64 * 8u) + v10)];
+                float v138 = b4[((v70 * 8u) + v10)];
+                float v148 = b4[((v76 * 8u) + v10)];
+                float v158 = b4[((v82 * 8u) + v10)];
+                float v168 = b4[((v88 * 8u) + v10)];
+                x0 = (x0 + v98);
+                x0 = (x0 + v108);
+                x0 = (x0 + v118);
+                x0 = (x0 + v128);
+                x0 = (x0 + v138);
+                x0 = (x0 + v148);
+                x0 = (x0 + v158);
+                x0 = (x0 + v168);
             }
             for (unsigned i1 = (v38 * 8u); i1 < v11; i1 += 1u) {
-                unsigned v199 = b0[(v8 + i1)];
-                float v210 = b4[((v199 * 8u) + v10)];
-                x0 = (x0 + v210);
+                unsigned v191 = b0[(v8 + i1)];
+                float v201 = b4[((v191 * 8u) + v10)];
+                x0 = (x0 + v201);
             }
             b3[v32] = x0;
         }

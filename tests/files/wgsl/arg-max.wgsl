@@ -18,108 +18,108 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var x0 = 0u;
     var x1 = 400u;
     for (var i0 = local; i0 < 400u; i0 += 256u) {
-        let v17 = b0[(v6 + i0)];
-        let v18 = bitcast<u32>(v17);
-        let v37 = select(select(select((v18 | 2147483648u), (~v18), (v18 >= 2147483648u)), 2147483648u, ((v18 & 2147483647u) == 0u)), 4294967295u, ((bitcast<u32>(v17) & 2147483647u) > 2139095040u));
-        if (((i0 == local) || (v37 > x0))) {
-            x0 = v37;
+        let v15 = b0[(v6 + i0)];
+        let v16 = bitcast<u32>(v15);
+        let v35 = select(select(select((v16 | 2147483648u), (~v16), (v16 >= 2147483648u)), 2147483648u, ((v16 & 2147483647u) == 0u)), 4294967295u, ((bitcast<u32>(v15) & 2147483647u) > 2139095040u));
+        if (((i0 == local) || (v35 > x0))) {
+            x0 = v35;
             x1 = i0;
         }
     }
-    let v43 = x1;
+    let v41 = x1;
     a0[local] = x0;
-    a1[local] = v43;
+    a1[local] = v41;
     workgroupBarrier();
     if ((local < 128u)) {
-        let v48 = a0[(local + 128u)];
-        let v51 = a1[(local + 128u)];
-        let v52 = a0[local];
-        let v53 = a1[local];
-        if (((v48 > v52) || ((v48 == v52) && (v51 < v53)))) {
-            a0[local] = v48;
-            a1[local] = v51;
+        let v46 = a0[(local + 128u)];
+        let v49 = a1[(local + 128u)];
+        let v50 = a0[local];
+        let v51 = a1[local];
+        if (((v46 > v50) || ((v46 == v50) && (v49 < v51)))) {
+            a0[local] = v46;
+            a1[local] = v49;
         }
     }
     workgroupBarrier();
     if ((local < 64u)) {
-        let v63 = a0[(local + 64u)];
-        let v66 = a1[(local + 64u)];
-        let v67 = a0[local];
-        let v68 = a1[local];
-        if (((v63 > v67) || ((v63 == v67) && (v66 < v68)))) {
-            a0[local] = v63;
-            a1[local] = v66;
+        let v61 = a0[(local + 64u)];
+        let v64 = a1[(local + 64u)];
+        let v65 = a0[local];
+        let v66 = a1[local];
+        if (((v61 > v65) || ((v61 == v65) && (v64 < v66)))) {
+            a0[local] = v61;
+            a1[local] = v64;
         }
     }
     workgroupBarrier();
     if ((local < 32u)) {
-        let v78 = a0[(local + 32u)];
-        let v81 = a1[(local + 32u)];
-        let v82 = a0[local];
-        let v83 = a1[local];
-        if (((v78 > v82) || ((v78 == v82) && (v81 < v83)))) {
-            a0[local] = v78;
-            a1[local] = v81;
+        let v76 = a0[(local + 32u)];
+        let v79 = a1[(local + 32u)];
+        let v80 = a0[local];
+        let v81 = a1[local];
+        if (((v76 > v80) || ((v76 == v80) && (v79 < v81)))) {
+            a0[local] = v76;
+            a1[local] = v79;
         }
     }
     workgroupBarrier();
     if ((local < 16u)) {
-        let v93 = a0[(local + 16u)];
-        let v96 = a1[(local + 16u)];
-        let v97 = a0[local];
-        let v98 = a1[local];
-        if (((v93 > v97) || ((v93 == v97) && (v96 < v98)))) {
-            a0[local] = v93;
-            a1[local] = v96;
+        let v91 = a0[(local + 16u)];
+        let v94 = a1[(local + 16u)];
+        let v95 = a0[local];
+        let v96 = a1[local];
+        if (((v91 > v95) || ((v91 == v95) && (v94 < v96)))) {
+            a0[local] = v91;
+            a1[local] = v94;
         }
     }
     workgroupBarrier();
     if ((local < 8u)) {
-        let v108 = a0[(local + 8u)];
-        let v111 = a1[(local + 8u)];
-        let v112 = a0[local];
-        let v113 = a1[local];
-        if (((v108 > v112) || ((v108 == v112) && (v111 < v113)))) {
-            a0[local] = v108;
-            a1[local] = v111;
+        let v106 = a0[(local + 8u)];
+        let v109 = a1[(local + 8u)];
+        let v110 = a0[local];
+        let v111 = a1[local];
+        if (((v106 > v110) || ((v106 == v110) && (v109 < v111)))) {
+            a0[local] = v106;
+            a1[local] = v109;
         }
     }
     workgroupBarrier();
     if ((local < 4u)) {
-        let v123 = a0[(local + 4u)];
-        let v126 = a1[(local + 4u)];
-        let v127 = a0[local];
-        let v128 = a1[local];
-        if (((v123 > v127) || ((v123 == v127) && (v126 < v128)))) {
-            a0[local] = v123;
-            a1[local] = v126;
+        let v121 = a0[(local + 4u)];
+        let v124 = a1[(local + 4u)];
+        let v125 = a0[local];
+        let v126 = a1[local];
+        if (((v121 > v125) || ((v121 == v125) && (v124 < v126)))) {
+            a0[local] = v121;
+            a1[local] = v124;
         }
     }
     workgroupBarrier();
     if ((local < 2u)) {
-        let v138 = a0[(local + 2u)];
-        let v141 = a1[(local + 2u)];
-        let v142 = a0[local];
-        let v143 = a1[local];
-        if (((v138 > v142) || ((v138 == v142) && (v141 < v143)))) {
-            a0[local] = v138;
-            a1[local] = v141;
+        let v136 = a0[(local + 2u)];
+        let v139 = a1[(local + 2u)];
+        let v140 = a0[local];
+        let v141 = a1[local];
+        if (((v136 > v140) || ((v136 == v140) && (v139 < v141)))) {
+            a0[local] = v136;
+            a1[local] = v139;
         }
     }
     workgroupBarrier();
     if ((local < 1u)) {
-        let v153 = a0[(local + 1u)];
-        let v156 = a1[(local + 1u)];
-        let v157 = a0[local];
-        let v158 = a1[local];
-        if (((v153 > v157) || ((v153 == v157) && (v156 < v158)))) {
-            a0[local] = v153;
-            a1[local] = v156;
+        let v151 = a0[(local + 1u)];
+        let v154 = a1[(local + 1u)];
+        let v155 = a0[local];
+        let v156 = a1[local];
+        if (((v151 > v155) || ((v151 == v155) && (v154 < v156)))) {
+            a0[local] = v151;
+            a1[local] = v154;
         }
     }
     workgroupBarrier();
     if ((local == 0u)) {
-        let v167 = a1[0u];
-        b1[group] = bitcast<i32>(v167);
+        let v165 = a1[0u];
+        b1[group] = bitcast<i32>(v165);
     }
 }

@@ -108,27 +108,27 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 let v76 = w0[(v8 + ((i0 * 8u) + 5u))];
                 let v82 = w0[(v8 + ((i0 * 8u) + 6u))];
                 let v88 = w0[(v8 + ((i0 * 8u) + 7u))];
-                let v99 = b2[((v46 * 8u) + v10)];
-                let v110 = b2[((v52 * 8u) + v10)];
-                let v121 = b2[((v58 * 8u) + v10)];
-                let v132 = b2[((v64 * 8u) + v10)];
-                let v143 = b2[((v70 * 8u) + v10)];
-                let v154 = b2[((v76 * 8u) + v10)];
-                let v165 = b2[((v82 * 8u) + v10)];
-                let v176 = b2[((v88 * 8u) + v10)];
-                x0 = (x0 + v99);
-                x0 = (x0 + v110);
-                x0 = (x0 + v121);
-                x0 = (x0 + v132);
-                x0 = (x0 + v143);
-                x0 = (x0 + v154);
-                x0 = (x0 + v165);
-                x0 = (x0 + v176);
+                let v98 = b2[((v46 * 8u) + v10)];
+                let v108 = b2[((v52 * 8u) + v10)];
+                let v118 = b2[((v58 * 8u) + v10)];
+                let v128 = b2[((v64 * 8u) + v10)];
+                let v138 = b2[((v70 * 8u) + v10)];
+                let v148 = b2[((v76 * 8u) + v10)];
+                let v158 = b2[((v82 * 8u) + v10)];
+                let v168 = b2[((v88 * 8u) + v10)];
+                x0 = (x0 + v98);
+                x0 = (x0 + v108);
+                x0 = (x0 + v118);
+                x0 = (x0 + v128);
+                x0 = (x0 + v138);
+                x0 = (x0 + v148);
+                x0 = (x0 + v158);
+                x0 = (x0 + v168);
             }
             for (var i1 = (v38 * 8u); i1 < v11; i1 += 1u) {
-                let v199 = w0[(v8 + i1)];
-                let v210 = b2[((v199 * 8u) + v10)];
-                x0 = (x0 + v210);
+                let v191 = w0[(v8 + i1)];
+                let v201 = b2[((v191 * 8u) + v10)];
+                x0 = (x0 + v201);
             }
             b3[v32] = x0;
         }

@@ -118,7 +118,9 @@ pub(crate) struct Class {
     nodes: Vec<Node>,
     /// None for totals, which are the same along a row, or across rows of one column.
     stores: Vec<Store>,
-    /// Of a scatter: its batch axes, and how its operands and its result lie.
+    /// Of a scatter: its batch axes, and how its operands and its result lie. A page's module has no code for
+    /// what only CUDA devices do.
+    #[cfg(not(target_family = "wasm"))]
     scatter: Option<(usize, Vec<Layout>)>,
 }
 
@@ -126,6 +128,7 @@ pub(crate) struct Class {
 pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<Class> {
     let form = Form::of_part(part)?;
     let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
+    #[cfg(not(target_family = "wasm"))]
     if let Kernel::Op(OpKind::Scatter { batch, .. }) = part.kernel {
         let layout = |access: &Access| Layout { offset: 0, ..access.layout.clone() };
         let scatter = Some((batch, reads.iter().chain(writes).map(layout).collect()));
@@ -140,7 +143,14 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
         Form::Map | Form::Scatter => (&body.nodes[..], body.stores.clone()),
         Form::Total(_, node) | Form::Columns(_, node) => (&body.nodes[..=node.index()], Vec::new()),
     };
-    Some(Class { form, dtypes, nodes: nodes.to_vec(), stores, scatter: None })
+    Some(Class {
+        form,
+        dtypes,
+        nodes: nodes.to_vec(),
+        stores,
+        #[cfg(not(target_family = "wasm"))]
+        scatter: None,
+    })
 }
 
 /// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch

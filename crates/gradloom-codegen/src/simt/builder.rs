@@ -552,6 +552,7 @@ impl<'k> Value<'k> {
     /// Two or four floats of 16 bits as f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
+            #[cfg(not(target_family = "wasm"))]
             ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
             ValueType::Half4(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
             _ => self,

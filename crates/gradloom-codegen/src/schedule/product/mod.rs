@@ -87,7 +87,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
-        Method::Cooperative(tile) if tile.is_streamed() => {
+        Method::Cooperative(tile) if CUDA_IS_POSSIBLE && tile.is_streamed() => {
             choice.parts == 1 && limits.half(precision).is_some() && streams(&tile, problem, limits)
         }
         Method::Cooperative(_) => limits.operands(precision).is_some(),

@@ -48,6 +48,8 @@ pub(super) fn arg_reduce(
     if elements == 0 {
         return Vec::new();
     }
+    // In a page it is always the same.
+    let workgroup = if CUDA_IS_POSSIBLE { workgroup } else { WORKGROUP };
     let k = Builder::new(label, workgroup, elements);
     together(&k, views, &axis, workgroup);
     vec![k.finish()]
@@ -96,24 +98,26 @@ impl Axis {
     ) -> (Value<'k>, Value<'k>) {
         let dtype = views.reads[0].dtype;
         let buffer = k.buffer(Role::Operand(0), dtype);
-        let start_of = index_at(k, &self.outer, position);
+        let start = index_at(k, &self.outer, position);
         let (best, place) = (k.var(k.u32(0)), k.var(k.u32(self.extent)));
-        k.count(first, k.u32(self.extent), step * ahead, |start| {
-            let load = |turn: u32| {
-                let i = start + step * turn;
-                // The last element again is no better than itself.
-                let i = if turn == 0 { i } else { i.min(k.u32(self.extent - 1)) };
-                (i, k.load(buffer, start_of + i * self.stride))
-            };
-            let loaded: Vec<_> = (0..ahead).map(load).collect();
-            for (i, element) in loaded {
-                let key = wanted(k, element, self.op);
-                let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
-                k.when(better, || {
-                    best.set(key);
-                    place.set(i);
-                });
+        let element = |i: Value<'k>| k.load(buffer, start + i * self.stride);
+        let look = |i: Value<'k>, element: Value<'k>| {
+            let key = wanted(k, element, self.op);
+            let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
+            k.when(better, || {
+                best.set(key);
+                place.set(i);
+            });
+        };
+        let stride = if CUDA_IS_POSSIBLE { step * ahead } else { step };
+        k.count(first, k.u32(self.extent), stride, |i| {
+            if !CUDA_IS_POSSIBLE || ahead == 1 {
+                return look(i, element(i));
             }
+            // The last element again is no better than itself.
+            let turn = |turn: u32| (i + step * turn).min(k.u32(self.extent - 1));
+            let loaded: Vec<_> = (0..ahead).map(turn).map(|i| (i, element(i))).collect();
+            loaded.into_iter().for_each(|(i, element)| look(i, element));
         });
         (best.get(), place.get())
     }

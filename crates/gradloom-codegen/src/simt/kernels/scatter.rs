@@ -16,6 +16,7 @@ use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};
 use super::each::each;
 use super::{Builder, Table, Value, View, Views, WORKGROUP};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::{Layout, ScatterSchedule};
@@ -46,9 +47,17 @@ pub fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
         found.starts.try_into().ok().expect("one for each operand and the result");
     k.count(first + k.local(), last, k.u32(WORKGROUP), |position| {
         let (place, column) = (position / scatter.row_elements, position % scatter.row_elements);
-        k.guard([views.gate(&k)], || scatter.add_only(&k, place, column, starts));
+        k.guard([views.gate(&k)], || scatter.add_only(&k, place, column, Some(starts)));
     });
     vec![k.finish()]
+}
+
+/// An index so many elements behind; only groups of scatters, which CUDA alone has, start elsewhere.
+fn behind<'k>(index: Value<'k>, start: Option<Value<'k>>) -> Value<'k> {
+    match start {
+        Some(start) if CUDA_IS_POSSIBLE => index + start,
+        _ => index,
+    }
 }
 
 /// An op in the making.
@@ -249,7 +258,7 @@ impl<'b> Scatter<'b> {
         each("scatter", views, places * columns as usize, |k, position| {
             let (place, column) = (position / columns, position % columns);
             if self.is_sorted() {
-                return self.add_only(k, place, column, [k.u32(0); OPERANDS]);
+                return self.add_only(k, place, column, None);
             }
             let scratch = self.scratch(k);
             let count = match schedule.chunks {
@@ -268,7 +277,7 @@ impl<'b> Scatter<'b> {
                 let to = self.target(k, first, self.index(k, first), column);
                 let result = k.buffer(ir::Role::Result(0), views.writes[0].dtype);
                 if self.op == ScatterOp::Set {
-                    return k.store(result, to, self.update(k, order(count - 1), column));
+                    return k.store(result, to, self.update(k, order(count - 1), column, None));
                 }
                 let sum = k.var(k.load(result, to));
                 let ahead = narrow(schedule.ahead);
@@ -276,14 +285,14 @@ impl<'b> Scatter<'b> {
                 if ahead > 1 {
                     k.count(k.u32(0), whole, k.u32(1), |turn| {
                         let numbers: Vec<_> = (0..ahead).map(|i| order(turn * ahead + i)).collect();
-                        let values = numbers.into_iter().map(|number| self.update(k, number, column));
+                        let values = numbers.into_iter().map(|number| self.update(k, number, column, None));
                         let values: Vec<_> = values.collect();
                         values.into_iter().for_each(|value| sum.set(sum.get() + value));
                     });
                 }
                 let done = if ahead > 1 { whole * ahead } else { k.u32(0) };
                 k.count(done, count, k.u32(1), |i| {
-                    sum.set(sum.get() + self.update(k, order(i), column));
+                    sum.set(sum.get() + self.update(k, order(i), column, None));
                 });
                 k.store(result, to, sum.get());
             });
@@ -297,10 +306,15 @@ impl<'b> Scatter<'b> {
         k: &'k Builder,
         number: Value<'k>,
         column: Value<'k>,
-        [_, of_index, of_update, of_result]: [Value<'k>; OPERANDS],
+        starts: Option<[Value<'k>; OPERANDS]>,
     ) {
-        let View { dtype, layout, .. } = self.views.reads[1];
-        let index = k.load(k.buffer(ir::Role::Operand(1), dtype), index_at(k, layout, number) + of_index);
+        let index = match starts {
+            Some(starts) if CUDA_IS_POSSIBLE => {
+                let View { dtype, layout, .. } = self.views.reads[1];
+                k.load(k.buffer(ir::Role::Operand(1), dtype), index_at(k, layout, number) + starts[1])
+            }
+            _ => self.index(k, number),
+        };
         let mut gate = None;
         if self.op.is_distinct() {
             gate = Some(index.cast(DType::U32).less(k.u32(self.rows)));
@@ -311,9 +325,9 @@ impl<'b> Scatter<'b> {
             return;
         }
         k.guard([gate], || {
-            let to = self.target(k, number, index, column) + of_result;
+            let to = behind(self.target(k, number, index, column), starts.map(|starts| starts[3]));
             let result = k.buffer(ir::Role::Result(0), self.views.writes[0].dtype);
-            let update = self.update_from(k, number, column, of_update);
+            let update = self.update(k, number, column, starts.map(|starts| starts[2]));
             k.store(
                 result,
                 to,
@@ -325,25 +339,20 @@ impl<'b> Scatter<'b> {
         });
     }
 
-    /// An element of an update.
-    fn update<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) -> Value<'k> {
-        self.update_from(k, number, column, k.u32(0))
-    }
-
-    /// The same of updates that begin so many elements behind.
-    fn update_from<'k>(
+    /// An element of an update, of updates that may begin some elements behind.
+    fn update<'k>(
         &self,
         k: &'k Builder,
         number: Value<'k>,
         column: Value<'k>,
-        start: Value<'k>,
+        start: Option<Value<'k>>,
     ) -> Value<'k> {
         let view = &self.views.reads[2];
         let index_rank = self.views.reads[1].layout.shape.rank();
         let row = index_at(k, &axes(view.layout, 0, index_rank), number);
         let within = index_at(k, &axes(view.layout, index_rank, view.layout.shape.rank()), column);
         let buffer = k.buffer(ir::Role::Operand(2), view.dtype);
-        k.load(buffer, row + within + narrow(view.layout.offset) + start)
+        k.load(buffer, behind(row + within + narrow(view.layout.offset), start))
     }
 
     /// Index in the result of a column in the row that an update's index says.
