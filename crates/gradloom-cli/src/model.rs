@@ -9,7 +9,7 @@ use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Tokens, held_out_windows};
 use gradloom_models::generate::{Sampling, StopStream, Window, generate};
-use gradloom_models::kv::Decoder;
+use gradloom_models::kv::{Decoder, TextCache};
 use gradloom_models::language_model::{LanguageModel, Sizes};
 use std::ops::ControlFlow;
 
@@ -95,13 +95,16 @@ impl Evaluator {
     }
 }
 
-/// A model that writes text.
+/// A model that is to write one text.
 pub(crate) struct Writer<'s, M> {
     decoder: Decoder<'s, M>,
     tokenizer: &'s AnyTokenizer,
     /// Tokens that end a text.
     ends: Vec<i32>,
-    sizes: Sizes,
+    prompt: Vec<i32>,
+    /// New tokens at most.
+    count: u64,
+    context: usize,
 }
 
 /// What came of a text.
@@ -113,24 +116,33 @@ pub(crate) struct Written {
 }
 
 impl<'s, M: LanguageModel> Writer<'s, M> {
-    /// Over the parameters of a session, all of which exist from here on.
-    pub(crate) fn new(session: &'s Session<M>, tokenizer: &'s AnyTokenizer, ends: Vec<i32>) -> Result<Self> {
+    /// For up to `count` tokens after a prompt, over the parameters of a session, all of which exist from
+    /// here on. Keys and values have room for that, and not for a whole context that is longer.
+    pub(crate) fn new(
+        session: &'s Session<M>,
+        tokenizer: &'s AnyTokenizer,
+        ends: Vec<i32>,
+        prompt: Vec<i32>,
+        count: u64,
+    ) -> Result<Self> {
+        const BLOCK: usize = 16;
         let sizes = session.model().sizes();
-        Ok(Self { decoder: Decoder::new(session, "cache")?, tokenizer, ends, sizes })
+        let longest = prompt.len().saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+        // The decoder fills up a prompt to a power of two.
+        let longest = longest.max(prompt.len().next_power_of_two()).min(sizes.context);
+        let room = Sizes { context: longest.next_multiple_of(BLOCK).min(sizes.context), ..sizes };
+        let decoder = Decoder::over(session, TextCache::new(room, "cache"))?;
+        Ok(Self { decoder, tokenizer, ends, prompt, count, context: sizes.context })
     }
 
-    /// Writes up to `count` tokens after a prompt, or up to the first of the stop strings; each piece of text
-    /// is handed on as soon as its characters are whole, and no part of a stop string.
+    /// Writes the text, at most up to the first of the stop strings; each piece of text is handed on as soon
+    /// as its characters are whole, and no part of a stop string.
     pub(crate) fn write(
         &mut self,
-        prompt: &str,
-        count: u64,
         sampling: &Sampling,
         stops: &[String],
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Written> {
-        let prompt = self.tokenizer.get().prompt(prompt.as_bytes())?;
-        self.tokenizer.check_tokens(&prompt, self.sizes.vocabulary)?;
         let (ends, vocabulary) = (&self.ends, self.tokenizer.get().vocabulary());
         let mut written = Written { tokens: 0, finish: "length" };
         let mut stream = StopStream::new(stops);
@@ -146,7 +158,7 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
             logits.truncate(vocabulary);
             Ok(logits)
         };
-        generate(&prompt, self.sizes.context, count, sampling, next_logits, |token| {
+        generate(&self.prompt, self.context, self.count, sampling, next_logits, |token| {
             if ends.contains(&token) {
                 written.finish = "end";
                 return ControlFlow::Break(());
@@ -169,5 +181,40 @@ impl<'s, M: LanguageModel> Writer<'s, M> {
             let _ = on_text(&rest);
         }
         Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_models::data::Bytes;
+    use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+
+    #[test]
+    fn keys_and_values_have_room_for_a_text_and_no_more() {
+        let config = Gpt2Config {
+            vocabulary: 256,
+            context: 100,
+            width: 8,
+            heads: 1,
+            layers: 1,
+            ..Gpt2Config::DEFAULT
+        };
+        let tokenizer = AnyTokenizer::Bytes(Bytes);
+        for (prompt, count, room) in
+            [(1, 0, 16), (3, 13, 16), (3, 14, 32), (20, 3, 32), (33, 4, 64), (1, u64::MAX, 100)]
+        {
+            let session = Session::new(Gpt2::new(&config).unwrap(), &Device::cpu(), 0).unwrap();
+            let prompt: Vec<i32> = (0..prompt).collect();
+            let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+            let mut writer = Writer::new(&session, &tokenizer, vec![], prompt.clone(), count).unwrap();
+            let entries = session.store().entries();
+            let keys = entries.iter().find(|entry| entry.name == "cache.h.0.keys").unwrap();
+            assert_eq!(keys.ty.shape[..], [1, 1, room, 8], "{} and {count}", prompt.len());
+            if count < 20 {
+                let written = writer.write(&sampling, &[], |_| ControlFlow::Continue(())).unwrap();
+                assert_eq!(written.tokens, count);
+            }
+        }
     }
 }

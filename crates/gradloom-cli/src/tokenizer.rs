@@ -4,10 +4,12 @@
 //! tokenizer that it began with.
 
 use crate::failure::{Failure, Result};
+use crate::output::tell;
 use crate::run::unusable;
 use crate::train::settings::Settings;
 use gradloom_models::data::{Bpe, Bytes, ShardPaths, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
+use gradloom_models::language_model::Sizes;
 use std::path::Path;
 
 /// The name of the tokenizer whose tokens are bytes.
@@ -119,6 +121,26 @@ impl AnyTokenizer {
         let name = self.get().name();
         Err(Failure::usage(format!("{name}: it makes the token {id}, and the model has {vocabulary}"))
             .help("put the tokenizer beside the model that belongs to it"))
+    }
+
+    /// The tokens of a prompt that `count` more are to follow, as a model of these sizes reads it: whatever
+    /// goes on from it, of a prompt that is longer than the context the model reads the end, after the token
+    /// that begins texts. That leaves room for what follows, but is no less than half a context.
+    pub(crate) fn prompt(&self, text: &str, sizes: Sizes, count: u64) -> Result<Vec<i32>> {
+        let mut tokens = self.get().prompt(text.as_bytes())?;
+        self.check_tokens(&tokens, sizes.vocabulary)?;
+        let (all, context) = (tokens.len(), sizes.context);
+        if all > context {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            // The last token is not read any more.
+            let kept = (context + 1).saturating_sub(count).clamp(context.div_ceil(2), context);
+            tell!(
+                "note: the prompt has {all} tokens, and the model's context {context}: it reads the last {kept}"
+            );
+            let first = usize::from(self.get().beginning().is_some() && kept > 1);
+            tokens.drain(first..first + all - kept);
+        }
+        Ok(tokens)
     }
 
     /// What a run is called after, and its fingerprint.

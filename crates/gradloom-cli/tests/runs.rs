@@ -217,6 +217,45 @@ fn searches_and_drafts_write_from_the_command() {
     }
 }
 
+/// However many texts there are and however they are searched: the end is read that leaves room for the text.
+#[test]
+fn a_prompt_beyond_the_context_is_cut_alike() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 3"));
+    workspace.put("long.txt", b"5 times 3 is 15 and 7 times 2 is 14");
+    workspace.put("end.txt", b"times 2 is 14");
+    // Of 16 tokens, the last of what is written is not read.
+    for (tokens, kept) in [(4, 13), (1, 16), (100, 8)] {
+        let text = |flags: &str| {
+            let line = format!("sample run --tokens {tokens} --json {flags}");
+            let finished = workspace.succeed(&line);
+            let json: serde_json::Value =
+                serde_json::from_str(finished.stdout.lines().next().unwrap()).unwrap();
+            (json["text"].as_str().unwrap().to_string(), finished.stderr)
+        };
+        let note = "note: the prompt has 35 tokens, and the model's context 16: it reads the last ";
+        let one = text("--prompt-file long.txt --temperature 0");
+        assert_eq!(one.1, format!("{note}{kept}\n"));
+        if tokens == 4 {
+            assert_eq!(text("--prompt-file end.txt --temperature 0"), (one.0.clone(), String::new()));
+        }
+        for flags in [
+            "--prompts long.txt --temperature 0",
+            "--prompt-file long.txt --temperature 0 --count 2",
+            "--prompt-file long.txt --beams 1",
+            "--prompt-file long.txt --temperature 0 --draft run",
+        ] {
+            let other = text(flags);
+            // Those end where the context does.
+            assert!(
+                one.0.starts_with(&other.0) && other.0.len() >= 4.min(tokens),
+                "{flags}: {one:?} {other:?}"
+            );
+            assert_eq!(other.1, one.1, "{flags}");
+        }
+    }
+}
+
 #[test]
 fn samples_stream_and_repeat() {
     let workspace = Workspace::new();

@@ -1,20 +1,12 @@
 //! Texts side by side, through one generator.
 
-use super::{Arguments, Output, prompt};
+use super::{Arguments, BLOCK, Opened, Output, Prompt};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::output::written;
-use crate::source::Source;
-use gradloom::Device;
 use gradloom_models::generate::Sampling;
-use gradloom_models::generator::{
-    Finish, Generator, GeneratorOptions, Request, RequestId, TextEvent, TextGenerator, TokenLogprobs,
-};
-use gradloom_models::language_model::LanguageModel;
+use gradloom_models::generator::{Finish, Request, RequestId, TextEvent, TextGenerator, TokenLogprobs};
 use std::collections::BTreeMap;
-
-/// Tokens of a block of the memory.
-const BLOCK: usize = 16;
 
 /// A text under way, or one that waits for those before it to be printed.
 struct Text {
@@ -29,37 +21,24 @@ struct Text {
 pub(super) fn run(
     arguments: &Arguments,
     sampling: &Sampling,
-    source: &Source,
-    device: &Device,
+    opened: &Opened,
+    prompts: Vec<Prompt>,
 ) -> Result<()> {
-    let prompts = prompt::all(arguments)?;
-    let session = source.session(device)?;
-    let tokenizer = source.tokenizer()?;
-    let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
-    let context = sizes.context;
-    let encoded = prompts.iter().map(|text| prompt::encoded(text, &tokenizer, sizes));
-    let encoded = encoded.collect::<Result<Vec<_>>>()?;
+    let Opened { session, tokenizer, sizes, ends } = opened;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX);
-    let length = |prompt: &Vec<i32>| prompt.len().saturating_add(most).min(context).div_ceil(BLOCK);
+    let length = |prompt: &Prompt| prompt.tokens.len().saturating_add(most).min(sizes.context);
+    let blocks = prompts.iter().map(|prompt| length(prompt).div_ceil(BLOCK)).max().unwrap_or(0);
     let texts = prompts.len().saturating_mul(arguments.count as usize);
-    let rows = texts.min(arguments.batch as usize);
-    let options = GeneratorOptions {
-        blocks: rows * encoded.iter().map(length).max().unwrap_or(0) + 1,
-        block_size: BLOCK,
-        rows,
-        vocabulary: Some(sizes.vocabulary.min(tokenizer.get().vocabulary())),
-        ..GeneratorOptions::default()
-    };
-    let generator = Generator::new(&session, options)?;
+    let generator = opened.generator(session, texts.min(arguments.batch as usize), blocks)?;
     let mut generator = TextGenerator::new(generator, tokenizer.get());
-    report_tuning(device);
+    report_tuning(session.device());
     let mut texts = BTreeMap::new();
-    for (text, prompt) in prompts.iter().zip(encoded) {
+    for Prompt { text, tokens } in prompts {
         for seed in (0..arguments.count).map(|i| sampling.seed.wrapping_add(i)) {
             let sampling = Sampling { seed, ..sampling.clone() };
             let logprobs = arguments.logprobs;
             let ends = ends.clone();
-            let request = Request { sampling, logprobs, ends, ..Request::new(prompt.clone(), most) };
+            let request = Request { sampling, logprobs, ends, ..Request::new(tokens.clone(), most) };
             let id = generator.add_encoded(request, &arguments.choice.stop)?;
             let text = Text { prompt: text.clone(), seed, text: String::new(), tokens: vec![], finish: None };
             texts.insert(id, text);

@@ -13,9 +13,54 @@ use crate::failure::{Failure, Result};
 use crate::model::Writer;
 use crate::output::{print_line, printable, written};
 use crate::source::Source;
+use crate::tokenizer::AnyTokenizer;
+use gradloom::{Device, Session};
+use gradloom_models::any_model::AnyModel;
+use gradloom_models::generator::{Generator, GeneratorOptions};
+use gradloom_models::language_model::{LanguageModel, Sizes};
 pub(crate) use options::Arguments;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
+
+/// Tokens of a block of a generator's memory.
+const BLOCK: usize = 16;
+
+/// A model that is there to write, with all that its files say.
+struct Opened {
+    session: Session<AnyModel>,
+    tokenizer: AnyTokenizer,
+    sizes: Sizes,
+    /// Tokens that end a text.
+    ends: Vec<i32>,
+}
+
+/// A text to go on from, and its tokens.
+struct Prompt {
+    text: String,
+    tokens: Vec<i32>,
+}
+
+impl Opened {
+    fn new(source: &Source, device: &Device) -> Result<Self> {
+        let session = source.session(device)?;
+        let tokenizer = source.tokenizer()?;
+        let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
+        Ok(Self { session, tokenizer, sizes, ends })
+    }
+
+    /// A generator over a session of the same tokens, with so many blocks for each row.
+    fn generator(
+        &self,
+        session: &Session<AnyModel>,
+        rows: usize,
+        blocks: usize,
+    ) -> Result<Generator<AnyModel>> {
+        let vocabulary = Some(self.sizes.vocabulary.min(self.tokenizer.get().vocabulary()));
+        let (blocks, block_size) = (rows * blocks + 1, BLOCK);
+        let options = GeneratorOptions { blocks, block_size, rows, vocabulary, ..Default::default() };
+        Ok(Generator::new(session, options)?)
+    }
+}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let sampling = arguments.choice.sampling()?;
@@ -24,19 +69,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let device = arguments.device.open()?;
     let source = Source::open(&arguments.run)?;
-    if arguments.is_search() {
-        return search::run(arguments, &sampling, &source, &device);
-    }
+    let texts = prompt::all(arguments)?;
+    let opened = Opened::new(&source, &device)?;
+    let prompts = texts.into_iter().map(|text| {
+        let tokens = opened.tokenizer.prompt(&text, opened.sizes, arguments.tokens)?;
+        Ok(Prompt { text, tokens })
+    });
+    let mut prompts = prompts.collect::<Result<Vec<_>>>()?;
     if arguments.is_many() {
-        return many::run(arguments, &sampling, &source, &device);
+        return many::run(arguments, &sampling, &opened, prompts);
     }
-    let prompt = prompt::one(arguments)?;
-    let session = source.session(&device)?;
-    let tokenizer = source.tokenizer()?;
-    let mut writer = Writer::new(&session, &tokenizer, source.ends(&tokenizer))?;
+    let prompt = prompts.swap_remove(0);
+    if arguments.is_search() {
+        return search::run(arguments, &sampling, &opened, &source, prompt);
+    }
+    let Prompt { text: prompt, tokens } = prompt;
+    let Opened { session, tokenizer, ends, .. } = &opened;
+    let mut writer = Writer::new(session, tokenizer, ends.clone(), tokens, arguments.tokens)?;
     report_tuning(&device);
     let mut write = |on_text: &mut dyn FnMut(&str) -> ControlFlow<()>| {
-        writer.write(&prompt, arguments.tokens, &sampling, &arguments.choice.stop, on_text)
+        writer.write(&sampling, &arguments.choice.stop, on_text)
     };
     if arguments.json {
         let mut text = String::new();

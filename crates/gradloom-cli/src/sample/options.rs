@@ -13,7 +13,8 @@ pub(crate) struct Arguments {
     /// model.safetensors), or a GGUF file.
     #[arg(value_name = "RUN")]
     pub(super) run: PathBuf,
-    /// Text that the model goes on from; `-` for the standard input.
+    /// Text that the model goes on from; `-` for the standard input. Of one that is longer than the model's
+    /// context the end is read, as much as leaves room for --tokens, but at least half a context.
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     pub(super) prompt: String,
     /// File with the text that the model goes on from.

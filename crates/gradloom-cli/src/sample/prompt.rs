@@ -2,10 +2,7 @@
 
 use super::Arguments;
 use crate::failure::{Failure, Result};
-use crate::output::tell;
-use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::regular_file;
-use gradloom_models::language_model::Sizes;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -13,7 +10,7 @@ use std::path::Path;
 const LONGEST_PROMPT: u64 = 16 << 20;
 
 /// The prompt, from wherever it comes.
-pub(super) fn one(arguments: &Arguments) -> Result<String> {
+fn one(arguments: &Arguments) -> Result<String> {
     match &arguments.prompt_file {
         Some(path) => of_file("--prompt-file", path),
         None if arguments.prompt == "-" => of_input("--prompt"),
@@ -49,19 +46,4 @@ fn of_input(flag: &str) -> Result<String> {
         return Err(failure(format!("has more than {} MiB", LONGEST_PROMPT >> 20)).help("give less at once"));
     }
     Ok(text)
-}
-
-/// The tokens of a prompt that a model of these sizes can read: of a longer one the end, after the token that
-/// begins texts.
-pub(super) fn encoded(prompt: &str, tokenizer: &AnyTokenizer, sizes: Sizes) -> Result<Vec<i32>> {
-    let mut tokens = tokenizer.get().prompt(prompt.as_bytes())?;
-    tokenizer.check_tokens(&tokens, sizes.vocabulary)?;
-    let kept = usize::from(tokenizer.get().beginning().is_some() && sizes.context > 1);
-    let over = tokens.len().saturating_sub(sizes.context);
-    if over > 0 {
-        let (all, context) = (tokens.len(), sizes.context);
-        tell!("note: of a prompt of {all} tokens the model reads the end, as its context has {context}");
-    }
-    tokens.drain(kept..kept + over);
-    Ok(tokens)
 }

@@ -1,40 +1,35 @@
 //! One text by a search, or with the help of a draft model.
 
-use super::{Arguments, Output, prompt};
+use super::{Arguments, BLOCK, Opened, Output, Prompt};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use crate::source::Source;
-use gradloom::{Device, Session};
-use gradloom_models::any_model::AnyModel;
-use gradloom_models::data::{Start, Tokenizer};
+use gradloom_models::data::Start;
 use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling, TextStream};
-use gradloom_models::generator::{Generator, GeneratorOptions, Request};
-use gradloom_models::language_model::LanguageModel;
+use gradloom_models::generator::Request;
 
 pub(super) fn run(
     arguments: &Arguments,
     sampling: &Sampling,
+    opened: &Opened,
     source: &Source,
-    device: &Device,
+    Prompt { text, tokens: prompt }: Prompt,
 ) -> Result<()> {
-    let text = prompt::one(arguments)?;
-    let session = source.session(device)?;
-    let tokenizer = source.tokenizer()?;
-    let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
-    let context = sizes.context;
-    let prompt = prompt::encoded(&text, &tokenizer, sizes)?;
+    let Opened { session, tokenizer, sizes, ends } = opened;
     let tokenizer = tokenizer.get();
     // The last token is not read any more.
-    let room = context - prompt.len() + 1;
+    let room = sizes.context - prompt.len() + 1;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX).min(room);
-    let tokens = prompt.len() + most;
-    report_tuning(device);
+    // A block more for each: that of its last token is copied when texts part.
+    let blocks = (prompt.len() + most).div_ceil(BLOCK) + 1;
+    report_tuning(session.device());
     let Some(beams) = arguments.beams else {
-        let request = Request { sampling: sampling.clone(), ends, ..Request::new(prompt, most) };
-        return with_draft(arguments, source, (&text, request), (&session, device), tokenizer);
+        let request =
+            Request { sampling: sampling.clone(), ends: ends.clone(), ..Request::new(prompt, most) };
+        return with_draft(arguments, opened, source, &text, request);
     };
-    let mut generator = generator(&session, tokenizer, beams as usize, tokens)?;
+    let mut generator = opened.generator(session, beams as usize, blocks)?;
     let options = BeamOptions {
         beams: beams as usize,
         length_penalty: arguments.length_penalty,
@@ -63,26 +58,14 @@ pub(super) fn run(
     Ok(())
 }
 
-/// A generator of its own for texts of so many tokens.
-fn generator(
-    session: &Session<AnyModel>,
-    tokenizer: &dyn Tokenizer,
-    rows: usize,
-    tokens: usize,
-) -> Result<Generator<AnyModel>> {
-    // A block more for each: that of its last token is copied when texts part.
-    let blocks = rows * (tokens.div_ceil(16) + 1) + 1;
-    let vocabulary = Some(session.model().sizes().vocabulary.min(tokenizer.vocabulary()));
-    Ok(Generator::new(session, GeneratorOptions { blocks, rows, vocabulary, ..Default::default() })?)
-}
-
 fn with_draft(
     arguments: &Arguments,
+    opened: &Opened,
     source: &Source,
-    (text, request): (&str, Request),
-    (session, device): (&Session<AnyModel>, &Device),
-    tokenizer: &dyn Tokenizer,
+    text: &str,
+    request: Request,
 ) -> Result<()> {
+    let session = &opened.session;
     let given = arguments.draft.as_deref().unwrap_or(&arguments.run);
     let other = Source::open(given)?;
     if other.config().vocabulary() != source.config().vocabulary() {
@@ -93,11 +76,12 @@ fn with_draft(
         ))
         .help("give a model of the same tokenizer"));
     }
-    let draft_session = other.session(device)?;
+    let draft_session = other.session(session.device())?;
     let tokens = request.prompt.len() + request.most + arguments.drafted as usize;
-    let mut own = generator(session, tokenizer, 1, tokens)?;
-    let mut draft = generator(&draft_session, tokenizer, 1, tokens)?;
-    let mut stream = TextStream::from(tokenizer, Start::Within);
+    let blocks = tokens.div_ceil(BLOCK) + 1;
+    let mut own = opened.generator(session, 1, blocks)?;
+    let mut draft = opened.generator(&draft_session, 1, blocks)?;
+    let mut stream = TextStream::from(opened.tokenizer.get(), Start::Within);
     let (mut written, mut count) = (String::new(), 0);
     let mut output = (!arguments.json).then(Output::new);
     if let Some(output) = &mut output {

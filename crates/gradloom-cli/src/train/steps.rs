@@ -12,6 +12,7 @@ use crate::run::{Ending, Event, Reason, Row};
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
 use gradloom_models::generate::Sampling;
+use gradloom_models::language_model::LanguageModel;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -165,7 +166,9 @@ fn finish(run: &Run) -> Result<()> {
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
     let ends = run.tokenizer.get().end_of_text().into_iter().collect();
-    Writer::new(run.train.session(), &run.tokenizer, ends)?.write("", TOKENS, &sampling, &[], |piece| {
+    let session = run.train.session();
+    let prompt = run.tokenizer.prompt("", session.model().sizes(), TOKENS)?;
+    Writer::new(session, &run.tokenizer, ends, prompt, TOKENS)?.write(&sampling, &[], |piece| {
         text.push_str(piece);
         ControlFlow::Continue(())
     })?;

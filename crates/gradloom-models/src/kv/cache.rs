@@ -13,19 +13,22 @@ use gradloom_core::trace::{Tensor, iota};
 #[derive(Debug)]
 pub struct TextCache {
     name: String,
+    /// Number of positions.
+    room: usize,
     length: State,
     layers: Vec<KeyValueCache>,
 }
 
 impl TextCache {
     /// An empty cache for a model of these sizes, under a name. Caches of one name over one store are the
-    /// same.
+    /// same. For texts that are known to be short, the sizes may have a shorter context than the model's.
     pub fn new(sizes: Sizes, name: &str) -> Self {
         let layer = |i: usize| {
             KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).named(&format!("{name}.h.{i}"))
         };
         Self {
             name: name.to_string(),
+            room: sizes.context,
             length: State::new([], DType::I32, 0.0).named(format!("{name}.length")),
             layers: (0..sizes.layers).map(layer).collect(),
         }
@@ -45,6 +48,11 @@ impl TextCache {
     /// The path of all its states.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Tokens that it can hold.
+    pub fn room(&self) -> usize {
+        self.room
     }
 
     /// The name of the state that holds the number of tokens.

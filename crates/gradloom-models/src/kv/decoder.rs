@@ -31,7 +31,7 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         Self::over(session, TextCache::new(session.model().sizes(), name))
     }
 
-    /// The same for a cache of one's own, as one in 16 bits ([`TextCache::kept_as`]).
+    /// The same for a cache of one's own: one in 16 bits ([`TextCache::kept_as`]), or a short one.
     ///
     /// # Errors
     /// As [`Session::infer`].
@@ -56,10 +56,10 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
     /// Appends tokens and gives the logits of what follows the last one.
     ///
     /// # Errors
-    /// When there are none, or more than fit the model's context; nothing changes then. When a token is not
-    /// in the vocabulary; the text is then as it was, or has some of the tokens that came before.
+    /// When there are none, or more than fit the model's context or the cache; nothing changes then. When a
+    /// token is not in the vocabulary; the text is then as it was, or has some of the tokens that came before.
     pub fn feed(&mut self, mut tokens: &[i32]) -> Result<Vec<f32>> {
-        let context = self.session.model().sizes().context;
+        let context = self.session.model().sizes().context.min(self.cache.room());
         let mut length = self.length()?;
         if tokens.is_empty() || tokens.len() > context - length.min(context) {
             let message = format!("{} tokens after {length} for a context of {context}", tokens.len());
