@@ -559,7 +559,7 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// An operand of matrix instructions of these floats of 16 bits and others, as [`Expr::MatrixOf`] has them.
+    /// An operand of matrix instructions of these floats of 16 bits and others: [`Expr::MatrixOf`].
     pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
         let ValueType::Half4(half) = self.ty() else {
             panic!("gradloom makes a matrix of {}; please report this", self.ty())

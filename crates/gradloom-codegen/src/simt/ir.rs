@@ -148,9 +148,10 @@ pub enum Expr {
         /// Whether neighbours in memory are neighbours in a row.
         by_rows: bool,
     },
-    /// An operand from what all invocations of the subgroup have: each, of four terms, four times its number
-    /// modulo four on, those of two rows of a left operand, or columns of a right one, a quarter of its number
-    /// and eight more. Which terms these are is the same on both sides of a product, whose sum does not tell.
+    /// An operand from what all invocations of the subgroup have: four terms each, from four times the
+    /// invocation's number modulo four on, of two rows of a left operand, or columns of a right one: the
+    /// quarter of its number, and eight more. Which terms these are is the same on both sides of a product,
+    /// whose sum does not tell.
     MatrixOf([ExprId; 2]),
     /// What rounding to TF32 leaves of an operand in f32.
     MatrixResidual(ExprId),

@@ -427,8 +427,8 @@ fn products_of_few_rows_are_exact_of_whole_numbers() {
     assert_eq!(ran.get("streamed"), None);
 }
 
-/// So do subgroups with matrix instructions: of eight rows and of sixteen, columns that no tile divides, 16 and
-/// 32 at a time, with sums for one subgroup and for sixteen.
+/// So do subgroups with matrix instructions: of eight rows and of sixteen, columns that no tile divides, 16
+/// and 32 at a time, with sums for one subgroup and for sixteen.
 #[test]
 fn matrix_instructions_take_few_rows_from_memory() {
     let sizes = [(5, 64, 48), (8, 132, 256), (9, 100, 768), (16, 1540, 192), (16, 9000, 48), (7, 131, 48)];
@@ -646,7 +646,7 @@ fn distinct_rows_are_put_and_others_left_out() {
     }
 }
 
-/// Scatters of the commit that are alike are one launch, whose kernel puts each one's rows into its own matrix.
+/// Scatters of the commit that are alike are one launch, whose kernel puts each one's rows where they belong.
 #[test]
 fn scatters_of_distinct_rows_run_together() {
     let graph = parse(

@@ -57,7 +57,8 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
     ///
     /// # Errors
     /// When there are none, or more than fit the model's context or the cache; nothing changes then. When a
-    /// token is not in the vocabulary; the text is then as it was, or has some of the tokens that came before.
+    /// token is not in the vocabulary; the text is then as it was, or has some of the tokens that came
+    /// before.
     pub fn feed(&mut self, mut tokens: &[i32]) -> Result<Vec<f32>> {
         let context = self.session.model().sizes().context.min(self.cache.room());
         let mut length = self.length()?;

@@ -86,8 +86,8 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
 }
 
 impl Axis {
-    /// The best key, and where it is, of every so many elements from the first on, `ahead` at a time. An invocation without
-    /// elements has the least key, behind all of them.
+    /// The best key, and where it is, of every so many elements from the first on, `ahead` at a time. An
+    /// invocation without elements has the least key, behind all of them.
     fn best<'k>(
         &self,
         k: &'k Builder,

@@ -32,7 +32,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of parts of one form, each with its rows and columns and the starts of its operands and results.
+    /// The table of parts of one form, each with its rows, columns, and the starts of its operands and
+    /// results.
     pub fn new(
         form: Form,
         parts: impl Iterator<Item = ([usize; 2], Vec<u32>)>,

@@ -299,8 +299,8 @@ impl<'b> Scatter<'b> {
         })
     }
 
-    /// Adds the only update of a batch, or one of those of distinct rows. What is read and written, the result
-    /// last, may begin at other elements of the buffers than its layout says, so many behind.
+    /// Adds the only update of a batch, or one of those of distinct rows. What is read and written, the
+    /// result last, may begin so many elements behind what its layout says.
     fn add_only<'k>(
         &self,
         k: &'k Builder,
