@@ -144,9 +144,11 @@ pub fn kernels(
     // A scatter that is not in the place of its operand copies that first.
     let may_join = |part: usize| {
         let Part { kernel, reads, writes, .. } = &parts[part];
+        if matches!(kernel, LaunchKernel::Loop(_)) {
+            return true;
+        }
         let [read, write] = [&launch.reads[reads.start], &launch.writes[writes.start]];
-        !matches!(kernel, LaunchKernel::Op(_))
-            || place(plan, read) == place(plan, write) && read.layout == write.layout
+        place(plan, read) == place(plan, write) && read.layout == write.layout
     };
     let joins = |first: usize, part: usize| {
         if !may_join(first) || !may_join(part) {

@@ -44,7 +44,10 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
         let mut node = node.clone();
         match &mut node.kind {
             NodeKind::Load(read) => match found[*read] {
-                Ok(known) if node.level == Level::Element => {
+                Ok(known)
+                    if (node.level, node.dtype) == (Level::Element, first.node(known).dtype)
+                        && first.node(known).level == Level::Element =>
+                {
                     places.push(known);
                     continue;
                 }
@@ -64,7 +67,6 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
         stores.push(store);
     }
     Some(KernelSpec {
-        op: rows.op,
         kernel: Kernel::Loop(Body { nodes, stores, ..*second }),
         reads,
         writes: map.writes.iter().chain(&rows.writes).cloned().collect(),

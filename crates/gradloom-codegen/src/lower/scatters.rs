@@ -3,9 +3,9 @@
 //! In: the kernels of a graph. Out: the same kernels, with those scatters of the commit as parts of a group,
 //! where the last of them stood. Always holds: none needs another's result.
 
-use gradloom_core::fuse::{Fused, KernelSpec};
+use gradloom_core::fuse::{Fused, KernelSpec, as_one};
 use gradloom_core::ir::{OpKind, ScatterOp};
-use gradloom_core::kernel::{Access, Kernel, Part, Schedule};
+use gradloom_core::kernel::{Access, Kernel};
 
 /// Groups what is alike.
 pub(crate) fn group_scatters(fused: &mut Fused) {
@@ -25,9 +25,11 @@ pub(crate) fn group_scatters(fused: &mut Fused) {
                 members.push(i);
             }
         }
-        if members.len() > 1 {
+        if let Some((&last, others)) = members.split_last().filter(|(_, others)| !others.is_empty()) {
+            let specs = members.iter().map(|&i| fused.kernels[i].clone()).collect();
+            fused.kernels[last] = as_one(specs).expect("a group has members");
+            others.iter().rev().for_each(|&i| drop(fused.kernels.remove(i)));
             first = at;
-            together(&mut fused.kernels, &members);
         }
     }
 }
@@ -44,24 +46,4 @@ fn are_alike(a: &KernelSpec, b: &KernelSpec) -> bool {
     (&a.kernel, a.once) == (&b.kernel, b.once)
         && a.reads.iter().zip(&b.reads).all(fits)
         && a.writes.iter().zip(&b.writes).all(fits)
-}
-
-/// Puts a group of these kernels where the last of them stands.
-fn together(kernels: &mut Vec<KernelSpec>, members: &[usize]) {
-    let (mut reads, mut writes, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-    for spec in members.iter().map(|&at| &kernels[at]) {
-        let (read, write) = (reads.len(), writes.len());
-        reads.extend_from_slice(&spec.reads);
-        writes.extend_from_slice(&spec.writes);
-        parts.push(Part {
-            kernel: spec.kernel.clone(),
-            reads: read..reads.len(),
-            writes: write..writes.len(),
-            schedule: Schedule::Whole,
-            workspace: 0..0,
-        });
-    }
-    let (&last, others) = members.split_last().expect("a group has members");
-    kernels[last] = KernelSpec { kernel: Kernel::Group(parts), reads, writes, ..kernels[last].clone() };
-    others.iter().rev().for_each(|&at| drop(kernels.remove(at)));
 }

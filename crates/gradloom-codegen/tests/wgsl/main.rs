@@ -3,6 +3,7 @@
 mod attention;
 mod check;
 mod files;
+mod groups;
 mod kernels;
 mod parts;
 mod random_graphs;

@@ -276,8 +276,8 @@ fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     grouped
 }
 
-/// One launch for several kernels.
-fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
+/// One launch for several kernels, none of which needs another's result; none for none.
+pub fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
     if kernels.len() < 2 {
         return kernels.pop();
     }

@@ -32,6 +32,7 @@ use crate::ir::{DType, Graph, Op, OpId, OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Lowered};
 pub use clusters::MOST_OPS;
 use facts::Facts;
+pub use group::as_one;
 
 /// A kernel with its operands and results.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,31 @@
+//! Parts of groups that one kernel runs on CUDA.
+
+use super::{graph, plan_for};
+use gradloom_codegen::cuda;
+use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
+
+/// The kernels of a graph on CUDA, as they are called.
+fn on_cuda(lines: &str) -> Vec<String> {
+    let graph = graph(lines);
+    let plan = plan_for(&graph, &Target::Cuda(Gpu::in_precision(Limits::cuda(), Precision::F32)));
+    let launches = plan.launches.iter().enumerate();
+    let made = launches.flat_map(|(number, launch)| {
+        let made = cuda::kernels(launch, number, 0, &plan, &graph, &Cuts::default());
+        made.unwrap_or_else(|error| panic!("{error}"))
+    });
+    made.map(|kernel| kernel.label).collect()
+}
+
+/// In the states' own bytes one kernel does for all; one that must copy its state first runs by itself.
+#[test]
+fn scatters_in_place_run_together() {
+    let scatters = "%0: f32[5, 3] = state \"a\" {init=0.0}\n%1: f32[5, 3] = state \"b\" {init=0.0}\n\
+                    %2: i32[2] = input \"i\"\n%3: f32[2, 3] = input \"u\"\n\
+                    %4: f32[5, 3] = scatter_distinct %0, %2, %3 {batch=0}\n\
+                    %5: f32[5, 3] = scatter_distinct %1, %2, %3 {batch=0}\n";
+    let update = "update %0 <- %4\nupdate %1 <- %5";
+    assert_eq!(on_cuda(&format!("{scatters}{update}")), ["2 kernels: scatter"]);
+    let swapped = on_cuda(&format!("{scatters}update %0 <- %5\nupdate %1 <- %4"));
+    assert!(swapped.iter().all(|label| label != "2 kernels: scatter"), "{swapped:?}");
+}
