@@ -375,9 +375,17 @@ impl Workgroup<'_> {
                 };
                 (0..lanes).flat_map(elements).map(word).collect()
             }
-            Expr::MatrixOf(_) => {
+            Expr::MatrixOf(_) | Expr::MatrixFrom(_) => {
                 let ValueType::Matrix(which, _) = kernel.ty(id) else {
                     return Err("a matrix of no type".into());
+                };
+                let place = |lane: usize, half: usize, i: usize| {
+                    let (line, term) = (lane / 4 + 8 * half, lane % 4 * 4 + i);
+                    match which {
+                        MatrixUse::Left => [line, term],
+                        MatrixUse::Right => [term, line],
+                        MatrixUse::Sum => FragmentPlace::of(lane, half, i),
+                    }
                 };
                 let subgroup = kernel_subgroup(kernel);
                 let mut all = Vec::new();
@@ -386,24 +394,7 @@ impl Workgroup<'_> {
                     for (lane, half, i) in (0..subgroup)
                         .flat_map(|lane| (0..2).flat_map(move |half| (0..4).map(move |i| (lane, half, i))))
                     {
-                        let (line, term) = (lane / 4 + 8 * half, lane % 4 * 4 + i);
-                        let [row, column] =
-                            if which == MatrixUse::Left { [line, term] } else { [term, line] };
-                        matrix[16 * row + column] = operands[half][4 * (first + lane) + i];
-                    }
-                    all.extend(matrix.repeat(subgroup));
-                }
-                all
-            }
-            Expr::MatrixFrom(_) => {
-                let subgroup = kernel_subgroup(kernel);
-                let mut all = Vec::new();
-                for first in (0..lanes).step_by(subgroup) {
-                    let mut matrix = vec![0; 256];
-                    for (lane, half, i) in (0..subgroup)
-                        .flat_map(|lane| (0..2).flat_map(move |half| (0..4).map(move |i| (lane, half, i))))
-                    {
-                        let [row, column] = FragmentPlace::of(lane, half, i);
+                        let [row, column] = place(lane, half, i);
                         matrix[16 * row + column] = operands[half][4 * (first + lane) + i];
                     }
                     all.extend(matrix.repeat(subgroup));

@@ -167,7 +167,7 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
     // Few columns are shared by more workgroups; with 32 at a time, the step takes 0.52 ms.
     let columns = if tiles(problem, 16, 32) >= 48 { 32 } else { 16 };
     let most = if tiles(problem, 16, columns) >= 264 { 8 } else { 16 };
-    let tile = |subgroups| CooperativeTile::streamed([16, narrow(columns)], subgroups);
+    let tile = |subgroups| CooperativeTile::streamed(narrow(columns), subgroups);
     let fits = |tile: &CooperativeTile| {
         streams(tile, problem, limits)
             && fits(Method::Cooperative(*tile), operands, limits)

@@ -124,12 +124,9 @@ pub struct CooperativeTile {
 }
 
 impl CooperativeTile {
-    /// Rows of a tile without buffers, at most.
-    pub const STREAMED_ROWS: u32 = 64;
-
-    /// A tile without buffers, of 16 or 32 columns: two or four of each lane.
-    pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
-        Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
+    /// A tile without buffers, of 16 rows and 16 or 32 columns: two or four of each lane.
+    pub const fn streamed(n: u32, subgroups: u32) -> Self {
+        Self { m: 16, n, k: 16 * subgroups, subgroup_m: 16, subgroup_n: n, buffers: 0 }
     }
 
     /// Whether operands go from memory to registers.
@@ -148,7 +145,7 @@ impl CooperativeTile {
     /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
-    /// The same of a tile without buffers, whose rows wait 16 at a time.
+    /// The same of a tile without buffers.
     pub fn streamed_pitch(&self) -> u32 {
         self.n + 4
     }
@@ -168,10 +165,8 @@ impl CooperativeTile {
     /// Whether the tile is well formed.
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
-            return *self == Self::streamed([self.m, self.n], self.k / 16)
+            return *self == Self::streamed(self.n, self.k / 16)
                 && [16, 32].contains(&self.n)
-                && self.m.is_multiple_of(16)
-                && (16..=Self::STREAMED_ROWS).contains(&self.m)
                 && self.k >= 16;
         }
         [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16))

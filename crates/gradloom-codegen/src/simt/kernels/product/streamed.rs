@@ -3,7 +3,7 @@
 //! registers, and the subgroups of a workgroup share out the terms of a few columns.
 //!
 //! A lane has four terms of each row and of each of its two or four columns, which are neighbours where the
-//! right operand's are. The subgroups' sums are added up in workgroup memory, in order, 16 rows at a time.
+//! right operand's are. The subgroups' sums are added up in workgroup memory, in order.
 
 use super::grid::{Grid, Tile};
 use super::operand::TiledOperand;
@@ -25,6 +25,10 @@ const REGISTERS: u32 = 80;
 
 /// Where a lane stands.
 struct Lane<'k> {
+    /// Of its workgroup.
+    own: Tile<'k>,
+    /// Columns that it has.
+    columns: u32,
     /// Its row of the first eight, which is its group of columns, too.
     line: Value<'k>,
     /// The first of its terms.
@@ -41,12 +45,10 @@ impl Product<'_> {
         let own = grid.tile(&k, self.problem);
         let operands = TiledOperand::both(&k, self, &own);
         let (number, subgroup) = (k.local() % SUBGROUP, k.local() / SUBGROUP);
-        let lane = Lane { line: number / 4, term: number % 4 * 4 };
-        let half = self.schedule.operands;
         let columns = tile.n / LINES;
-        let zero = || k.var(k.matrix_zero());
-        let sums: Vec<Vec<_>> =
-            (0..tile.m / 16).map(|_| (0..columns / 2).map(|_| zero()).collect()).collect();
+        let lane = Lane { own, columns, line: number / 4, term: number % 4 * 4 };
+        let half = self.schedule.operands;
+        let sums: Vec<_> = (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect();
         let each = narrow(self.problem.k) / tile.k;
         let registers = |ahead: u32| 2 * ahead * (columns + tile.m / LINES);
         let fits = |ahead: &u32| each.is_multiple_of(*ahead) && registers(*ahead) <= REGISTERS;
@@ -57,99 +59,69 @@ impl Product<'_> {
             let first = (subgroup * each + turn) * 16 + lane.term * together;
             let term = |step: u32| first + (step / together * 16 * together + step % together * 4);
             let terms: Vec<_> = (0..ahead).map(term).collect();
-            let rights: Vec<_> =
-                terms.iter().map(|&term| self.rights(tile, own, &operands[1], &lane, term)).collect();
-            let lefts: Vec<_> =
-                terms.iter().map(|&term| self.lefts(tile, own, &operands[0], &lane, term)).collect();
+            let rights: Vec<_> = terms.iter().map(|&term| self.rights(&operands[1], &lane, term)).collect();
+            let lefts: Vec<_> = terms.iter().map(|&term| self.left(&operands[0], &lane, term)).collect();
             // All loads stand before what is done with them.
-            for (lefts, rights) in lefts.into_iter().zip(rights) {
+            for ([upper, lower], rights) in lefts.into_iter().zip(rights) {
+                let left = upper.to_half(half).matrix_of(lower.to_half(half), MatrixUse::Left);
                 let rights: Vec<_> = rights.into_iter().map(|four| four.to_half(half)).collect();
-                for ([upper, lower], sums) in lefts.into_iter().zip(&sums) {
-                    let left = upper.to_half(half).matrix_of(lower.to_half(half), MatrixUse::Left);
-                    for (pair, sum) in rights.chunks_exact(2).zip(sums) {
-                        let right = pair[0].matrix_of(pair[1], MatrixUse::Right);
-                        sum.set(left.matrix_mul_add(right, sum.get()));
-                    }
+                for (pair, sum) in rights.chunks_exact(2).zip(&sums) {
+                    let right = pair[0].matrix_of(pair[1], MatrixUse::Right);
+                    sum.set(left.matrix_mul_add(right, sum.get()));
                 }
             }
         });
 
         let pitch = tile.streamed_pitch();
         let waiting = k.shared(DType::F32, subgroups * 16 * pitch);
-        for (i, sums) in (0..).zip(&sums) {
-            if i > 0 {
-                k.barrier();
-            }
-            let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
-            for (column, half) in (0..columns).zip(halves) {
-                for element in 0..4 {
-                    // Of the first lane; others are below it and to its right.
-                    let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
-                    let within = lane.term / 2 + first;
-                    let at = match operands[1].side.along {
-                        Along::Free => within * columns + column,
-                        Along::Contract => within + column * LINES,
-                    };
-                    let row = subgroup * 16 + lane.line + row;
-                    k.set_element(waiting, row * pitch + at, half.component(element));
-                }
-            }
-            k.barrier();
-            k.count(k.local(), k.u32(16 * tile.n), k.u32(threads), |place| {
-                let (row, column) = (place / tile.n, place % tile.n);
-                let at = At {
-                    batch: own.batch,
-                    part: own.part,
-                    row: own.first_row + i * 16 + row,
-                    column: own.first_column + column,
+        let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
+        for (column, half) in (0..columns).zip(halves) {
+            for element in 0..4 {
+                // Of the first lane; others are below it and to its right.
+                let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
+                let within = lane.term / 2 + first;
+                let at = match operands[1].side.along {
+                    Along::Free => within * columns + column,
+                    Along::Contract => within + column * LINES,
                 };
-                let there =
-                    [inside(tile.m, self.problem.m, at.row), inside(tile.n, self.problem.n, at.column)];
-                k.guard(there, || {
-                    let part = |subgroup: u32| k.element(waiting, (row + subgroup * 16) * pitch + column);
-                    self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
-                });
-            });
+                let row = subgroup * 16 + lane.line + row;
+                k.set_element(waiting, row * pitch + at, half.component(element));
+            }
         }
+        k.barrier();
+        k.count(k.local(), k.u32(tile.m * tile.n), k.u32(threads), |place| {
+            let (row, column) = (place / tile.n, place % tile.n);
+            let [at_row, at_column] = [own.first_row + row, own.first_column + column];
+            let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
+            let there = [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
+            k.guard(there, || {
+                let part = |subgroup: u32| k.element(waiting, (row + subgroup * 16) * pitch + column);
+                self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
+            });
+        });
         k.finish()
     }
 
-    /// Four terms from `term` on of the lane's two rows of each left operand, as they are stored.
-    fn lefts<'k>(
-        &self,
-        tile: &CooperativeTile,
-        own: Tile<'k>,
-        lhs: &TiledOperand<'k>,
-        lane: &Lane<'k>,
-        term: Value<'k>,
-    ) -> Vec<[Value<'k>; 2]> {
+    /// Four terms from `term` on of the lane's two rows, as they are stored. Rows that are not there are
+    /// computed like others, and not stored.
+    fn left<'k>(&self, lhs: &TiledOperand<'k>, lane: &Lane<'k>, term: Value<'k>) -> [Value<'k>; 2] {
         let rows = narrow(self.problem.m);
         let four = |first: u32| {
-            let row = own.first_row + lane.line + first;
-            let row = if rows.is_multiple_of(tile.m) { row } else { row.min(lhs.k.u32(rows - 1)) };
+            let row = lane.own.first_row + lane.line + first;
+            let row = if rows.is_multiple_of(16) { row } else { row.min(lhs.k.u32(rows - 1)) };
             lhs.stored_four(lhs.term(lhs.row(row), term))
         };
-        // Rows that are not there are computed like others, and not stored.
-        let of = |first: u32| {
-            let upper = four(first);
-            [upper, if rows <= 8 { upper } else { four(first + 8) }]
-        };
-        (0..tile.m / 16).map(|i| of(16 * i)).collect()
+        let upper = four(0);
+        [upper, if rows <= LINES { upper } else { four(LINES) }]
     }
 
     /// Four terms from `term` on of each of the lane's columns.
-    fn rights<'k>(
-        &self,
-        tile: &CooperativeTile,
-        own: Tile<'k>,
-        rhs: &TiledOperand<'k>,
-        lane: &Lane<'k>,
-        term: Value<'k>,
-    ) -> Vec<Value<'k>> {
-        let (all, columns) = (narrow(self.problem.n), tile.n / LINES);
+    fn rights<'k>(&self, rhs: &TiledOperand<'k>, lane: &Lane<'k>, term: Value<'k>) -> Vec<Value<'k>> {
+        let (all, columns) = (narrow(self.problem.n), lane.columns);
         let there = |column: Value<'k>, of: u32| {
-            let column = own.first_column + column;
-            if all.is_multiple_of(tile.n) { column } else { column.min(rhs.k.u32(all - of)) }
+            let column = lane.own.first_column + column;
+            let is_whole = all.is_multiple_of(columns * LINES);
+            if is_whole { column } else { column.min(rhs.k.u32(all - of)) }
         };
         if rhs.side.along == Along::Contract {
             let row = |i: u32| rhs.row(there(lane.line + i * LINES, 1));
