@@ -135,7 +135,8 @@ impl AnyTokenizer {
             // The last token is not read any more.
             let kept = (context + 1).saturating_sub(count).clamp(context.div_ceil(2), context);
             tell!(
-                "note: the prompt has {all} tokens, and the model's context {context}: it reads the last {kept}"
+                "note: the prompt has {all} tokens, and the model's context {context}: it reads the last \
+                 {kept}"
             );
             let first = usize::from(self.get().beginning().is_some() && kept > 1);
             tokens.drain(first..first + all - kept);
