@@ -2,6 +2,7 @@
 
 use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom::nn::{LayerNorm, Linear};
+use gradloom::plan::Region;
 use gradloom::reference::HostTensor;
 use gradloom::runtime::pipeline::{Gpu, Target};
 use gradloom::runtime::{Cut, Limits};
@@ -208,4 +209,32 @@ fn a_step_is_verified_without_being_made() {
     assert_eq!(groups, ["output", "gradient", "squared gradient", "parameter", "state"]);
     assert!(verification.to_string().contains("device against float64 (tolerance 1e-5)"), "{verification}");
     assert_eq!((train.attempted_steps(), train.store().read("hidden.weight").unwrap()), (0, before));
+}
+
+#[test]
+fn kernels_in_a_row_that_read_weights_start_before_those_before_them_are_done() {
+    let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    let layers: Vec<Linear> = (0..6).map(|_| Linear::new(256, 256)).collect();
+    let session = Session::new(layers, &device, 0).unwrap();
+    let one = |layers: &Vec<Linear>, x: Tensor| layers.iter().fold(x, |x, layer| layer.forward(x).tanh());
+    let row = session.infer([f32("x", [1, 256])], |layers, [x]| one(layers, x)).unwrap();
+    let inspection = row.inspect();
+    let replay = inspection.replay().unwrap();
+    // Weights, biases and inputs are there early, what a layer leaves is not. The first product waits for the
+    // kernel that takes the inputs over.
+    assert_eq!((replay.shapes()[0].early, replay.covered()), (5, 6), "{replay}");
+    assert!(replay.to_string().contains("; 5 start before those before them are done"), "{replay}");
+    let edges = replay.edges(&replay.segments[0]);
+    assert_eq!(replay.early(&replay.segments[0], &edges)[..2], [false, false]);
+    // What is there early stays as it is until the results are out.
+    let phase = replay.nodes.iter().skip(1).take_while(|node| node.unit.is_some());
+    assert!(phase.flat_map(|node| &node.touches.writes).all(|(memory, _)| *memory >= Region::Step as usize));
+
+    // Where kernels run side by side, one that waits would take another's place.
+    let all = session
+        .infer([f32("x", [1, 256])], |layers, [x]| {
+            layers.iter().map(|layer| layer.forward(x).cumsum(1)).reduce(|a, b| a + b).unwrap()
+        })
+        .unwrap();
+    assert_eq!(all.inspect().replay().unwrap().shapes()[0].early, 0);
 }

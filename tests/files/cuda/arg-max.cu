@@ -7,9 +7,20 @@
 
 // 3 blocks of 1024 threads
 // argmax
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(1024) k_argmax(const float* b0, int* b1, unsigned* status) {
     __shared__ unsigned a0[1024];
     __shared__ unsigned a1[1024];
+    let_next_start();
     unsigned v6 = (blockIdx.x * 400u);
     unsigned x0 = 0u;
     unsigned x1 = 400u;
@@ -193,6 +204,7 @@ extern "C" __global__ void __launch_bounds__(1024) k_argmax(const float* b0, int
         }
     }
     __syncthreads();
+    wait_for_others();
     if ((threadIdx.x == 0u)) {
         unsigned v423 = a1[0u];
         b1[blockIdx.x] = (int)(v423);

@@ -29,7 +29,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_attention_grad_means(const float* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
+    let_next_start();
     unsigned v2 = remainder_of(threadIdx.x, 16u);
     unsigned v9 = ((blockIdx.x * 16u) + divide(threadIdx.x, 16u));
     unsigned v11 = min(v9, 5u);
@@ -50,6 +61,7 @@ extern "C" __global__ void __launch_bounds__(256) k_attention_grad_means(const f
     float v42 = __shfl_xor_sync(0xffffffffu, v41, 2);
     float v43 = (v41 + v42);
     float v44 = __shfl_xor_sync(0xffffffffu, v43, 1);
+    wait_for_others();
     if (((v2 == 0u) && (v9 < 6u))) {
         b3[v11] = (v43 + v44);
     }
@@ -72,7 +84,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(64) k_attention_grad_queries(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);
@@ -149,7 +172,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(64) k_attention_grad_keys(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, float* b8, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);

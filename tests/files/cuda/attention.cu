@@ -26,7 +26,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(64) k_attention(const float* b0, const float* b1, const float* b2, float* b3, float* b4, unsigned* status) {
+    let_next_start();
     unsigned v5 = ((blockIdx.x * 64u) + threadIdx.x);
     unsigned v7 = remainder_of(v5, 6u);
     unsigned v11 = divide(v5, 6u);

@@ -22,8 +22,19 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_reduce_1024_x_40(const float* b0, float* b1, unsigned* status) {
     __shared__ float a0[256];
+    let_next_start();
     unsigned v2 = remainder_of(threadIdx.x, 64u);
     unsigned v5 = divide(threadIdx.x, 64u);
     unsigned v9 = min(v2, 39u);
@@ -36,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) k_reduce_1024_x_40(const float
     float v51 = x0;
     a0[threadIdx.x] = v51;
     __syncthreads();
+    wait_for_others();
     if (((v5 == 0u) && v11)) {
         float x1 = v51;
         for (unsigned i1 = 1u; i1 < 4u; i1 += 1u) {
@@ -64,8 +76,19 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_1_kernels_sums_of_columns(const unsigned* b0, const float* b1, float* b2, unsigned* status) {
     __shared__ float a0[256];
+    let_next_start();
     unsigned v7 = b0[1u];
     unsigned v10 = b0[2u];
     unsigned v13 = divide(threadIdx.x, 32u);

@@ -22,8 +22,19 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_cumulate_pieces(const float* b0, float* b1, unsigned* status) {
     __shared__ float a0[256];
+    let_next_start();
     unsigned v8 = (((remainder_of(blockIdx.x, 2u) * 256u) + threadIdx.x) * 8u);
     unsigned v12 = divide(blockIdx.x, 2u);
     float x0 = (0.0f);
@@ -42,6 +53,7 @@ extern "C" __global__ void __launch_bounds__(256) k_cumulate_pieces(const float*
         a0[threadIdx.x] = ((v40 ? v44 : (0.0f)) + v47);
         __syncthreads();
     }
+    wait_for_others();
     if ((threadIdx.x == 0u)) {
         float v53 = a0[255u];
         b1[blockIdx.x] = v53;
@@ -50,8 +62,19 @@ extern "C" __global__ void __launch_bounds__(256) k_cumulate_pieces(const float*
 
 // 2 blocks of 256 threads
 // cumulate: before
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_cumulate_before(float* b0, unsigned* status) {
     __shared__ float a0[256];
+    let_next_start();
     unsigned v2 = (blockIdx.x * 2u);
     unsigned v7 = min(threadIdx.x, 2u);
     unsigned v13 = min((threadIdx.x + 1u), 2u);
@@ -98,8 +121,19 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_cumulate(const float* b0, float* b1, float* b2, unsigned* status) {
     __shared__ float a0[256];
+    let_next_start();
     unsigned v8 = (((remainder_of(blockIdx.x, 2u) * 256u) + threadIdx.x) * 8u);
     unsigned v12 = divide(blockIdx.x, 2u);
     unsigned v13 = min(v8, 3000u);
@@ -122,6 +156,7 @@ extern "C" __global__ void __launch_bounds__(256) k_cumulate(const float* b0, fl
     }
     bool v51 = (0u < threadIdx.x);
     float v57 = a0[(v51 ? (threadIdx.x - 1u) : 0u)];
+    wait_for_others();
     float v61 = b1[blockIdx.x];
     float x1 = (v61 + (v51 ? v57 : (0.0f)));
     for (unsigned i2 = v13; i2 < v16; i2 += 1u) {

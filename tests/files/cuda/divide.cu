@@ -14,6 +14,16 @@ __device__ int divide(int a, int b) {
 __device__ unsigned divide(unsigned a, unsigned b) {
     return b == 0u ? 0u : a / b;
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {
         status[2] = position;
@@ -22,6 +32,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
     }
 }
 extern "C" __global__ void __launch_bounds__(256) k_div(const int* b0, const int* b1, int* b2, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 70u)) {
         int v10 = b0[v4];

@@ -22,7 +22,18 @@ __device__ int divide(int a, int b) {
 __device__ unsigned divide(unsigned a, unsigned b) {
     return b == 0u ? 0u : a / b;
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_3_kernels_map(const unsigned* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
+    let_next_start();
     unsigned x0 = 0u;
     unsigned x1 = 3u;
     for (unsigned i0 = 0u; i0 < 2u; i0 += 1u) {

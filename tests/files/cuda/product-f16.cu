@@ -27,6 +27,16 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ float2 operator+(float2 a, float2 b) {
     return make_float2(a.x + b.x, a.y + b.y);
 }
@@ -146,6 +156,7 @@ extern "C" __global__ void __launch_bounds__(128) k_dot_70_x_64_with_epilogue(co
     __shared__ __align__(16) Half4 a0[1152];
     __shared__ __align__(16) Half4 a1[1152];
     __shared__ float a2[1280];
+    let_next_start();
     unsigned v7 = (blockIdx.x * 64u);
     unsigned v14 = divide(threadIdx.x, 32u);
     unsigned v18 = remainder_of(threadIdx.x, 16u);
@@ -379,6 +390,7 @@ extern "C" __global__ void __launch_bounds__(128) k_dot_70_x_64_with_epilogue(co
     store_matrix(&a2[v883], 20u, x16);
     unsigned v885 = (v7 + v138);
     __syncthreads();
+    wait_for_others();
     for (unsigned i1 = remainder_of(threadIdx.x, 32u); i1 < 256u; i1 += 32u) {
         unsigned v897 = (v885 + divide(i1, 16u));
         unsigned v900 = (v254 + remainder_of(i1, 16u));

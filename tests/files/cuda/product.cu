@@ -23,6 +23,16 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ float2 operator+(float2 a, float2 b) {
     return make_float2(a.x + b.x, a.y + b.y);
 }
@@ -44,6 +54,7 @@ __device__ float4 splat(float a) {
 extern "C" __global__ void __launch_bounds__(128) k_dot(const float4* b0, const float4* b1, float* b2, unsigned* status) {
     __shared__ float4 a0[288];
     __shared__ float4 a1[256];
+    let_next_start();
     unsigned v7 = (blockIdx.x * 32u);
     unsigned v14 = divide(threadIdx.x, 8u);
     unsigned v16 = remainder_of(threadIdx.x, 8u);
@@ -213,6 +224,7 @@ extern "C" __global__ void __launch_bounds__(128) k_dot(const float4* b0, const 
         __syncthreads();
     }
     unsigned v950 = (v7 + (v14 * 2u));
+    wait_for_others();
     if ((v950 < 10u)) {
         float4 v954 = x4;
         unsigned v957 = (v16 * 4u);

@@ -9,7 +9,18 @@
 
 // 1 blocks of 256 threads
 // random_bits
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_random_bits(const unsigned* b0, const unsigned* b1, const unsigned* b2, unsigned* b3, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 16u)) {
         unsigned v9 = b0[0u];

@@ -24,6 +24,16 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {
         status[2] = position;
@@ -35,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) k_scatter_sort(unsigned* b0, u
     __shared__ unsigned a0[256];
     __shared__ unsigned a1[256];
     __shared__ unsigned a2[256];
+    let_next_start();
     bool v2 = (blockIdx.x < 2u);
     if (v2) {
         unsigned v5 = divide(blockIdx.x, 2u);
@@ -102,7 +113,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_scatter(unsigned* b0, unsigned* b1, const int* b2, float* b3, const float* b4, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 160u)) {
         unsigned v8 = divide(v4, 8u);

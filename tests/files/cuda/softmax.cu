@@ -33,7 +33,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_row_5_x_70(const float* b0, float* b1, unsigned* status) {
+    let_next_start();
     unsigned v2 = remainder_of(threadIdx.x, 32u);
     unsigned v9 = (v2 + 32u);
     unsigned v11 = (v2 + 64u);
@@ -78,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(256) k_row_5_x_70(const float* b0, 
     float v99 = (v97 + v98);
     float v100 = __shfl_xor_sync(0xffffffffu, v99, 1);
     float v101 = (v99 + v100);
+    wait_for_others();
     if (v29) {
         b1[((v27 * 70u) + v2)] = (v77 / v101);
     }

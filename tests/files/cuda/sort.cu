@@ -8,9 +8,20 @@
 
 // 3 blocks of 256 threads
 // sort: parts
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_sort_parts(const float* b0, float* b1, int* b2, unsigned* status) {
     __shared__ unsigned a0[1024];
     __shared__ unsigned a1[1024];
+    let_next_start();
     for (unsigned i0 = threadIdx.x; i0 < 1024u; i0 += 256u) {
         unsigned x0 = 4294967295u;
         unsigned x1 = 4294967295u;
@@ -48,6 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) k_sort_parts(const float* b0, 
             __syncthreads();
         }
     }
+    wait_for_others();
     for (unsigned i4 = threadIdx.x; i4 < 9u; i4 += 256u) {
         unsigned v89 = a1[i4];
         unsigned v92 = ((blockIdx.x * 9u) + i4);

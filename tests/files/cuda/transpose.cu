@@ -23,7 +23,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_map_1_x_300(const float* b0, float* b1, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 300u)) {
         unsigned v13 = ((divide(v4, 300u) * 300u) + remainder_of(v4, 300u));

@@ -24,6 +24,16 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {
         status[2] = position;
@@ -32,6 +42,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
     }
 }
 extern "C" __global__ void __launch_bounds__(256) k_dynamic_slice(const int* b0, const int* b1, const float* b2, float* b3, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 6u)) {
         int v9 = b0[0u];
@@ -60,7 +71,18 @@ __device__ unsigned remainder_of(unsigned a, unsigned b) {
 __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) k_pad(const float* b0, float* b1, unsigned* status) {
+    let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     if ((v4 < 32u)) {
         float x0 = (-1.5f);

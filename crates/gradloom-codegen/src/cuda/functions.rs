@@ -97,6 +97,19 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 ";
+        // Programmatic dependent launch, PTX ISA, "griddepcontrol": the kernels behind this one may start once
+        // all its blocks have; this one goes on when those before it are done, and what they wrote is there.
+        Start "let_next_start" [] = "__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");
+#endif
+}
+__device__ __forceinline__ void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
+#endif
+}
+";
         // The first failure of a step is kept. See `wgsl::Status` for the words.
         Report "report" [] = "__device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {

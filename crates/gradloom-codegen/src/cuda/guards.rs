@@ -85,7 +85,13 @@ pub(super) fn guards(plan: &Plan) -> CudaKernel {
     source.push_str("}\n");
     CudaKernel {
         label: "guards".to_string(),
-        work: Work::Function { name: "guards".to_string(), source, groups: 1, threads: THREADS },
+        work: Work::Function {
+            name: "guards".to_string(),
+            source,
+            groups: 1,
+            threads: THREADS,
+            waits: false,
+        },
         parameters: reads.iter().map(|access| address(plan, access)).collect(),
         spans: Spans {
             reads: reads.iter().filter_map(|access| Span::of(plan, access)).collect(),

@@ -18,7 +18,7 @@ use gradloom_core::ir::{DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{
     Access, GroupSchedule, Kernel as LaunchKernel, Launch, LibrarySchedule, Part, Phase, Schedule,
 };
-use gradloom_core::plan::{Plan, Region};
+use gradloom_core::plan::{Plan, Region, Role as PlannedRole};
 use std::ops::Range;
 
 /// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
@@ -55,6 +55,8 @@ pub enum Work {
         groups: usize,
         /// Threads of a block.
         threads: u32,
+        /// Whether it has something to do before it waits for the kernels before it.
+        waits: bool,
     },
     /// By cuBLASLt.
     Product(LibraryProduct),
@@ -199,10 +201,13 @@ fn alone(
         (LaunchKernel::Loop(body), _) => is_in_fours(body, access),
         _ => false,
     };
-    let view = |(i, access)| view(access, of_loop(access) || vectors.get(i).copied().unwrap_or(false));
+    let view = |(i, access)| View {
+        is_early: is_early(launch, plan, access),
+        ..View::of(access, of_loop(access) || vectors.get(i).copied().unwrap_or(false))
+    };
     let views = Views {
         reads: launch.reads.iter().enumerate().map(view).collect(),
-        writes: launch.writes.iter().map(|access| self::view(access, of_loop(access))).collect(),
+        writes: launch.writes.iter().map(|access| View::of(access, of_loop(access))).collect(),
         gated: launch.phase == Phase::Commit,
         in_place: launch.reads.first().zip(launch.writes.first()).is_some_and(|(read, write)| {
             place(plan, read) == place(plan, write) && read.layout == write.layout
@@ -232,7 +237,7 @@ fn alone(
         Role::Workspace { .. } => vec![Span::Workspace(scratch.clone())],
         Role::Table => Vec::new(),
     };
-    Ok(finished(&kernels, number, &touched, &parameter))
+    Ok(finished(&kernels, number, &views, &touched, &parameter))
 }
 
 /// A product by the library.
@@ -296,8 +301,8 @@ fn together(
     let table = Table::new(form, parts.iter().map(|part| (extents(part), starts(part))), schedule);
     let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
     let views = Views {
-        reads: reads.iter().map(|access| view(access, false)).collect(),
-        writes: writes.iter().map(|access| view(access, false)).collect(),
+        reads: reads.iter().map(|access| View::of(access, false)).collect(),
+        writes: writes.iter().map(|access| View::of(access, false)).collect(),
         gated: launch.phase == Phase::Commit,
         in_place: false,
     };
@@ -328,11 +333,16 @@ fn together(
             kernels::group(&views, group::body_of(parts[0]), &table, schedule, short)
         }
     };
-    finished(&kernels, number, &touched, &parameter)
+    finished(&kernels, number, &views, &touched, &parameter)
 }
 
-fn view(access: &Access, has_vectors: bool) -> View<'_> {
-    View { dtype: access.dtype, layout: &access.layout, has_vectors }
+/// Whether no kernel of the step writes what is read there before the launch is done: it is of the store,
+/// which changes at the step's end, or was there when the step's first kernel of the plan started.
+fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
+    let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+    let was_there =
+        buffer.region != Region::Step || matches!(buffer.role, PlannedRole::Input | PlannedRole::Scalar);
+    launch.phase == Phase::Compute && was_there
 }
 
 /// The address of an access's buffer.
@@ -350,9 +360,11 @@ fn place(plan: &Plan, access: &Access) -> (Region, usize) {
 fn finished(
     kernels: &[Kernel],
     number: usize,
+    views: &Views<'_>,
     touched: &dyn Fn(Role) -> Vec<Span>,
     parameter: &dyn Fn(Role, &[u32]) -> Parameter,
 ) -> Vec<CudaKernel> {
+    let is_early = |role: Role| matches!(role, Role::Operand(read) if views.reads[read].is_early);
     let finish = |kernel: &Kernel| {
         let name = function_name(&kernel.label);
         let mut spans = Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..Spans::default() };
@@ -360,16 +372,12 @@ fn finished(
             let list = if kernel.stores_to(i) { &mut spans.writes } else { &mut spans.reads };
             list.extend(touched(buffer.role));
         }
+        let (source, waits) = print(kernel, &name, number, &is_early);
         CudaKernel {
             label: kernel.label.clone(),
             parameters: kernel.buffers.iter().map(|buffer| parameter(buffer.role, &kernel.table)).collect(),
             spans,
-            work: Work::Function {
-                source: print(kernel, &name, number),
-                name,
-                groups: kernel.groups,
-                threads: kernel.workgroup,
-            },
+            work: Work::Function { source, name, groups: kernel.groups, threads: kernel.workgroup, waits },
         }
     };
     kernels.iter().map(finish).collect()

@@ -3,12 +3,13 @@
 use super::functions::{Function, Functions};
 use crate::narrow::has_words;
 use crate::simt::spelling::{self, Spelling};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Space, Stmt, ValueType};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults.
-pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
+/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults. And whether
+/// it has loads of buffers which are there early: only behind these it waits for the kernels before it.
+pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {
         kernel,
@@ -17,7 +18,16 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
         functions: Functions::new(),
     };
     let mut body = String::new();
-    printer.block(&mut body, &kernel.body, 1);
+    let Block(statements) = &kernel.body;
+    let waits = |statement: &Stmt| kernel.is_gated() || !is_free(kernel, statement, is_early);
+    let (free, rest) = statements.split_at(statements.iter().position(waits).unwrap_or(statements.len()));
+    let has_early = free.iter().any(|statement| has_load(kernel, statement));
+    writeln!(body, "    {}();", printer.function(Function::Start)).expect(TEXT);
+    printer.statements(&mut body, free, 1);
+    if has_early {
+        writeln!(body, "    wait_for_others();").expect(TEXT);
+    }
+    printer.statements(&mut body, rest, 1);
     let mut text = format!("// {}\n", kernel.label);
     let types = kernel
         .exprs
@@ -49,7 +59,29 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     }
     text.push_str(&body);
     text.push_str("}\n");
-    text
+    (text, has_early)
+}
+
+/// Whether a statement has nothing to do with what kernels before this one write or read: faults are told in
+/// any order, and those who look at them wait.
+fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
+    let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
+    match statement {
+        Stmt::Store(..) => false,
+        Stmt::Let(id) => match *kernel.expr(*id) {
+            Expr::Load(buffer, _) => is_early(kernel.buffers[buffer as usize].role),
+            _ => true,
+        },
+        _ => statement.block().is_none_or(of_block),
+    }
+}
+
+fn has_load(kernel: &Kernel, statement: &Stmt) -> bool {
+    let of_block = |Block(block): &Block| block.iter().any(|inner| has_load(kernel, inner));
+    match statement {
+        Stmt::Let(id) => matches!(kernel.expr(*id), Expr::Load(..)),
+        _ => statement.block().is_some_and(of_block),
+    }
 }
 
 const TEXT: &str = "a string takes all text";
@@ -63,13 +95,13 @@ struct Printer<'k> {
 }
 
 impl Printer<'_> {
-    fn block(&mut self, text: &mut String, block: &Block, depth: usize) {
+    fn statements(&mut self, text: &mut String, statements: &[Stmt], depth: usize) {
         let indent = "    ".repeat(depth);
-        for statement in &block.0 {
+        for statement in statements {
             let line = self.statement(statement);
             writeln!(text, "{indent}{line}").expect(TEXT);
-            if let Some(block) = statement.block() {
-                self.block(text, block, depth + 1);
+            if let Some(Block(block)) = statement.block() {
+                self.statements(text, block, depth + 1);
                 writeln!(text, "{indent}}}").expect(TEXT);
             }
         }

@@ -44,6 +44,10 @@ pub struct ReplayNode {
     pub unit: Option<usize>,
     /// What it touches.
     pub touches: Touches,
+    /// Whether it is a product of the library.
+    pub is_product: bool,
+    /// Whether it waits itself for those before it, and has something to do before.
+    pub waits: bool,
 }
 
 /// A launch that the host runs between two segments.
@@ -78,21 +82,24 @@ impl Replay {
         let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
         let of_step = |unit: &CudaUnit| !matches!(unit.owner, Owner::Hoisted(_));
         let step = units.iter().enumerate().filter(|(_, unit)| of_step(unit) && runs(unit));
+        let is_product = |unit: &CudaUnit| matches!(unit.kernel.work, Work::Product(_));
         let planned: Vec<(usize, &CudaUnit)> = step.collect();
         let owners: Vec<Owner> = planned.iter().map(|(_, unit)| unit.owner).collect();
         let commits =
             |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
         let pause = owners.iter().position(commits).unwrap_or(owners.len());
 
-        let begin = ReplayNode { member: Member::Begin, unit: None, touches: taken_over(plan) };
-        let mut nodes = vec![begin];
+        let own =
+            |member, touches| ReplayNode { member, unit: None, touches, is_product: false, waits: false };
+        let mut nodes = vec![own(Member::Begin, taken_over(plan))];
         nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
             member: Member::Planned(unit.owner),
             unit: Some(*number),
             touches: touches(&unit.kernel.spans),
+            waits: matches!(unit.kernel.work, Work::Function { waits: true, .. }),
+            is_product: is_product(unit),
         }));
-        let results = ReplayNode { member: Member::Results, unit: None, touches: handed_out(plan) };
-        nodes.insert(pause + 1, results);
+        nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
 
         let hosted = host_steps(graph, plan, &owners);
         let mut first = 0;
@@ -103,8 +110,7 @@ impl Replay {
             let op = on_host(&plan.launches[launch], graph).map_or("an op", |op| op.name());
             Cut { launch, reason: format!("`{op}` has no GPU kernel, and runs on the host") }
         });
-        let is_product = |(_, unit): &&(usize, &CudaUnit)| matches!(unit.kernel.work, Work::Product(_));
-        let products = planned.iter().filter(is_product).count();
+        let products = nodes.iter().filter(|node| node.is_product).count();
         Self { cuts: cuts.collect(), nodes, segments, launches: plan.launches.len(), products }
     }
 
@@ -113,9 +119,28 @@ impl Replay {
         edges(self.nodes[segment.clone()].iter().map(|node| &node.touches))
     }
 
+    /// For each node of a segment whether it starts when the only node that it waits for has begun its last
+    /// block (programmatic dependent launch): if it has something to do meanwhile, and the graph is a row, where
+    /// it takes no other's place. Devices before compute capability 9.0, and CUDA before 12.3, cannot.
+    pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
+        let nodes = &self.nodes[segment.clone()];
+        let is_row = Shape::of(edges).is_row();
+        let is_early = |(node, before): (&ReplayNode, &Vec<usize>)| match before[..] {
+            // What the first kernel of a step writes is there early for the others.
+            [other] => is_row && node.waits && !nodes[other].is_product && nodes[other].unit.is_some(),
+            _ => false,
+        };
+        nodes.iter().zip(edges).map(is_early).collect()
+    }
+
     /// The shape of each segment's graph.
     pub fn shapes(&self) -> Vec<Shape> {
-        self.segments.iter().map(|segment| Shape::of(&self.edges(segment))).collect()
+        let of = |segment: &Range<usize>| {
+            let edges = self.edges(segment);
+            let early = self.early(segment, &edges).into_iter().filter(|early| *early).count();
+            Shape { early, ..Shape::of(&edges) }
+        };
+        self.segments.iter().map(of).collect()
     }
 
     /// Launches of the step that graphs replay; the host runs the rest.
@@ -135,6 +160,8 @@ pub struct Shape {
     pub depth: usize,
     /// Nodes that are equally deep, at most: branches that can run side by side.
     pub branches: usize,
+    /// Nodes that start early, see [`Replay::early`].
+    pub early: usize,
 }
 
 impl Shape {
@@ -152,7 +179,13 @@ impl Shape {
             edges: edges.iter().map(Vec::len).sum(),
             depth: levels.len(),
             branches: levels.into_iter().max().unwrap_or(0),
+            early: 0,
         }
+    }
+
+    /// Whether most of the nodes wait for each other in a row.
+    fn is_row(&self) -> bool {
+        self.depth * 4 >= self.nodes * 3
     }
 }
 
@@ -168,8 +201,15 @@ impl fmt::Display for Replay {
             products => format!("; {products} nodes are products by cuBLASLt"),
         };
         writeln!(out, "replay: {covered} of {launches} launches in {graphs}{products}")?;
-        for (i, Shape { nodes, edges, depth, branches }) in self.shapes().into_iter().enumerate() {
-            writeln!(out, "  {nodes} nodes, {edges} edges: {depth} deep, up to {branches} side by side")?;
+        for (i, Shape { nodes, edges, depth, branches, early }) in self.shapes().into_iter().enumerate() {
+            let early = match early {
+                0 => String::new(),
+                early => format!("; {early} start before those before them are done"),
+            };
+            writeln!(
+                out,
+                "  {nodes} nodes, {edges} edges: {depth} deep, up to {branches} side by side{early}"
+            )?;
             if let Some(Cut { launch, reason }) = self.cuts.get(i) {
                 writeln!(out, "  launch {launch}: {reason}")?;
             }
@@ -230,7 +270,9 @@ mod tests {
     #[test]
     fn a_diamond_is_three_deep_and_two_wide() {
         let shape = Shape::of(&[vec![], vec![0], vec![0], vec![1, 2]]);
-        assert_eq!(shape, Shape { nodes: 4, edges: 4, depth: 3, branches: 2 });
-        assert_eq!(Shape::of(&[]), Shape { nodes: 0, edges: 0, depth: 0, branches: 0 });
+        assert_eq!(shape, Shape { nodes: 4, edges: 4, depth: 3, branches: 2, early: 0 });
+        assert!(shape.is_row());
+        assert_eq!(Shape::of(&[]), Shape { nodes: 0, edges: 0, depth: 0, branches: 0, early: 0 });
+        assert!(!Shape::of(&[vec![], vec![0], vec![0]]).is_row());
     }
 }

@@ -289,6 +289,19 @@ impl Builder {
         }
     }
 
+    /// Like [`Builder::count`], the first turn, which there is, by itself if it is to be.
+    pub fn count_apart<'k>(
+        &'k self,
+        is_apart: bool,
+        [start, end, step]: [Value<'k>; 3],
+        body: impl Fn(Value<'k>),
+    ) {
+        if is_apart {
+            body(start);
+        }
+        self.count(if is_apart { start + step } else { start }, end, step, body);
+    }
+
     /// The number and the counter of a new loop, unless it is known to have no turns.
     fn loop_over(&self, start: Value<'_>, end: Value<'_>) -> Option<(u32, Value<'_>)> {
         if let (Some(start), Some(end)) = (self.literal(start.id), self.literal(end.id))

@@ -173,7 +173,7 @@ impl Operands {
     fn view<'a>(&self, operand: &'a Operand) -> View<'a> {
         let Operand { binding, dtype, layout, .. } = operand;
         let has_vectors = *binding != NONE && matches!(self.bindings[*binding].element, Element::Vector(_));
-        View { dtype: *dtype, layout, has_vectors }
+        View { dtype: *dtype, layout, has_vectors, is_early: false }
     }
 
     /// What kernels of the common language see of them.

@@ -156,7 +156,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
     ) -> Vec<View<'l>> {
         let view = |(&value, layout): (&ValueId, &'l Layout)| {
             let has_vectors = loads_vectors && layout.shape.rank() == 4;
-            View { dtype: graph.ty(value).dtype, layout, has_vectors }
+            View { dtype: graph.ty(value).dtype, layout, has_vectors, is_early: loads_vectors }
         };
         values.iter().zip(layouts).map(view).collect()
     }

@@ -13,7 +13,7 @@ fn nvidias_compiler_takes_every_kernel() {
     let mut texts: Vec<String> = kernels
         .iter()
         .enumerate()
-        .map(|(i, kernel)| cuda::print(kernel, &format!("kernel_{i}"), i))
+        .map(|(i, kernel)| cuda::print(kernel, &format!("kernel_{i}"), i, &|_| true).0)
         .collect();
     texts.extend(custom::cuda_texts());
     // One text for all: making a compiler's program takes longer than compiling a kernel.

@@ -71,14 +71,14 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
     let layouts: Vec<Layout> = operands.iter().map(|&value| lie.layout(&graph.ty(value).shape)).collect();
     let types: Vec<_> = op.results.iter().map(|&value| graph.ty(value)).collect();
     let whole: Vec<_> = types.iter().map(|ty| Lie::Dense.layout(&ty.shape)).collect();
-    let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout, has_vectors: false };
+    let of = |dtype, layout| View { dtype, layout, has_vectors: false, is_early: false };
     let views = Views {
-        reads: operands.iter().zip(&layouts).map(view).collect(),
-        writes: types
+        reads: operands
             .iter()
-            .zip(&whole)
-            .map(|(ty, layout)| View { dtype: ty.dtype, layout, has_vectors: false })
+            .zip(&layouts)
+            .map(|(&value, layout)| of(graph.ty(value).dtype, layout))
             .collect(),
+        writes: types.iter().zip(&whole).map(|(ty, layout)| of(ty.dtype, layout)).collect(),
         gated,
         in_place: false,
     };

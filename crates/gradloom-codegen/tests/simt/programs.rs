@@ -247,8 +247,10 @@ fn views<'a>(
     phase: Phase,
 ) -> Views<'a> {
     let view = |access: &'a Access| View::of(access, has_vectors(access));
+    // The order of loads for operands that are there early; other devices run the other one.
+    let early = |access: &'a Access| View { is_early: phase == Phase::Compute, ..view(access) };
     Views {
-        reads: reads.iter().map(view).collect(),
+        reads: reads.iter().map(early).collect(),
         writes: writes.iter().map(view).collect(),
         gated: phase == Phase::Commit,
         in_place: false,

@@ -179,6 +179,9 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn destroy_graph(&self, graph: Graph);
     /// Adds a kernel that starts when those before it are done.
     fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
+    /// Adds a kernel that starts when all blocks of the kernel before it let it, and itself waits for that one
+    /// to be done. From CUDA 12.3 and compute capability 9.0 on.
+    fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node>;
     /// What is asked of a stream meanwhile, as a graph instead of being done.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;
     /// Adds what another graph has, as nodes of this one where it is kernels in a row, which starts when the

@@ -41,6 +41,10 @@ pub(super) struct State {
     pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, Call)>>,
     /// Products that the library was asked for since the last capture.
     pub(super) products: Vec<Call>,
+    /// What it says of CUDA; 12.8 if it is 0.
+    pub(super) version: i32,
+    /// Nodes that start before the one before them is done.
+    pub(super) early: usize,
     /// Kernels that were launched by themselves.
     pub(super) launches: usize,
     /// Graphs that were launched.
@@ -110,7 +114,8 @@ impl Fake {
 
 impl Driver for Fake {
     fn version(&self) -> Fallible<i32> {
-        self.state().meet("version").map(|()| 12_080)
+        let mut state = self.state();
+        state.meet("version").map(|()| if state.version == 0 { 12_080 } else { state.version })
     }
 
     fn device_count(&self) -> Fallible<usize> {
@@ -298,6 +303,12 @@ impl Driver for Fake {
         state.is_live(call.function.0, "module");
         state.meet("add_kernel")?;
         Ok(state.add(graph, after, Call::Kernel(call.clone())))
+    }
+
+    fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node> {
+        let node = self.add_kernel(graph, &[after], call)?;
+        self.state().early += 1;
+        Ok(node)
     }
 
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph> {

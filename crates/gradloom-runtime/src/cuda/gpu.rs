@@ -117,12 +117,19 @@ impl Gpu {
         products.multiply(&call.product, &call.algorithm, call.addresses, stream)
     }
 
-    /// Adds something to a graph that starts when the nodes before it are done.
+    /// Whether kernels of graphs can start before those before them are done.
+    pub(super) fn starts_early(&self) -> bool {
+        self.properties.capability >= (9, 0) && self.version >= 12_030
+    }
+
+    /// Adds something to a graph that starts when the nodes before it are done, or, if it is to start early,
+    /// have all begun.
     ///
     /// # Errors
     /// When the device is lost, or refuses it.
-    pub(super) fn add(&self, graph: Graph, after: &[Node], call: &Call) -> Result<Node> {
+    pub(super) fn add(&self, graph: Graph, after: &[Node], early: bool, call: &Call) -> Result<Node> {
         self.ask("add to a graph", |driver| match call {
+            Call::Kernel(call) if early => driver.add_early_kernel(graph, after[0], call),
             Call::Kernel(call) => driver.add_kernel(graph, after, call),
             Call::Product(call) => {
                 let stream = driver.stream()?;

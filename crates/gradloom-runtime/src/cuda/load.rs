@@ -112,7 +112,8 @@ impl CudaProgram {
         if mode.captured {
             for segment in &program.replay.segments {
                 let edges = program.replay.edges(segment);
-                program.graphs.push(build(gpu, &program.calls[segment.clone()], edges)?);
+                let early = program.replay.early(segment, &edges);
+                program.graphs.push(build(gpu, &program.calls[segment.clone()], &edges, &early)?);
             }
         }
         Ok(program)
@@ -191,13 +192,13 @@ impl Drop for Building<'_> {
     }
 }
 
-/// Makes a graph of calls that can be launched; each starts when those before it are done.
-fn build(gpu: &Gpu, calls: &[Call], before: Vec<Vec<usize>>) -> Result<GraphExec> {
+/// Makes a graph of calls that can be launched; each starts when those before it are done, or early.
+fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
     let building = Building(gpu, gpu.ask("make a graph", |driver| driver.graph())?);
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());
-    for (call, before) in calls.iter().zip(before) {
-        let before: Vec<Node> = before.into_iter().map(|i| nodes[i]).collect();
-        nodes.push(gpu.add(building.1, &before, call)?);
+    for ((call, before), early) in calls.iter().zip(edges).zip(early) {
+        let before: Vec<Node> = before.iter().map(|&i| nodes[i]).collect();
+        nodes.push(gpu.add(building.1, &before, *early && gpu.starts_early(), call)?);
     }
     gpu.ask("make a graph ready", |driver| driver.instantiate(building.1))
 }

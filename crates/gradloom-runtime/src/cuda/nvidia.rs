@@ -272,6 +272,19 @@ impl Driver for Nvidia {
         Ok(Node(node.expose_provenance()))
     }
 
+    fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
+        let node = self.add_kernel(graph, &[], kernel)?;
+        let edge = sys::CUgraphEdgeData {
+            from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+            to_port: 0,
+            type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+            reserved: [0; 5],
+        };
+        let (from, to, edge) = (handle(after.0), handle(node.0), &raw const edge);
+        call!(cuGraphAddDependencies_v2(handle(graph.0), &raw const from, &raw const to, edge, 1))?;
+        Ok(node)
+    }
+
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph> {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         call!(cuStreamBeginCapture_v2(handle(stream.0), mode))?;

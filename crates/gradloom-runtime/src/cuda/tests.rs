@@ -3,7 +3,7 @@
 use super::driver::Call;
 use super::fake::{Fake, FakeCompiler};
 use super::options::{CudaOptions, Overrides};
-use crate::{Device, Store, Train, Trainer};
+use crate::{Device, Session, Store, Train, Trainer};
 use gradloom_codegen::cuda::REUSE_DISTANCE;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -90,6 +90,22 @@ fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
     }
     let state = driver.state();
     assert_eq!((state.replays, state.launches), (28, 0));
+}
+
+#[test]
+fn kernels_of_a_row_start_early_where_the_driver_can() {
+    let early = |version: i32| {
+        let (driver, options) = fake();
+        driver.state().version = version;
+        let layers: Vec<Linear> = (0..6).map(|_| Linear::new(256, 256)).collect();
+        let session = Session::new(layers, &Device::cuda_with(&options).unwrap(), 0).unwrap();
+        let row = session.infer([f32("x", [1, 256])], |layers, [x]| {
+            layers.iter().fold(x, |x, layer| layer.forward(x).tanh())
+        });
+        assert_eq!(row.unwrap().inspect().replay().unwrap().shapes()[0].early, 5);
+        driver.state().early
+    };
+    assert_eq!((early(12_030), early(12_020)), (5, 0));
 }
 
 #[test]

@@ -46,10 +46,10 @@ pub(super) fn json(inspection: &Inspection<'_>) -> String {
 
 fn replayed(replay: &Replay) -> Value {
     let segments = replay.shapes().into_iter().enumerate().map(|(i, shape)| {
-        let Shape { nodes, edges, depth, branches } = shape;
+        let Shape { nodes, edges, depth, branches, early } = shape;
         let cut =
             replay.cuts.get(i).map(|Cut { launch, reason }| json!({ "launch": launch, "reason": reason }));
-        json!({ "nodes": nodes, "edges": edges, "depth": depth, "branches": branches, "cut": cut })
+        json!({ "nodes": nodes, "edges": edges, "depth": depth, "branches": branches, "early": early, "cut": cut })
     });
     json!({
         "nodes": replay.nodes.len(),

@@ -47,12 +47,15 @@ pub struct View<'a> {
     pub layout: &'a Layout,
     /// Whether four neighbours, from a multiple of four on, may be loaded at once.
     pub has_vectors: bool,
+    /// Whether it is worth loading before the kernels before this one are done, which do not write it, on
+    /// devices that start kernels early.
+    pub is_early: bool,
 }
 
 impl<'a> View<'a> {
     /// Of what a launch reads or writes.
     pub fn of(access: &'a Access, has_vectors: bool) -> Self {
-        Self { dtype: access.dtype, layout: &access.layout, has_vectors }
+        Self { dtype: access.dtype, layout: &access.layout, has_vectors, is_early: false }
     }
 }
 

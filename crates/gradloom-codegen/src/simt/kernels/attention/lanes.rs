@@ -33,39 +33,41 @@ impl<'k> Attention<'k, '_> {
         let limit = bounds.limit(query);
 
         let [all_queries, all_keys, all_values] = self.queries_keys_values();
-        let scale = k.f32(self.scale_of_exponents()).splat();
         let column = lane * 4;
+        let load = |start: Value<'k>| -> [(Value<'k>, Value<'k>, Value<'k>); AHEAD] {
+            [0, 1, 2, 3].map(|turn| {
+                let key = start + slot + turn * slots;
+                let row = key.min(limit.max(k.u32(1)) - 1);
+                let four = |read: usize, rows: super::Rows<'k, '_>| {
+                    rows.four(self.key_row(read, of_keys, row), column)
+                };
+                (key.less(limit), four(1, all_keys), four(2, all_values))
+            })
+        };
+        // Keys that are there before the queries are on their way before these.
+        let first = self.views.reads[1].is_early.then(|| load(zero));
+        let scale = k.f32(self.scale_of_exponents()).splat();
         let own: Vec<_> = (0..sharing)
             .map(|r| all_queries.four(all_queries.start(of(k.u32(r)), query), column) * scale)
             .collect();
         let numbers = |first: f32| -> Vec<_> { own.iter().map(|_| k.var(k.f32(first))).collect() };
         let (maxima, totals) = (numbers(LOWEST), numbers(0.0));
         let sums: Vec<_> = own.iter().map(|_| k.var(k.f32(0.0).splat())).collect();
-        k.count(zero, limit, k.u32(slots * narrow(AHEAD)), |start| {
-            let loaded: Vec<_> = (0..narrow(AHEAD))
-                .map(|turn| {
-                    let key = start + slot + turn * slots;
-                    let row = key.min(limit - 1);
-                    let four = |read: usize, rows: super::Rows<'k, '_>| {
-                        rows.four(self.key_row(read, of_keys, row), column)
-                    };
-                    (key.less(limit), four(1, all_keys), four(2, all_values))
-                })
-                .collect();
+        let take = |loaded: [(Value<'k>, Value<'k>, Value<'k>); AHEAD]| {
             for (r, own) in own.iter().enumerate() {
-                let score = |&(is_there, key, _): &(Value<'k>, Value<'k>, Value<'k>)| {
+                let score = |(is_there, key, _): (Value<'k>, Value<'k>, Value<'k>)| {
                     let product =
                         (0..4).fold(k.f32(0.0), |sum, i| own.component(i).mul_add(key.component(i), sum));
                     let product = across(product, lanes);
                     is_there.select(product, k.f32(LOWEST))
                 };
-                let scores: Vec<_> = loaded.iter().map(score).collect();
+                let scores = loaded.map(score);
                 let before = maxima[r].get();
                 let most = scores.iter().fold(before, |most, &score| most.native_max(score));
                 let keep = (before - most).native_exp2();
                 let mut total = totals[r].get() * keep;
                 let mut sum = sums[r].get() * keep.splat();
-                for (&score, &(is_there, _, value)) in scores.iter().zip(&loaded) {
+                for (score, (is_there, _, value)) in scores.into_iter().zip(loaded) {
                     let weight = is_there.select((score - most).native_exp2(), k.f32(0.0));
                     total = total + weight;
                     sum = weight.splat().mul_add(value, sum);
@@ -74,7 +76,11 @@ impl<'k> Attention<'k, '_> {
                 totals[r].set(total);
                 sums[r].set(sum);
             }
-        });
+        };
+        let step = k.u32(slots * narrow(AHEAD));
+        let from = if first.is_some() { step } else { zero };
+        first.into_iter().for_each(take);
+        k.count(from, limit, step, |start| take(load(start)));
 
         let [shared_maxima, shared_totals] = [(); 2].map(|()| k.shared(DType::F32, sharing * slots));
         let shared_sums = k.shared(crate::simt::ValueType::Vector(4), sharing * slots * lanes);

@@ -53,23 +53,19 @@ impl Product<'_> {
         let each = terms.div_ceil(slices);
         let ahead = AHEAD.into_iter().find(|ahead| each.is_multiple_of(*ahead)).unwrap_or(1);
         let is_whole = terms.is_multiple_of(slices * ahead);
-        k.count(slice, k.u32(slices * each), k.u32(slices * ahead), |start| {
-            let loaded: Vec<_> = (0..ahead)
-                .map(|turn| {
-                    let term = start + turn * slices;
-                    let at = if is_whole { term } else { term.min(k.u32(terms - 1)) };
-                    let left: Vec<_> = left_rows
-                        .iter()
-                        .map(|&row| {
-                            let value = lhs.element(lhs.term(row, at));
-                            if is_whole { value } else { term.below(terms).select(value, k.f32(0.0)) }
-                        })
-                        .collect();
-                    (left, four(at))
-                })
-                .collect();
-            for (left, right) in loaded {
-                for (sum, left) in sums.iter().zip(left) {
+        let turns = [slice, k.u32(slices * each), k.u32(slices * ahead)];
+        k.count_apart(self.is_early(), turns, |start| {
+            let term = |turn: u32| start + turn * slices;
+            let at = |turn| if is_whole { term(turn) } else { term(turn).min(k.u32(terms - 1)) };
+            let left = |turn: u32, row: Value<'k>| {
+                let value = lhs.element(lhs.term(row, at(turn)));
+                if is_whole { value } else { term(turn).below(terms).select(value, k.f32(0.0)) }
+            };
+            let rights: Vec<_> = (0..ahead).map(|turn| four(at(turn))).collect();
+            let lefts: Vec<Vec<_>> =
+                (0..ahead).map(|turn| left_rows.iter().map(|&row| left(turn, row)).collect()).collect();
+            for (lefts, right) in lefts.into_iter().zip(rights) {
+                for (sum, left) in sums.iter().zip(lefts) {
                     sum.set(left.splat().mul_add(right, sum.get()));
                 }
             }
@@ -134,9 +130,10 @@ impl Product<'_> {
                 _ => element(0),
             }
         };
-        k.count(lane * width, k.u32(terms), k.u32(SUBGROUP * width), |term| {
-            let left: Vec<_> = left_rows.iter().map(|&row| load(&lhs, left_has_fours, row, term)).collect();
+        let turns = [lane * width, k.u32(terms), k.u32(SUBGROUP * width)];
+        k.count_apart(self.is_early() && terms >= SUBGROUP * width, turns, |term| {
             let right: Vec<_> = right_rows.iter().map(|&row| load(&rhs, true, row, term)).collect();
+            let left: Vec<_> = left_rows.iter().map(|&row| load(&lhs, left_has_fours, row, term)).collect();
             for (sums, &left) in sums.iter().zip(&left) {
                 for (sum, &right) in sums.iter().zip(&right) {
                     let total = match width {
@@ -160,6 +157,11 @@ impl Product<'_> {
             let at = At { batch: own.batch, part: own.part, row: own.first_row + row, column };
             self.put(k, at, own_sum);
         });
+    }
+
+    /// Whether the matrix is there before the rows are: its first terms are loaded by themselves.
+    fn is_early(&self) -> bool {
+        self.views.reads[1].is_early
     }
 
     /// A row of the tile, or the last that there is.
