@@ -100,6 +100,7 @@ extern "C" __global__ void __launch_bounds__(64) k_attention_grad_queries(const 
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);
     unsigned v20 = min(v6, 5u);
+    wait_for_others();
     if ((v10 < 1u)) {
         unsigned v26 = (v20 * 4u);
         float v30 = b0[v26];
@@ -188,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(64) k_attention_grad_keys(const flo
     unsigned v6 = remainder_of(v4, 6u);
     unsigned v10 = divide(v4, 6u);
     unsigned v20 = min(v6, 5u);
+    wait_for_others();
     if ((v10 < 1u)) {
         unsigned v24 = (v20 * 4u);
         float v28 = b1[v24];

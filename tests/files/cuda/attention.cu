@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(64) k_attention(const float* b0, co
     unsigned v11 = divide(v5, 6u);
     unsigned v20 = remainder_of(v11, 2u);
     unsigned v22 = min(v7, 5u);
+    wait_for_others();
     if ((divide(v11, 2u) < 1u)) {
         unsigned v43 = ((v20 * 24u) + (v22 * 4u));
         float v47 = b0[v43];

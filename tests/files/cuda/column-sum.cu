@@ -89,6 +89,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_1_kernels_sums_of_columns(const unsigned* b0, const float* b1, float* b2, unsigned* status) {
     __shared__ float a0[256];
     let_next_start();
+    wait_for_others();
     unsigned v7 = b0[1u];
     unsigned v10 = b0[2u];
     unsigned v13 = divide(threadIdx.x, 32u);

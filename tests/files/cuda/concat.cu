@@ -36,6 +36,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_concat(float* b0, const float* b1, const float* b2, unsigned* status) {
     let_next_start();
     unsigned v5 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if (((blockIdx.x < 1u) && (v5 < 15u))) {
         float v15 = b1[v5];
         b0[(remainder_of(v5, 5u) + (divide(v5, 5u) * 45u))] = v15;

@@ -79,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) k_cumulate_before(float* b0, u
     unsigned v7 = min(threadIdx.x, 2u);
     unsigned v13 = min((threadIdx.x + 1u), 2u);
     float x0 = (0.0f);
+    wait_for_others();
     for (unsigned i0 = v7; i0 < v13; i0 += 1u) {
         float v19 = b0[(v2 + i0)];
         x0 = (x0 + v19);

@@ -34,6 +34,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
 extern "C" __global__ void __launch_bounds__(256) k_div(const int* b0, const int* b1, int* b2, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 70u)) {
         int v10 = b0[v4];
         int v14 = b1[v4];

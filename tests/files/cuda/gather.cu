@@ -43,6 +43,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
 extern "C" __global__ void __launch_bounds__(256) k_gather(const int* b0, const float* b1, float* b2, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 480u)) {
         unsigned v8 = divide(v4, 40u);
         int v14 = b0[v8];

@@ -34,6 +34,7 @@ __device__ __forceinline__ void wait_for_others() {
 }
 extern "C" __global__ void __launch_bounds__(256) k_3_kernels_map(const unsigned* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
     let_next_start();
+    wait_for_others();
     unsigned x0 = 0u;
     unsigned x1 = 3u;
     for (unsigned i0 = 0u; i0 < 2u; i0 += 1u) {

@@ -36,6 +36,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_map_6_x_50(const float* b0, const float* b1, float* b2, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 300u)) {
         float v14 = b0[v4];
         float v20 = b1[remainder_of(v4, 50u)];

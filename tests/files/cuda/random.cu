@@ -22,6 +22,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_random_bits(const unsigned* b0, const unsigned* b1, const unsigned* b2, unsigned* b3, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 16u)) {
         unsigned v9 = b0[0u];
         unsigned v12 = b1[0u];

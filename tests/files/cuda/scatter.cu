@@ -47,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) k_scatter_sort(unsigned* b0, u
     __shared__ unsigned a2[256];
     let_next_start();
     bool v2 = (blockIdx.x < 2u);
+    wait_for_others();
     if (v2) {
         unsigned v5 = divide(blockIdx.x, 2u);
         unsigned v8 = (v5 * 20u);
@@ -126,6 +127,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_scatter(unsigned* b0, unsigned* b1, const int* b2, float* b3, const float* b4, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 160u)) {
         unsigned v8 = divide(v4, 8u);
         unsigned v10 = remainder_of(v4, 8u);

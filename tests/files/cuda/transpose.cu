@@ -36,6 +36,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_map_1_x_300(const float* b0, float* b1, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 300u)) {
         unsigned v13 = ((divide(v4, 300u) * 300u) + remainder_of(v4, 300u));
         float v24 = b0[((remainder_of(v13, 6u) * 50u) + divide(v13, 6u))];

@@ -44,6 +44,7 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
 extern "C" __global__ void __launch_bounds__(256) k_dynamic_slice(const int* b0, const int* b1, const float* b2, float* b3, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 6u)) {
         int v9 = b0[0u];
         if (v9 < 0 || v9 >= 6) report(status, 1u, 0u, v9, 6u);
@@ -84,6 +85,7 @@ __device__ __forceinline__ void wait_for_others() {
 extern "C" __global__ void __launch_bounds__(256) k_pad(const float* b0, float* b1, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
+    wait_for_others();
     if ((v4 < 32u)) {
         float x0 = (-1.5f);
         unsigned v12 = remainder_of(v4, 8u);

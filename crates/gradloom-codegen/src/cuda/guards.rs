@@ -90,7 +90,7 @@ pub(super) fn guards(plan: &Plan) -> CudaKernel {
             source,
             groups: 1,
             threads: THREADS,
-            waits: false,
+            loads_early: false,
         },
         parameters: reads.iter().map(|access| address(plan, access)).collect(),
         spans: Spans {

@@ -55,8 +55,8 @@ pub enum Work {
         groups: usize,
         /// Threads of a block.
         threads: u32,
-        /// Whether it has something to do before it waits for the kernels before it.
-        waits: bool,
+        /// Whether it loads something before it waits for the kernels before it.
+        loads_early: bool,
     },
     /// By cuBLASLt.
     Product(LibraryProduct),
@@ -372,12 +372,18 @@ fn finished(
             let list = if kernel.stores_to(i) { &mut spans.writes } else { &mut spans.reads };
             list.extend(touched(buffer.role));
         }
-        let (source, waits) = print(kernel, &name, number, &is_early);
+        let (source, loads_early) = print(kernel, &name, number, &is_early);
         CudaKernel {
             label: kernel.label.clone(),
             parameters: kernel.buffers.iter().map(|buffer| parameter(buffer.role, &kernel.table)).collect(),
             spans,
-            work: Work::Function { source, name, groups: kernel.groups, threads: kernel.workgroup, waits },
+            work: Work::Function {
+                source,
+                name,
+                groups: kernel.groups,
+                threads: kernel.workgroup,
+                loads_early,
+            },
         }
     };
     kernels.iter().map(finish).collect()

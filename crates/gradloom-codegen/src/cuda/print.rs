@@ -7,8 +7,9 @@ use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, St
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults. And whether
-/// it has loads of buffers which are there early: only behind these it waits for the kernels before it.
+/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults. It may start
+/// before the kernels before it are done: before it waits for them, it loads at most what `is_early`; and
+/// whether it does.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {
@@ -21,12 +22,10 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     let Block(statements) = &kernel.body;
     let waits = |statement: &Stmt| kernel.is_gated() || !is_free(kernel, statement, is_early);
     let (free, rest) = statements.split_at(statements.iter().position(waits).unwrap_or(statements.len()));
-    let has_early = free.iter().any(|statement| has_load(kernel, statement));
     writeln!(body, "    {}();", printer.function(Function::Start)).expect(TEXT);
     printer.statements(&mut body, free, 1);
-    if has_early {
-        writeln!(body, "    wait_for_others();").expect(TEXT);
-    }
+    writeln!(body, "    wait_for_others();").expect(TEXT);
+    let loads_early = free.iter().any(|statement| has_load(kernel, statement));
     printer.statements(&mut body, rest, 1);
     let mut text = format!("// {}\n", kernel.label);
     let types = kernel
@@ -59,7 +58,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     }
     text.push_str(&body);
     text.push_str("}\n");
-    (text, has_early)
+    (text, loads_early)
 }
 
 /// Whether a statement has nothing to do with what kernels before this one write or read: faults are told in

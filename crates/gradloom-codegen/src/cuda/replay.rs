@@ -24,6 +24,11 @@ const EXCHANGE: usize = 5;
 /// for branches as wide as if no value shared its bytes, and take 1% more memory.
 pub const REUSE_DISTANCE: usize = 2;
 
+/// Blocks, at most, of a kernel that starts early without anything to load. On an H100, the step that makes the
+/// next token of GPT-2 124M takes 0.342 ms with and 0.356 ms without such kernels for one text; with those of up
+/// to eight blocks, 0.56 instead of 0.51 ms for 16 texts.
+const FEW_BLOCKS: usize = 4;
+
 /// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
@@ -44,10 +49,8 @@ pub struct ReplayNode {
     pub unit: Option<usize>,
     /// What it touches.
     pub touches: Touches,
-    /// Whether it is a product of the library.
-    pub is_product: bool,
-    /// Whether it waits itself for those before it, and has something to do before.
-    pub waits: bool,
+    /// Whether it gains from starting before those before it are done.
+    pub gains: bool,
 }
 
 /// A launch that the host runs between two segments.
@@ -82,22 +85,20 @@ impl Replay {
         let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
         let of_step = |unit: &CudaUnit| !matches!(unit.owner, Owner::Hoisted(_));
         let step = units.iter().enumerate().filter(|(_, unit)| of_step(unit) && runs(unit));
-        let is_product = |unit: &CudaUnit| matches!(unit.kernel.work, Work::Product(_));
         let planned: Vec<(usize, &CudaUnit)> = step.collect();
         let owners: Vec<Owner> = planned.iter().map(|(_, unit)| unit.owner).collect();
         let commits =
             |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
         let pause = owners.iter().position(commits).unwrap_or(owners.len());
 
-        let own =
-            |member, touches| ReplayNode { member, unit: None, touches, is_product: false, waits: false };
+        let is_product = |unit: &CudaUnit| matches!(unit.kernel.work, Work::Product(_));
+        let own = |member, touches| ReplayNode { member, unit: None, touches, gains: false };
         let mut nodes = vec![own(Member::Begin, taken_over(plan))];
         nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
             member: Member::Planned(unit.owner),
             unit: Some(*number),
             touches: touches(&unit.kernel.spans),
-            waits: matches!(unit.kernel.work, Work::Function { waits: true, .. }),
-            is_product: is_product(unit),
+            gains: gains(unit),
         }));
         nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
 
@@ -110,7 +111,7 @@ impl Replay {
             let op = on_host(&plan.launches[launch], graph).map_or("an op", |op| op.name());
             Cut { launch, reason: format!("`{op}` has no GPU kernel, and runs on the host") }
         });
-        let products = nodes.iter().filter(|node| node.is_product).count();
+        let products = planned.iter().filter(|(_, unit)| is_product(unit)).count();
         Self { cuts: cuts.collect(), nodes, segments, launches: plan.launches.len(), products }
     }
 
@@ -120,14 +121,14 @@ impl Replay {
     }
 
     /// For each node of a segment whether it starts when the only node that it waits for has begun its last
-    /// block (programmatic dependent launch): if it has something to do meanwhile, and the graph is a row, where
-    /// it takes no other's place. Devices before compute capability 9.0, and CUDA before 12.3, cannot.
+    /// block (programmatic dependent launch): in graphs that are rows, where it takes no other's place. Devices
+    /// before compute capability 9.0, and CUDA before 12.3, cannot.
     pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
         let nodes = &self.nodes[segment.clone()];
         let is_row = Shape::of(edges).is_row();
         let is_early = |(node, before): (&ReplayNode, &Vec<usize>)| match before[..] {
             // What the first kernel of a step writes is there early for the others.
-            [other] => is_row && node.waits && !nodes[other].is_product && nodes[other].unit.is_some(),
+            [other] => is_row && node.gains && nodes[other].unit.is_some(),
             _ => false,
         };
         nodes.iter().zip(edges).map(is_early).collect()
@@ -215,6 +216,17 @@ impl fmt::Display for Replay {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a kernel gains from starting before those before it are done: it loads something, or has so few
+/// blocks that it takes no place, and what is behind it loads something.
+fn gains(unit: &CudaUnit) -> bool {
+    match unit.kernel.work {
+        Work::Function { loads_early, groups, .. } => {
+            unit.owner != Owner::Guards && (loads_early || groups <= FEW_BLOCKS)
+        }
+        Work::Product(_) => false,
     }
 }
 

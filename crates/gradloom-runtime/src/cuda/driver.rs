@@ -48,6 +48,9 @@ pub(super) struct Failure {
     pub(super) text: String,
 }
 
+/// From which version on, as in [`Driver::version`], edges of graphs have data of their own.
+pub(super) const EDGE_DATA: i32 = 12_030;
+
 /// The driver's number for missing memory.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
@@ -179,8 +182,8 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn destroy_graph(&self, graph: Graph);
     /// Adds a kernel that starts when those before it are done.
     fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
-    /// Adds a kernel that starts when all blocks of the kernel before it let it, and itself waits for that one
-    /// to be done. From CUDA 12.3 and compute capability 9.0 on.
+    /// Adds a kernel that starts when all blocks of the kernel before it let it or are done, and itself waits
+    /// for that one to be done. From [`EDGE_DATA`] and compute capability 9.0 on.
     fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node>;
     /// What is asked of a stream meanwhile, as a graph instead of being done.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;

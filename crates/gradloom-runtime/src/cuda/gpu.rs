@@ -2,8 +2,8 @@
 
 use super::algorithms::Algorithms;
 use super::driver::{
-    Address, Call, Context, Driver, Event, Failure, Fallible, Graph, Node, ProductCall, Products, Properties,
-    Stream,
+    Address, Call, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Graph, Node, ProductCall, Products,
+    Properties, Stream,
 };
 use super::kernels::Kernels;
 use super::poller::Poller;
@@ -119,7 +119,7 @@ impl Gpu {
 
     /// Whether kernels of graphs can start before those before them are done.
     pub(super) fn starts_early(&self) -> bool {
-        self.properties.capability >= (9, 0) && self.version >= 12_030
+        self.properties.capability >= (9, 0) && self.version >= EDGE_DATA
     }
 
     /// Adds something to a graph that starts when the nodes before it are done, or, if it is to start early,

@@ -5,8 +5,8 @@
 
 use super::cublas::Cublas;
 use super::driver::{
-    Address, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall, Module, Node,
-    Products, Properties, Stream,
+    Address, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall,
+    Module, Node, Products, Properties, Stream,
 };
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -273,15 +273,12 @@ impl Driver for Nvidia {
     }
 
     fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
+        // A product may be a graph of its own.
+        if !is_kernel(handle(after.0)) {
+            return self.add_kernel(graph, &[after], kernel);
+        }
         let node = self.add_kernel(graph, &[], kernel)?;
-        let edge = sys::CUgraphEdgeData {
-            from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
-            to_port: 0,
-            type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
-            reserved: [0; 5],
-        };
-        let (from, to, edge) = (handle(after.0), handle(node.0), &raw const edge);
-        call!(cuGraphAddDependencies_v2(handle(graph.0), &raw const from, &raw const to, edge, 1))?;
+        connect(graph, after, node, &EARLY)?;
         Ok(node)
     }
 
@@ -304,12 +301,21 @@ impl Driver for Nvidia {
     }
 
     fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node> {
-        if let Some((last, kernels)) = kernels_in_a_row(child).as_deref().and_then(<[_]>::split_last) {
-            let mut before = after.to_vec();
-            for kernel in kernels {
-                before = vec![copy_kernel(graph, &before, *kernel)?];
+        let has_data = self.version()? >= EDGE_DATA;
+        if let Some(kernels) = kernels_in_a_row(child, has_data) {
+            let mut last = None;
+            for (kernel, edge) in kernels {
+                last = Some(match last {
+                    None => copy_kernel(graph, after, kernel)?,
+                    Some(before) if edge == USUAL => copy_kernel(graph, &[before], kernel)?,
+                    Some(before) => {
+                        let node = copy_kernel(graph, &[], kernel)?;
+                        connect(graph, before, node, &edge)?;
+                        node
+                    }
+                });
             }
-            return copy_kernel(graph, &before, *last);
+            return Ok(last.expect("a row has kernels"));
         }
         let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
         let mut node = ptr::null_mut();
@@ -334,29 +340,57 @@ impl Driver for Nvidia {
     }
 }
 
-/// The nodes of a graph that is kernels one after the other, in order; none of any other.
-fn kernels_in_a_row(graph: Graph) -> Option<Vec<sys::CUgraphNode>> {
+/// Of an edge whose second kernel starts when all blocks of the first one let it.
+const EARLY: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
+    from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+    to_port: 0,
+    type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+    reserved: [0; 5],
+};
+
+/// Of an edge whose second kernel starts when the first one is done.
+const USUAL: sys::CUgraphEdgeData = sys::CUgraphEdgeData { from_port: 0, type_: 0, ..EARLY };
+
+/// Adds an edge with data of its own.
+fn connect(graph: Graph, from: Node, to: Node, edge: &sys::CUgraphEdgeData) -> Fallible<()> {
+    let (from, to) = (handle(from.0), handle(to.0));
+    call!(cuGraphAddDependencies_v2(handle(graph.0), &raw const from, &raw const to, ptr::from_ref(edge), 1))
+}
+
+fn is_kernel(node: sys::CUgraphNode) -> bool {
+    use sys::CUgraphNodeType_enum as Kind;
+    let mut kind = Kind::CU_GRAPH_NODE_TYPE_EMPTY;
+    let known = call!(cuGraphNodeGetType(node, &raw mut kind)).is_ok();
+    known && kind == Kind::CU_GRAPH_NODE_TYPE_KERNEL
+}
+
+/// The nodes of a graph that is kernels one after the other, in order, with the edge to each from the one
+/// before it; none of any other graph.
+fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNode, sys::CUgraphEdgeData)>> {
     /// What the library takes for a product is one kernel, or two.
     const MOST: usize = 8;
     let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
-    let ([mut from, mut to], mut edges) = ([[ptr::null_mut(); MOST]; 2], MOST);
-    // The driver refuses to tell edges with data of their own; arrays that are full may not have all.
+    let ([mut from, mut to], mut edges, mut data) = ([[ptr::null_mut(); MOST]; 2], MOST, [USUAL; MOST]);
     let room = (from.as_mut_ptr(), to.as_mut_ptr());
-    call!(cuGraphGetEdges(handle(graph.0), room.0, room.1, &raw mut edges)).ok()?;
+    // The driver refuses to tell edges with data of their own without it; arrays that are full may not have all.
+    if has_data {
+        let data = data.as_mut_ptr();
+        call!(cuGraphGetEdges_v2(handle(graph.0), room.0, room.1, data, &raw mut edges)).ok()?;
+    } else {
+        call!(cuGraphGetEdges(handle(graph.0), room.0, room.1, &raw mut edges)).ok()?;
+    }
     if count == 0 || count >= MOST || edges >= MOST {
         return None;
     }
     let nodes = &nodes[..count];
-    for &node in nodes {
-        let mut kind = sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EMPTY;
-        call!(cuGraphNodeGetType(node, &raw mut kind)).ok()?;
-        if kind != sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL {
-            return None;
-        }
+    if !nodes.iter().copied().all(is_kernel) {
+        return None;
     }
     let edges: Vec<_> = from.into_iter().zip(to).take(edges).collect();
-    in_a_row(nodes, &edges)
+    let data_to =
+        |node| edges.iter().zip(data).find(|((_, to), _)| *to == node).map_or(USUAL, |(_, data)| data);
+    Some(in_a_row(nodes, &edges)?.into_iter().map(|node| (node, data_to(node))).collect())
 }
 
 /// Nodes in the order of their edges, if each but the last has one to the next, and there are no others.
