@@ -61,6 +61,9 @@ struct Half2 {
 struct __align__(8) Half4 {
     unsigned low, high;
 };
+struct __align__(16) Half8 {
+    Half4 fours[2];
+};
 __device__ unsigned halves(float low, float high) {
     unsigned both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));

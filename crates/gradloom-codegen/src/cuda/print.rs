@@ -174,10 +174,12 @@ impl Printer<'_> {
             ValueType::Scalar(DType::BF16) => _ = self.function(Function::Bf16),
             ValueType::Scalar(_) => {}
             ValueType::Vector(_) => _ = self.function(Function::Vectors),
-            ValueType::Half2(DType::BF16) | ValueType::Half4(DType::BF16) => {
+            ValueType::Half2(DType::BF16) | ValueType::Half4(DType::BF16) | ValueType::Half8(DType::BF16) => {
                 _ = self.function(Function::Bfloat)
             }
-            ValueType::Half2(_) | ValueType::Half4(_) => _ = self.function(Function::Half),
+            ValueType::Half2(_) | ValueType::Half4(_) | ValueType::Half8(_) => {
+                _ = self.function(Function::Half)
+            }
             ValueType::Matrix(which, dtype) => {
                 self.function(Function::Matrix);
                 if which != MatrixUse::Sum && dtype == DType::F32 {
@@ -243,6 +245,7 @@ impl Printer<'_> {
                 };
                 format!("{}({})", self.function(round), x[0])
             }
+            Expr::FourOf(_, part) => format!("{}.fours[{part}]", x[0]),
             Expr::MatrixResidual(_) => format!("residual({})", x[0]),
             Expr::MatrixHalf(_, half) => format!("half_of_sum<{half}>({})", x[0]),
             Expr::MatrixOf(_) => {
@@ -346,6 +349,8 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
         ValueType::Half2(_) => "Half2",
         ValueType::Half4(DType::BF16) => "Bfloat4",
         ValueType::Half4(_) => "Half4",
+        ValueType::Half8(DType::BF16) => "Bfloat8",
+        ValueType::Half8(_) => "Half8",
         ValueType::Matrix(MatrixUse::Left, DType::F32) => "WideLeft",
         ValueType::Matrix(MatrixUse::Right, DType::F32) => "WideRight",
         ValueType::Matrix(MatrixUse::Left, _) => "Left",

@@ -572,6 +572,15 @@ impl<'k> Value<'k> {
         }
     }
 
+    /// The first four of eight floats of 16 bits, and the last.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn fours(self) -> [Self; 2] {
+        let ValueType::Half8(half) = self.ty() else {
+            panic!("gradloom takes two fours of {}; please report this", self.ty())
+        };
+        [0, 1].map(|part| self.k.expr(Expr::FourOf(self.id, part), ValueType::Half4(half)))
+    }
+
     /// An operand of matrix instructions of these floats of 16 bits and others: [`Expr::MatrixOf`].
     pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
         let ValueType::Half4(half) = self.ty() else {

@@ -29,6 +29,8 @@ pub enum ValueType {
     Half2(DType),
     /// Four floats of this dtype, which has 16 bits.
     Half4(DType),
+    /// Eight of them.
+    Half8(DType),
     /// 16 x 16 numbers of a dtype, which a subgroup has together.
     Matrix(MatrixUse, DType),
 }
@@ -123,6 +125,8 @@ pub enum Expr {
     Component(ExprId, u32),
     /// A vector of four, rounded to floats of 16 bits.
     ToHalf(ExprId),
+    /// Of eight floats of 16 bits, the first four (0) or the last (1).
+    FourOf(ExprId, u32),
     /// A number of another dtype, as graphs convert it.
     Cast(ExprId),
     /// The same bits as another dtype of 32 bits.
@@ -184,6 +188,7 @@ impl Expr {
             | Self::NativeExp2(a)
             | Self::MatrixHalf(a, _)
             | Self::MatrixResidual(a)
+            | Self::FourOf(a, _)
             | Self::Splat(a)
             | Self::Component(a, _)
             | Self::ToHalf(a)
@@ -377,9 +382,7 @@ impl Kernel {
     pub fn dtype(&self, id: ExprId) -> DType {
         match self.ty(id) {
             ValueType::Scalar(dtype) => dtype,
-            ValueType::Vector(_) | ValueType::Half2(_) | ValueType::Half4(_) | ValueType::Matrix(..) => {
-                DType::F32
-            }
+            _ => DType::F32,
         }
     }
 

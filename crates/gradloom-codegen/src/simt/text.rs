@@ -132,6 +132,7 @@ impl Kernel {
                 format!("select({}, {}, {})", text(condition), text(yes), text(no))
             }
             Expr::Cast(a) => format!("{}({})", self.dtype(id), text(a)),
+            Expr::FourOf(a, half) => format!("{}.four{half}", text(a)),
             Expr::Bitcast(a) => format!("bits_as_{}({})", self.dtype(id), text(a)),
             Expr::ShuffleXor(a, bits) => format!("shuffle_xor({}, {bits})", text(a)),
             Expr::MulAdd([a, b, c]) => format!("mul_add({}, {}, {})", text(a), text(b), text(c)),

@@ -11,6 +11,7 @@ impl fmt::Display for ValueType {
             Self::Vector(elements) => write!(f, "f32x{elements}"),
             Self::Half2(dtype) => write!(f, "{dtype}x2"),
             Self::Half4(dtype) => write!(f, "{dtype}x4"),
+            Self::Half8(dtype) => write!(f, "{dtype}x8"),
             Self::Matrix(MatrixUse::Left, dtype) => write!(f, "left {dtype} matrix"),
             Self::Matrix(MatrixUse::Right, dtype) => write!(f, "right {dtype} matrix"),
             Self::Matrix(MatrixUse::Sum, dtype) => write!(f, "sum {dtype} matrix"),
@@ -52,7 +53,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let takes = match of(a) {
                 ValueType::Scalar(dtype) => op.accepts(dtype) || matches!(op, BinaryOp::Shl | BinaryOp::Shr),
                 ValueType::Vector(_) => matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
-                ValueType::Half2(_) | ValueType::Half4(_) | ValueType::Matrix(..) => false,
+                _ => false,
             };
             (of(a) == of(b) && takes).then(|| of(a))
         }
@@ -88,6 +89,10 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let is_half = matches!(said, ValueType::Half4(DType::F16 | DType::BF16));
             (is_half && all(&[a], ValueType::Vector(4))).then_some(said)
         }
+        Expr::FourOf(a, half) => match of(a) {
+            ValueType::Half8(dtype) if half < 2 => Some(ValueType::Half4(dtype)),
+            _ => None,
+        },
         Expr::Cast(a) if said == ValueType::Vector(2) => matches!(of(a), ValueType::Half2(_)).then_some(said),
         Expr::Cast(a) if said == ValueType::Vector(4) => matches!(of(a), ValueType::Half4(_)).then_some(said),
         Expr::Cast(a) => {

@@ -224,7 +224,8 @@ impl Printer<'_> {
             | Expr::MatrixResidual(_)
             | Expr::MatrixHalf(..)
             | Expr::MatrixOf(_)
-            | Expr::MatrixFrom(_) => unreachable!(),
+            | Expr::MatrixFrom(_)
+            | Expr::FourOf(..) => unreachable!(),
             Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),
             Expr::Vector2(elements) => self.vector(source, elements),
             Expr::Vector4(elements) => self.vector(source, elements),
@@ -270,9 +271,9 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Scalar(dtype) => type_name(dtype),
         ValueType::Vector(2) => "vec2<f32>",
         ValueType::Vector(_) => "vec4<f32>",
-        // Of bf16 it declares no vectors.
+        // Of bf16 it declares no vectors, and none of eight: kernels for it have none.
         ValueType::Half2(_) => "vec2<f16>",
-        ValueType::Half4(_) => "vec4<f16>",
+        ValueType::Half4(_) | ValueType::Half8(_) => "vec4<f16>",
         ValueType::Matrix(MatrixUse::Left, _) => "coop_mat16x16<f16, A>",
         ValueType::Matrix(MatrixUse::Right, _) => "coop_mat16x16<f16, B>",
         ValueType::Matrix(MatrixUse::Sum, _) => "coop_mat16x16<f32, C>",

@@ -419,6 +419,9 @@ impl Workgroup<'_> {
                 let width = operands[0].len() / lanes;
                 each(&|lane| operands[0][lane * width + *number as usize])
             }
+            Expr::FourOf(_, part) => {
+                operands[0].chunks(4).skip(*part as usize).step_by(2).flatten().copied().collect()
+            }
             Expr::ToHalf(_) => {
                 let ValueType::Half4(half) = kernel.ty(id) else { return Err("a half of no type".into()) };
                 operands[0].iter().map(|&bits| to_half(f32::from_bits(bits), half).to_bits()).collect()
@@ -474,6 +477,7 @@ fn words(ty: ValueType) -> usize {
         ValueType::Vector(elements) => elements as usize,
         ValueType::Half2(_) => 2,
         ValueType::Half4(_) => 4,
+        ValueType::Half8(_) => 8,
         ValueType::Matrix(..) => 256,
     }
 }

@@ -152,26 +152,29 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
     streamed.or_else(|| lanes_of_terms(problem, limits))
 }
 
-/// Rows of products whose operands matrix instructions take from memory: with fewer, threads that share out
-/// the terms are as fast; with more, each workgroup reads more of the left operand than of the right one, and
-/// the library is faster.
-const STREAMED: std::ops::RangeInclusive<usize> = 5..=16;
+/// Rows of products whose operands matrix instructions take from memory: of one row, threads that share out
+/// the terms are faster; of 64 rows, the library is as fast.
+const STREAMED: std::ops::RangeInclusive<usize> = 2..=32;
 
-/// Matrix instructions whose operands come from memory, the terms shared out among subgroups. On an H100, a
-/// step of GPT-2 124M takes 0.46 instead of 0.61 ms with 8 texts, and 0.60 instead of 1.07 ms with 16.
+/// Steps of 16 terms of a subgroup, at least, before there are more subgroups. With 3 instead of 6, a step with 16
+/// texts takes 0.55 instead of 0.49 ms.
+const STEPS: usize = 6;
+
+/// Matrix instructions whose operands come from memory, the terms shared out among subgroups. On an H200, a
+/// step of GPT-2 124M with 4 texts takes 0.36 ms (by threads 0.47), with 32 texts 0.56 (by the library 0.65).
 fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let is_wanted = limits.branches && operands != DType::F32 && problem.n >= 64;
     if !is_wanted || !STREAMED.contains(&problem.m) {
         return None;
     }
-    // Few columns are shared by more workgroups; with 32 at a time, the step takes 0.52 ms.
-    let columns = if tiles(problem, 16, 32) >= 48 { 32 } else { 16 };
+    // Few columns are shared by more workgroups.
+    let columns = if tiles(problem, problem.m, 32) >= 48 { 32 } else { 16 };
     let most = if tiles(problem, 16, columns) >= 264 { 8 } else { 16 };
     let tile = |subgroups| CooperativeTile::streamed(narrow(columns), subgroups);
     let fits = |tile: &CooperativeTile| {
         streams(tile, problem, limits)
             && fits(Method::Cooperative(*tile), operands, limits)
-            && problem.k / tile.k as usize >= 3
+            && (problem.k / tile.k as usize >= STEPS || tile.subgroups() == 1)
     };
     let mut tiles = [16, 8, 4, 2, 1].into_iter().filter(|subgroups| *subgroups <= most).map(tile);
     tiles.find(fits).map(|tile| ProductChoice { method: Method::Cooperative(tile), parts: 1 })

@@ -59,9 +59,12 @@ impl Product<'_> {
             let together = if ahead.is_multiple_of(2) { 2 } else { 1 };
             let first = (subgroup * each + turn) * 16 + lane.term * together;
             let term = |step: u32| first + (step / together * 16 * together + step % together * 4);
-            let terms: Vec<_> = (0..ahead).map(term).collect();
-            let rights: Vec<_> = terms.iter().map(|&term| self.rights(&operands[1], &lane, term)).collect();
-            let lefts: Vec<_> = terms.iter().map(|&term| self.left(&operands[0], &lane, term)).collect();
+            let rights: Vec<_> =
+                (0..ahead).map(|step| self.rights(&operands[1], &lane, term(step))).collect();
+            let lefts: Vec<_> = (0..ahead)
+                .step_by(together as usize)
+                .flat_map(|step| self.lefts(&operands[0], &lane, term(step), together))
+                .collect();
             // All loads stand before what is done with them.
             for ([upper, lower], rights) in lefts.into_iter().zip(rights) {
                 let left = upper.to_half(half).matrix_of(lower.to_half(half), MatrixUse::Left);
@@ -103,17 +106,36 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// Four terms from `term` on of the lane's two rows, as they are stored. Rows that are not there are
-    /// computed like others, and not stored.
-    fn left<'k>(&self, lhs: &TiledOperand<'k>, lane: &Lane<'k>, term: Value<'k>) -> [Value<'k>; 2] {
+    /// For each of one or two steps, of which the lane's terms are neighbours from `term` on, four terms of each
+    /// of its two rows, as they are stored. Rows that are not there are computed like others, and not stored.
+    fn lefts<'k>(
+        &self,
+        lhs: &TiledOperand<'k>,
+        lane: &Lane<'k>,
+        term: Value<'k>,
+        steps: u32,
+    ) -> Vec<[Value<'k>; 2]> {
         let rows = narrow(self.problem.m);
-        let four = |first: u32| {
+        let fours = |first: u32| -> Vec<_> {
             let row = lane.own.first_row + lane.line + first;
             let row = if rows.is_multiple_of(16) { row } else { row.min(lhs.k.u32(rows - 1)) };
-            lhs.stored_four(lhs.term(lhs.row(row), term))
+            let at = lhs.term(lhs.row(row), term);
+            match steps {
+                2 if self.has_eights() => lhs.stored_eight(at).to_vec(),
+                _ => (0..steps).map(|step| lhs.stored_four(at + step * 4)).collect(),
+            }
         };
-        let upper = four(0);
-        [upper, if rows <= LINES { upper } else { four(LINES) }]
+        let upper = fours(0);
+        let lower = if rows <= LINES { upper.clone() } else { fours(LINES) };
+        upper.into_iter().zip(lower).map(|(upper, lower)| [upper, lower]).collect()
+    }
+
+    /// Whether eight neighbouring terms of a row can be loaded whole, which makes steps of GPT-2 5% shorter.
+    fn has_eights(&self) -> bool {
+        let left = self.problem.lhs;
+        let strides = self.problem.batch.iter().map(|axis| axis.lhs_stride);
+        let mut all = [left.offset, left.free_stride].into_iter().chain(strides);
+        self.views.reads[0].dtype.is_for_memory() && all.all(|number| number.is_multiple_of(8))
     }
 
     /// Four terms from `term` on of each of the lane's columns.
