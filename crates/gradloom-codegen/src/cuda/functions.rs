@@ -97,8 +97,8 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 ";
-        // Programmatic dependent launch, PTX ISA, "griddepcontrol": the kernels behind this one may start once
-        // all its blocks have; this one goes on when those before it are done, and what they wrote is there.
+        // PTX ISA, "griddepcontrol" (programmatic dependent launch): kernels behind this may start once all
+        // its blocks have; this one goes on when those before it are done, and what they wrote is there.
         Start "let_next_start" [] = "__device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");

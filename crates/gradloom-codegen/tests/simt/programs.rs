@@ -429,8 +429,8 @@ fn products_of_few_rows_are_exact_of_whole_numbers() {
     assert_eq!(ran.get("streamed"), None);
 }
 
-/// So do subgroups with matrix instructions: of up to eight rows, sixteen and more, columns that no tile divides,
-/// 16 and 32 at a time, with sums for one subgroup and for sixteen.
+/// So do subgroups with matrix instructions: of up to eight rows, sixteen and more, columns that no tile
+/// divides, 16 and 32 at a time, with sums for one subgroup and for sixteen.
 #[test]
 fn matrix_instructions_take_few_rows_from_memory() {
     let sizes = [(5, 64, 48), (8, 132, 256), (9, 100, 768), (16, 1540, 192), (16, 9000, 48), (7, 131, 48)];

@@ -373,7 +373,8 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
     let ([mut from, mut to], mut edges, mut data) = ([[ptr::null_mut(); MOST]; 2], MOST, [USUAL; MOST]);
     let room = (from.as_mut_ptr(), to.as_mut_ptr());
-    // The driver refuses to tell edges with data of their own without it; arrays that are full may not have all.
+    // The driver refuses to tell edges with data of their own without it; arrays that are full may not have
+    // all.
     if has_data {
         let data = data.as_mut_ptr();
         call!(cuGraphGetEdges_v2(handle(graph.0), room.0, room.1, data, &raw mut edges)).ok()?;

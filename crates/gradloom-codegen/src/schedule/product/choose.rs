@@ -156,8 +156,8 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
 /// the terms are faster; of 64 rows, the library is as fast.
 const STREAMED: std::ops::RangeInclusive<usize> = 2..=32;
 
-/// Steps of 16 terms of a subgroup, at least, before there are more subgroups. With 3 instead of 6, a step with 16
-/// texts takes 0.55 instead of 0.49 ms.
+/// Steps of 16 terms of a subgroup, at least, before there are more subgroups. With 3 instead of 6, a step
+/// with 16 texts takes 0.55 instead of 0.49 ms.
 const STEPS: usize = 6;
 
 /// Matrix instructions whose operands come from memory, the terms shared out among subgroups. On an H200, a

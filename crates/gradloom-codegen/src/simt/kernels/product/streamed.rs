@@ -106,8 +106,9 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// For each of one or two steps, of which the lane's terms are neighbours from `term` on, four terms of each
-    /// of its two rows, as they are stored. Rows that are not there are computed like others, and not stored.
+    /// For each of one or two steps, of which the lane's terms are neighbours from `term` on, four terms of
+    /// each of its two rows, as they are stored. Rows that are not there are computed like others, and not
+    /// stored.
     fn lefts<'k>(
         &self,
         lhs: &TiledOperand<'k>,
