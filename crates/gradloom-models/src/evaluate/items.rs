@@ -1,7 +1,8 @@
 //! Questions with choices in files: one JSON object a line.
 
 use gradloom_runtime::regular_file::{self, Refusal};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
 /// A question of a file.
@@ -24,8 +25,24 @@ struct Line {
     context: String,
     #[serde(alias = "endings")]
     choices: Vec<String>,
-    #[serde(alias = "label")]
+    #[serde(alias = "label", deserialize_with = "place")]
     answer: usize,
+}
+
+/// A number, or one in quotes, as the copies of HellaSwag on the Hub have it.
+fn place<'d, D: Deserializer<'d>>(from: D) -> Result<usize, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "the answer is no place, counted from 0")]
+    enum Place {
+        Number(usize),
+        Text(String),
+    }
+    match Place::deserialize(from)? {
+        Place::Number(number) => Ok(number),
+        Place::Text(text) => text.parse().map_err(|_| {
+            D::Error::custom(format_args!("the answer is \"{text}\", and not a place, counted from 0"))
+        }),
+    }
 }
 
 /// What is wrong with a file of questions.
@@ -135,14 +152,15 @@ const LIKE: &str =
 const LARGEST: u64 = 1 << 30;
 
 /// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
-/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0. Other keys and
-/// empty lines are left alone.
+/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0, also in quotes. Other
+/// keys and empty lines are left alone.
 ///
 /// # Errors
 /// When the file cannot be read or has no question; for the first line that cannot be used, with its number.
 pub fn items(path: &Path) -> Result<Vec<Item>, ItemError> {
     let text = regular_file::read_to_string(path, LARGEST)
         .map_err(|source| ItemError::Unreadable { path: path.to_path_buf(), source })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines = text.lines().zip(1..).filter(|(text, _)| !text.trim().is_empty());
     let items = lines.map(|(text, line)| {
         item(text, line).map_err(|problem| ItemError::Line { path: path.to_path_buf(), line, problem })
@@ -176,8 +194,8 @@ mod tests {
     #[test]
     fn lines_are_read_under_all_names() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"id\": 7}\n\n\
-                    {\"ctx\": \"\", \"endings\": [\"d\", \"e\"], \"label\": 0}\n";
+        let text = "\u{feff}{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"id\": 7}\r\n\n\
+                    {\"ctx\": \"\", \"endings\": [\"d\", \"e\"], \"label\": \"0\"}\n";
         std::fs::write(file.path(), text).unwrap();
         let item = |line, context: &str, choices: [&str; 2], answer| {
             let (context, choices) = (context.to_string(), choices.map(str::to_string).to_vec());
@@ -193,7 +211,8 @@ mod tests {
         for (line, expected) in [
             ("{", "line 2: EOF while parsing an object at column 1"),
             (r#"{"context": "a", "answer": 0}"#, "line 2: missing field `choices` at column 29"),
-            (r#"{"context": "a", "choices": ["b", "c"], "answer": -1}"#, "line 2: invalid value"),
+            (r#"{"context": "a", "choices": ["b", "c"], "answer": -1}"#, "line 2: the answer is no place"),
+            (r#"{"context": "a", "choices": ["b", "c"], "answer": "B"}"#, "line 2: the answer is \"B\""),
             (r#"{"context": "a", "choices": [], "answer": 0}"#, "line 2: it has no choice"),
             (r#"{"context": "a", "choices": ["b"], "answer": 0}"#, "line 2: it has a single choice"),
             (r#"{"context": "a", "choices": ["b", " "], "answer": 0}"#, "line 2: the choice 1 is empty"),

@@ -36,20 +36,32 @@ const TEKKEN: &[&str] = &[concat!(
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )];
 
+/// GPT-4o's, also Llama 4's: as Tekken's, with contractions and up to three digits.
+const GPT4O: &[&str] = &[concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)];
+
 /// llama.cpp's own, for files of before names were given.
 const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"];
 
 /// The way of this name, if it is known.
 pub(super) fn find(name: &str) -> Option<Words> {
     let (patterns, whole, begins): (&[&str], bool, bool) = match name {
-        "gpt-2" | "mpt" | "olmo" | "jais" | "phi-2" | "trillion" => (&[], false, false),
+        "gpt-2" | "mpt" | "olmo" | "jais" | "phi-2" | "trillion" | "gigachat" | "a.x-4.0" | "mellum" => {
+            (&[], false, false)
+        }
         "default" => (DEFAULT, false, false),
-        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" => (LLAMA3, true, true),
+        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2" => {
+            (LLAMA3, true, true)
+        }
         "dbrx" | "smaug-bpe" => (LLAMA3, false, false),
         "qwen2" | "deepseek-r1-qwen" | "stablelm2" => (QWEN2, false, false),
         "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" => (&[r"\p{N}", GPT2], false, false),
         "falcon" => (&[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"], false, false),
         "tekken" => (TEKKEN, true, true),
+        "gpt-4o" | "llama4" => (GPT4O, false, false),
         _ => return None,
     };
     Some(Words { patterns, whole, begins })

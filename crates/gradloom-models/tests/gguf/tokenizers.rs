@@ -69,8 +69,11 @@ fn text_is_split_as_the_name_says() {
         (Some("default"), "a's", &["a", "'", "s"]),
         (Some("falcon"), "a's", &["a", "'", "s"]),
         (Some("gpt-2"), "a's", &["a", "'s"]),
-        // A capital begins a word for Tekken alone.
+        // A capital begins a word for Tekken and GPT-4o, which keeps contractions with their words.
         (Some("tekken"), "aB", &["a", "B"]),
+        (Some("gpt-4o"), "aB", &["a", "B"]),
+        (Some("llama4"), "ab1234", &["ab", "123", "4"]),
+        (Some("pixtral"), "ab1234", &["ab", "123", "4"]),
         (Some("qwen2"), "aB", &["aB"]),
     ] {
         assert_eq!(pieces(&lists(pre), text), want, "{pre:?}: {text}");
