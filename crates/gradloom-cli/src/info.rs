@@ -4,9 +4,12 @@ use crate::failure::Result;
 use crate::format::{bytes, count, thousands};
 use crate::output::print_line;
 use crate::source::Source;
+use gradloom::runtime::files::Found;
 use gradloom_models::any_model::AnyConfig;
-use gradloom_models::hugging_face::stored_name;
+use gradloom_models::gguf::{self, Gguf};
+use gradloom_models::hugging_face::{Folder, stored_name};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 /// What `gradloom info` takes.
@@ -27,13 +30,13 @@ pub(crate) struct Arguments {
 /// Prints what a model's files have.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let source = Source::open(&arguments.path)?;
-    let weights = source.weights();
+    let tensors = listed(&source)?;
     // Elements by type, in the order of the types' names.
-    let mut types: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for (_, tensor) in weights.iter() {
-        let (elements, size) = types.entry(tensor.type_name()).or_default();
+    let mut types: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for tensor in &tensors {
+        let (elements, size) = types.entry(&tensor.ty).or_default();
         *elements += tensor.shape.iter().product::<usize>();
-        *size += tensor.bytes.len();
+        *size += tensor.bytes;
     }
     let elements: usize = types.values().map(|(elements, _)| elements).sum();
     let size: usize = types.values().map(|(_, size)| size).sum();
@@ -43,13 +46,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             "kind": source.kind(),
             "config": source.config(),
             "weights": source.stored().map(stored_name),
-            "tensors": weights.iter().count(),
+            "tensors": tensors.len(),
             "elements": elements,
             "bytes": size,
             "types": types,
         });
         if arguments.tensors {
-            json["names"] = weights.iter().map(|(name, found)| (name, found.to_string())).collect();
+            let described = |tensor: Listed| (tensor.name.clone(), tensor.to_string());
+            json["names"] = tensors.into_iter().map(described).collect();
         }
         return print_line!("{json:#}");
     }
@@ -63,17 +67,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         types.iter().map(|(name, (elements, _))| format!("{} {name}", thousands(*elements as u64))).collect();
     print_line!(
         "tensors  {} with {} elements, {} ({})",
-        weights.iter().count(),
+        tensors.len(),
         thousands(elements as u64),
         bytes(size as u64),
         types.join(", ")
     )?;
     if arguments.tensors {
-        for (name, tensor) in weights.iter() {
-            print_line!("  {name}: {tensor}")?;
+        for tensor in &tensors {
+            print_line!("  {}: {tensor}", tensor.name)?;
         }
     }
     Ok(())
+}
+
+/// A tensor as the files have it.
+struct Listed {
+    name: String,
+    /// The type of its elements: `f32`, `q8_0`.
+    ty: String,
+    shape: Vec<usize>,
+    bytes: usize,
+}
+
+/// Type and shape: `f32[2, 3]`.
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.ty, self.shape)
+    }
+}
+
+/// All tensors of a model's files. Those of a GGUF file have that file's names and types, not those that they
+/// are read as.
+fn listed(source: &Source) -> Result<Vec<Listed>> {
+    if let Some(path) = source.folder().map(Folder::path).filter(|path| path.is_file()) {
+        let of = |tensor: gguf::Tensor<'_>| Listed {
+            name: tensor.name.to_string(),
+            ty: tensor.ty.to_string().to_lowercase(),
+            shape: tensor.shape.to_vec(),
+            bytes: tensor.bytes.len(),
+        };
+        return Ok(Gguf::open(path)?.tensors().map(of).collect());
+    }
+    let of = |(name, found): (&str, Found<'_>)| Listed {
+        name: name.to_string(),
+        ty: found.type_name(),
+        shape: found.shape.to_vec(),
+        bytes: found.bytes.len(),
+    };
+    Ok(source.weights().iter().map(of).collect())
 }
 
 /// A model in a line.

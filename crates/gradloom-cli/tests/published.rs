@@ -114,3 +114,19 @@ fn a_draft_model_may_read_less() {
         assert_eq!(alone["finish"], "length");
     }
 }
+
+#[test]
+fn a_gguf_file_is_shown_with_its_own_names_and_types() {
+    let workspace = workspace();
+    let shown = workspace.succeed("info llama.gguf --tensors --json").stdout;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    println!("{shown:#}");
+    let file = gradloom_models::gguf::Gguf::open(workspace.path("llama.gguf")).unwrap();
+    let size: usize = file.tensors().map(|tensor| tensor.bytes.len()).sum();
+    assert_eq!((&shown["bytes"], &shown["tensors"]), (&size.into(), &file.tensors().count().into()));
+    for tensor in file.tensors() {
+        let said = format!("{}{:?}", tensor.ty.to_string().to_lowercase(), tensor.shape);
+        assert_eq!(shown["names"][tensor.name], said);
+    }
+    assert!(shown["types"].as_object().unwrap().keys().any(|ty| ty.starts_with('q')), "{shown}");
+}

@@ -100,7 +100,7 @@ impl Replay {
             touches: touches(&unit.kernel.spans),
             gains: gains(unit),
         }));
-        // What kernels load before they wait.
+        // Of what kernels load before they wait, the store and the constants are not written in this phase.
         let kept = |(memory, _): &(usize, Range<usize>)| *memory < Region::Step as usize;
         debug_assert!(!nodes[1..=pause].iter().flat_map(|node| &node.touches.writes).any(kept));
         nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
@@ -208,7 +208,7 @@ impl fmt::Display for Replay {
         for (i, Shape { nodes, edges, depth, branches, early }) in self.shapes().into_iter().enumerate() {
             let early = match early {
                 0 => String::new(),
-                early => format!("; {early} start before those before them are done"),
+                early => format!("; {early} may start before those before them are done"),
             };
             writeln!(
                 out,
@@ -222,8 +222,9 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Whether a kernel gains from starting before those before it are done: it loads something, or has so few
-/// blocks that it takes no place, and what is behind it loads something.
+/// Whether a kernel gains from starting before those before it are done: it loads something meanwhile, or has
+/// so few blocks that it takes no place, and lets what is behind it start. The guards, whose text is fixed,
+/// have no wait.
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
         Work::Function { loads_early, groups, .. } => {

@@ -372,6 +372,13 @@ fn lanes_have_keys_together() {
 }
 
 #[test]
+fn lanes_give_zeros_where_there_is_no_key_whatever_the_values() {
+    let extents = [1, 2, 2, 2, 70, 8, 8];
+    let values = leaves(0, 0).with("v", DType::F32, &[1, 2, 70, 8], &[f64::NAN; 2 * 70 * 8]);
+    agrees(&text(extents, ", key_length"), &values, false, lanes(32), false);
+}
+
+#[test]
 fn tables_are_followed_and_checked() {
     // Entries behind the keys that exist may be anything.
     let right = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0];

@@ -123,7 +123,7 @@ impl Gpu {
     }
 
     /// Adds something to a graph that starts when the nodes before it are done, or, if it is to start early,
-    /// have all begun.
+    /// when all blocks of the only one have begun.
     ///
     /// # Errors
     /// When the device is lost, or refuses it.

@@ -273,12 +273,12 @@ impl Driver for Nvidia {
     }
 
     fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
-        // A product may be a graph of its own.
+        // A product may be a graph of its own, and only kernels have the programmatic port.
         if !is_kernel(handle(after.0)) {
             return self.add_kernel(graph, &[after], kernel);
         }
         let node = self.add_kernel(graph, &[], kernel)?;
-        connect(graph, after, node, &EARLY)?;
+        connect(graph, after, node, &PROGRAMMATIC)?;
         Ok(node)
     }
 
@@ -307,7 +307,7 @@ impl Driver for Nvidia {
             for (kernel, edge) in kernels {
                 last = Some(match last {
                     None => copy_kernel(graph, after, kernel)?,
-                    Some(before) if edge == USUAL => copy_kernel(graph, &[before], kernel)?,
+                    Some(before) if edge == FULL => copy_kernel(graph, &[before], kernel)?,
                     Some(before) => {
                         let node = copy_kernel(graph, &[], kernel)?;
                         connect(graph, before, node, &edge)?;
@@ -341,7 +341,7 @@ impl Driver for Nvidia {
 }
 
 /// Of an edge whose second kernel starts when all blocks of the first one let it.
-const EARLY: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
+const PROGRAMMATIC: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
     from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
     to_port: 0,
     type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
@@ -349,7 +349,7 @@ const EARLY: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
 };
 
 /// Of an edge whose second kernel starts when the first one is done.
-const USUAL: sys::CUgraphEdgeData = sys::CUgraphEdgeData { from_port: 0, type_: 0, ..EARLY };
+const FULL: sys::CUgraphEdgeData = sys::CUgraphEdgeData { from_port: 0, type_: 0, ..PROGRAMMATIC };
 
 /// Adds an edge with data of its own.
 fn connect(graph: Graph, from: Node, to: Node, edge: &sys::CUgraphEdgeData) -> Fallible<()> {
@@ -371,7 +371,7 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     const MOST: usize = 8;
     let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
-    let ([mut from, mut to], mut edges, mut data) = ([[ptr::null_mut(); MOST]; 2], MOST, [USUAL; MOST]);
+    let ([mut from, mut to], mut edges, mut data) = ([[ptr::null_mut(); MOST]; 2], MOST, [FULL; MOST]);
     let room = (from.as_mut_ptr(), to.as_mut_ptr());
     // The driver refuses to tell edges with data of their own without it; arrays that are full may not have
     // all.
@@ -390,7 +390,7 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     }
     let edges: Vec<_> = from.into_iter().zip(to).take(edges).collect();
     let data_to =
-        |node| edges.iter().zip(data).find(|((_, to), _)| *to == node).map_or(USUAL, |(_, data)| data);
+        |node| edges.iter().zip(data).find(|((_, to), _)| *to == node).map_or(FULL, |(_, data)| data);
     Some(in_a_row(nodes, &edges)?.into_iter().map(|node| (node, data_to(node))).collect())
 }
 

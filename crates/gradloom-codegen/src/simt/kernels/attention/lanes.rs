@@ -110,13 +110,15 @@ impl<'k> Attention<'k, '_> {
                 sum.set(share.splat().mul_add(part, sum.get()));
             });
             let sees_any = zero.less(limit);
-            let factor = sees_any.select(k.f32(1.0) / total.get(), k.f32(0.0));
+            let factor = k.f32(1.0) / total.get();
             let [output, log_sum] = [self.result(0), self.result(1)];
             let start = output.start(of(slot), query);
             for i in 0..4 {
                 let at = column + i;
                 k.when(at.below(narrow(problem.value_depth)), || {
-                    output.store(start, at, sum.get().component(i) * factor);
+                    // The first turn takes a key that nobody sees where there is no other.
+                    let value = sees_any.select(sum.get().component(i) * factor, k.f32(0.0));
+                    output.store(start, at, value);
                 });
             }
             k.when(lane.equals(zero), || {
