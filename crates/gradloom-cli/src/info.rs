@@ -52,8 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             "types": types,
         });
         if arguments.tensors {
-            let described = |tensor: Listed| (tensor.name.clone(), tensor.to_string());
-            json["names"] = tensors.into_iter().map(described).collect();
+            json["names"] = tensors.iter().map(|tensor| (tensor.name.clone(), tensor.to_string())).collect();
         }
         return print_line!("{json:#}");
     }

@@ -120,7 +120,6 @@ fn a_gguf_file_is_shown_with_its_own_names_and_types() {
     let workspace = workspace();
     let shown = workspace.succeed("info llama.gguf --tensors --json").stdout;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    println!("{shown:#}");
     let file = gradloom_models::gguf::Gguf::open(workspace.path("llama.gguf")).unwrap();
     let size: usize = file.tensors().map(|tensor| tensor.bytes.len()).sum();
     assert_eq!((&shown["bytes"], &shown["tensors"]), (&size.into(), &file.tensors().count().into()));

@@ -336,8 +336,9 @@ fn together(
     finished(&kernels, number, &views, &touched, &parameter)
 }
 
-/// Whether no kernel of the step writes what is read there before the launch is done: it is of the store,
-/// which changes at the step's end, or was there when the step's first kernel of the plan started.
+/// Whether no kernel of the step writes what is read there before the launch is done. Store and constants are
+/// not written in the first phase, and no launch has an input for its result: other values may get an input's
+/// bytes, but behind its last reader.
 fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     let was_there =

@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn lines_are_read_under_all_names() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "\u{feff}{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"id\": 7}\r\n\n\
+        let text = "\u{feff}\
+                    {\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"id\": 7}\r\n\n\
                     {\"ctx\": \"\", \"endings\": [\"d\", \"e\"], \"label\": \"0\"}\n";
         std::fs::write(file.path(), text).unwrap();
         let item = |line, context: &str, choices: [&str; 2], answer| {

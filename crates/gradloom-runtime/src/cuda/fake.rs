@@ -41,8 +41,8 @@ pub(super) struct State {
     pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, Call)>>,
     /// Products that the library was asked for since the last capture.
     pub(super) products: Vec<Call>,
-    /// What it says of CUDA; 12.8 if it is 0.
-    pub(super) version: i32,
+    /// The version of CUDA, if it is not 12.8.
+    pub(super) version: Option<i32>,
     /// Nodes that start before the one before them is done.
     pub(super) early: usize,
     /// Kernels that were launched by themselves.
@@ -115,7 +115,7 @@ impl Fake {
 impl Driver for Fake {
     fn version(&self) -> Fallible<i32> {
         let mut state = self.state();
-        state.meet("version").map(|()| if state.version == 0 { 12_080 } else { state.version })
+        state.meet("version").map(|()| state.version.unwrap_or(12_080))
     }
 
     fn device_count(&self) -> Fallible<usize> {

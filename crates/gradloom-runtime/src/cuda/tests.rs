@@ -96,7 +96,7 @@ fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
 fn kernels_of_a_row_start_early_where_the_driver_can() {
     let early = |version: i32| {
         let (driver, options) = fake();
-        driver.state().version = version;
+        driver.state().version = Some(version);
         let layers: Vec<Linear> = (0..6).map(|_| Linear::new(256, 256)).collect();
         let session = Session::new(layers, &Device::cuda_with(&options).unwrap(), 0).unwrap();
         let row = session.infer([f32("x", [1, 256])], |layers, [x]| {

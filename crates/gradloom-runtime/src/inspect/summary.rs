@@ -49,7 +49,14 @@ fn replayed(replay: &Replay) -> Value {
         let Shape { nodes, edges, depth, branches, early } = shape;
         let cut =
             replay.cuts.get(i).map(|Cut { launch, reason }| json!({ "launch": launch, "reason": reason }));
-        json!({ "nodes": nodes, "edges": edges, "depth": depth, "branches": branches, "early": early, "cut": cut })
+        json!({
+            "nodes": nodes,
+            "edges": edges,
+            "depth": depth,
+            "branches": branches,
+            "early": early,
+            "cut": cut,
+        })
     });
     json!({
         "nodes": replay.nodes.len(),
