@@ -31,7 +31,6 @@ pub use scatter::scatters;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, fold_batch};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{self, Access, Body, Layout, Schedule};
@@ -48,7 +47,8 @@ pub struct View<'a> {
     pub layout: &'a Layout,
     /// Whether four neighbours, from a multiple of four on, may be loaded at once.
     pub has_vectors: bool,
-    /// Whether kernels that are not done when this one starts leave it as it is.
+    /// Whether it is worth loading before the kernels before this one are done, which do not write it, on
+    /// devices that start kernels early.
     pub is_early: bool,
 }
 
@@ -56,11 +56,6 @@ impl<'a> View<'a> {
     /// Of what a launch reads or writes.
     pub fn of(access: &'a Access, has_vectors: bool) -> Self {
         Self { dtype: access.dtype, layout: &access.layout, has_vectors, is_early: false }
-    }
-
-    /// Whether its first loads are worth a turn of their own before those of what is not there early.
-    fn loads_first(&self) -> bool {
-        CUDA_IS_POSSIBLE && self.is_early
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::super::Value;
 use super::{Attention, LOWEST};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::AttentionLanes;
@@ -35,8 +36,8 @@ impl<'k> Attention<'k, '_> {
         let [all_queries, all_keys, all_values] = self.queries_keys_values();
         let column = lane * 4;
         let load = |start: Value<'k>| -> [(Value<'k>, Value<'k>, Value<'k>); AHEAD] {
-            std::array::from_fn(|turn| {
-                let key = start + slot + narrow(turn) * slots;
+            [0, 1, 2, 3].map(|turn| {
+                let key = start + slot + turn * slots;
                 let row = key.min(limit.max(k.u32(1)) - 1);
                 let four = |read: usize, rows: super::Rows<'k, '_>| {
                     rows.four(self.key_row(read, of_keys, row), column)
@@ -45,7 +46,7 @@ impl<'k> Attention<'k, '_> {
             })
         };
         // Keys that are there before the queries are on their way before these.
-        let first = self.views.reads[1].loads_first().then(|| load(zero));
+        let first = (CUDA_IS_POSSIBLE && self.views.reads[1].is_early).then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own: Vec<_> = (0..sharing)
             .map(|r| all_queries.four(all_queries.start(of(k.u32(r)), query), column) * scale)

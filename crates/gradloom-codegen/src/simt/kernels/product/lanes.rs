@@ -9,6 +9,7 @@
 use super::grid::{Grid, Tile as Own};
 use super::operand::TiledOperand;
 use super::{At, Product};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, Value, ValueType};
@@ -54,7 +55,7 @@ impl Product<'_> {
         let ahead = AHEAD.into_iter().find(|ahead| each.is_multiple_of(*ahead)).unwrap_or(1);
         let is_whole = terms.is_multiple_of(slices * ahead);
         let turns = [slice, k.u32(slices * each), k.u32(slices * ahead)];
-        k.count_apart(rhs.loads_first, turns, |start| {
+        k.count_apart(self.is_early(), turns, |start| {
             let term = |turn: u32| start + turn * slices;
             let at = |turn| if is_whole { term(turn) } else { term(turn).min(k.u32(terms - 1)) };
             let left = |turn: u32, row: Value<'k>| {
@@ -131,7 +132,7 @@ impl Product<'_> {
             }
         };
         let turns = [lane * width, k.u32(terms), k.u32(SUBGROUP * width)];
-        k.count_apart(rhs.loads_first && terms >= SUBGROUP * width, turns, |term| {
+        k.count_apart(self.is_early() && terms >= SUBGROUP * width, turns, |term| {
             let right: Vec<_> = right_rows.iter().map(|&row| load(&rhs, true, row, term)).collect();
             let left: Vec<_> = left_rows.iter().map(|&row| load(&lhs, left_has_fours, row, term)).collect();
             for (sums, &left) in sums.iter().zip(&left) {
@@ -157,6 +158,11 @@ impl Product<'_> {
             let at = At { batch: own.batch, part: own.part, row: own.first_row + row, column };
             self.put(k, at, own_sum);
         });
+    }
+
+    /// Whether the matrix is there before the rows are: its first terms are loaded by themselves.
+    fn is_early(&self) -> bool {
+        CUDA_IS_POSSIBLE && self.views.reads[1].is_early
     }
 
     /// A row of the tile, or the last that there is.

@@ -16,8 +16,6 @@ pub(super) struct TiledOperand<'k> {
     pub(super) side: Side,
     /// Whether groups of four along the side's axis are loaded whole.
     pub(super) has_fours: bool,
-    /// See [`View::loads_first`](super::super::View::loads_first).
-    pub(super) loads_first: bool,
     /// First element of the matrix.
     start: Value<'k>,
     /// Number of the tile's first row (or column).
@@ -35,7 +33,6 @@ impl<'k> TiledOperand<'k> {
             dtype: product.views.reads[read].dtype,
             side: sides[read],
             has_fours: sides[read].has_fours && product.views.reads[read].has_vectors,
-            loads_first: product.views.reads[read].loads_first(),
             start: tile.starts[read],
             first: firsts[read],
         })

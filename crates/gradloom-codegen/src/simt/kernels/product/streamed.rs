@@ -54,7 +54,7 @@ impl Product<'_> {
         let fits = |ahead: &u32| each.is_multiple_of(*ahead) && registers(*ahead) <= REGISTERS;
         let ahead = AHEAD.into_iter().find(fits).unwrap_or(1);
         // Of a matrix that is there early, the first terms are on their way before those of the rows are.
-        k.count_apart(operands[1].loads_first, [0, each, ahead].map(|n| k.u32(n)), |turn| {
+        k.count_apart(self.views.reads[1].is_early, [0, each, ahead].map(|n| k.u32(n)), |turn| {
             // Terms of two steps are neighbours: runs of 64 bytes.
             let together = if ahead.is_multiple_of(2) { 2 } else { 1 };
             let first = (subgroup * each + turn) * 16 + lane.term * together;
