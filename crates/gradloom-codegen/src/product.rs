@@ -334,7 +334,7 @@ pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Acces
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
             matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
         };
-        let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_fours(&read.layout);
+        let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
         return match attention.kernels.iter().any(by_fours) {
             true => reads.iter().map(fours).collect(),
             false => Vec::new(),
@@ -359,12 +359,12 @@ pub fn is_in_fours(body: &Body, access: &Access) -> bool {
         && multiples.copied().all(|number| number.is_multiple_of(4))
 }
 
-/// Whether each row, along the last axis, consists of groups of four neighbours that start at multiples of
-/// four.
-pub(crate) fn rows_are_fours(layout: &Layout) -> bool {
+/// Whether each row, along the last axis, consists of groups of so many neighbours that start at multiples of
+/// that number.
+pub(crate) fn rows_are_groups(layout: &Layout, size: usize) -> bool {
     let Some((&last, others)) = layout.strides.split_last() else { return false };
     let mut multiples = others.iter().chain([&layout.offset]).chain(layout.shape.last());
-    last == 1 && multiples.all(|number| number.is_multiple_of(4))
+    last == 1 && multiples.all(|number| number.is_multiple_of(size))
 }
 
 /// The axis of an operand along which neighbours are taken together.

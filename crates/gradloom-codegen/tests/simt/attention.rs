@@ -29,8 +29,9 @@ fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
 }
 
-fn lanes(threads: usize) -> How {
-    (Choice::Lanes(Lanes { threads }), GPU, DType::F16)
+/// Lanes with so many elements of a key.
+fn lanes(threads: usize, each: usize) -> How {
+    (Choice::Lanes(Lanes { threads, each }), GPU, DType::F16)
 }
 
 fn own(rows: usize, of: [usize; 2]) -> How {
@@ -365,7 +366,9 @@ fn lanes_have_keys_together() {
         ] {
             for scattered in [false, true] {
                 let leaves = leaves(bounds[0], bounds[1]);
-                agrees(&text(extents, flags), &leaves, false, lanes(threads), scattered);
+                for each in [4, 8] {
+                    agrees(&text(extents, flags), &leaves, false, lanes(threads, each), scattered);
+                }
             }
         }
     }
@@ -375,7 +378,7 @@ fn lanes_have_keys_together() {
 fn lanes_give_zeros_where_there_is_no_key_whatever_the_values() {
     let extents = [1, 2, 2, 2, 70, 8, 8];
     let values = leaves(0, 0).with("v", DType::F32, &[1, 2, 70, 8], &[f64::NAN; 2 * 70 * 8]);
-    agrees(&text(extents, ", key_length"), &values, false, lanes(32), false);
+    agrees(&text(extents, ", key_length"), &values, false, lanes(32, 4), false);
 }
 
 #[test]
@@ -385,7 +388,7 @@ fn tables_are_followed_and_checked() {
     let wrong = [4.0, 5.0, 1.0, 3.0, -1.0, -7.0];
     let with = |table: &[f64], length: i32| leaves(5, length).with("table", DType::I32, &[2, 3], table);
     let graph = graph(OVER_A_TABLE);
-    for how in [block(2, 4, 2, 2), block(1, 2, 2, 2), own(1, GPU), own(2, CPU), lanes(32), lanes(64)] {
+    for how in [block(2, 4, 2, 2), block(1, 2, 2, 2), own(1, GPU), own(2, CPU), lanes(32, 4), lanes(64, 8)] {
         for scattered in [false, true] {
             agrees(OVER_A_TABLE, &with(&right, 7), false, how, scattered);
         }

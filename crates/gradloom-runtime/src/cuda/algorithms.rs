@@ -4,8 +4,9 @@
 //! same way whenever a program is loaded, so a choice is measured only where it can be kept.
 
 use super::clock::Clock;
-use super::driver::{Address, Algorithm, Products};
+use super::driver::{Address, Algorithm, Call, Node, ProductCall};
 use super::gpu::Gpu;
+use super::graph::Building;
 use super::kept::Kept;
 use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -14,8 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Algorithms that are measured, at most.
 const MOST: usize = 8;
-/// Runs of an algorithm that are timed together, and how often.
-const RUNS: usize = 3;
+/// Multiplications that are timed together, in whole runs of an algorithm, and how often they are.
+const MULTIPLICATIONS: usize = 1 << 31;
+const RUNS: std::ops::RangeInclusive<usize> = 2..=16;
 const ROUNDS: usize = 3;
 /// What another one than the library's first choice must gain.
 const GAIN: f64 = 0.98;
@@ -55,7 +57,7 @@ impl Algorithms {
             None => {
                 let most = if self.kept.folder.is_some() { MOST } else { 1 };
                 let all = gpu.ask("choose how to multiply", |_| products.algorithms(product, most))?;
-                let algorithm = fastest(gpu, products, product, &all, addresses)?;
+                let algorithm = fastest(gpu, product, &all, addresses)?;
                 self.kept.write("product", &key, &algorithm.map(u64::to_le_bytes).concat());
                 algorithm
             }
@@ -74,7 +76,6 @@ fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
 /// The first one, or one that is faster.
 fn fastest(
     gpu: &Arc<Gpu>,
-    products: &dyn Products,
     product: &LibraryProduct,
     all: &[Algorithm],
     addresses: [Address; 4],
@@ -88,17 +89,8 @@ fn fastest(
         return Ok(first);
     }
     let mut clock = Clock::new(gpu);
-    let mut time = |algorithm: &Algorithm| -> Result<f64> {
-        let run = || gpu.ask("multiply", |_| products.multiply(product, algorithm, addresses, gpu.stream));
-        run()?;
-        let mut least = f64::INFINITY;
-        for _ in 0..ROUNDS {
-            clock.set(0)?;
-            (0..RUNS).try_for_each(|_| run())?;
-            clock.set(1)?;
-            least = least.min(clock.between(0, 1)?.as_secs_f64());
-        }
-        Ok(least)
+    let mut time = |&algorithm: &Algorithm| {
+        time(gpu, &mut clock, &Call::Product(ProductCall { product: *product, algorithm, addresses }))
     };
     let (mut best, mut least) = (first, GAIN * time(&first)?);
     for algorithm in others {
@@ -112,4 +104,31 @@ fn fastest(
         }
     }
     Ok(best)
+}
+
+/// Seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small product, a call takes
+/// the host longer than the device.
+fn time(gpu: &Gpu, clock: &mut Clock, call: &Call) -> Result<f64> {
+    let Call::Product(ProductCall { product: LibraryProduct { batch, m, n, k, .. }, .. }) = call else {
+        unreachable!("products are timed")
+    };
+    let runs = (MULTIPLICATIONS / (batch * m * n * k)).clamp(*RUNS.start(), *RUNS.end());
+    let building = Building::new(gpu)?;
+    let mut last: Option<Node> = None;
+    for _ in 0..runs {
+        last = Some(building.add(last.as_slice(), false, call)?);
+    }
+    let exec = building.ready()?;
+    let mut least = f64::INFINITY;
+    let mut round = || -> Result<f64> {
+        clock.set(0)?;
+        gpu.ask("multiply", |driver| driver.launch_graph(exec, gpu.stream))?;
+        clock.set(1)?;
+        Ok(clock.between(0, 1)?.as_secs_f64())
+    };
+    // The first round warms up.
+    let timed =
+        round().and_then(|_| (0..ROUNDS).try_for_each(|_| round().map(|taken| least = least.min(taken))));
+    gpu.give_back(|driver| driver.destroy_exec(exec));
+    timed.map(|()| least / runs as f64)
 }

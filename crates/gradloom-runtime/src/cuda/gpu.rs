@@ -2,8 +2,8 @@
 
 use super::algorithms::Algorithms;
 use super::driver::{
-    Address, Call, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Graph, Node, ProductCall, Products,
-    Properties, Stream,
+    Address, Call, Context, Driver, EDGE_DATA, Event, Failure, Fallible, ProductCall, Products, Properties,
+    Stream,
 };
 use super::kernels::Kernels;
 use super::poller::Poller;
@@ -112,7 +112,7 @@ impl Gpu {
         }
     }
 
-    fn multiply(&self, call: &ProductCall, stream: Stream) -> Fallible<()> {
+    pub(super) fn multiply(&self, call: &ProductCall, stream: Stream) -> Fallible<()> {
         let products = self.products().expect("the program was made for it");
         products.multiply(&call.product, &call.algorithm, call.addresses, stream)
     }
@@ -120,27 +120,6 @@ impl Gpu {
     /// Whether kernels of graphs can start before those before them are done.
     pub(super) fn starts_early(&self) -> bool {
         self.properties.capability >= (9, 0) && self.version >= EDGE_DATA
-    }
-
-    /// Adds something to a graph that starts when the nodes before it are done, or, if it is to start early,
-    /// when all blocks of the only one have begun.
-    ///
-    /// # Errors
-    /// When the device is lost, or refuses it.
-    pub(super) fn add(&self, graph: Graph, after: &[Node], early: bool, call: &Call) -> Result<Node> {
-        self.ask("add to a graph", |driver| match call {
-            Call::Kernel(call) if early => driver.add_early_kernel(graph, after[0], call),
-            Call::Kernel(call) => driver.add_kernel(graph, after, call),
-            Call::Product(call) => {
-                let stream = driver.stream()?;
-                let child = driver.capture(stream, &mut || self.multiply(call, stream));
-                driver.destroy_stream(stream);
-                let child = child?;
-                let node = driver.add_graph(graph, after, child);
-                driver.destroy_graph(child);
-                node
-            }
-        })
     }
 
     /// Gives something back, whatever the device's health.

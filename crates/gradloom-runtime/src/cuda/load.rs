@@ -7,6 +7,7 @@
 use super::driver::{Call, Function, GraphExec, KernelCall, Node, ProductCall};
 use super::exchange::Exchange;
 use super::gpu::Gpu;
+use super::graph::Building;
 use super::kernels::Text;
 use super::memory::{CudaMemory, on_device};
 use super::options::Mode;
@@ -183,22 +184,13 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<CudaMemory> {
     }
 }
 
-/// A graph that is given back.
-struct Building<'g>(&'g Gpu, super::driver::Graph);
-
-impl Drop for Building<'_> {
-    fn drop(&mut self) {
-        self.0.give_back(|driver| driver.destroy_graph(self.1));
-    }
-}
-
 /// Makes a graph of calls that can be launched; each starts when those before it are done, or early.
 fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
-    let building = Building(gpu, gpu.ask("make a graph", |driver| driver.graph())?);
+    let building = Building::new(gpu)?;
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());
     for ((call, before), early) in calls.iter().zip(edges).zip(early) {
         let before: Vec<Node> = before.iter().map(|&i| nodes[i]).collect();
-        nodes.push(gpu.add(building.1, &before, *early && gpu.starts_early(), call)?);
+        nodes.push(building.add(&before, *early && gpu.starts_early(), call)?);
     }
-    gpu.ask("make a graph ready", |driver| driver.instantiate(building.1))
+    building.ready()
 }

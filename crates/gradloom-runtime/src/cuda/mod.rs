@@ -16,6 +16,7 @@ mod exchange;
 #[cfg(test)]
 mod fake;
 mod gpu;
+mod graph;
 mod kept;
 mod kernels;
 mod load;

@@ -54,7 +54,7 @@ fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Opti
     let groups = problem.batch * problem.key_heads * problem.queries;
     let most = if groups <= MANY / 2 { 512 } else { 128 };
     let choices = [512, 256, 128, 64, 32].into_iter().filter(|threads| *threads <= most);
-    let mut choices = choices.map(|threads| Choice::Lanes(Lanes { threads }));
+    let mut choices = choices.map(|threads| Choice::Lanes(Lanes { threads, each: Lanes::FOUR }));
     choices.find(|choice| suits(choice, kernel, problem, half, limits))
 }
 

@@ -18,6 +18,7 @@ pub use record::{from_line, to_line};
 
 use super::product::HAS_MATRICES;
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
@@ -56,8 +57,19 @@ pub(crate) fn schedule(
 ) -> Option<AttentionSchedule> {
     let (spec, kernels) = kernels_of(op)?;
     let problem = problem_of(spec, reads);
-    let choice = |&kernel: &Kernel| (kernel, choose(kernel, &problem));
+    let choice = |&kernel: &Kernel| (kernel, widened(choose(kernel, &problem), reads));
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
+}
+
+/// Lanes load 16 bytes of keys and values that are of 16 bits.
+fn widened(choice: Choice, reads: &[Access]) -> Choice {
+    let are_eights = |read: &Access| read.dtype.bytes() == 2 && rows_are_groups(&read.layout, 8);
+    match choice {
+        Choice::Lanes(lanes) if reads[1..3].iter().all(are_eights) => {
+            Choice::Lanes(Lanes { each: 2 * Lanes::FOUR, ..lanes })
+        }
+        _ => choice,
+    }
 }
 
 /// The schedule of kernels with these choices; `half` is what matrix instructions round to.
@@ -114,7 +126,7 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
 /// Whether lanes of subgroups can compute the forward kernel so.
 fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
-    let per_key = Lanes::lanes(problem);
+    let per_key = lanes.lanes(problem);
     CUDA_IS_POSSIBLE
         && limits.subgroup == Some(Lanes::SUBGROUP)
         && ![batch, heads, key_heads, queries, keys, depth, value_depth].contains(&0)

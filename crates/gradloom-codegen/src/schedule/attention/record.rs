@@ -47,7 +47,7 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
         Choice::Matrices(Matrices { subgroup, columns }) => {
             words.extend(["matrices".into(), subgroup.to_string(), columns.to_string()]);
         }
-        Choice::Lanes(Lanes { threads }) => words.extend(["lanes".into(), threads.to_string()]),
+        Choice::Lanes(Lanes { threads, .. }) => words.extend(["lanes".into(), threads.to_string()]),
         Choice::Own { rows } => words.extend(["own".into(), rows.to_string()]),
     }
     words.join(" ")
@@ -85,7 +85,7 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
         }
         "lanes" => {
             let [threads] = numbers(words)?;
-            Choice::Lanes(Lanes { threads })
+            Choice::Lanes(Lanes { threads, each: Lanes::FOUR })
         }
         "own" => {
             let [rows] = numbers(words)?;

@@ -226,25 +226,38 @@ impl AttentionMatrices {
 pub struct AttentionLanes {
     /// Invocations of a workgroup: a multiple of [`AttentionLanes::SUBGROUP`].
     pub threads: usize,
+    /// Elements of a key or value that an invocation has: [`AttentionLanes::FOUR`], or twice as many of keys
+    /// and values of 16 bits.
+    pub each: usize,
 }
 
 impl AttentionLanes {
     /// Invocations of a subgroup, within which sums over a key's elements are made.
     pub const SUBGROUP: u32 = 32;
+    /// Elements of an invocation, at least.
+    pub const FOUR: usize = 4;
 
-    /// Invocations that have a key or value together, four elements each.
-    pub fn lanes(problem: &AttentionProblem) -> usize {
-        problem.depth.max(problem.value_depth).div_ceil(4).next_power_of_two()
+    /// Invocations that have a key or value together.
+    pub fn lanes(&self, problem: &AttentionProblem) -> usize {
+        problem.depth.max(problem.value_depth).div_ceil(self.each).next_power_of_two()
     }
 
     /// Keys that are taken at a time.
     pub fn slots(&self, problem: &AttentionProblem) -> usize {
-        self.threads / Self::lanes(problem)
+        self.threads / self.lanes(problem)
     }
 
-    /// Bytes of workgroup memory: of each key at a time and each head a maximum, a sum, and a sum of values.
+    /// Keys that an invocation has on their way at the same time. With twice as many in large workgroups, of
+    /// which there are few, a step of GPT-2 124M with one text takes 0.274 instead of 0.289 ms on an H200; in
+    /// small ones, of which a multiprocessor has many, one with 64 texts takes 0.755 instead of 0.742 ms.
+    pub fn ahead(&self) -> usize {
+        if self.threads > 128 { 8 } else { 4 }
+    }
+
+    /// Bytes of workgroup memory: of each subgroup and each head a maximum, a sum, and a sum of values.
     pub fn bytes(&self, problem: &AttentionProblem) -> usize {
-        problem.sharing() * self.slots(problem) * (8 + 16 * Self::lanes(problem)) + 16
+        let subgroups = self.threads / Self::SUBGROUP as usize;
+        problem.sharing() * subgroups * (8 + 4 * self.each * self.lanes(problem)) + 16
     }
 }
 

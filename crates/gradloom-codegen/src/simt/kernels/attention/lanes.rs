@@ -1,27 +1,48 @@
 //! Attention of few queries over many keys, as in generation with cached keys: what counts is to read keys
 //! and values once, in long runs, with many on their way.
 //!
-//! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four of
-//! its elements; so many keys are taken at a time. At the end the lanes' sums are put together as the blocks
-//! of one attention are: Dao, FlashAttention-2 (2023), section 2.3.
+//! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four or
+//! eight of its elements; so many keys are taken at a time. At the end what lanes have of different keys is put
+//! together as the blocks of one attention are, first within subgroups: Dao, FlashAttention-2 (2023), section
+//! 2.3.
 
 use super::super::Value;
+use super::rows::Rows;
 use super::{Attention, LOWEST};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
+use crate::simt::{ValueType, Variable};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::AttentionLanes;
 
-/// Keys that lanes have on their way at the same time.
-const AHEAD: usize = 4;
+const SUBGROUP: u32 = AttentionLanes::SUBGROUP;
+
+/// What a lane has of a key that is on its way.
+struct Loaded<'k> {
+    /// Whether the query sees it.
+    is_seen: Value<'k>,
+    /// Fours of the key.
+    key: Vec<Value<'k>>,
+    /// Fours of its value.
+    value: Vec<Value<'k>>,
+}
+
+/// What a lane has of a head's keys so far.
+struct Sums<'k> {
+    /// The largest score.
+    most: Variable<'k>,
+    /// The sum of weights, relative to that.
+    total: Variable<'k>,
+    /// The sum of weighted values, in fours.
+    values: Vec<Variable<'k>>,
+}
 
 impl<'k> Attention<'k, '_> {
     /// Output and log-sum-exp.
     pub(super) fn forward_by_lanes(&self, choice: AttentionLanes) {
         let (k, problem) = (self.k, self.problem);
-        let [lanes, slots] = [AttentionLanes::lanes(problem), choice.slots(problem)].map(narrow);
+        let [lanes, slots, each] = [choice.lanes(problem), choice.slots(problem), choice.each].map(narrow);
         let (sharing, queries) = (narrow(problem.sharing()), narrow(problem.queries));
-        k.uses_subgroups(AttentionLanes::SUBGROUP);
+        k.uses_subgroups(SUBGROUP);
         let (lane, slot) = (k.local() % lanes, k.local() / lanes);
         let (query, pair) = (k.group() % queries, k.group() / queries);
         let key_heads = narrow(problem.key_heads);
@@ -34,103 +55,141 @@ impl<'k> Attention<'k, '_> {
         let limit = bounds.limit(query);
 
         let [all_queries, all_keys, all_values] = self.queries_keys_values();
-        let column = lane * 4;
-        let load = |start: Value<'k>| -> [(Value<'k>, Value<'k>, Value<'k>); AHEAD] {
-            [0, 1, 2, 3].map(|turn| {
+        let column = lane * each;
+        let (fours, ahead) = (choice.each / AttentionLanes::FOUR, narrow(choice.ahead()));
+        let load = |start: Value<'k>| -> Vec<Loaded<'k>> {
+            let one = |turn: u32| {
                 let key = start + slot + turn * slots;
                 let row = key.min(limit.max(k.u32(1)) - 1);
-                let four = |read: usize, rows: super::Rows<'k, '_>| {
-                    rows.four(self.key_row(read, of_keys, row), column)
+                let of = |read: usize, rows: Rows<'k, '_>| {
+                    rows.fours(self.key_row(read, of_keys, row), column, choice.each)
                 };
-                (key.less(limit), four(1, all_keys), four(2, all_values))
-            })
+                Loaded { is_seen: key.less(limit), key: of(1, all_keys), value: of(2, all_values) }
+            };
+            (0..ahead).map(one).collect()
         };
         // Keys that are there before the queries are on their way before these.
-        let first = (CUDA_IS_POSSIBLE && self.views.reads[1].is_early).then(|| load(zero));
+        let first = self.views.reads[1].is_early.then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
-        let own: Vec<_> = (0..sharing)
-            .map(|r| all_queries.four(all_queries.start(of(k.u32(r)), query), column) * scale)
-            .collect();
-        let numbers = |first: f32| -> Vec<_> { own.iter().map(|_| k.var(k.f32(first))).collect() };
-        let (maxima, totals) = (numbers(LOWEST), numbers(0.0));
-        let sums: Vec<_> = own.iter().map(|_| k.var(k.f32(0.0).splat())).collect();
-        let take = |loaded: [(Value<'k>, Value<'k>, Value<'k>); AHEAD]| {
-            for (r, own) in own.iter().enumerate() {
-                let score = |(is_there, key, _): (Value<'k>, Value<'k>, Value<'k>)| {
-                    let product =
-                        (0..4).fold(k.f32(0.0), |sum, i| own.component(i).mul_add(key.component(i), sum));
-                    let product = across(product, lanes);
-                    is_there.select(product, k.f32(LOWEST))
+        let own_query = |r: u32| -> Vec<_> {
+            let start = all_queries.start(of(k.u32(r)), query);
+            let scaled = all_queries.fours(start, column, choice.each).into_iter().map(|four| four * scale);
+            scaled.collect()
+        };
+        let own: Vec<_> = (0..sharing).map(own_query).collect();
+        let empty = || Sums {
+            most: k.var(k.f32(LOWEST)),
+            total: k.var(k.f32(0.0)),
+            values: (0..fours).map(|_| k.var(k.f32(0.0).splat())).collect(),
+        };
+        let sums: Vec<_> = own.iter().map(|_| empty()).collect();
+        let take = |loaded: Vec<Loaded<'k>>| {
+            for (own, sums) in own.iter().zip(&sums) {
+                let score = |loaded: &Loaded<'k>| {
+                    let terms = own
+                        .iter()
+                        .zip(&loaded.key)
+                        .flat_map(|(&own, &key)| (0..4).map(move |i| (own.component(i), key.component(i))));
+                    let product = terms.fold(k.f32(0.0), |sum, (own, key)| own.mul_add(key, sum));
+                    let product = product.across_subgroup(ReduceOp::Sum, lanes as usize, SUBGROUP);
+                    loaded.is_seen.select(product, k.f32(LOWEST))
                 };
-                let scores = loaded.map(score);
-                let before = maxima[r].get();
+                let scores: Vec<_> = loaded.iter().map(score).collect();
+                let before = sums.most.get();
                 let most = scores.iter().fold(before, |most, &score| most.native_max(score));
                 let keep = (before - most).native_exp2();
-                let mut total = totals[r].get() * keep;
-                let mut sum = sums[r].get() * keep.splat();
-                for (score, (is_there, _, value)) in scores.into_iter().zip(loaded) {
-                    let weight = is_there.select((score - most).native_exp2(), k.f32(0.0));
+                let mut total = sums.total.get() * keep;
+                let mut values: Vec<_> = sums.values.iter().map(|sum| sum.get() * keep.splat()).collect();
+                for (score, loaded) in scores.into_iter().zip(&loaded) {
+                    let weight = loaded.is_seen.select((score - most).native_exp2(), k.f32(0.0));
                     total = total + weight;
-                    sum = weight.splat().mul_add(value, sum);
+                    for (sum, &value) in values.iter_mut().zip(&loaded.value) {
+                        *sum = weight.splat().mul_add(value, *sum);
+                    }
                 }
-                maxima[r].set(most);
-                totals[r].set(total);
-                sums[r].set(sum);
+                sums.most.set(most);
+                sums.total.set(total);
+                sums.values.iter().zip(values).for_each(|(sum, value)| sum.set(value));
             }
         };
-        let step = k.u32(slots * narrow(AHEAD));
+        let step = k.u32(slots * ahead);
         let from = if first.is_some() { step } else { zero };
         first.into_iter().for_each(take);
         k.count(from, limit, step, |start| take(load(start)));
 
-        let [shared_maxima, shared_totals] = [(); 2].map(|()| k.shared(DType::F32, sharing * slots));
-        let shared_sums = k.shared(crate::simt::ValueType::Vector(4), sharing * slots * lanes);
-        for r in 0..sharing {
-            let (place, of_row) = (slot + r * slots, r as usize);
-            k.when(lane.equals(zero), || {
-                k.set_element(shared_maxima, place, maxima[of_row].get());
-                k.set_element(shared_totals, place, totals[of_row].get());
+        let subgroups = narrow(choice.threads) / SUBGROUP;
+        let [shared_maxima, shared_totals] = [(); 2].map(|()| k.shared(DType::F32, sharing * subgroups));
+        let items = subgroups * narrow(fours) * lanes;
+        let shared_values = k.shared(ValueType::Vector(4), sharing * items);
+        let (number, subgroup) = (k.local() % SUBGROUP, k.local() / SUBGROUP);
+        let item =
+            |subgroup: Value<'k>, four: usize| (subgroup * narrow(fours) + narrow(four)) * lanes + lane;
+        for (r, sums) in (0..sharing).zip(&sums) {
+            let (most, total, values) = self.of_subgroup(sums, lanes);
+            let place = subgroup + r * subgroups;
+            k.when(number.equals(zero), || {
+                k.set_element(shared_maxima, place, most);
+                k.set_element(shared_totals, place, total);
             });
-            k.set_element(shared_sums, place * lanes + lane, sums[of_row].get());
+            k.when(number.below(lanes), || {
+                for (four, value) in values.into_iter().enumerate() {
+                    k.set_element(shared_values, item(place, four), value);
+                }
+            });
         }
         k.barrier();
         k.guard([self.views.gate(k), Some(k.local().below(sharing * lanes))], || {
             // The first invocations have a head's row each, as many as there are lanes.
-            let first = slot * slots;
+            let first = slot * subgroups;
             let most = k.var(k.f32(LOWEST));
-            k.count(zero, k.u32(slots), k.u32(1), |other| {
+            k.count(zero, k.u32(subgroups), k.u32(1), |other| {
                 most.set(most.get().native_max(k.element(shared_maxima, first + other)));
             });
-            let (total, sum) = (k.var(k.f32(0.0)), k.var(k.f32(0.0).splat()));
-            k.count(zero, k.u32(slots), k.u32(1), |other| {
+            let all = empty();
+            k.count(zero, k.u32(subgroups), k.u32(1), |other| {
                 let place = first + other;
                 let share = (k.element(shared_maxima, place) - most.get()).native_exp2();
-                total.set(total.get() + share * k.element(shared_totals, place));
-                let part = k.element(shared_sums, place * lanes + lane);
-                sum.set(share.splat().mul_add(part, sum.get()));
+                all.total.set(all.total.get() + share * k.element(shared_totals, place));
+                for (four, sum) in all.values.iter().enumerate() {
+                    let part = k.element(shared_values, item(place, four));
+                    sum.set(share.splat().mul_add(part, sum.get()));
+                }
             });
             let sees_any = zero.less(limit);
-            let factor = k.f32(1.0) / total.get();
+            let factor = k.f32(1.0) / all.total.get();
             let [output, log_sum] = [self.result(0), self.result(1)];
             let start = output.start(of(slot), query);
-            for i in 0..4 {
-                let at = column + i;
+            for i in 0..each {
+                let (at, four) = (column + i, all.values[i as usize / 4].get());
                 k.when(at.below(narrow(problem.value_depth)), || {
                     // Where the query sees no key, a first turn by itself took one all the same.
-                    let value = sees_any.select(sum.get().component(i) * factor, k.f32(0.0));
+                    let value = sees_any.select(four.component(i % 4) * factor, k.f32(0.0));
                     output.store(start, at, value);
                 });
             }
             k.when(lane.equals(zero), || {
-                let value = most.get().mul_add(k.f32(std::f32::consts::LN_2), total.get().native_log());
+                let value = most.get().mul_add(k.f32(std::f32::consts::LN_2), all.total.get().native_log());
                 let value = sees_any.select(value, k.f32(f32::NEG_INFINITY));
                 log_sum.store_number(log_sum.start(of(slot), query), value);
             });
         });
     }
-}
 
-/// The sum over neighbouring lanes, which all of them get.
-fn across(value: Value<'_>, lanes: u32) -> Value<'_> {
-    value.across_subgroup(ReduceOp::Sum, lanes as usize, AttentionLanes::SUBGROUP)
+    /// What the lanes of a subgroup have that have the same elements of different keys: the largest score, the
+    /// sum of weights, and the fours of weighted values. All of them get it.
+    fn of_subgroup(&self, sums: &Sums<'k>, lanes: u32) -> (Value<'k>, Value<'k>, Vec<Value<'k>>) {
+        let pairs = |value: Value<'k>, meet: fn(Value<'k>, Value<'k>) -> Value<'k>| {
+            let bits = std::iter::successors(Some(lanes), |bits| Some(bits * 2));
+            bits.take_while(|bits| *bits < SUBGROUP)
+                .fold(value, |value, bits| meet(value, value.shuffle_xor(bits, SUBGROUP)))
+        };
+        let most = pairs(sums.most.get(), |a, b| a.native_max(b));
+        let share = (sums.most.get() - most).native_exp2();
+        let sum = |value: Value<'k>| pairs(value * share, |a, b| a + b);
+        let four = |value: &Variable<'k>| {
+            let value = value.get();
+            self.k.vector(&[0, 1, 2, 3].map(|i| sum(value.component(i))))
+        };
+        (most, sum(sums.total.get()), sums.values.iter().map(four).collect())
+    }
 }

@@ -14,6 +14,7 @@ mod forward_by_rows;
 mod fragments;
 mod grad_by_rows;
 mod key_grad_by_blocks;
+#[cfg(not(target_family = "wasm"))]
 mod lanes;
 mod matrices;
 mod means;
@@ -86,7 +87,9 @@ fn one(
                 AttentionKernel::Keys => attention.key_gradient_by_matrices(choice),
             })
         }
-        AttentionChoice::Lanes(_) if !CUDA_IS_POSSIBLE => unreachable!("no device takes lanes"),
+        #[cfg(target_family = "wasm")]
+        AttentionChoice::Lanes(_) => unreachable!("no device takes lanes"),
+        #[cfg(not(target_family = "wasm"))]
         AttentionChoice::Lanes(choice) => {
             let groups = problem.batch * problem.key_heads * problem.queries;
             make(choice.threads, groups, &|attention| attention.forward_by_lanes(choice))

@@ -1,0 +1,57 @@
+//! Graphs in the making.
+
+use super::driver::{Call, Graph, GraphExec, Node};
+use super::gpu::Gpu;
+use gradloom_core::error::Result;
+
+/// A graph to which nodes are added. It is given back.
+pub(super) struct Building<'g> {
+    gpu: &'g Gpu,
+    graph: Graph,
+}
+
+impl<'g> Building<'g> {
+    /// One without nodes.
+    ///
+    /// # Errors
+    /// When the device is lost, or refuses it.
+    pub(super) fn new(gpu: &'g Gpu) -> Result<Self> {
+        Ok(Self { gpu, graph: gpu.ask("make a graph", |driver| driver.graph())? })
+    }
+
+    /// Adds something that starts when the nodes before it are done, or, if it is to start early, when all
+    /// blocks of the only one have begun.
+    ///
+    /// # Errors
+    /// When the device is lost, or refuses it.
+    pub(super) fn add(&self, after: &[Node], early: bool, call: &Call) -> Result<Node> {
+        let &Self { gpu, graph } = self;
+        gpu.ask("add to a graph", |driver| match call {
+            Call::Kernel(call) if early => driver.add_early_kernel(graph, after[0], call),
+            Call::Kernel(call) => driver.add_kernel(graph, after, call),
+            Call::Product(call) => {
+                let stream = driver.stream()?;
+                let child = driver.capture(stream, &mut || gpu.multiply(call, stream));
+                driver.destroy_stream(stream);
+                let child = child?;
+                let node = driver.add_graph(graph, after, child);
+                driver.destroy_graph(child);
+                node
+            }
+        })
+    }
+
+    /// The graph as one that can be launched.
+    ///
+    /// # Errors
+    /// When the device is lost, or refuses it.
+    pub(super) fn ready(self) -> Result<GraphExec> {
+        self.gpu.ask("make a graph ready", |driver| driver.instantiate(self.graph))
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.gpu.give_back(|driver| driver.destroy_graph(self.graph));
+    }
+}
