@@ -439,6 +439,9 @@ fn matrix_instructions_take_few_rows_from_memory() {
         let ran = products_of_few_rows(&sizes, precision);
         assert_eq!(ran.get("streamed"), Some(&13), "{ran:?}");
     }
+    // Of more rows, a workgroup has all: 48 and 33, the last ones not whole sixteens, by one and two subgroups.
+    let ran = products_of_few_rows(&[(48, 2052, 32), (33, 2048, 192)], Precision::Bf16);
+    assert_eq!(ran.get("streamed"), Some(&4), "{ran:?}");
 }
 
 /// How products of these rows, columns, and terms were computed, in each order of their operands' axes.

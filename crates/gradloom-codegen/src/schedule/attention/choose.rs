@@ -49,10 +49,15 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
     tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
 }
 
-/// Lanes of subgroups: as many for each query as keep a large GPU busy.
+/// Lanes of subgroups: as many for each query as keep a large GPU busy. On an H200, the next token of GPT-2
+/// 124M takes 0.508 ms by 256 and 0.535 by 128 for 32 texts, which have 384 workgroups.
 fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Option<Choice> {
     let groups = problem.batch * problem.key_heads * problem.queries;
-    let most = if groups <= MANY / 2 { 512 } else { 128 };
+    let most = match groups {
+        _ if groups <= MANY / 2 => 512,
+        _ if groups <= 2 * MANY => 256,
+        _ => 128,
+    };
     let choices = [512, 256, 128, 64, 32].into_iter().filter(|threads| *threads <= most);
     let mut choices = choices.map(|threads| Choice::Lanes(Lanes { threads, each: Lanes::FOUR }));
     choices.find(|choice| suits(choice, kernel, problem, half, limits))

@@ -124,9 +124,9 @@ pub struct CooperativeTile {
 }
 
 impl CooperativeTile {
-    /// A tile without buffers, of 16 rows and 16 or 32 columns: two or four of each lane.
-    pub const fn streamed(n: u32, subgroups: u32) -> Self {
-        Self { m: 16, n, k: 16 * subgroups, subgroup_m: 16, subgroup_n: n, buffers: 0 }
+    /// A tile without buffers, of 16, 32 or 64 rows and 16 or 32 columns: two or four of each lane.
+    pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
+        Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
 
     /// Whether operands go from memory to registers.
@@ -150,11 +150,16 @@ impl CooperativeTile {
         self.n + 4
     }
 
+    /// Rows of a tile without buffers whose sums are added up at a time.
+    pub fn streamed_rows(&self) -> u32 {
+        self.m.min(32)
+    }
+
     /// Bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and 16 rows of results for
-    /// each subgroup.
+    /// each subgroup; without buffers, the rows whose sums are added up at a time.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
         if self.is_streamed() {
-            return self.subgroups() * 16 * self.streamed_pitch() * 4;
+            return self.subgroups() * self.streamed_rows() * self.streamed_pitch() * 4;
         }
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
         let bytes = if operands == DType::F32 { 4 } else { 2 };
@@ -165,7 +170,8 @@ impl CooperativeTile {
     /// Whether the tile is well formed.
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
-            return *self == Self::streamed(self.n, self.k / 16)
+            return *self == Self::streamed([self.m, self.n], self.k / 16)
+                && [16, 32, 64].contains(&self.m)
                 && [16, 32].contains(&self.n)
                 && self.k >= 16;
         }

@@ -3,7 +3,8 @@
 //! registers, and the subgroups of a workgroup share out the terms of a few columns.
 //!
 //! A lane has four terms of each row and of each of its two or four columns, which are neighbours where the
-//! right operand's are. The subgroups' sums are added up in workgroup memory, in order.
+//! right operand's are; of 32 or 64 rows it takes 16 after the other. The subgroups' sums are added up in
+//! workgroup memory, in order.
 
 use super::grid::{Grid, Tile};
 use super::operand::TiledOperand;
@@ -20,6 +21,8 @@ const SUBGROUP: u32 = 32;
 const AHEAD: [u32; 5] = [6, 4, 3, 2, 1];
 /// Rows, or columns, of a subgroup's lanes that have different ones.
 const LINES: u32 = 8;
+/// Rows of a lane, of each 16.
+const ROWS: u32 = 2;
 /// Registers of a lane for what is on its way, at most.
 const REGISTERS: u32 = 80;
 
@@ -27,6 +30,8 @@ const REGISTERS: u32 = 80;
 struct Lane<'k> {
     /// Of its workgroup.
     own: Tile<'k>,
+    /// Rows of that.
+    rows: u32,
     /// Columns that it has.
     columns: u32,
     /// Its row of the first eight, which is its group of columns, too.
@@ -46,11 +51,13 @@ impl Product<'_> {
         let operands = TiledOperand::both(&k, self, &own);
         let (number, subgroup) = (k.local() % SUBGROUP, k.local() / SUBGROUP);
         let columns = tile.n / LINES;
-        let lane = Lane { own, columns, line: number / 4, term: number % 4 * 4 };
+        let lane = Lane { own, rows: tile.m, columns, line: number / 4, term: number % 4 * 4 };
         let half = self.schedule.operands;
-        let sums: Vec<_> = (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect();
+        // Of each 16 rows.
+        let zeros = |_| -> Vec<_> { (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect() };
+        let sums: Vec<Vec<_>> = (0..tile.m / 16).map(zeros).collect();
         let each = narrow(self.problem.k) / tile.k;
-        let registers = |ahead: u32| 2 * ahead * (columns + tile.m / LINES);
+        let registers = |ahead: u32| 2 * ahead * (columns + ROWS);
         let fits = |ahead: &u32| each.is_multiple_of(*ahead) && registers(*ahead) <= REGISTERS;
         let ahead = AHEAD.into_iter().find(fits).unwrap_or(1);
         // Of a matrix that is there early, the first terms are on their way before those of the rows are.
@@ -61,48 +68,64 @@ impl Product<'_> {
             let term = |step: u32| first + (step / together * 16 * together + step % together * 4);
             let rights: Vec<_> =
                 (0..ahead).map(|step| self.rights(&operands[1], &lane, term(step))).collect();
-            let lefts: Vec<_> = (0..ahead)
-                .step_by(together as usize)
-                .flat_map(|step| self.lefts(&operands[0], &lane, term(step), together))
-                .collect();
-            // All loads stand before what is done with them.
-            for ([upper, lower], rights) in lefts.into_iter().zip(rights) {
-                let left = upper.to_half(half).matrix_of(lower.to_half(half), MatrixUse::Left);
-                let rights: Vec<_> = rights.into_iter().map(|four| four.to_half(half)).collect();
-                for (pair, sum) in rights.chunks_exact(2).zip(&sums) {
-                    let right = pair[0].matrix_of(pair[1], MatrixUse::Right);
-                    sum.set(left.matrix_mul_add(right, sum.get()));
+            let lefts = |rows: u32| -> Vec<_> {
+                let steps = (0..ahead).step_by(together as usize);
+                steps
+                    .flat_map(|step| self.lefts(&operands[0], &lane, (rows * 16, term(step)), together))
+                    .collect()
+            };
+            // Loads of rows stand before what is done with those before them.
+            let mut next = Some(lefts(0));
+            let rights: Vec<Vec<_>> =
+                rights.into_iter().map(|columns| right_matrices(&columns, half)).collect();
+            for (rows, sums) in (1..).zip(&sums) {
+                let loaded = next.take().expect("they were loaded");
+                next = (rows < tile.m / 16).then(|| lefts(rows));
+                for ([upper, lower], rights) in loaded.into_iter().zip(&rights) {
+                    let left = upper.to_half(half).matrix_of(lower.to_half(half), MatrixUse::Left);
+                    for (&right, sum) in rights.iter().zip(sums) {
+                        sum.set(left.matrix_mul_add(right, sum.get()));
+                    }
                 }
             }
         });
 
         let pitch = tile.streamed_pitch();
-        let waiting = k.shared(DType::F32, subgroups * 16 * pitch);
-        let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
-        for (column, half) in (0..columns).zip(halves) {
-            for element in 0..4 {
-                // Of the first lane; others are below it and to its right.
-                let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
-                let within = lane.term / 2 + first;
-                let at = match operands[1].side.along {
-                    Along::Free => within * columns + column,
-                    Along::Contract => within + column * LINES,
-                };
-                let row = subgroup * 16 + lane.line + row;
-                k.set_element(waiting, row * pitch + at, half.component(element));
+        let height = tile.streamed_rows();
+        let waiting = k.shared(DType::F32, subgroups * height * pitch);
+        for (round, sums) in (0..tile.m).step_by(height as usize).zip(sums.chunks(height as usize / 16)) {
+            if round > 0 {
+                k.barrier();
             }
-        }
-        k.barrier();
-        k.count(k.local(), k.u32(tile.m * tile.n), k.u32(threads), |place| {
-            let (row, column) = (place / tile.n, place % tile.n);
-            let [at_row, at_column] = [own.first_row + row, own.first_column + column];
-            let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
-            let there = [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
-            k.guard(there, || {
-                let part = |subgroup: u32| k.element(waiting, (row + subgroup * 16) * pitch + column);
-                self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
+            for (strip, sums) in (0..).zip(sums) {
+                let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
+                for (column, half) in (0..columns).zip(halves) {
+                    for element in 0..4 {
+                        // Of the first lane; others are below it and to its right.
+                        let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
+                        let within = lane.term / 2 + first;
+                        let at = match operands[1].side.along {
+                            Along::Free => within * columns + column,
+                            Along::Contract => within + column * LINES,
+                        };
+                        let row = subgroup * height + lane.line + (strip * 16 + row);
+                        k.set_element(waiting, row * pitch + at, half.component(element));
+                    }
+                }
+            }
+            k.barrier();
+            k.count(k.local(), k.u32(height * tile.n), k.u32(threads), |place| {
+                let (row, column) = (place / tile.n, place % tile.n);
+                let [at_row, at_column] = [own.first_row + row + round, own.first_column + column];
+                let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
+                let is_inside =
+                    [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
+                k.guard(is_inside, || {
+                    let part = |subgroup: u32| k.element(waiting, (row + subgroup * height) * pitch + column);
+                    self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
+                });
             });
-        });
+        }
         k.finish()
     }
 
@@ -113,13 +136,13 @@ impl Product<'_> {
         &self,
         lhs: &TiledOperand<'k>,
         lane: &Lane<'k>,
-        term: Value<'k>,
+        (first_row, term): (u32, Value<'k>),
         steps: u32,
     ) -> Vec<[Value<'k>; 2]> {
         let rows = narrow(self.problem.m);
         let fours = |first: u32| -> Vec<_> {
-            let row = lane.own.first_row + lane.line + first;
-            let row = if rows.is_multiple_of(16) { row } else { row.min(lhs.k.u32(rows - 1)) };
+            let row = lane.own.first_row + lane.line + (first_row + first);
+            let row = if rows.is_multiple_of(lane.rows) { row } else { row.min(lhs.k.u32(rows - 1)) };
             let at = lhs.term(lhs.row(row), term);
             match steps {
                 2 if self.has_eights() => lhs.stored_eight(at).to_vec(),
@@ -158,4 +181,11 @@ impl Product<'_> {
         });
         (0..columns).map(|i| rhs.k.vector(&by_term.map(|vector| vector.component(i)))).collect()
     }
+}
+
+/// Fours of neighbouring columns as right operands, of two each.
+fn right_matrices<'k>(columns: &[Value<'k>], half: DType) -> Vec<Value<'k>> {
+    let columns: Vec<_> = columns.iter().map(|four| four.to_half(half)).collect();
+    let pairs = columns.chunks_exact(2);
+    pairs.map(|pair| pair[0].matrix_of(pair[1], MatrixUse::Right)).collect()
 }
