@@ -4,6 +4,8 @@
 //! only where the kernel that reads a view cannot index through it (a matrix operand without single strides,
 //! a user's op).
 
+#[cfg(not(target_family = "wasm"))]
+mod followed;
 pub(crate) mod gpu;
 mod joined;
 mod library;

@@ -335,8 +335,14 @@ pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Acces
             matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
         };
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
+        // An epilogue's operands are none of attention's.
+        let own = match kernel {
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { spec, .. } => 3 + spec.extra_operands(),
+            _ => reads.len(),
+        };
         return match attention.kernels.iter().any(by_fours) {
-            true => reads.iter().map(fours).collect(),
+            true => reads.iter().take(own).map(fours).collect(),
             false => Vec::new(),
         };
     }

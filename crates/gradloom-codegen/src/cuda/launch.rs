@@ -199,6 +199,8 @@ fn alone(
     let of_loop = |access| match (&launch.kernel, &launch.schedule) {
         (LaunchKernel::Loop(body), Schedule::Whole) if body.rows * body.columns < MANY => false,
         (LaunchKernel::Loop(body), _) => is_in_fours(body, access),
+        #[cfg(not(target_family = "wasm"))]
+        (LaunchKernel::Attention { epilogue, .. }, _) => is_in_fours(epilogue, access),
         _ => false,
     };
     let view = |(i, access)| View {

@@ -1,5 +1,7 @@
 //! Lowering for GPUs: what the kernels of `simt` can do, and the scratch that they need.
 
+#[cfg(not(target_family = "wasm"))]
+use super::followed::follow_attention;
 use super::library::rounded_layout;
 use super::narrow::narrow;
 use super::pad::pad_rows;
@@ -75,6 +77,11 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
             });
         }
     }
+    #[cfg(not(target_family = "wasm"))]
+    follow_attention(graph, &mut fused, &|op, reads, writes| {
+        let schedule = schedule(&Kernel::Op(op.clone()), reads, writes, target.limits, target.choices);
+        matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
+    });
     lower_padded(graph, fused, padded, target)
 }
 

@@ -75,7 +75,7 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
 }
 
 /// Whether an operand is all of a result, in the same order.
-fn is_all_of(read: &Access, write: &Access) -> bool {
+pub(super) fn is_all_of(read: &Access, write: &Access) -> bool {
     let [read, write] = [read, write].map(|access| &access.layout);
     read.is_contiguous()
         && write.is_contiguous()

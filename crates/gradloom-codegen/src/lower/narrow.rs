@@ -76,7 +76,8 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
             | OpKind::Select
             | OpKind::Cast { .. },
         ) => fits.fill(true),
-        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
+        // An epilogue is made later.
+        _ => {}
     }
 }
 

@@ -39,6 +39,11 @@ pub fn schedule(
     // Without matrix instructions, nothing is rounded.
     let half = limits.half(choices.precision()).unwrap_or(DType::F16);
     let operands = limits.operands(choices.precision()).unwrap_or(DType::F16);
+    #[cfg(not(target_family = "wasm"))]
+    if let Kernel::Attention { spec, .. } = kernel {
+        let schedule = attention::schedule(&OpKind::Attention(*spec), reads, half, limits, choose);
+        return Schedule::Attention(schedule.expect("it is attention"));
+    }
     if let Kernel::Op(op) = kernel
         && let Some(schedule) = attention::schedule(op, reads, half, limits, choose)
     {

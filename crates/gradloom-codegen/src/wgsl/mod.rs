@@ -81,13 +81,12 @@ fn is_countable(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
     const MOST: usize = u32::MAX as usize - (1 << 16);
     let ends = |access: &Access| access.layout.end() <= MOST && access.layout.shape.elements() <= MOST;
     let positions = match kernel {
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
-            body.rows.checked_mul(body.columns).is_some_and(|positions| positions <= MOST)
-        }
         Kernel::Group(parts) => parts
             .iter()
             .all(|part| is_countable(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()])),
-        _ => true,
+        other => other.body().is_none_or(|body| {
+            body.rows.checked_mul(body.columns).is_some_and(|positions| positions <= MOST)
+        }),
     };
     positions && reads.iter().chain(writes).all(ends)
 }

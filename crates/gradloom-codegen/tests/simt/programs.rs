@@ -14,10 +14,10 @@ use gradloom_core::collections::IdMap;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
 use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule, Staging, Tile};
-use gradloom_core::nn::Param;
+use gradloom_core::nn::{Param, attend_to_new};
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
-use gradloom_core::trace::{AttentionOptions, Input, Tensor, full, gradients, trace};
+use gradloom_core::trace::{AttentionOptions, Input, Tensor, full, gradients, iota, trace};
 use gradloom_testing::Leaves;
 use gradloom_testing::float32::{Found, compare};
 use gradloom_testing::training_step;
@@ -114,6 +114,7 @@ impl Memory<'_> {
             Schedule::Scatter(_) => "scatter",
             Schedule::Cumulate(_) => "cumulate",
             Schedule::Sort(_) => "sort",
+            Schedule::Attention(_) if launch.kernel.body().is_some() => "attention and rows",
             Schedule::Attention(_) => "attention",
             Schedule::Custom(_) => "custom",
             Schedule::Library(library) => {
@@ -126,7 +127,9 @@ impl Memory<'_> {
         *self.kinds.entry(kind).or_default() += 1;
         // As a target would declare them: in vectors where a product can use them.
         let vectors = |access: &Access| match &launch.kernel {
-            kernel::Kernel::Loop(body) => self.limits.fours && is_in_fours(body, access),
+            kernel::Kernel::Loop(body) | kernel::Kernel::Attention { epilogue: body, .. } => {
+                self.limits.fours && is_in_fours(body, access)
+            }
             _ => !self.limits.scalar && matches!(schedule, Schedule::Product(_)),
         };
         let views = views(&launch.reads, &launch.writes, &vectors, launch.phase);
@@ -530,6 +533,39 @@ fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> G
     let outputs = traced.results.iter().enumerate();
     traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
     passes::run(traced.graph).0
+}
+
+/// Attention over what is cached, of no key, of some, and of more, with what a loop makes of it: put together
+/// with a new key, which heads share or not, or with rows of other numbers. On CUDA that is one kernel.
+#[test]
+fn rows_that_follow_from_attention_are_its_epilogue() {
+    let cached = |[q, keys, values]: [Tensor; 3]| {
+        let lengths = iota(DType::I32, [q.shape()[0]], 0) * 41;
+        q.attention_with_log_sum(keys, values, AttentionOptions::full().key_length(lengths))
+    };
+    for [batch, heads, shared, keys, depth, width] in
+        [[3, 2, 2, 90, 8, 8], [2, 6, 2, 64, 64, 64], [2, 4, 1, 70, 20, 12], [1, 2, 1, 64, 128, 128]]
+    {
+        let key = |length| [[batch, shared, length, depth], [batch, shared, length, width]];
+        let (q, [[k, v], [new_k, new_v]]) = ([batch, heads, 1, depth], [keys, 1].map(key));
+        let joined = program(&[&q, &k, &v, &new_k, &new_v], |all| {
+            let [q, k, v, new_k, new_v] = all.try_into().expect("five tensors");
+            vec![attend_to_new(cached([q, k, v]), [q, new_k, new_v])]
+        });
+        let normed = program(&[&q, &k, &v], |all| {
+            let (output, log_sum) = cached(all.try_into().expect("three tensors"));
+            let most = output.max_axes(-1).maximum(log_sum.maximum(-1.0)).unsqueeze(-1);
+            vec![output.tanh() - most, (output * output).sum_axes(-1).unsqueeze(-1) + output]
+        });
+        let watched = program(&[&q, &k, &v], |all| {
+            let (output, _) = cached(all.try_into().expect("three tensors"));
+            vec![output.tanh() + output.sum_axes(-1).unsqueeze(-1), output]
+        });
+        for (graph, together) in [(joined, 1), (normed, 1), (watched, 0)] {
+            let ran = agrees(&graph, &Leaves::random(5));
+            assert_eq!(ran.get("attention and rows").copied().unwrap_or(0), together, "{q:?}: {ran:?}");
+        }
+    }
 }
 
 /// A block of a transformer with its gradients: attention, a norm, an activation, products of every kind.

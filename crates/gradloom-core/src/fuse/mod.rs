@@ -136,6 +136,10 @@ impl Kernel {
                 graph.can_trap(&crate::ir::Op { kind: kind.clone(), ..graph.ops[op].clone() })
             }
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.can_trap(),
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { spec, epilogue } => {
+                Kernel::Op(OpKind::Attention(*spec)).can_trap(graph, op) || epilogue.can_trap()
+            }
             Kernel::Group(parts) => parts.iter().any(|part| part.kernel.can_trap(graph, op)),
             // Starts of windows are checked before the commit.
             Kernel::Copy | Kernel::WriteRegion => false,

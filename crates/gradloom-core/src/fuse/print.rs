@@ -33,17 +33,16 @@ impl KernelSpec {
             }
         }
         match &self.kernel {
-            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => text.push_str(&body.to_string()),
             Kernel::Group(parts) => {
                 for part in parts {
                     let ranges = format!("r{:?} w{:?}", part.reads, part.writes);
                     write_line(text, &format!("  part {} {ranges}", part.kernel.title()));
-                    if let Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } = &part.kernel {
+                    if let Some(body) = part.kernel.body() {
                         body.to_string().lines().for_each(|line| write_line(text, &format!("  {line}")));
                     }
                 }
             }
-            Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
+            other => other.body().into_iter().for_each(|body| text.push_str(&body.to_string())),
         }
     }
 }

@@ -60,7 +60,7 @@ pub enum NodeKind {
     /// Number of the column, from 0; i32, level `Element`.
     Column,
     /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue
-    /// of a product.
+    /// of a product, or of [attention](super::Kernel::Attention).
     Accumulator,
     /// A function of one node; not `Detach`.
     Unary(UnaryOp, NodeId),
@@ -278,7 +278,11 @@ impl Body {
             NodeKind::Load(_) => true,
             NodeKind::Column => node.level == Level::Element && node.dtype == DType::I32,
             NodeKind::Repeat(a) => of(*a).dtype == node.dtype && of(*a).level <= node.level,
-            NodeKind::Accumulator => node.level == Level::Element && node.dtype == DType::F32,
+            NodeKind::Accumulator => {
+                // Of rows, attention has a number each, which pages fuse with nothing.
+                let of_rows = cfg!(not(target_family = "wasm")) && node.level == Level::Row;
+                (node.level == Level::Element || of_rows) && node.dtype == DType::F32
+            }
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
             NodeKind::Binary(op, all) => {
                 let traps = matches!(op, BinaryOp::Div | BinaryOp::Rem) && node.dtype.is_integer();

@@ -2,6 +2,8 @@
 
 use super::{Body, Layout, Schedule};
 use crate::collections::sort;
+#[cfg(not(target_family = "wasm"))]
+use crate::ir::AttentionSpec;
 use crate::ir::{BlockFormat, DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
 
@@ -35,6 +37,17 @@ pub enum Kernel {
         /// The expression that is computed from the product.
         epilogue: Body,
     },
+    /// Attention and what follows from it row by row, which has the results' place: row i of the epilogue is
+    /// row i of the output, those of all heads and sequences below each other. The accumulator is an element
+    /// of the output, or, of level `Row`, the log-sum-exp. Loads name the launch's reads, from behind
+    /// attention's on. Lowering makes it for targets that compute it.
+    #[cfg(not(target_family = "wasm"))]
+    Attention {
+        /// What attention is asked for.
+        spec: AttentionSpec,
+        /// The expression that is computed from its results.
+        epilogue: Body,
+    },
     /// Independent kernels, run together.
     Group(Vec<Part>),
     /// Copies the read to the write, element by element in the order of the layouts' axes (of equal shapes).
@@ -52,8 +65,20 @@ impl Kernel {
             Kernel::WriteRegion
             | Kernel::Op(OpKind::Attention(_) | OpKind::AttentionGrad(_))
             | Kernel::Loop(_) => true,
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { .. } => true,
             Kernel::Group(parts) => parts.iter().all(|part| part.kernel.writes_strided()),
             Kernel::Op(_) | Kernel::Dot { .. } | Kernel::Copy => false,
+        }
+    }
+
+    /// The expression of a fused kernel.
+    pub fn body(&self) -> Option<&Body> {
+        match self {
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => Some(body),
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { epilogue: body, .. } => Some(body),
+            _ => None,
         }
     }
 
@@ -63,6 +88,8 @@ impl Kernel {
             Kernel::Op(kind) => kind.name(),
             Kernel::Loop(body) => body.name(),
             Kernel::Dot { .. } => "dot",
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { .. } => "attention",
             Kernel::Group(parts) => match parts.first() {
                 Some(part) => part.kernel.name(),
                 None => "group",

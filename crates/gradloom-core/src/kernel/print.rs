@@ -71,6 +71,8 @@ impl Kernel {
         match self {
             Kernel::Loop(body) => format!("{} {}", body.name(), extents(body)),
             Kernel::Dot { epilogue, .. } => format!("dot {} with epilogue", extents(epilogue)),
+            #[cfg(not(target_family = "wasm"))]
+            Kernel::Attention { epilogue, .. } => format!("attention {} with epilogue", extents(epilogue)),
             Kernel::Group(parts) => format!("group of {}", parts.len()),
             other => other.name().to_string(),
         }
@@ -80,9 +82,8 @@ impl Kernel {
     /// Parts of a group that compute the same over other extents are shown once.
     pub fn listing(&self) -> String {
         match self {
-            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.to_string(),
             Kernel::Group(parts) => group(parts),
-            Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => String::new(),
+            other => other.body().map_or_else(String::new, Body::to_string),
         }
     }
 }

@@ -37,6 +37,8 @@ fn copies_any(
         Kernel::Group(parts) => parts.iter().any(|part| {
             copies_any(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()], forbidden)
         }),
+        #[cfg(not(target_family = "wasm"))]
+        Kernel::Attention { .. } => false,
         Kernel::Op(_) | Kernel::WriteRegion => false,
     }
 }

@@ -37,6 +37,8 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         Kernel::Dot { axes, epilogue } => {
             return dot::prepare_dot_with_epilogue(launch, axes, epilogue, loops);
         }
+        #[cfg(not(target_family = "wasm"))]
+        Kernel::Attention { .. } => unreachable!("the CPU has no attention with an epilogue"),
         Kernel::Group(parts) => return group::prepare_group(launch, parts, graph, loops),
         Kernel::Copy => return movement::prepare_copy(launch),
         Kernel::WriteRegion => return movement::prepare_write_region(launch),

@@ -161,9 +161,8 @@ impl Results {
 
 /// Shape of the indices that a kernel checks against a bound.
 fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
-    let body = match kernel {
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body,
-        _ => return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec()),
+    let Some(body) = kernel.body() else {
+        return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec());
     };
     let checked = body.nodes.iter().find_map(|node| match node.kind {
         NodeKind::CheckIndex { index, extent } if extent == bound => Some(index),

@@ -11,12 +11,11 @@ use std::fmt::{self, Display, Formatter};
 pub fn texts(launch: &Launch) -> Vec<(String, String)> {
     let machine = Machine { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
     match &launch.kernel {
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
-            vec![(launch.kernel.title(), Program::new(body, launch, machine).to_string())]
-        }
         Kernel::Group(parts) => parts.iter().flat_map(|part| texts(&part.alone(launch))).collect(),
-        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {
-            vec![(launch.kernel.title(), "a function of the runtime\n".to_string())]
+        kernel => {
+            let function = || "a function of the runtime\n".to_string();
+            let text = |body| Program::new(body, launch, machine).to_string();
+            vec![(kernel.title(), kernel.body().map_or_else(function, text))]
         }
     }
 }

@@ -92,6 +92,13 @@ pub fn kernels(
         kernel::Kernel::Dot { axes, epilogue } => {
             return product_of(views, schedule, axes, Some(epilogue), label);
         }
+        #[cfg(not(target_family = "wasm"))]
+        kernel::Kernel::Attention { epilogue, .. } => match schedule {
+            Schedule::Attention(schedule) => {
+                return Some(attention::followed(views, schedule, epilogue, label));
+            }
+            _ => return None,
+        },
         kernel::Kernel::Op(op) => op,
         // Its parts run by themselves, or together: see [`group`].
         kernel::Kernel::Group(_) => return None,

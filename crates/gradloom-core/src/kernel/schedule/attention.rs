@@ -237,6 +237,11 @@ impl AttentionLanes {
     /// Elements of an invocation, at least.
     pub const FOUR: usize = 4;
 
+    /// Workgroups.
+    pub fn groups(&self, problem: &AttentionProblem) -> usize {
+        problem.batch * problem.key_heads * problem.queries
+    }
+
     /// Invocations that have a key or value together.
     pub fn lanes(&self, problem: &AttentionProblem) -> usize {
         problem.depth.max(problem.value_depth).div_ceil(self.each).next_power_of_two()
@@ -300,6 +305,11 @@ pub struct AttentionSchedule {
 }
 
 impl AttentionSchedule {
+    /// Whether the kernel can compute what follows from attention row by row: lanes have whole rows.
+    pub fn takes_epilogue(&self) -> bool {
+        matches!(self.kernels[..], [(AttentionKernel::Forward, AttentionChoice::Lanes(_))])
+    }
+
     /// Bytes of scratch.
     pub fn workspace(&self) -> usize {
         match self.kernels.iter().all(|(kernel, _)| *kernel == AttentionKernel::Forward) {

@@ -23,6 +23,18 @@ pub(super) fn check(
             Err("is no product with an epilogue".into())
         }
         Kernel::Dot { epilogue, .. } => check_body(epilogue, reads, writes),
+        #[cfg(not(target_family = "wasm"))]
+        Kernel::Attention { spec, epilogue } => {
+            let [q, v] = [0, 2].map(|read| reads.get(read).map(|access| &access.layout.shape[..]));
+            let (Some(&[batch, heads, queries, _]), Some(&[.., width])) = (q, v) else {
+                return Err("is no attention with an epilogue".into());
+            };
+            let is_op = reads.len() >= 3 + spec.extra_operands();
+            if !is_op || [epilogue.rows, epilogue.columns] != [batch * heads * queries, width] {
+                return Err("has an epilogue of other positions".into());
+            }
+            check_body(epilogue, reads, writes)
+        }
         Kernel::Group(parts) => {
             let (mut read, mut write, mut scratch) = (0, 0, 0);
             for part in parts {

@@ -7,12 +7,13 @@
 //! 2.3.
 
 use super::super::Value;
+use super::epilogue::Epilogue;
 use super::rows::Rows;
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::{ValueType, Variable};
 use gradloom_core::ir::{DType, ReduceOp};
-use gradloom_core::kernel::AttentionLanes;
+use gradloom_core::kernel::{AttentionLanes, Body};
 
 const SUBGROUP: u32 = AttentionLanes::SUBGROUP;
 
@@ -36,9 +37,9 @@ struct Sums<'k> {
     values: Vec<Variable<'k>>,
 }
 
-impl<'k> Attention<'k, '_> {
-    /// Output and log-sum-exp.
-    pub(super) fn forward_by_lanes(&self, choice: AttentionLanes) {
+impl<'k, 'b> Attention<'k, 'b> {
+    /// Output and log-sum-exp, or what follows from them.
+    pub(super) fn forward_by_lanes(&self, choice: AttentionLanes, epilogue: Option<&Body>) {
         let (k, problem) = (self.k, self.problem);
         let [lanes, slots, each] = [choice.lanes(problem), choice.slots(problem), choice.each].map(narrow);
         let (sharing, queries) = (narrow(problem.sharing()), narrow(problem.queries));
@@ -117,6 +118,12 @@ impl<'k> Attention<'k, '_> {
         first.into_iter().for_each(take);
         k.count(from, limit, step, |start| take(load(start)));
 
+        // The first invocations have a head's row each, as many as there are lanes.
+        let (row, is_own) = (slot.min(k.u32(sharing - 1)), k.local().below(sharing * lanes));
+        let epilogue = epilogue.map(|body| {
+            let at = [self.query_number(of(row), query), column, is_own];
+            Epilogue::new(k, self.views, body, at, [lanes as usize, choice.each])
+        });
         let subgroups = narrow(choice.threads) / SUBGROUP;
         let [shared_maxima, shared_totals] = [(); 2].map(|()| k.shared(DType::F32, sharing * subgroups));
         let items = subgroups * narrow(fours) * lanes;
@@ -138,9 +145,8 @@ impl<'k> Attention<'k, '_> {
             });
         }
         k.barrier();
-        k.guard([self.views.gate(k), Some(k.local().below(sharing * lanes))], || {
-            // The first invocations have a head's row each, as many as there are lanes.
-            let first = slot * subgroups;
+        let whole = |row: Value<'k>| -> (Vec<Value<'k>>, Value<'k>) {
+            let first = row * subgroups;
             let most = k.var(k.f32(LOWEST));
             k.count(zero, k.u32(subgroups), k.u32(1), |other| {
                 most.set(most.get().native_max(k.element(shared_maxima, first + other)));
@@ -155,22 +161,30 @@ impl<'k> Attention<'k, '_> {
                     sum.set(share.splat().mul_add(part, sum.get()));
                 }
             });
+            // Where the query sees no key, a first turn by itself took one all the same.
             let sees_any = zero.less(limit);
             let factor = k.f32(1.0) / all.total.get();
+            let value = |i: u32| {
+                let four = all.values[i as usize / 4].get();
+                sees_any.select(four.component(i % 4) * factor, k.f32(0.0))
+            };
+            let log_sum = most.get().mul_add(k.f32(std::f32::consts::LN_2), all.total.get().native_log());
+            ((0..each).map(value).collect(), sees_any.select(log_sum, k.f32(f32::NEG_INFINITY)))
+        };
+        if let Some(epilogue) = epilogue {
+            let (values, log) = whole(row);
+            return epilogue.finish(&values, log);
+        }
+        k.guard([self.views.gate(k), Some(is_own)], || {
+            let (values, log) = whole(slot);
             let [output, log_sum] = [self.result(0), self.result(1)];
             let start = output.start(of(slot), query);
-            for i in 0..each {
-                let (at, four) = (column + i, all.values[i as usize / 4].get());
-                k.when(at.below(narrow(problem.value_depth)), || {
-                    // Where the query sees no key, a first turn by itself took one all the same.
-                    let value = sees_any.select(four.component(i % 4) * factor, k.f32(0.0));
-                    output.store(start, at, value);
-                });
+            for (i, value) in (0..).zip(values) {
+                let at = column + i;
+                k.when(at.below(narrow(problem.value_depth)), || output.store(start, at, value));
             }
             k.when(lane.equals(zero), || {
-                let value = most.get().mul_add(k.f32(std::f32::consts::LN_2), all.total.get().native_log());
-                let value = sees_any.select(value, k.f32(f32::NEG_INFINITY));
-                log_sum.store_number(log_sum.start(of(slot), query), value);
+                log_sum.store_number(log_sum.start(of(slot), query), log);
             });
         });
     }

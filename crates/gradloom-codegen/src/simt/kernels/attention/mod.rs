@@ -9,6 +9,8 @@
 
 mod block;
 mod bounds;
+#[cfg(not(target_family = "wasm"))]
+mod epilogue;
 mod forward_by_blocks;
 mod forward_by_rows;
 mod fragments;
@@ -33,6 +35,8 @@ use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::schedule::product::HAS_MATRICES;
 use gradloom_core::ir::DType;
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::kernel::Body;
 use gradloom_core::kernel::{
     AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule,
 };
@@ -51,6 +55,24 @@ pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<
     } else {
         kernels.collect()
     }
+}
+
+/// The kernel of attention and of what follows from it row by row.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn followed(
+    views: &Views<'_>,
+    schedule: &AttentionSchedule,
+    epilogue: &Body,
+    label: &str,
+) -> Vec<Kernel> {
+    let [(_, AttentionChoice::Lanes(choice))] = schedule.kernels[..] else {
+        unreachable!("lanes alone take epilogues")
+    };
+    let problem = &schedule.problem;
+    let k = Builder::new(label, narrow(choice.threads), choice.groups(problem));
+    let attention = Attention { k: &k, views, schedule, problem, half: schedule.half };
+    attention.forward_by_lanes(choice, Some(epilogue));
+    vec![k.finish()]
 }
 
 /// A kernel; none if there is nothing to compute.
@@ -90,10 +112,9 @@ fn one(
         #[cfg(target_family = "wasm")]
         AttentionChoice::Lanes(_) => unreachable!("no device takes lanes"),
         #[cfg(not(target_family = "wasm"))]
-        AttentionChoice::Lanes(choice) => {
-            let groups = problem.batch * problem.key_heads * problem.queries;
-            make(choice.threads, groups, &|attention| attention.forward_by_lanes(choice))
-        }
+        AttentionChoice::Lanes(choice) => make(choice.threads, choice.groups(problem), &|attention| {
+            attention.forward_by_lanes(choice, None)
+        }),
         AttentionChoice::Own { rows } => {
             let shares = Shares::new(schedule, kernel, rows);
             make(shares.workgroup, shares.groups(), &|attention| match kernel {

@@ -1,0 +1,82 @@
+//! Attention and the rows that follow from it, as one kernel: in generation, what puts the cached keys
+//! together with a text's newest one.
+//!
+//! In: the kernels of a graph, and which attention can compute what follows. Out: the same kernels, with a loop
+//! over the output's rows as the epilogue of its attention, where that loop stood. Always holds: nothing else
+//! reads attention's results, which are not stored.
+
+use super::joined::is_all_of;
+use gradloom_core::fuse::{Fused, KernelSpec, watched};
+use gradloom_core::ir::{DType, Graph, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
+
+/// Whether attention with these operands and results can.
+type Takes<'t> = dyn Fn(&OpKind, &[Access], &[Access]) -> bool + 't;
+
+/// Makes those loops epilogues.
+pub(crate) fn follow_attention(graph: &Graph, fused: &mut Fused, takes: &Takes<'_>) {
+    let mut at = 0;
+    while at < fused.kernels.len() {
+        match followed(graph, fused, at, takes) {
+            Some((rows, spec)) => {
+                fused.kernels[rows] = spec;
+                fused.kernels.remove(at);
+            }
+            None => at += 1,
+        }
+    }
+}
+
+/// The kernel of this number with the only one that reads its results, whose number comes with it.
+fn followed(graph: &Graph, fused: &Fused, at: usize, takes: &Takes<'_>) -> Option<(usize, KernelSpec)> {
+    let attention = &fused.kernels[at];
+    let Kernel::Op(op @ OpKind::Attention(spec)) = &attention.kernel else { return None };
+    let is_result = |access: &Access| attention.writes.iter().any(|write| write.buffer == access.buffer);
+    let reads_it = |spec: &KernelSpec| spec.reads.iter().any(is_result);
+    let mut readers = (at + 1..fused.kernels.len()).filter(|&other| reads_it(&fused.kernels[other]));
+    let (reader, None) = (readers.next()?, readers.next()) else { return None };
+    let rows = &fused.kernels[reader];
+    let is_watched = watched(graph).iter().filter_map(|value| fused.memory.access.get(value)).any(is_result);
+    let alike = (attention.commit, attention.once) == (rows.commit, rows.once);
+    if is_watched || !alike || !takes(op, &attention.reads, &attention.writes) {
+        return None;
+    }
+    let Kernel::Loop(body) = &rows.kernel else { return None };
+    let own = 3 + spec.extra_operands();
+    let mut reads = attention.reads[..own].to_vec();
+    let epilogue = epilogue(body, rows, &attention.writes, &mut reads)?;
+    let kernel = Kernel::Attention { spec: *spec, epilogue };
+    Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..*rows }))
+}
+
+/// A loop over the rows of attention's output as its epilogue, whose other operands join these.
+fn epilogue(body: &Body, rows: &KernelSpec, results: &[Access], reads: &mut Vec<Access>) -> Option<Body> {
+    let output = results.first()?;
+    let (width, count) = output.layout.shape.split_last()?;
+    let is_of_rows = (body.rows, body.columns) == (count.iter().product(), *width);
+    let is_stored = |store: &Store| matches!(store, Store::Value { level: Level::Element, .. });
+    if !is_of_rows || !body.stores.iter().all(is_stored) || body.can_trap() {
+        return None;
+    }
+    let mut renamed: Vec<Option<usize>> = vec![None; rows.reads.len()];
+    let mut nodes = body.nodes.clone();
+    for node in &mut nodes {
+        let NodeKind::Load(read) = node.kind else { continue };
+        let access = &rows.reads[read];
+        let result = results.iter().find(|result| result.buffer == access.buffer);
+        node.kind = match result {
+            Some(result) => {
+                let level = if result.buffer == output.buffer { Level::Element } else { Level::Row };
+                if node.level != level || node.dtype != DType::F32 || !is_all_of(access, result) {
+                    return None;
+                }
+                NodeKind::Accumulator
+            }
+            None => NodeKind::Load(*renamed[read].get_or_insert_with(|| {
+                reads.push(access.clone());
+                reads.len() - 1
+            })),
+        };
+    }
+    Some(Body { nodes, ..body.clone() })
+}
