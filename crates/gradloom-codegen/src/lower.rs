@@ -76,6 +76,10 @@ pub(crate) trait Target {
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
         1
     }
+    /// Into how many products those of a product are cut that what follows from it adds up. 1: it is one.
+    fn parts_with_epilogue(&self, _axes: &DotAxes, _reads: &[Access]) -> usize {
+        1
+    }
     /// Into how many products the terms of a product's sums are cut, if these become a batch whose results a
     /// kernel that follows adds up. 1: the kernel gives whole sums.
     fn product_parts(&self, _axes: &DotAxes, _reads: &[Access]) -> usize {
@@ -142,6 +146,9 @@ struct Lowering<'g, T> {
     commits: bool,
 }
 
+/// A product and the loop behind it, with their operands and results.
+type Split = [(Kernel, Vec<Access>, Vec<Access>); 2];
+
 /// The right operand of several products.
 struct Shared {
     operand: Access,
@@ -189,6 +196,16 @@ impl<T: Target> Lowering<'_, T> {
             self.finish();
         }
         self.commits = commit;
+        if CUDA_IS_POSSIBLE
+            && let Kernel::Dot { axes, epilogue } = &kernel
+            && let Some([(product, operands, sums), (body, reads, writes)]) =
+                self.dot_in_parts(axes, epilogue, &reads, &writes)
+        {
+            self.finish_for(&operands);
+            self.push(op, product, operands, sums);
+            self.waiting = Some(KernelSpec { op, kernel: body, reads, writes, commit, once });
+            return;
+        }
         let by_library = self.is_for_library(&kernel, &reads, &writes);
         if let Kernel::Dot { axes, epilogue } = &kernel
             && (by_library || self.is_split(&kernel))
@@ -272,7 +289,7 @@ impl<T: Target> Lowering<'_, T> {
         dtype: DType,
         reads: Vec<Access>,
         mut writes: Vec<Access>,
-    ) -> [(Kernel, Vec<Access>, Vec<Access>); 2] {
+    ) -> Split {
         let mut body = epilogue.clone();
         let positions = [epilogue.rows, epilogue.columns].into();
         let product = match stored_product(epilogue, &writes) {

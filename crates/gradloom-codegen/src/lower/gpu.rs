@@ -12,7 +12,7 @@ use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, least_product};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
-use crate::schedule::product::reads_once;
+use crate::schedule::product::{reads_once, streamed_parts};
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
@@ -180,6 +180,12 @@ impl Target for Gpu<'_> {
 
     fn rounds_to_tf32(&self) -> bool {
         self.choices.precision() == Precision::Tf32
+    }
+
+    fn parts_with_epilogue(&self, axes: &DotAxes, reads: &[Access]) -> usize {
+        let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout).map(fold_batch);
+        let operands = self.limits.operands(self.choices.precision());
+        problem.zip(operands).map_or(1, |(problem, operands)| streamed_parts(&problem, operands, self.limits))
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {

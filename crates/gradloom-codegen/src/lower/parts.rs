@@ -5,8 +5,8 @@
 //! only when the backward pass is over. Always holds: parts are combined in order, so the same program gives
 //! the same bits.
 
-use super::{Lowering, Target};
-use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
+use super::{Lowering, Split, Target};
+use gradloom_core::ir::{BinaryOp, DType, DotAxes, OpId, OpKind, ReduceOp, Shape, Type};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Part, Schedule, Store,
 };
@@ -102,6 +102,37 @@ impl<T: Target> Lowering<'_, T> {
         Some(cut)
     }
 
+    /// A product as a batch of several whose results are the parts of its sums, and a loop that adds these up
+    /// and goes on with what follows, if the target wants that.
+    pub(super) fn dot_in_parts(
+        &mut self,
+        axes: &DotAxes,
+        epilogue: &Body,
+        reads: &[Access],
+        writes: &[Access],
+    ) -> Option<Split> {
+        let parts = if self.commits { 1 } else { self.target.parts_with_epilogue(axes, reads) };
+        if parts <= 1 {
+            return None;
+        }
+        let (cut, layouts) = cut_terms(axes, parts, [&reads[0].layout, &reads[1].layout])?;
+        let shape = cut.result_shape(&layouts[0].shape, &layouts[1].shape);
+        let sums = self.lowered.temporary(Type::new(DType::F32, shape));
+        let operands = reads.iter().zip(layouts).map(|(read, layout)| Access { layout, ..read.clone() });
+        let positions: Shape = [epilogue.rows, epilogue.columns].into();
+        let part = |number: usize| {
+            let layout = Layout { offset: number * positions.elements(), ..Layout::contiguous(&positions) };
+            Access { layout, ..sums.clone() }
+        };
+        let mut loads = reads[2..].to_vec();
+        loads.extend((0..parts).map(part));
+        let body = with_sums(epilogue, parts, reads.len() - 2);
+        Some([
+            (Kernel::Op(OpKind::Dot(cut)), operands.collect(), vec![sums]),
+            (Kernel::Loop(body), loads, writes.to_vec()),
+        ])
+    }
+
     /// Finishes those sums whose parts are too large to wait.
     pub(super) fn finish_large(&mut self) {
         let (large, wait): (Vec<_>, Vec<_>) =
@@ -140,6 +171,34 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
         nodes: vec![Node { kind: NodeKind::Load(0), dtype: sum.parts.dtype, level: Level::Element }],
         stores: vec![Store::ColumnReduce { op: sum.reduce, node: NodeId(0), write: 0, parts: 1 }],
     }
+}
+
+/// The epilogue of a product as a loop over the parts of its sums, which are operands from this one on; those
+/// of the product itself are gone.
+fn with_sums(epilogue: &Body, parts: usize, first: usize) -> Body {
+    let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
+    let mut nodes = vec![node(NodeKind::Load(first))];
+    for part in 1..parts {
+        let sum = NodeId::new(nodes.len() - 1);
+        nodes.push(node(NodeKind::Load(first + part)));
+        nodes.push(node(NodeKind::Binary(BinaryOp::Add, [sum, NodeId::new(nodes.len() - 1)])));
+    }
+    let (sum, moved) = (NodeId::new(nodes.len() - 1), nodes.len());
+    let after = |id: NodeId| NodeId::new(id.index() + moved);
+    for mut node in epilogue.nodes.iter().cloned() {
+        match &mut node.kind {
+            NodeKind::Accumulator => node.kind = NodeKind::Repeat(sum),
+            NodeKind::Load(read) => *read -= 2,
+            kind => kind.operands_mut().iter_mut().for_each(|operand| *operand = after(*operand)),
+        }
+        nodes.push(node);
+    }
+    let mut stores = epilogue.stores.clone();
+    for store in &mut stores {
+        let (Store::Value { node, .. } | Store::ColumnReduce { node, .. }) = store;
+        *node = after(*node);
+    }
+    Body { nodes, stores, ..*epilogue }
 }
 
 /// Whether nothing follows from a product but that it is stored.
@@ -188,7 +247,6 @@ fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(Dot
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_core::ir::Shape;
 
     /// A weight's gradient: [batch, time, m]ᵀ [batch, time, n].
     fn gradient() -> DotAxes {

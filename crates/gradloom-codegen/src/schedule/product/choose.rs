@@ -3,7 +3,7 @@
 use super::{HAS_MATRICES, HAS_SLICES, fits, of_operands, streams, suits};
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::narrow::narrow;
-use crate::product::{Along, DotProblem, Side};
+use crate::product::{Along, BatchAxis, DotProblem, Side};
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
@@ -189,6 +189,25 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
     };
     let mut tiles = [16, 8, 4, 2, 1].into_iter().filter(|subgroups| *subgroups <= most).map(tile);
     tiles.find(fits).map(|tile| ProductChoice { method: Method::Cooperative(tile), parts: 1 })
+}
+
+/// Terms from which on sums of few rows are cut.
+const LONG_SUM: usize = 2048;
+
+/// Into how many parts the sums of such a product are cut, which what follows from it adds up: so that their
+/// terms are shared by more workgroups than there are tiles of columns. On an H200, a step of GPT-2 124M takes
+/// 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead of 0.494 with 32.
+pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Limits) -> usize {
+    if !CUDA_IS_POSSIBLE || !(2..=STRIPS).contains(&problem.m) || problem.k < LONG_SUM {
+        return 1;
+    }
+    let parts = if problem.m <= 8 { 2 } else { 4 };
+    let mut cut = problem.clone();
+    cut.k /= parts;
+    let [lhs_stride, rhs_stride] = [problem.lhs, problem.rhs].map(|side| side.contract_stride * cut.k);
+    cut.batch.insert(0, BatchAxis { extent: parts, lhs_stride, rhs_stride });
+    let is_cut = problem.k.is_multiple_of(parts) && streamed(&cut, operands, limits).is_some();
+    if is_cut { parts } else { 1 }
 }
 
 /// Threads that share out the terms of a few columns, where there are few rows and much to read.

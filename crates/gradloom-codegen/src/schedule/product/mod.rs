@@ -10,8 +10,8 @@ mod record;
 mod tests;
 
 pub use candidates::candidates;
-pub(crate) use choose::reads_once;
 pub use choose::{choose, lanes};
+pub(crate) use choose::{reads_once, streamed_parts};
 pub use record::{from_line, to_line};
 
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
