@@ -30,6 +30,10 @@ pub const EXTENT_ALIGNMENT: usize = 8;
 /// Bytes at whose multiples rows start.
 pub const ROW_ALIGNMENT: usize = 16;
 
+/// Bytes behind every memory of the device that the library may read: lines of a right operand behind its
+/// last one, for columns of the result that nothing reads.
+pub const ROOM_BEHIND: usize = 64 << 10;
+
 /// `batch` products of `[m, k]` and `[k, n]` matrices, summed up in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryProduct {
@@ -129,14 +133,18 @@ impl LibraryProduct {
     }
 
     /// The product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is room: zeros
-    /// behind the operands, and elements behind the result that nothing reads.
+    /// behind the operands' terms, anything behind the right one's columns, and elements behind the result
+    /// that nothing reads.
     #[must_use]
     pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
         if self.batch > 1 {
             return self;
         }
         let [lhs_free, lhs_contract] = lhs.by(self.lhs.by_rows);
-        let [rhs_contract, rhs_free] = rhs.by(self.rhs.by_rows);
+        let [rhs_contract, mut rhs_free] = rhs.by(self.rhs.by_rows);
+        if !self.rhs.by_rows && takes_lines_behind(self.rhs.stride, self.rhs.dtype) {
+            rhs_free = EXTENT_ALIGNMENT;
+        }
         let [result_rows, result_columns] = result.by(true);
         let up = |extent: usize, rooms: [usize; 2]| {
             let more = extent.next_multiple_of(EXTENT_ALIGNMENT);
@@ -168,6 +176,11 @@ impl LibraryProduct {
         let LibrarySchedule { extents: [m, n, k], rounds, workspace } = *schedule;
         Some(Self { m, n, k, rounds, workspace, ..product })
     }
+}
+
+/// Whether lines of a right operand that fill up an eight lie within [`ROOM_BEHIND`].
+pub(crate) fn takes_lines_behind(stride: usize, dtype: DType) -> bool {
+    stride.saturating_mul((EXTENT_ALIGNMENT - 1) * dtype.bytes()) <= ROOM_BEHIND
 }
 
 /// The multiplications from which on the library computes a product in a precision, if `least` are it on

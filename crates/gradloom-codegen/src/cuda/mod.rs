@@ -18,10 +18,11 @@ mod units;
 
 pub use edges::Touches;
 pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
-pub(crate) use library::least_product;
 pub use library::{
-    EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROW_ALIGNMENT, Room, may_use_library,
+    EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROOM_BEHIND, ROW_ALIGNMENT, Room,
+    may_use_library,
 };
+pub(crate) use library::{least_product, takes_lines_behind};
 pub use print::print;
 pub use replay::{Cut, Member, REUSE_DISTANCE, Replay, ReplayNode, Shape};
 pub use units::{CudaUnit, units};

@@ -150,7 +150,10 @@ impl Memory<'_> {
             let [line, place] = if matrix.by_rows { [row, column] } else { [column, row] };
             i * matrix.batch_stride + line * matrix.stride + place
         };
-        let number = |words: &[u32], at: usize| f64::from(f32::from_bits(words[at]));
+        // What is behind an operand may be anything.
+        let number = |words: &[u32], at: usize| {
+            words.get(at).map_or(f64::NAN, |word| f64::from(f32::from_bits(*word)))
+        };
         let write = &launch.writes[0];
         for i in 0..batch {
             for row in 0..m {

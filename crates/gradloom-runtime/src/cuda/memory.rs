@@ -3,6 +3,7 @@
 use super::driver::Address;
 use super::gpu::Gpu;
 use crate::memory::Memory;
+use gradloom_codegen::cuda::ROOM_BEHIND;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::ptr;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) struct CudaMemory {
 impl CudaMemory {
     /// `None` when the device has not that much memory.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
-        // Whole words are copied.
-        let whole = bytes.max(16).checked_next_multiple_of(16)?;
+        // Whole words are copied, and the library looks behind what is there.
+        let whole = bytes.checked_next_multiple_of(16)?.checked_add(ROOM_BEHIND)?;
         let address = gpu.ask_memory(|driver| driver.allocate(whole))?;
         let memory = Self { gpu: Arc::clone(gpu), address, bytes };
         gpu.ask("clear memory", |driver| driver.fill(address, 0, whole, gpu.stream)).ok()?;
