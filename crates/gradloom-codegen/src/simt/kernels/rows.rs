@@ -192,12 +192,30 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
             false => Row { number: raw, live: None, step },
         };
+        if CUDA_IS_POSSIBLE && self.schedule.is_unrolled() {
+            self.load_early(row);
+        }
         let depth = self.depths.iter().max().copied().unwrap_or(0);
         for depth in 1..=depth {
             self.reduce(row, depth);
         }
         self.row_nodes(row, depth);
         self.finish_row(row, sums);
+    }
+
+    /// Loads what may be loaded before the kernels before this one are done: weights of norms, and biases.
+    fn load_early(&mut self, row: Row<'k>) {
+        let is_early = |id: &NodeId| {
+            let node = self.body.node(*id);
+            let of_store = matches!(node.kind, NodeKind::Load(read) if self.views.reads[read].is_early);
+            of_store && node.level == Level::Element
+        };
+        let loads: Vec<NodeId> = self.body.ids().filter(is_early).collect();
+        if !loads.is_empty() {
+            self.for_each(row, &mut |nodes, place| {
+                loads.iter().for_each(|&load| _ = nodes.compute(load, place.position));
+            });
+        }
     }
 
     /// When the invocation answers for what its row has.
