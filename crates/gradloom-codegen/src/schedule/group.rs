@@ -3,8 +3,10 @@
 
 use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::kernel::Layout;
 use gradloom_core::kernel::{
-    Access, Body, GroupSchedule, Kernel, Launch, Layout, Level, Node, NodeId, NodeKind, Part, Store,
+    Access, Body, GroupSchedule, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store,
 };
 
 /// Rows of columns that one workgroup adds up.

@@ -8,10 +8,10 @@
 
 use super::super::Value;
 use super::epilogue::Epilogue;
-use super::rows::Rows;
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
-use crate::simt::{ValueType, Variable};
+use crate::product::rows_are_groups;
+use crate::simt::{Role, ValueType, Variable};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{AttentionLanes, Body};
 
@@ -55,17 +55,14 @@ impl<'k, 'b> Attention<'k, 'b> {
         self.check_table(&bounds, of_keys[0], is_first, [k.local(), k.u32(narrow(choice.threads))]);
         let limit = bounds.limit(query);
 
-        let [all_queries, all_keys, all_values] = self.queries_keys_values();
         let column = lane * each;
         let (fours, ahead) = (choice.each / AttentionLanes::FOUR, narrow(choice.ahead()));
         let load = |start: Value<'k>| -> Vec<Loaded<'k>> {
             let one = |turn: u32| {
                 let key = start + slot + turn * slots;
                 let row = key.min(limit.max(k.u32(1)) - 1);
-                let of = |read: usize, rows: Rows<'k, '_>| {
-                    rows.fours(self.key_row(read, of_keys, row), column, choice.each)
-                };
-                Loaded { is_seen: key.less(limit), key: of(1, all_keys), value: of(2, all_values) }
+                let of = |read| self.fours(read, self.key_row(read, of_keys, row), column, choice.each);
+                Loaded { is_seen: key.less(limit), key: of(1), value: of(2) }
             };
             (0..ahead).map(one).collect()
         };
@@ -73,9 +70,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         let first = self.views.reads[1].is_early.then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own_query = |r: u32| -> Vec<_> {
-            let start = all_queries.start(of(k.u32(r)), query);
-            let scaled = all_queries.fours(start, column, choice.each).into_iter().map(|four| four * scale);
-            scaled.collect()
+            let start = self.operand(0).start(of(k.u32(r)), query);
+            self.fours(0, start, column, choice.each).into_iter().map(|four| four * scale).collect()
         };
         let own: Vec<_> = (0..sharing).map(own_query).collect();
         let empty = || Sums {
@@ -187,6 +183,20 @@ impl<'k, 'b> Attention<'k, 'b> {
                 log_sum.store_number(log_sum.start(of(slot), query), log);
             });
         });
+    }
+
+    /// So many neighbours, four or eight of them, of the row of an operand that starts there, as vectors of
+    /// four; zeros behind its end.
+    fn fours(&self, read: usize, start: Value<'k>, column: Value<'k>, number: usize) -> Vec<Value<'k>> {
+        let (k, rows, view) = (self.k, self.operand(read), &self.views.reads[read]);
+        if number == AttentionLanes::FOUR || view.dtype.bytes() != 2 || !rows_are_groups(view.layout, 8) {
+            return (0..narrow(number)).step_by(4).map(|first| rows.four(start, column + first)).collect();
+        }
+        let width = narrow(rows.width());
+        let at = column.min(k.u32(width - narrow(number)));
+        let stored = k.load(k.buffer(Role::Operand(read), ValueType::Half8(view.dtype)), (start + at) / 8);
+        let (is_inside, zero) = (column.below(width), k.f32(0.0).splat());
+        stored.fours().map(|four| is_inside.select(four.to_vector(), zero)).to_vec()
     }
 
     /// What the lanes of a subgroup have that have the same elements of different keys: the largest score, the

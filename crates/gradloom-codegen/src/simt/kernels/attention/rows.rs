@@ -13,8 +13,6 @@ use gradloom_core::kernel::Layout;
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
-    role: Role,
-    dtype: DType,
     buffer: u32,
     layout: &'b Layout,
     /// The buffer as vectors of four, if its rows consist of them.
@@ -25,7 +23,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
         let has_fours = view.has_vectors && rows_are_groups(view.layout, 4);
         let fours = has_fours.then(|| k.buffer(role, ValueType::four(view.dtype)));
-        Self { k, role, dtype: view.dtype, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
+        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
     }
 
     /// Elements of a row.
@@ -63,6 +61,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn four(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let (k, width) = (self.k, narrow(self.width()));
         let is_inside = column.below(width);
@@ -76,21 +75,6 @@ impl<'k, 'b> Rows<'k, 'b> {
             at.below(width).select(self.load(start, at.min(k.u32(width - 1))), zero)
         };
         k.vector(&[0, 1, 2, 3].map(element))
-    }
-
-    /// So many neighbours, four or eight of them, as vectors of four.
-    #[cfg(not(target_family = "wasm"))]
-    pub(super) fn fours(self, start: Value<'k>, column: Value<'k>, number: usize) -> Vec<Value<'k>> {
-        let (k, width) = (self.k, self.width());
-        if number == 4 || self.dtype.bytes() != 2 || !rows_are_groups(self.layout, 8) {
-            return (0..narrow(number)).step_by(4).map(|first| self.four(start, column + first)).collect();
-        }
-        let eights = k.buffer(self.role, ValueType::Half8(self.dtype));
-        let is_inside = column.below(narrow(width));
-        let at = column.min(k.u32(narrow(width - number)));
-        let stored = k.load(eights, (start + at) / 8);
-        let zero = k.f32(0.0).splat();
-        stored.fours().map(|four| is_inside.select(four.to_vector(), zero)).to_vec()
     }
 
     /// Writes an element of the row that starts there.
