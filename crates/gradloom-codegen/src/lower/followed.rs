@@ -1,9 +1,9 @@
 //! Attention and the rows that follow from it, as one kernel: in generation, what puts the cached keys
 //! together with a text's newest one.
 //!
-//! In: the kernels of a graph, and which attention can compute what follows. Out: the same kernels, with a loop
-//! over the output's rows as the epilogue of its attention, where that loop stood. Always holds: nothing else
-//! reads attention's results, which are not stored.
+//! In: the kernels of a graph, and which attention can compute what follows. Out: the same kernels, with a
+//! loop over the output's rows as the epilogue of its attention, where that loop stood. Always holds: nothing
+//! else reads attention's results, which are not stored.
 
 use super::joined::is_all_of;
 use gradloom_core::fuse::{Fused, KernelSpec, watched};

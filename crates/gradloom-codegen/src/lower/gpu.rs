@@ -96,9 +96,9 @@ struct Gpu<'l> {
 }
 
 impl Gpu<'_> {
-    /// Whether the library computes a product faster, from so many multiplications on, whose right operand is of
-    /// the first dtype and would be of the second, and whose result's rows lie so many elements apart. Of few
-    /// rows, reading the right operand is all, and rounding it first would be more.
+    /// Whether the library computes a product faster, from so many multiplications on, whose right operand is
+    /// of the first dtype and would be of the second, and whose result's rows lie so many elements apart. Of
+    /// few rows, reading the right operand is all, and rounding it first would be more.
     fn is_large(
         &self,
         axes: &DotAxes,
@@ -116,8 +116,8 @@ impl Gpu<'_> {
 }
 
 /// Whether a product of few rows has columns that the library cannot take in eights: of an operand that is
-/// read as the store has it, where its result's rows, so many elements apart, have no room for more. On an H200,
-/// the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with room.
+/// read as the store has it, where its result's rows, so many elements apart, have no room for more. On an
+/// H200, the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with room.
 fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
     let all = problem.n.next_multiple_of(EXTENT_ALIGNMENT);
     let has_room = row >= all && takes_lines_behind(problem.rhs.free_stride, dtype);

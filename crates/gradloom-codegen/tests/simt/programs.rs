@@ -448,7 +448,7 @@ fn matrix_instructions_take_few_rows_from_memory() {
     // Long sums are cut into parts, which the map behind the product adds up.
     let ran = products_of_few_rows(&[(3, 64, 2048), (12, 96, 2048)], Precision::Bf16);
     assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&4), Some(&4)), "{ran:?}");
-    // Of more rows, a workgroup has all: 48 and 33, the last ones not whole sixteens, by one and two subgroups.
+    // Of more rows, a workgroup has all: 48, and 33, not whole sixteens, by one and two subgroups.
     let ran = products_of_few_rows(&[(48, 2052, 32), (33, 2048, 192)], Precision::Bf16);
     assert_eq!(ran.get("streamed"), Some(&4), "{ran:?}");
 }

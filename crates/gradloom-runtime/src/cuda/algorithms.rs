@@ -106,8 +106,8 @@ fn fastest(
     Ok(best)
 }
 
-/// Seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small product, a call takes
-/// the host longer than the device.
+/// Seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small product, a
+/// call takes the host longer than the device.
 fn time(gpu: &Gpu, clock: &mut Clock, call: &Call) -> Result<f64> {
     let Call::Product(ProductCall { product: LibraryProduct { batch, m, n, k, .. }, .. }) = call else {
         unreachable!("products are timed")

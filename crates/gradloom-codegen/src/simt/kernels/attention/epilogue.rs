@@ -1,7 +1,8 @@
 //! What follows from attention row by row, computed by the lanes that have the rows.
 //!
 //! In: a body, whose accumulator is the output, and of rows the log-sum-exp; where a lane stands. Out: its
-//! results. Always holds: operands are loaded before they are needed; all lanes of a subgroup reduce together.
+//! results. Always holds: operands are loaded before they are needed; all lanes of a subgroup reduce
+//! together.
 
 use super::super::body::{Nodes, Operands, Position, stores_of};
 use super::super::{Builder, Value, Views};

@@ -2,9 +2,9 @@
 //! and values once, in long runs, with many on their way.
 //!
 //! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four or
-//! eight of its elements; so many keys are taken at a time. At the end what lanes have of different keys is put
-//! together as the blocks of one attention are, first within subgroups: Dao, FlashAttention-2 (2023), section
-//! 2.3.
+//! eight of its elements; so many keys are taken at a time. At the end what lanes have of different keys is
+//! put together as the blocks of one attention are, first within subgroups: Dao, FlashAttention-2 (2023),
+//! section 2.3.
 
 use super::super::Value;
 use super::epilogue::Epilogue;
@@ -199,8 +199,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         stored.fours().map(|four| is_inside.select(four.to_vector(), zero)).to_vec()
     }
 
-    /// What the lanes of a subgroup have that have the same elements of different keys: the largest score, the
-    /// sum of weights, and the fours of weighted values. All of them get it.
+    /// What those lanes of a subgroup have that have the same elements of different keys: the largest score,
+    /// the sum of weights, and the fours of weighted values. All of them get it.
     fn of_subgroup(&self, sums: &Sums<'k>, lanes: u32) -> (Value<'k>, Value<'k>, Vec<Value<'k>>) {
         let pairs = |value: Value<'k>, meet: fn(Value<'k>, Value<'k>) -> Value<'k>| {
             let bits = std::iter::successors(Some(lanes), |bits| Some(bits * 2));
