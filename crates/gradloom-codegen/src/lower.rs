@@ -140,7 +140,7 @@ struct Lowering<'g, T> {
     rounded: Vec<(Access, Access)>,
     /// Buffers that are larger than what is in them.
     padded: Vec<Padded>,
-    /// What follows from the last product by the library, if that is all that was lowered since.
+    /// What follows from the last product, by the library or in parts, if that is all that was lowered since.
     waiting: Option<KernelSpec>,
     /// Whether what is lowered now is only needed by updates.
     commits: bool,

@@ -10,7 +10,7 @@ use super::units::CudaUnit;
 use crate::simt::custom::on_host;
 use crate::step::{Owner, STEP_WORDS, host_steps};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Access;
+use gradloom_core::kernel::{Access, Kernel};
 use gradloom_core::plan::{Plan, Region};
 use std::fmt;
 use std::ops::Range;
@@ -51,6 +51,8 @@ pub struct ReplayNode {
     pub touches: Touches,
     /// Whether it gains from starting before those before it are done.
     pub gains: bool,
+    /// Whether it gains only where next to nothing runs beside it: what it loads meanwhile is little.
+    pub is_light: bool,
 }
 
 /// A launch that the host runs between two segments.
@@ -92,13 +94,14 @@ impl Replay {
         let pause = owners.iter().position(commits).unwrap_or(owners.len());
 
         let is_product = |unit: &CudaUnit| matches!(unit.kernel.work, Work::Product(_));
-        let own = |member, touches| ReplayNode { member, unit: None, touches, gains: false };
+        let own = |member, touches| ReplayNode { member, unit: None, touches, gains: false, is_light: false };
         let mut nodes = vec![own(Member::Begin, taken_over(plan))];
         nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
             member: Member::Planned(unit.owner),
             unit: Some(*number),
             touches: touches(&unit.kernel.spans),
             gains: gains(unit),
+            is_light: is_light(unit, plan),
         }));
         // Of what kernels load before they wait, the store and the constants are not written in this phase.
         let kept = |(memory, _): &(usize, Range<usize>)| *memory < Region::Step as usize;
@@ -128,10 +131,13 @@ impl Replay {
     /// Devices before compute capability 9.0, and CUDA before 12.3, cannot.
     pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
         let nodes = &self.nodes[segment.clone()];
-        let is_row = Shape::of(edges).is_row();
+        let shape = Shape::of(edges);
         let is_early = |(node, before): (&ReplayNode, &Vec<usize>)| match before[..] {
             // What the first kernel of a step writes is there early for the others.
-            [other] => is_row && node.gains && nodes[other].unit.is_some(),
+            [other] => {
+                let is_row = if node.is_light { shape.is_thin() } else { shape.is_row() };
+                is_row && node.gains && nodes[other].unit.is_some()
+            }
             _ => false,
         };
         nodes.iter().zip(edges).map(is_early).collect()
@@ -191,6 +197,11 @@ impl Shape {
     fn is_row(&self) -> bool {
         self.depth * 4 >= self.nodes * 3
     }
+
+    /// Whether nearly all of them do.
+    fn is_thin(&self) -> bool {
+        self.depth * 10 >= self.nodes * 9
+    }
 }
 
 impl fmt::Display for Replay {
@@ -232,6 +243,15 @@ fn gains(unit: &CudaUnit) -> bool {
         }
         Work::Product(_) => false,
     }
+}
+
+/// Whether it is a loop of more than a few blocks, which loads at most the weights of a norm early. On an
+/// H200, norms that start early make the next token of 64 texts 3% faster; but a piece of 16 tokens of a
+/// prompt, whose attention is two kernels side by side, takes 1.20 ms with and 0.83 ms without such.
+fn is_light(unit: &CudaUnit, plan: &Plan) -> bool {
+    let is_loop = |launch: usize| matches!(plan.launches[launch].kernel, Kernel::Loop(_));
+    let has_many = matches!(unit.kernel.work, Work::Function { groups, .. } if groups > FEW_BLOCKS);
+    has_many && matches!(unit.owner, Owner::Launch(launch) if is_loop(launch))
 }
 
 /// What the first kernel of a step writes.
@@ -287,7 +307,8 @@ mod tests {
     fn a_diamond_is_three_deep_and_two_wide() {
         let shape = Shape::of(&[vec![], vec![0], vec![0], vec![1, 2]]);
         assert_eq!(shape, Shape { nodes: 4, edges: 4, depth: 3, branches: 2, early: 0 });
-        assert!(shape.is_row());
+        assert!(shape.is_row() && !shape.is_thin());
+        assert!(Shape::of(&[vec![], vec![0], vec![1]]).is_thin());
         assert_eq!(Shape::of(&[]), Shape { nodes: 0, edges: 0, depth: 0, branches: 0, early: 0 });
         assert!(!Shape::of(&[vec![], vec![0], vec![0]]).is_row());
     }

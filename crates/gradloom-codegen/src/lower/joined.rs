@@ -1,5 +1,5 @@
-//! A map that is left of a product by the library, and the kernel of rows behind it, as one: a residual
-//! connection with the norm that follows.
+//! A map that is left of a product by the library, or in parts, and the kernel of rows behind it, as one: a
+//! residual connection with the norm that follows.
 //!
 //! Fusion put the map behind the product; once the library computes that, the map is a launch of its own, and
 //! what reads its result next may as well compute it. Always holds: the map's results are still stored, as

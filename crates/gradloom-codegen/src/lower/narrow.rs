@@ -76,8 +76,10 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
             | OpKind::Select
             | OpKind::Cast { .. },
         ) => fits.fill(true),
-        // An epilogue is made later.
-        _ => {}
+        // Made later.
+        #[cfg(not(target_family = "wasm"))]
+        Kernel::Attention { .. } => {}
+        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }
 }
 

@@ -552,13 +552,15 @@ fn rows_that_follow_from_attention_are_its_epilogue() {
     for [batch, heads, shared, keys, depth, width] in
         [[3, 2, 2, 90, 8, 8], [2, 6, 2, 64, 64, 64], [2, 4, 1, 70, 20, 12], [1, 2, 1, 64, 128, 128]]
     {
+        let queries = batch;
         let key = |length| [[batch, shared, length, depth], [batch, shared, length, width]];
         let (q, [[k, v], [new_k, new_v]]) = ([batch, heads, 1, depth], [keys, 1].map(key));
         let joined = program(&[&q, &k, &v, &new_k, &new_v], |all| {
             let [q, k, v, new_k, new_v] = all.try_into().expect("five tensors");
             vec![attend_to_new(cached([q, k, v]), [q, new_k, new_v])]
         });
-        let normed = program(&[&q, &k, &v], |all| {
+        let many = [batch, heads, queries, depth];
+        let normed = program(&[&many, &k, &v], |all| {
             let (output, log_sum) = cached(all.try_into().expect("three tensors"));
             let most = output.max_axes(-1).maximum(log_sum.maximum(-1.0)).unsqueeze(-1);
             vec![output.tanh() - most, (output * output).sum_axes(-1).unsqueeze(-1) + output]
@@ -571,6 +573,54 @@ fn rows_that_follow_from_attention_are_its_epilogue() {
             let ran = agrees(&graph, &Leaves::random(5));
             assert_eq!(ran.get("attention and rows").copied().unwrap_or(0), together, "{q:?}: {ran:?}");
         }
+    }
+}
+
+/// Keys and values of 16 bits in blocks of a pool are read as they are, 16 bytes at a time where rows allow it:
+/// of few heads on a key and of many, rows of eights, of fours, and of neither.
+#[test]
+fn attention_reads_pools_of_16_bits() {
+    for ([heads, shared, depth, width], dtype) in [
+        ([4, 2, 64, 64], "bf16"),
+        ([2, 2, 24, 8], "f16"),
+        ([6, 1, 16, 40], "bf16"),
+        ([2, 1, 12, 20], "f16"),
+        ([2, 2, 7, 8], "bf16"),
+    ] {
+        let queries = if depth == 24 { 3 } else { 1 };
+        let graph = parse(&format!(
+            "graph {{\n %0: f32[2, {heads}, {queries}, {depth}] = input \"q\"\n \
+             %1: {dtype}[7, {shared}, 16, {depth}] = param \"k\"\n \
+             %2: {dtype}[7, {shared}, 16, {width}] = param \"v\"\n %3: i32[2] = input \"length\"\n \
+             %4: i32[2, 5] = input \"table\"\n %5: f32[7, {shared}, 16, {depth}] = cast %1\n \
+             %6: f32[7, {shared}, 16, {width}] = cast %2\n \
+             %7: f32[2, {heads}, {queries}, {width}], %8: f32[2, {heads}, {queries}] = \
+             attention %0, %5, %6, %3, %4 {{scale=0.25, key_length, block_table}}\n \
+             %9: f32[2, {heads}, {queries}, {width}] = tanh %7\n \
+             %10: f32[2, {heads}, {queries}] = sum %9 {{axes=[3]}}\n \
+             %11: f32[2, {heads}, {queries}, 1] = reshape %10\n \
+             %12: f32[2, {heads}, {queries}, {width}] = broadcast %11\n \
+             %13: f32[2, {heads}, {queries}, {width}] = add %9, %12\n output \"y\" %13\n}}"
+        ));
+        let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+        let table = [6.0, 0.0, 3.0, 1.0, 5.0, 2.0, 4.0, 6.0, -1.0, 9.0];
+        let leaves = Leaves::random(11).with("length", DType::I32, &[2], &[77.0, 41.0]).with(
+            "table",
+            DType::I32,
+            &[2, 5],
+            &table,
+        );
+        let limits = Limits::cuda();
+        let lowered = wgsl::lower(&graph, &limits, &Choices::by_rule(Precision::F32)).unwrap();
+        let attention = lowered.launches.iter().find(|launch| launch.reads.len() >= 5).expect("attention");
+        let Schedule::Attention(schedule) = &attention.schedule else { panic!("{attention:?}") };
+        let [(_, kernel::AttentionChoice::Lanes(lanes))] = schedule.kernels[..] else {
+            panic!("{schedule:?}")
+        };
+        let has_eights = [depth, width].iter().all(|rows| rows % 8 == 0) && heads / shared <= 2;
+        assert_eq!((lanes.each, attention.reads[1].dtype.bytes()), (if has_eights { 8 } else { 4 }, 2));
+        let ran = agrees(&graph, &leaves);
+        assert!(ran.contains_key("attention and rows"), "{ran:?}");
     }
 }
 

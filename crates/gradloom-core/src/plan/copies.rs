@@ -25,7 +25,10 @@ fn copies_any(
         Kernel::Copy | Kernel::Op(OpKind::DynamicUpdateSlice | OpKind::Scatter { .. }) => {
             forbidden(&reads[0], &writes[0])
         }
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
+        Kernel::Group(parts) => parts.iter().any(|part| {
+            copies_any(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()], forbidden)
+        }),
+        kernel => kernel.body().is_some_and(|body| {
             body.stores.iter().any(|store| match *store {
                 Store::Value { node, write, .. } => match body.node(node).kind {
                     NodeKind::Load(read) => forbidden(&reads[read], &writes[write]),
@@ -33,12 +36,6 @@ fn copies_any(
                 },
                 Store::ColumnReduce { .. } => false,
             })
-        }
-        Kernel::Group(parts) => parts.iter().any(|part| {
-            copies_any(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()], forbidden)
         }),
-        #[cfg(not(target_family = "wasm"))]
-        Kernel::Attention { .. } => false,
-        Kernel::Op(_) | Kernel::WriteRegion => false,
     }
 }

@@ -50,7 +50,8 @@ impl Algorithms {
         }
         let products = gpu.products().expect("the program was made for it");
         let (name, version, scratch) = (&gpu.properties.name, products.version(), product.workspace);
-        let key = format!("{name}\ncuBLASLt {version}\n{product}\n{scratch} bytes of scratch");
+        let key =
+            format!("{name}\ncuBLASLt {version}, timed in graphs\n{product}\n{scratch} bytes of scratch");
         let kept = self.kept.read("product", &key).and_then(|bytes| unpacked(&bytes));
         let algorithm = match kept {
             Some(algorithm) => algorithm,
@@ -90,7 +91,7 @@ fn fastest(
     }
     let mut clock = Clock::new(gpu);
     let mut time = |&algorithm: &Algorithm| {
-        time(gpu, &mut clock, &Call::Product(ProductCall { product: *product, algorithm, addresses }))
+        time(gpu, &mut clock, ProductCall { product: *product, algorithm, addresses })
     };
     let (mut best, mut least) = (first, GAIN * time(&first)?);
     for algorithm in others {
@@ -108,15 +109,14 @@ fn fastest(
 
 /// Seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small product, a
 /// call takes the host longer than the device.
-fn time(gpu: &Gpu, clock: &mut Clock, call: &Call) -> Result<f64> {
-    let Call::Product(ProductCall { product: LibraryProduct { batch, m, n, k, .. }, .. }) = call else {
-        unreachable!("products are timed")
-    };
+fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
+    let LibraryProduct { batch, m, n, k, .. } = call.product;
+    let call = Call::Product(call);
     let runs = (MULTIPLICATIONS / (batch * m * n * k)).clamp(*RUNS.start(), *RUNS.end());
     let building = Building::new(gpu)?;
     let mut last: Option<Node> = None;
     for _ in 0..runs {
-        last = Some(building.add(last.as_slice(), false, call)?);
+        last = Some(building.add(last.as_slice(), false, &call)?);
     }
     let exec = building.ready()?;
     let mut least = f64::INFINITY;

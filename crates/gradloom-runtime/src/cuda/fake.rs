@@ -99,6 +99,11 @@ impl State {
         self.memory.values().map(Vec::len).sum()
     }
 
+    /// Allocations that these are.
+    pub(super) fn memories(&self) -> usize {
+        self.memory.len()
+    }
+
     /// What was not given back.
     pub(super) fn left(&self) -> String {
         let (memory, host) = (self.memory.len(), self.host.len());

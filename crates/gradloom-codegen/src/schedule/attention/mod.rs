@@ -57,15 +57,16 @@ pub(crate) fn schedule(
 ) -> Option<AttentionSchedule> {
     let (spec, kernels) = kernels_of(op)?;
     let problem = problem_of(spec, reads);
-    let choice = |&kernel: &Kernel| (kernel, widened(choose(kernel, &problem), reads));
+    let choice = |&kernel: &Kernel| (kernel, widened(choose(kernel, &problem), &problem, reads));
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
 }
 
-/// Lanes load 16 bytes of keys and values that are of 16 bits.
-fn widened(choice: Choice, reads: &[Access]) -> Choice {
+/// Lanes load 16 bytes of keys and values that are of 16 bits, unless they have so many queries' sums that
+/// there are no registers for it.
+fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
     let are_eights = |read: &Access| read.dtype.bytes() == 2 && rows_are_groups(&read.layout, 8);
     match choice {
-        Choice::Lanes(lanes) if reads[1..3].iter().all(are_eights) => {
+        Choice::Lanes(lanes) if Lanes::has_few(problem) && reads[1..3].iter().all(are_eights) => {
             Choice::Lanes(Lanes { each: 2 * Lanes::FOUR, ..lanes })
         }
         _ => choice,
@@ -128,6 +129,7 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
     CUDA_IS_POSSIBLE
+        && limits.branches
         && limits.subgroup == Some(Lanes::SUBGROUP)
         && ![batch, heads, key_heads, queries, keys, depth, value_depth].contains(&0)
         && per_key <= Lanes::SUBGROUP as usize

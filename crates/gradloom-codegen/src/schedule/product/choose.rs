@@ -156,7 +156,10 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
 /// the terms are faster.
 const STREAMED: std::ops::RangeInclusive<usize> = 2..=64;
 /// Rows of which each 16 are workgroups of their own: of more, a workgroup reads its columns once.
-const STRIPS: usize = 32;
+const IN_STRIPS: usize = 32;
+
+/// Tiles that occupy a large device.
+const ENOUGH_TILES: usize = 264;
 
 /// Steps of 16 terms of a subgroup, at least, before there are more subgroups. With 3 instead of 6, a step
 /// with 16 texts takes 0.55 instead of 0.49 ms.
@@ -171,15 +174,15 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
     if !is_wanted || !STREAMED.contains(&problem.m) {
         return None;
     }
-    let (rows, columns, most) = if problem.m > STRIPS {
-        if problem.k > 1024 || !(128..=264).contains(&tiles(problem, 64, 16)) {
+    let (rows, columns, most) = if problem.m > IN_STRIPS {
+        if problem.k > 1024 || !(128..=ENOUGH_TILES).contains(&tiles(problem, 64, 16)) {
             return None;
         }
         (64, 16, 8)
     } else {
         // Few columns are shared by more workgroups.
         let columns = if tiles(problem, problem.m, 32) >= 48 { 32 } else { 16 };
-        (16, columns, if tiles(problem, 16, columns) >= 264 { 8 } else { 16 })
+        (16, columns, if tiles(problem, 16, columns) >= ENOUGH_TILES { 8 } else { 16 })
     };
     let tile = |subgroups| CooperativeTile::streamed([rows, columns].map(narrow), subgroups);
     let fits = |tile: &CooperativeTile| {
@@ -199,7 +202,8 @@ const LONG_SUM: usize = 2048;
 /// takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead of 0.494 with
 /// 32.
 pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Limits) -> usize {
-    if !CUDA_IS_POSSIBLE || !(2..=STRIPS).contains(&problem.m) || problem.k < LONG_SUM {
+    let is_long = (2..=IN_STRIPS).contains(&problem.m) && problem.k >= LONG_SUM;
+    if !CUDA_IS_POSSIBLE || !is_long || tiles(problem, 16, 16) >= ENOUGH_TILES {
         return 1;
     }
     let parts = if problem.m <= 8 { 2 } else { 4 };

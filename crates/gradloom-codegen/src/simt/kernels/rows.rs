@@ -192,7 +192,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
             false => Row { number: raw, live: None, step },
         };
-        if CUDA_IS_POSSIBLE && self.schedule.is_unrolled() {
+        if CUDA_IS_POSSIBLE && self.schedule.is_unrolled() && step.is_none() {
             self.load_early(row);
         }
         let depth = self.depths.iter().max().copied().unwrap_or(0);

@@ -30,7 +30,8 @@ pub(super) fn check(
                 return Err("is no attention with an epilogue".into());
             };
             let is_op = reads.len() >= 3 + spec.extra_operands();
-            if !is_op || [epilogue.rows, epilogue.columns] != [batch * heads * queries, width] {
+            let takes = matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue());
+            if !is_op || !takes || [epilogue.rows, epilogue.columns] != [batch * heads * queries, width] {
                 return Err("has an epilogue of other positions".into());
             }
             check_body(epilogue, reads, writes)

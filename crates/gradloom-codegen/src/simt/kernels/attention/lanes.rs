@@ -56,7 +56,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         let limit = bounds.limit(query);
 
         let column = lane * each;
-        let (fours, ahead) = (choice.each / AttentionLanes::FOUR, narrow(choice.ahead()));
+        let (fours, ahead) = (choice.each / AttentionLanes::FOUR, narrow(choice.ahead(problem)));
         let load = |start: Value<'k>| -> Vec<Loaded<'k>> {
             let one = |turn: u32| {
                 let key = start + slot + turn * slots;
