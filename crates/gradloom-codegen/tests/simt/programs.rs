@@ -576,8 +576,8 @@ fn rows_that_follow_from_attention_are_its_epilogue() {
     }
 }
 
-/// Keys and values of 16 bits in blocks of a pool are read as they are, 16 bytes at a time where rows allow it:
-/// of few heads on a key and of many, rows of eights, of fours, and of neither.
+/// Keys and values of 16 bits in blocks of a pool are read as they are, 16 bytes at a time where rows allow
+/// it: of few heads on a key and of many, rows of eights, of fours, and of neither.
 #[test]
 fn attention_reads_pools_of_16_bits() {
     for ([heads, shared, depth, width], dtype) in [
