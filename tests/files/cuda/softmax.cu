@@ -53,50 +53,50 @@ extern "C" __global__ void __launch_bounds__(256) k_row_5_x_70(const float* b0, 
     unsigned v25 = ((blockIdx.x * 8u) + divide(threadIdx.x, 32u));
     unsigned v27 = min(v25, 4u);
     bool v29 = (v25 < 5u);
+    float v35 = b0[((v27 * 70u) + v2)];
+    float v41 = b0[((v27 * 70u) + v9)];
+    float v48 = b0[((v27 * 70u) + v13)];
     float x0 = __int_as_float(0xff800000);
-    float v39 = b0[((v27 * 70u) + v2)];
-    x0 = max_or_nan(x0, v39);
-    float v47 = b0[((v27 * 70u) + v9)];
-    x0 = max_or_nan(x0, v47);
-    float v56 = b0[((v27 * 70u) + v13)];
-    x0 = max_or_nan(x0, (v15 ? v56 : __int_as_float(0xff800000)));
-    float v61 = x0;
-    float v62 = __shfl_xor_sync(0xffffffffu, v61, 16);
-    float v63 = max_or_nan(v61, v62);
-    float v64 = __shfl_xor_sync(0xffffffffu, v63, 8);
-    float v65 = max_or_nan(v63, v64);
-    float v66 = __shfl_xor_sync(0xffffffffu, v65, 4);
-    float v67 = max_or_nan(v65, v66);
-    float v68 = __shfl_xor_sync(0xffffffffu, v67, 2);
-    float v69 = max_or_nan(v67, v68);
-    float v70 = __shfl_xor_sync(0xffffffffu, v69, 1);
-    float v71 = max_or_nan(v69, v70);
+    x0 = max_or_nan(x0, v35);
+    x0 = max_or_nan(x0, v41);
+    x0 = max_or_nan(x0, (v15 ? v48 : __int_as_float(0xff800000)));
+    float v62 = x0;
+    float v63 = __shfl_xor_sync(0xffffffffu, v62, 16);
+    float v64 = max_or_nan(v62, v63);
+    float v65 = __shfl_xor_sync(0xffffffffu, v64, 8);
+    float v66 = max_or_nan(v64, v65);
+    float v67 = __shfl_xor_sync(0xffffffffu, v66, 4);
+    float v68 = max_or_nan(v66, v67);
+    float v69 = __shfl_xor_sync(0xffffffffu, v68, 2);
+    float v70 = max_or_nan(v68, v69);
+    float v71 = __shfl_xor_sync(0xffffffffu, v70, 1);
+    float v72 = max_or_nan(v70, v71);
     float x1 = (0.0f);
-    float v77 = expf((v39 - v71));
-    x1 = (x1 + v77);
-    float v81 = expf((v47 - v71));
-    x1 = (x1 + v81);
-    float v86 = expf((v56 - v71));
-    x1 = (x1 + (v15 ? v86 : (0.0f)));
-    float v91 = x1;
-    float v92 = __shfl_xor_sync(0xffffffffu, v91, 16);
-    float v93 = (v91 + v92);
-    float v94 = __shfl_xor_sync(0xffffffffu, v93, 8);
-    float v95 = (v93 + v94);
-    float v96 = __shfl_xor_sync(0xffffffffu, v95, 4);
-    float v97 = (v95 + v96);
-    float v98 = __shfl_xor_sync(0xffffffffu, v97, 2);
-    float v99 = (v97 + v98);
-    float v100 = __shfl_xor_sync(0xffffffffu, v99, 1);
-    float v101 = (v99 + v100);
+    float v78 = expf((v35 - v72));
+    x1 = (x1 + v78);
+    float v82 = expf((v41 - v72));
+    x1 = (x1 + v82);
+    float v87 = expf((v48 - v72));
+    x1 = (x1 + (v15 ? v87 : (0.0f)));
+    float v92 = x1;
+    float v93 = __shfl_xor_sync(0xffffffffu, v92, 16);
+    float v94 = (v92 + v93);
+    float v95 = __shfl_xor_sync(0xffffffffu, v94, 8);
+    float v96 = (v94 + v95);
+    float v97 = __shfl_xor_sync(0xffffffffu, v96, 4);
+    float v98 = (v96 + v97);
+    float v99 = __shfl_xor_sync(0xffffffffu, v98, 2);
+    float v100 = (v98 + v99);
+    float v101 = __shfl_xor_sync(0xffffffffu, v100, 1);
+    float v102 = (v100 + v101);
     wait_for_others();
     if (v29) {
-        b1[((v27 * 70u) + v2)] = (v77 / v101);
+        b1[((v27 * 70u) + v2)] = (v78 / v102);
     }
     if (v29) {
-        b1[((v27 * 70u) + v9)] = (v81 / v101);
+        b1[((v27 * 70u) + v9)] = (v82 / v102);
     }
     if ((v15 && v29)) {
-        b1[((v27 * 70u) + v13)] = (v86 / v101);
+        b1[((v27 * 70u) + v13)] = (v87 / v102);
     }
 }
