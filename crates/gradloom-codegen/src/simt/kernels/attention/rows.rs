@@ -27,32 +27,32 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Elements of a row.
-    pub(super) fn width(self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.layout.shape[3]
     }
 
     /// Index of a row's first element, or of its number.
-    pub(super) fn start(self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
+    pub(super) fn start(&self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
         index_of(self.k, self.layout, &[sequence, head, row])
     }
 
     /// Index of an element of the row that starts there.
-    fn at(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+    fn at(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         start + column * narrow(self.layout.strides[3])
     }
 
     /// An element of the row that starts there.
-    pub(super) fn load(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+    pub(super) fn load(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         self.number(self.at(start, column))
     }
 
     /// What is at an index: a row's number.
-    pub(super) fn number(self, index: Value<'k>) -> Value<'k> {
+    pub(super) fn number(&self, index: Value<'k>) -> Value<'k> {
         self.k.load(self.buffer, index)
     }
 
     /// Four neighbours of the row that starts there, from a column on, rounded to a dtype of 16 bits.
-    pub(super) fn halves(self, start: Value<'k>, column: Value<'k>, half: DType) -> Value<'k> {
+    pub(super) fn halves(&self, start: Value<'k>, column: Value<'k>, half: DType) -> Value<'k> {
         let k = self.k;
         if let Some(fours) = self.fours {
             return k.load(fours, (start + column) / 4).to_half(half);
@@ -62,7 +62,7 @@ impl<'k, 'b> Rows<'k, 'b> {
 
     /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
     #[cfg(not(target_family = "wasm"))]
-    pub(super) fn four(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+    pub(super) fn four(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let (k, width) = (self.k, narrow(self.width()));
         let is_inside = column.below(width);
         let zero = k.f32(0.0);
@@ -78,12 +78,12 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Writes an element of the row that starts there.
-    pub(super) fn store(self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
+    pub(super) fn store(&self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
         self.store_number(self.at(start, column), value);
     }
 
     /// Writes a row's number.
-    pub(super) fn store_number(self, index: Value<'k>, value: Value<'k>) {
+    pub(super) fn store_number(&self, index: Value<'k>, value: Value<'k>) {
         self.k.store(self.buffer, index, value);
     }
 }
