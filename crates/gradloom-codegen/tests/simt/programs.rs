@@ -448,9 +448,11 @@ fn matrix_instructions_take_few_rows_from_memory() {
     // Long sums are cut into parts, which the map behind the product adds up.
     let ran = products_of_few_rows(&[(3, 64, 2048), (12, 96, 2048)], Precision::Bf16);
     assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&4), Some(&4)), "{ran:?}");
-    // Of more rows, a workgroup has all: 48, and 33, not whole sixteens, by one and two subgroups.
+    // Of more rows, a workgroup has 32, by one and two subgroups, and longer sums are cut, too.
     let ran = products_of_few_rows(&[(48, 2052, 32), (33, 2048, 192)], Precision::Bf16);
     assert_eq!(ran.get("streamed"), Some(&4), "{ran:?}");
+    let ran = product_of_few_rows((40, 768, 2048), [false, false], Precision::Bf16);
+    assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&1), Some(&1)), "{ran:?}");
 }
 
 /// How products of these rows, columns, and terms were computed, in each order of their operands' axes.
@@ -458,36 +460,42 @@ fn products_of_few_rows(
     sizes: &[(usize, usize, usize)],
     precision: Precision,
 ) -> BTreeMap<&'static str, usize> {
-    let limits = Limits::cuda();
     let mut kinds = BTreeMap::new();
-    for &(m, n, k) in sizes {
-        for (left, right, axes) in [
-            ([m, k], [k, n], "lhs_contract=[1], rhs_contract=[0]"),
-            ([m, k], [n, k], "lhs_contract=[1], rhs_contract=[1]"),
-            ([k, m], [k, n], "lhs_contract=[0], rhs_contract=[0]"),
-            ([k, m], [n, k], "lhs_contract=[0], rhs_contract=[1]"),
-        ] {
-            let graph = parse(&format!(
-                "graph {{\n %0: f32{left:?} = input \"a\"\n %1: f32{right:?} = input \"b\"\n \
-                 %2: f32[{m}, {n}] = dot %0, %1 {{{axes}}}\n %3: f32[{n}] = input \"c\"\n \
-                 %4: f32[1, {n}] = reshape %3\n \
-                 %6: f32[{m}, {n}] = broadcast %4\n %5: f32[{m}, {n}] = add %2, %6\n output \"y\" %5\n}}"
-            ));
-            let graph = graph.unwrap_or_else(|error| panic!("{error}"));
-            let whole = |count: usize, factor: usize| -> Vec<f64> {
-                (0..count).map(|i| (i * factor % 17) as f64 - 8.0).collect()
-            };
-            let leaves = Leaves::random(0)
-                .with("a", DType::F32, &left, &whole(m * k, 5))
-                .with("b", DType::F32, &right, &whole(n * k, 7))
-                .with("c", DType::F32, &[n], &whole(n, 3));
-            let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
-            let (got, ran) = evaluation(&graph, &leaves, (&limits, &Choices::by_rule(precision)), &want);
-            assert_eq!(got.outputs, want.outputs, "{left:?} and {right:?}");
+    for &size in sizes {
+        for turned in [[false, false], [false, true], [true, false], [true, true]] {
+            let ran = product_of_few_rows(size, turned, precision);
             ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
         }
     }
     kinds
+}
+
+/// How one was computed, of operands that are turned or not.
+fn product_of_few_rows(
+    (m, n, k): (usize, usize, usize),
+    [left_turned, right_turned]: [bool; 2],
+    precision: Precision,
+) -> BTreeMap<&'static str, usize> {
+    let (left, by_left) = if left_turned { ([k, m], 0) } else { ([m, k], 1) };
+    let (right, by_right) = if right_turned { ([n, k], 1) } else { ([k, n], 0) };
+    let graph = parse(&format!(
+        "graph {{\n %0: f32{left:?} = input \"a\"\n %1: f32{right:?} = input \"b\"\n \
+         %2: f32[{m}, {n}] = dot %0, %1 {{lhs_contract=[{by_left}], rhs_contract=[{by_right}]}}\n \
+         %3: f32[{n}] = input \"c\"\n %4: f32[1, {n}] = reshape %3\n \
+         %6: f32[{m}, {n}] = broadcast %4\n %5: f32[{m}, {n}] = add %2, %6\n output \"y\" %5\n}}"
+    ));
+    let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+    let whole = |count: usize, factor: usize| -> Vec<f64> {
+        (0..count).map(|i| (i * factor % 17) as f64 - 8.0).collect()
+    };
+    let leaves = Leaves::random(0)
+        .with("a", DType::F32, &left, &whole(m * k, 5))
+        .with("b", DType::F32, &right, &whole(n * k, 7))
+        .with("c", DType::F32, &[n], &whole(n, 3));
+    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+    let (got, ran) = evaluation(&graph, &leaves, (&Limits::cuda(), &Choices::by_rule(precision)), &want);
+    assert_eq!(got.outputs, want.outputs, "{left:?} and {right:?}");
+    ran
 }
 
 /// Weights of 16 bits are read as they are: no kernel converts them.

@@ -155,8 +155,8 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
 /// Rows of products whose operands matrix instructions take from memory: of one row, threads that share out
 /// the terms are faster.
 const STREAMED: std::ops::RangeInclusive<usize> = 2..=64;
-/// Rows of which each 16 are workgroups of their own: of more, a workgroup reads its columns once.
-const IN_STRIPS: usize = 32;
+/// Rows of which each 16 are workgroups of their own; of more, each 32.
+const IN_SIXTEENS: usize = 32;
 
 /// Tiles that occupy a large device.
 const ENOUGH_TILES: usize = 264;
@@ -167,18 +167,19 @@ const STEPS: usize = 6;
 
 /// Matrix instructions whose operands come from memory, the terms shared out among subgroups. On an H200, a
 /// step of GPT-2 124M with 4 texts takes 0.36 ms (by threads 0.47), with 32 texts 0.56 (by the library 0.65).
-/// With 64 texts, those products take part whose sums are short and which have a workgroup for each
-/// multiprocessor, which makes 0.750 ms 0.735; of longer sums a workgroup would read too much of the rows.
+/// With more texts, those products take part that have about a workgroup for each multiprocessor: on an H100,
+/// 64 texts take 0.776 ms. With workgroups of 64 rows and 16 columns, which read more, they take 0.820; if
+/// products of 48 workgroups take part, too, 0.780.
 fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let is_wanted = limits.branches && operands != DType::F32 && problem.n >= 64;
     if !is_wanted || !STREAMED.contains(&problem.m) {
         return None;
     }
-    let (rows, columns, most) = if problem.m > IN_STRIPS {
-        if problem.k > 1024 || !(128..=ENOUGH_TILES).contains(&tiles(problem, 64, 16)) {
+    let (rows, columns, most) = if problem.m > IN_SIXTEENS {
+        if problem.k > LONG_SUM || !(96..=ENOUGH_TILES).contains(&tiles(problem, 32, 32)) {
             return None;
         }
-        (64, 16, 8)
+        (32, 32, 8)
     } else {
         // Few columns are shared by more workgroups.
         let columns = if tiles(problem, problem.m, 32) >= 48 { 32 } else { 16 };
@@ -200,13 +201,17 @@ const LONG_SUM: usize = 2048;
 /// Into how many parts the sums of such a product are cut, which what follows from it adds up: so that their
 /// terms are shared by more workgroups than there are tiles of columns. On an H200, a step of GPT-2 124M
 /// takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead of 0.494 with
-/// 32.
+/// 32; on an H100, with 64 texts 0.776 instead of 0.793, and in 4 parts 0.783.
 pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Limits) -> usize {
-    let is_long = (2..=IN_STRIPS).contains(&problem.m) && problem.k >= LONG_SUM;
-    if !CUDA_IS_POSSIBLE || !is_long || tiles(problem, 16, 16) >= ENOUGH_TILES {
+    let parts = match problem.m {
+        2..=8 => 2,
+        9..=IN_SIXTEENS => 4,
+        rows if STREAMED.contains(&rows) => 2,
+        _ => return 1,
+    };
+    if !CUDA_IS_POSSIBLE || problem.k < LONG_SUM || tiles(problem, 16, 16) >= ENOUGH_TILES {
         return 1;
     }
-    let parts = if problem.m <= 8 { 2 } else { 4 };
     let mut cut = problem.clone();
     cut.k /= parts;
     let [lhs_stride, rhs_stride] = [problem.lhs, problem.rhs].map(|side| side.contract_stride * cut.k);

@@ -124,7 +124,7 @@ pub struct CooperativeTile {
 }
 
 impl CooperativeTile {
-    /// A tile without buffers, of 16, 32 or 64 rows and 16 or 32 columns: two or four of each lane.
+    /// A tile without buffers, of 16 or 32 rows and 16 or 32 columns: two or four of each lane.
     pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
         Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
@@ -150,16 +150,11 @@ impl CooperativeTile {
         self.n + 4
     }
 
-    /// Rows of a tile without buffers whose sums are added up at a time.
-    pub fn streamed_rows(&self) -> u32 {
-        self.m.min(32)
-    }
-
     /// Bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and 16 rows of results for
-    /// each subgroup; without buffers, the rows whose sums are added up at a time.
+    /// each subgroup; without buffers, all results of each.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
         if self.is_streamed() {
-            return self.subgroups() * self.streamed_rows() * self.streamed_pitch() * 4;
+            return self.subgroups() * self.m * self.streamed_pitch() * 4;
         }
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
         let bytes = if operands == DType::F32 { 4 } else { 2 };
@@ -171,8 +166,7 @@ impl CooperativeTile {
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
             return *self == Self::streamed([self.m, self.n], self.k / 16)
-                && [16, 32, 64].contains(&self.m)
-                && [16, 32].contains(&self.n)
+                && [self.m, self.n].iter().all(|side| [16, 32].contains(side))
                 && self.k >= 16;
         }
         [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16))

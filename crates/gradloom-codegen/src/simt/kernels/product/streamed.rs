@@ -3,7 +3,7 @@
 //! registers, and the subgroups of a workgroup share out the terms of a few columns.
 //!
 //! A lane has four terms of each row and of each of its two or four columns, which are neighbours where the
-//! right operand's are; of 32 or 64 rows it takes 16 after the other. The subgroups' sums are added up in
+//! right operand's are; of 32 rows it takes 16 after the other. The subgroups' sums are added up in
 //! workgroup memory, in order.
 
 use super::grid::{Grid, Tile};
@@ -91,41 +91,35 @@ impl Product<'_> {
         });
 
         let pitch = tile.streamed_pitch();
-        let height = tile.streamed_rows();
-        let waiting = k.shared(DType::F32, subgroups * height * pitch);
-        for (round, sums) in (0..tile.m).step_by(height as usize).zip(sums.chunks(height as usize / 16)) {
-            if round > 0 {
-                k.barrier();
-            }
-            for (strip, sums) in (0..).zip(sums) {
-                let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
-                for (column, half) in (0..columns).zip(halves) {
-                    for element in 0..4 {
-                        // Of the first lane; others are below it and to its right.
-                        let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
-                        let within = lane.term / 2 + first;
-                        let at = match operands[1].side.along {
-                            Along::Free => within * columns + column,
-                            Along::Contract => within + column * LINES,
-                        };
-                        let row = subgroup * height + lane.line + (strip * 16 + row);
-                        k.set_element(waiting, row * pitch + at, half.component(element));
-                    }
+        let waiting = k.shared(DType::F32, subgroups * tile.m * pitch);
+        for (strip, sums) in (0..).zip(&sums) {
+            let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
+            for (column, half) in (0..columns).zip(halves) {
+                for element in 0..4 {
+                    // Of the first lane; others are below it and to its right.
+                    let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
+                    let within = lane.term / 2 + first;
+                    let at = match operands[1].side.along {
+                        Along::Free => within * columns + column,
+                        Along::Contract => within + column * LINES,
+                    };
+                    let row = subgroup * tile.m + lane.line + (strip * 16 + row);
+                    k.set_element(waiting, row * pitch + at, half.component(element));
                 }
             }
-            k.barrier();
-            k.count(k.local(), k.u32(height * tile.n), k.u32(threads), |place| {
-                let (row, column) = (place / tile.n, place % tile.n);
-                let [at_row, at_column] = [own.first_row + row + round, own.first_column + column];
-                let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
-                let is_inside =
-                    [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
-                k.guard(is_inside, || {
-                    let part = |subgroup: u32| k.element(waiting, (row + subgroup * height) * pitch + column);
-                    self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
-                });
-            });
         }
+        k.barrier();
+        k.count(k.local(), k.u32(tile.m * tile.n), k.u32(threads), |place| {
+            let (row, column) = (place / tile.n, place % tile.n);
+            let [at_row, at_column] = [own.first_row + row, own.first_column + column];
+            let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
+            let is_inside =
+                [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
+            k.guard(is_inside, || {
+                let part = |subgroup: u32| k.element(waiting, (row + subgroup * tile.m) * pitch + column);
+                self.put(&k, at, (1..subgroups).fold(part(0), |sum, subgroup| sum + part(subgroup)));
+            });
+        });
         k.finish()
     }
 
