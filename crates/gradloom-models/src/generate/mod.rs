@@ -18,7 +18,7 @@ mod text;
 mod utf8;
 
 pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
-pub use device::{Choices, Chosen, Logprobs, Rows};
+pub use device::{Choices, Chosen, LastTokens, Logprobs, Rows};
 pub use logprobs::logprobs;
 pub use past::Past;
 pub use sampling::{Draw, draw};

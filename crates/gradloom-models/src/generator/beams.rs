@@ -45,8 +45,7 @@ impl<M: LanguageModel> Generator<M> {
             }
             let tokens: Vec<[i32; 1]> = extensions.iter().map(|extension| [extension.token]).collect();
             let rows = running.iter().zip(&tokens);
-            let rows: Vec<Row<'_>> =
-                rows.map(|(&sequence, tokens)| Row { sequence, tokens, choice: None }).collect();
+            let rows: Vec<Row<'_>> = rows.map(|(&sequence, tokens)| Row::known(sequence, tokens)).collect();
             logits = floats(&self.memory.append(&rows, Head::Last)?, 0);
         }
     }

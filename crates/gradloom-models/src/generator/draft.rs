@@ -23,7 +23,7 @@ impl<M: LanguageModel> Side<'_, M> {
         if memory.length(self.sequence) < ahead {
             memory.read(self.sequence, &text[..ahead], self.generator.options.chunk, Head::Nothing)?;
         }
-        let row = Row { sequence: self.sequence, tokens: &text[ahead..], choice: None };
+        let row = Row::known(self.sequence, &text[ahead..]);
         let step = memory.append(&[row], Head::Each)?;
         let vocabulary = memory.vocabulary();
         Ok(floats(&step, 0).chunks(vocabulary).take(count).map(<[f32]>::to_vec).collect())

@@ -2,7 +2,7 @@
 
 use super::GeneratorOptions;
 use super::program::{Form, Head};
-use crate::generate::{Past, Sampling};
+use crate::generate::{LastTokens, Past, Sampling};
 use crate::kv::PagedKeyValues;
 use crate::kv::pages::{BlockCopy, Pages, PagesError, SequenceId};
 use crate::language_model::LanguageModel;
@@ -17,6 +17,8 @@ pub(super) struct Memory<M> {
     session: Session<M>,
     pub(super) pages: Pages,
     pool: PagedKeyValues,
+    /// For 1, 2, 4, .. rows.
+    last: Vec<LastTokens>,
     /// Blocks of a table.
     blocks: usize,
     /// Tokens that can follow.
@@ -32,9 +34,19 @@ const COPIES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     pub(super) sequence: SequenceId,
+    /// How many tokens behind those in memory are computed by a step that is under way.
+    pub(super) under_way: usize,
+    /// Those behind them, or what stands for one: [`LastTokens::ID`].
     pub(super) tokens: &'a [i32],
     /// How the next one is chosen; what rows without it choose is not read.
     pub(super) choice: Option<Choice<'a>>,
+}
+
+impl<'a> Row<'a> {
+    /// The tokens behind those in memory, with nothing to choose.
+    pub(super) fn known(sequence: SequenceId, tokens: &'a [i32]) -> Self {
+        Self { sequence, under_way: 0, tokens, choice: None }
+    }
 }
 
 /// How a row chooses.
@@ -51,12 +63,21 @@ impl<M: LanguageModel> Memory<M> {
         let sizes = session.model().sizes();
         let pages = Pages::new(blocks, block_size).map_err(refused)?;
         let pool = PagedKeyValues::new(sizes, blocks, block_size, name).kept_as(dtype);
+        // A text in memory has at least one block.
+        let most = options.rows.min(pages.capacity()).next_power_of_two();
+        let last = (0..=most.ilog2()).map(|exponent| 1 << exponent);
+        let last: Vec<_> = last.map(|rows| LastTokens::new(rows, format!("{name}.last.{rows}"))).collect();
         let inputs = [i32("from", [COPIES]), i32("to", [COPIES])];
-        let copies = session.infer(inputs, |_, [from, to]| pool.copy_blocks(from, to))?;
+        let copies = session.infer(inputs, |_, [from, to]| {
+            pool.copy_blocks(from, to);
+            // So that the store has the same states whatever was generated.
+            last.iter().for_each(LastTokens::declare);
+        })?;
         Ok(Self {
             session: session.clone(),
             pages,
             pool,
+            last,
             blocks: sizes.context.div_ceil(block_size),
             vocabulary,
             programs: HashMap::new(),
@@ -75,6 +96,11 @@ impl<M: LanguageModel> Memory<M> {
 
     pub(super) fn context(&self) -> usize {
         self.session.model().sizes().context
+    }
+
+    /// Whether the device works beside the host.
+    pub(super) fn is_beside_host(&self) -> bool {
+        self.session.device().is_gpu()
     }
 
     /// Begins a text; gives its sequence, which has the part of the tokens that is cached.
@@ -100,7 +126,7 @@ impl<M: LanguageModel> Memory<M> {
             let missing = &text[self.length(sequence)..];
             let tokens = &missing[..missing.len().min(chunk)];
             let is_last = tokens.len() == missing.len();
-            let row = Row { sequence, tokens, choice: None };
+            let row = Row::known(sequence, tokens);
             let step = self.append(&[row], if is_last { head } else { Head::Nothing })?;
             if is_last {
                 return Ok(step);
@@ -125,10 +151,11 @@ impl<M: LanguageModel> Memory<M> {
         self.run(rows, head)
     }
 
-    /// Computes the new tokens of rows for which there is room, all copies having been run. If it fails, the
-    /// rows are as before, without room.
-    pub(super) fn run(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
-        let outcome = self.queue(rows, head).and_then(|step| step.result().map(|()| step));
+    /// Computes the new tokens of rows for which there is room, all copies having been run, and waits. If it
+    /// fails, the rows are as before, without room.
+    fn run(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+        let places: Vec<_> = rows.iter().copied().map(Some).collect();
+        let outcome = self.queue(&places, head).and_then(|step| step.result().map(|()| step));
         for row in rows {
             match outcome {
                 Ok(_) => self.pages.commit(row.sequence, row.tokens),
@@ -152,14 +179,18 @@ impl<M: LanguageModel> Memory<M> {
         Ok(())
     }
 
-    fn queue(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
-        let time = rows.iter().map(|row| row.tokens.len()).max().unwrap_or(1);
+    /// Queues a step over rows for which there is room, all copies having been run; a row may be empty. Its
+    /// tokens are to be committed when it has succeeded.
+    pub(super) fn queue(&mut self, rows: &[Option<Row<'_>>], head: Head) -> Result<Step> {
+        let time = rows.iter().flatten().map(|row| row.tokens.len()).max().unwrap_or(1);
         let form = Form::holding(rows.len(), time, head);
-        let counts: Vec<_> = rows.iter().map(|row| (row.sequence, row.tokens.len())).collect();
-        let batch = self.pages.batch(&counts, form.shape(self.blocks)).map_err(refused)?;
+        let new = |row: &Row<'_>| (row.sequence, row.under_way..row.under_way + row.tokens.len());
+        let new: Vec<_> = rows.iter().map(|row| row.as_ref().map(new)).collect();
+        let batch = self.pages.batch_ahead(&new, form.shape(self.blocks)).map_err(refused)?;
         let mut ids = vec![0; form.rows * form.time];
         for (place, row) in ids.chunks_mut(form.time).zip(rows) {
-            place[..row.tokens.len()].copy_from_slice(row.tokens);
+            let tokens = row.map_or(&[][..], |row| row.tokens);
+            place[..tokens.len()].copy_from_slice(tokens);
         }
         let choices = Settings::of(rows, form, self.vocabulary)?;
         let mut data: Vec<Data<'_>> =
@@ -171,7 +202,8 @@ impl<M: LanguageModel> Memory<M> {
         let program = match self.programs.entry(form) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                new.insert(form.compile(&self.session, &self.pool, self.blocks, self.vocabulary)?)
+                let last = self.last.get(form.rows.ilog2() as usize).filter(|_| form.hands_on());
+                new.insert(form.compile(&self.session, &self.pool, last, self.blocks, self.vocabulary)?)
             }
         };
         program.queue(&data)
@@ -189,14 +221,14 @@ struct Settings {
 
 impl Settings {
     /// None where nothing is chosen. Rows that choose nothing have default settings.
-    fn of(rows: &[Row<'_>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
+    fn of(rows: &[Option<Row<'_>>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
         let Head::Choose { adjusts, .. } = form.head else { return Ok(None) };
         let (sampling, past) = (Sampling::default(), Past::default());
         let nothing = Choice { sampling: &sampling, past: &past, position: 0 };
         let mut all = Self { adjustments: adjusts.then(Default::default), ..Self::default() };
         for row in 0..form.rows {
             let Choice { sampling, past, position } =
-                rows.get(row).and_then(|row| row.choice).unwrap_or(nothing);
+                rows.get(row).copied().flatten().and_then(|row| row.choice).unwrap_or(nothing);
             all.numbers.extend(sampling.numbers());
             all.words.extend(sampling.words());
             all.position.push(position as i32);

@@ -14,11 +14,14 @@
 mod beams;
 mod draft;
 mod memory;
+mod options;
 mod program;
 mod request;
 mod schedule;
+mod steps;
 mod texts;
 
+pub use options::GeneratorOptions;
 pub use request::{Event, Finish, Request, RequestId, TokenLogprobs};
-pub use schedule::{Generator, GeneratorOptions, Totals};
+pub use schedule::{Generator, Totals};
 pub use texts::{TextEvent, TextGenerator};

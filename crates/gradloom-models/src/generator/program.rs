@@ -1,6 +1,6 @@
 //! The programs of a generator: new tokens of some texts in, what follows them out.
 
-use crate::generate::{Choices, Rows, Sampling};
+use crate::generate::{Choices, LastTokens, Rows, Sampling};
 use crate::kv::pages::BatchShape;
 use crate::kv::{PagedBatch, PagedKeyValues};
 use crate::language_model::LanguageModel;
@@ -44,14 +44,20 @@ impl Form {
         BatchShape { rows: self.rows, time: self.time, blocks }
     }
 
+    /// Whether what it chooses can be read by the next step: it chooses after one token of each row.
+    pub(super) fn hands_on(&self) -> bool {
+        self.time == 1 && matches!(self.head, Head::Choose { .. })
+    }
+
     /// Compiles the program over tables of so many blocks. Of the model's tokens only the first `vocabulary`
-    /// can follow.
+    /// can follow. Its ids may be those of `last`, in which it keeps what it chooses.
     ///
     /// Its inputs are the ids, then those of [`PagedBatch`], then, for a choice, those of [`Rows`].
     pub(super) fn compile<M: LanguageModel>(
         &self,
         session: &Session<M>,
         pool: &PagedKeyValues,
+        last: Option<&LastTokens>,
         blocks: usize,
         vocabulary: usize,
     ) -> Result<Infer<0, ()>> {
@@ -73,11 +79,12 @@ impl Form {
         }
         session.infer_over(inputs, |model, inputs| {
             let batch = PagedBatch { tables: inputs[1], starts: inputs[2], lengths: inputs[3] };
-            let hidden = pool.extend(model, inputs[0], batch);
+            let ids = last.map_or(inputs[0], |last| last.resolve(inputs[0]));
+            let hidden = pool.extend(model, ids, batch);
             let [_, _, width] = hidden.dims();
             let tokens = hidden.reshape([rows * time, width]);
             let logits = |hidden: Tensor| model.logits(hidden).slice(1, 0..vocabulary);
-            let last = || {
+            let of_last = || {
                 // A row without a text has a length of 0; what it gives is not read.
                 let in_row = (batch.lengths - batch.starts - 1).maximum(0);
                 logits(match time {
@@ -87,12 +94,13 @@ impl Form {
             };
             match head {
                 Head::Nothing => Vec::new(),
-                Head::Last => vec![last()],
+                Head::Last => vec![of_last()],
                 Head::Each => vec![logits(tokens)],
                 Head::Choose { choices, .. } => {
                     let (past, bias) = (inputs.get(7).copied(), inputs.get(8).copied());
                     let rows = Rows { numbers: inputs[4], words: inputs[5], position: inputs[6], past, bias };
-                    let chosen = choices.choose(last(), rows);
+                    let chosen = choices.choose(of_last(), rows);
+                    last.iter().for_each(|last| last.keep(chosen.token));
                     let logprobs = chosen.logprobs.map(|all| [all.token, all.top, all.ids]);
                     [chosen.token].into_iter().chain(logprobs.into_iter().flatten()).collect()
                 }

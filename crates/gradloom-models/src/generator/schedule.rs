@@ -1,46 +1,16 @@
 //! Which texts go on in a step, and which must wait.
 
-use super::memory::{Choice, Memory, Row, floats, refusal, words};
-use super::program::Head;
-use super::request::{Event, Finish, Request, RequestId, TokenLogprobs};
-use crate::generate::{Choices, Past, Sampling};
-use crate::kv::pages::{BlockCopy, Counts, Pages, PagesError, SequenceId};
+use super::GeneratorOptions;
+use super::memory::{Memory, refusal};
+use super::request::{Event, Request, RequestId};
+use super::steps::{New, Planned, UnderWay};
+use crate::generate::{Past, Sampling};
+use crate::kv::pages::{Counts, Pages, PagesError, SequenceId};
 use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
 use gradloom_runtime::Session;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
-
-/// How much a generator holds and does at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GeneratorOptions {
-    /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
-    /// [`GeneratorOptions::block_size`] tokens: for a model of L layers with H key heads of depth D,
-    /// `8 · L · H · D` bytes a token in f32.
-    pub blocks: usize,
-    /// Tokens of a block. What texts have in common is shared in whole blocks.
-    pub block_size: usize,
-    /// What keys and values are kept as: f32, or a float of 16 bits, which takes half the memory.
-    pub dtype: DType,
-    /// Texts that are in memory at once, at most. Others wait.
-    pub rows: usize,
-    /// Tokens of prompts in a step, at most, those that fill up included; rounded down to a power of two.
-    pub chunk: usize,
-    /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
-    pub vocabulary: Option<usize>,
-    /// The name of the pool's states in the session's store. Generators of one session need names of their
-    /// own.
-    pub name: String,
-}
-
-impl Default for GeneratorOptions {
-    /// 16 texts over 1,024 blocks of 16 tokens.
-    fn default() -> Self {
-        let name = "pages".to_string();
-        Self { blocks: 1025, block_size: 16, dtype: DType::F32, rows: 16, chunk: 512, vocabulary: None, name }
-    }
-}
 
 /// Tokens for many requests at once.
 ///
@@ -75,12 +45,14 @@ pub struct Generator<M> {
     pub(super) memory: Memory<M>,
     pub(super) options: GeneratorOptions,
     /// The oldest first.
-    texts: BTreeMap<RequestId, Text>,
+    pub(super) texts: BTreeMap<RequestId, Text>,
     /// The id of the next request.
     next: u64,
+    /// A step that goes on from tokens that were not read when it was queued.
+    ahead: Option<UnderWay>,
     /// What was not handed out yet.
-    events: Vec<Event>,
-    totals: Totals,
+    pub(super) events: Vec<Event>,
+    pub(super) totals: Totals,
 }
 
 /// What a generator has done so far.
@@ -92,31 +64,31 @@ pub struct Totals {
     pub found: u64,
     /// Times that a text had to give its blocks to an older one.
     pub preempted: u64,
+    /// Steps that were queued before the tokens of the step before were read.
+    pub ahead: u64,
 }
 
 /// A request under way.
 #[derive(Debug)]
-struct Text {
-    request: Request,
+pub(super) struct Text {
+    pub(super) request: Request,
     /// The prompt, and what was chosen.
-    tokens: Vec<i32>,
-    past: Past,
+    pub(super) tokens: Vec<i32>,
+    pub(super) past: Past,
     /// None while it waits for a place.
-    sequence: Option<SequenceId>,
+    pub(super) sequence: Option<SequenceId>,
+    /// Steps under way that choose a token of it.
+    pub(super) awaited: usize,
 }
 
 impl Text {
-    fn generated(&self) -> usize {
+    fn new(request: Request, tokens: Vec<i32>, past: Past, sequence: Option<SequenceId>) -> Self {
+        Self { request, tokens, past, sequence, awaited: 0 }
+    }
+
+    pub(super) fn generated(&self) -> usize {
         self.tokens.len() - self.request.prompt.len()
     }
-}
-
-/// Rows of a step for which there is room.
-#[derive(Default)]
-struct Planned {
-    /// How many tokens of which text.
-    rows: Vec<(RequestId, usize)>,
-    copies: Vec<(RequestId, BlockCopy)>,
 }
 
 impl<M: LanguageModel> Generator<M> {
@@ -149,6 +121,7 @@ impl<M: LanguageModel> Generator<M> {
             options,
             texts: BTreeMap::new(),
             next: 0,
+            ahead: None,
             events: Vec::new(),
             totals: Totals::default(),
         })
@@ -163,7 +136,7 @@ impl<M: LanguageModel> Generator<M> {
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         self.check(&request)?;
         let (tokens, past) = (request.prompt.clone(), Past::new(&request.prompt));
-        Ok(self.take(Text { request, tokens, past, sequence: None }))
+        Ok(self.take(Text::new(request, tokens, past, None)))
     }
 
     /// A second request that goes on from the text so far of the first, with settings of its own. Positions,
@@ -183,7 +156,7 @@ impl<M: LanguageModel> Generator<M> {
             // It finds what is cached when its turn comes.
             _ => None,
         };
-        Ok(self.take(Text { request: forked, tokens, past, sequence }))
+        Ok(self.take(Text::new(forked, tokens, past, sequence)))
     }
 
     /// Ends a request, whatever it has; nothing more comes of it.
@@ -199,16 +172,35 @@ impl<M: LanguageModel> Generator<M> {
         Ok(())
     }
 
-    /// Goes on with each text by a token, and with some prompts by a piece: up to two steps of the device.
-    /// Gives what has come; nothing when there is nothing to do.
+    /// Goes on with each text by a token, and with some prompts by a piece: up to two steps of the device,
+    /// and one that is queued ahead ([`GeneratorOptions::ahead`]). Gives what has come; nothing when there is
+    /// nothing to do.
     ///
     /// # Errors
     /// Of the device. Requests are as they were, and the step can be tried again; what came before the error
     /// is handed out by the next one.
     pub fn step(&mut self) -> Result<Vec<Event>> {
-        let decoded = self.decode()?;
-        let read = self.read_prompts()?;
-        if !self.is_idle() && decoded + read == 0 {
+        let tokens = match self.ahead.take() {
+            Some(ahead) => Some(ahead),
+            None => self.queue_tokens(None)?,
+        };
+        let prompts = self.queue_prompts();
+        let (has_tokens, reads) = (tokens.is_some(), !matches!(prompts, Ok(None)));
+        let ahead = match &tokens {
+            Some(tokens) if !reads && self.goes_ahead() => self.queue_tokens(Some(tokens)),
+            _ => Ok(None),
+        };
+        let settled = tokens.map_or(Ok(()), |tokens| self.settle(tokens));
+        let read = prompts.and_then(|prompts| prompts.map_or(Ok(()), |prompts| self.settle(prompts)));
+        match (&settled, ahead) {
+            (Ok(()), Ok(step)) => self.ahead = step,
+            // What it went on from was not chosen.
+            (Err(_), Ok(Some(step))) => self.take_back(&step),
+            (Err(_), _) => {}
+            (Ok(()), Err(error)) => return Err(error),
+        }
+        settled.and(read)?;
+        if !self.is_idle() && !has_tokens && !reads {
             let Counts { free, cached, used } = self.memory.pages.counts();
             let message =
                 format!("no text can go on: of the blocks {free} are free, {cached} cached, {used} used");
@@ -248,6 +240,9 @@ impl<M: LanguageModel> Generator<M> {
     /// Forgets all keys and values: for new parameters, which make them wrong. Texts that are under way are
     /// computed again.
     pub fn forget(&mut self) {
+        if let Some(step) = self.ahead.take() {
+            self.take_back(&step);
+        }
         let all: Vec<_> = self.texts.keys().copied().collect();
         all.into_iter().for_each(|id| self.rest(id));
         self.memory.pages.forget_prefixes();
@@ -315,39 +310,52 @@ impl<M: LanguageModel> Generator<M> {
     }
 
     /// Tokens of a text that are not in memory; none of one that waits for a place.
-    fn pending(&self, text: &Text) -> Option<usize> {
+    pub(super) fn pending(&self, text: &Text) -> Option<usize> {
         text.sequence.map(|sequence| text.tokens.len() - self.memory.length(sequence))
     }
 
     /// Takes a text out of the memory. Its full blocks stay cached.
-    fn rest(&mut self, id: RequestId) {
+    pub(super) fn rest(&mut self, id: RequestId) {
         let text = self.texts.get_mut(&id).expect("it is under way");
         if let Some(sequence) = text.sequence.take() {
             self.memory.pages.end(sequence).expect("its sequence has begun");
         }
     }
 
-    fn end(&mut self, id: RequestId) {
+    pub(super) fn end(&mut self, id: RequestId) {
         self.rest(id);
         self.texts.remove(&id);
     }
 
-    /// Goes on by a token with each text that waits for one.
-    fn decode(&mut self) -> Result<usize> {
-        let ready = self.texts.iter().filter(|(_, text)| self.pending(text) == Some(1));
-        let ready: Vec<RequestId> = ready.map(|(&id, _)| id).collect();
-        let mut planned = Planned::default();
-        for id in ready {
-            // Unless its blocks have gone to an older one.
-            if self.texts[&id].sequence.is_some() {
-                self.place(id, 1, &mut planned);
-            }
-        }
-        self.run(planned)
+    /// Whether a step may be queued that goes on from tokens that were not read.
+    fn goes_ahead(&self) -> bool {
+        let wanted = self.options.ahead.unwrap_or_else(|| self.memory.is_beside_host());
+        wanted && !self.texts.values().any(|text| text.request.sampling.has_penalties())
     }
 
-    /// Reads a piece of some prompts, the oldest first.
-    fn read_prompts(&mut self) -> Result<usize> {
+    /// Queues a step that goes on by a token with each text that waits for one, and behind a step under way
+    /// also with those that will have one from it.
+    fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
+        let context = self.memory.context();
+        let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.tokens.len() < context;
+        let ready = self.texts.iter().filter_map(|(&id, text)| match text.awaited {
+            0 => (self.pending(text) == Some(1)).then_some((id, None)),
+            1 => Some((id, Some(behind?.row_of(id, text).filter(|_| goes_on(text))?))),
+            _ => None,
+        });
+        let ready: Vec<_> = ready.collect();
+        let mut planned = Planned::default();
+        for (id, row) in ready {
+            // Unless its blocks have gone to an older one.
+            if self.texts[&id].sequence.is_some() {
+                self.place(New { id, count: 1, row }, &mut planned);
+            }
+        }
+        self.queue(planned, behind)
+    }
+
+    /// Queues a step that reads a piece of some prompts, the oldest first.
+    fn queue_prompts(&mut self) -> Result<Option<UnderWay>> {
         let all: Vec<RequestId> = self.texts.keys().copied().collect();
         let (mut planned, mut time) = (Planned::default(), 1);
         // Where an older text has no place yet, none begins; those that have begun go on.
@@ -355,6 +363,7 @@ impl<M: LanguageModel> Generator<M> {
         for id in all {
             let text = &self.texts[&id];
             let (begins, pending) = match self.pending(text) {
+                _ if text.awaited > 0 => continue,
                 Some(1) => continue,
                 Some(pending) => (false, pending),
                 None if full => continue,
@@ -376,7 +385,7 @@ impl<M: LanguageModel> Generator<M> {
                 let sequence = self.memory.begin(&text.tokens, text.request.shares);
                 self.texts.get_mut(&id).expect("it is under way").sequence = Some(sequence);
             }
-            if !self.place(id, count, &mut planned) {
+            if !self.place(New { id, count, row: None }, &mut planned) {
                 if begins {
                     self.rest(id);
                 }
@@ -387,7 +396,7 @@ impl<M: LanguageModel> Generator<M> {
             }
             time = time.max(count);
         }
-        self.run(planned)
+        self.queue(planned, None)
     }
 
     /// How many tokens of a text that begins are in memory.
@@ -418,12 +427,13 @@ impl<M: LanguageModel> Generator<M> {
     }
 
     /// Makes room for tokens of a text, if need be by taking it from younger ones.
-    fn place(&mut self, id: RequestId, count: usize, planned: &mut Planned) -> bool {
+    fn place(&mut self, new: New, planned: &mut Planned) -> bool {
+        let id = new.id;
         let sequence = self.texts[&id].sequence.expect("it is in memory");
         loop {
-            match self.memory.pages.reserve(sequence, count) {
+            match self.memory.pages.reserve(sequence, new.under_way() + new.count) {
                 Ok(copy) => {
-                    planned.rows.push((id, count));
+                    planned.rows.push(new);
                     planned.copies.extend(copy.map(|copy| (id, copy)));
                     return true;
                 }
@@ -436,90 +446,6 @@ impl<M: LanguageModel> Generator<M> {
                 }
                 Err(error) => unreachable!("the sequence has begun: {error}"),
             }
-        }
-    }
-
-    /// Runs rows for which there is room; gives their number.
-    fn run(&mut self, planned: Planned) -> Result<usize> {
-        let Planned { rows: planned, copies } = planned;
-        if planned.is_empty() {
-            return Ok(0);
-        }
-        let (owners, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
-        if let Err(error) = self.memory.run_copies(&copies) {
-            // Blocks that should have been copied hold nothing: these texts are computed again.
-            owners.into_iter().for_each(|id| self.rest(id));
-            return Err(error);
-        }
-        let head = self.head(&planned);
-        let Self { memory, texts, .. } = self;
-        let rows = planned.iter().map(|&(id, count)| {
-            let Text { request, tokens, past, sequence } = &texts[&id];
-            let sequence = sequence.expect("it is in memory");
-            let start = memory.length(sequence);
-            let choice = (start + count == tokens.len()).then(|| Choice {
-                sampling: &request.sampling,
-                past,
-                position: tokens.len() - request.prompt.len(),
-            });
-            Row { sequence, tokens: &tokens[start..start + count], choice }
-        });
-        let rows: Vec<Row<'_>> = rows.collect();
-        let step = memory.run(&rows, head)?;
-        self.totals.computed += planned.iter().map(|&(_, count)| count as u64).sum::<u64>();
-        let chooses: Vec<bool> = rows.iter().map(|row| row.choice.is_some()).collect();
-        if let Head::Choose { choices, .. } = head {
-            let tokens = words(&step, 0);
-            let logprobs = choices.logprobs.map(|n| (n, floats(&step, 1), floats(&step, 2), words(&step, 3)));
-            for (row, &(id, _)) in planned.iter().enumerate().filter(|(row, _)| chooses[*row]) {
-                let logprobs = logprobs.as_ref().zip(self.texts[&id].request.logprobs).map(
-                    |((n, own, top, ids), wanted)| {
-                        let top = ids[row * n..].iter().map(|&id| id as i32).zip(top[row * n..].to_vec());
-                        TokenLogprobs { own: own[row], top: top.take(wanted).collect() }
-                    },
-                );
-                self.chosen(id, tokens[row] as i32, logprobs);
-            }
-        }
-        Ok(planned.len())
-    }
-
-    /// What a step over these rows gives: enough for all texts under way, and all kinds of truncation if one
-    /// is asked for, so that few programs are compiled.
-    fn head(&self, planned: &[(RequestId, usize)]) -> Head {
-        let completes = |&(id, count): &(RequestId, usize)| self.pending(&self.texts[&id]) == Some(count);
-        if !planned.iter().any(completes) {
-            return Head::Nothing;
-        }
-        let requests = || self.texts.values().map(|text| &text.request);
-        let asked = Choices::of(requests().map(|request| &request.sampling));
-        let cuts = asked.top_k || asked.top_p || asked.min_p;
-        let logprobs = requests().filter_map(|request| request.logprobs).max();
-        let choices = Choices { top_k: cuts, top_p: cuts, min_p: cuts, logprobs, ..asked };
-        let adjusts = requests().any(|r| r.sampling.has_penalties() || !r.sampling.bias.is_empty());
-        Head::Choose { choices, adjusts }
-    }
-
-    /// Notes the next token of a text.
-    fn chosen(&mut self, request: RequestId, token: i32, logprobs: Option<TokenLogprobs>) {
-        let context = self.memory.context();
-        let text = self.texts.get_mut(&request).expect("it is under way");
-        let finish = match token {
-            -1 => Some(Finish::NoToken),
-            end if text.request.ends.contains(&end) => Some(Finish::End(end)),
-            _ => {
-                text.tokens.push(token);
-                text.past.push(token);
-                self.events.push(Event::Token { request, token, logprobs });
-                match text.generated() == text.request.most {
-                    true => Some(Finish::Length),
-                    false => (text.tokens.len() > context).then_some(Finish::Context),
-                }
-            }
-        };
-        if let Some(finish) = finish {
-            self.end(request);
-            self.events.push(Event::Finished { request, finish });
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn session(name: &str, device: &Device) -> Session<AnyModel> {
 }
 
 /// The text of 200 tokens that transformers writes at temperature 0, beside others and after it is forked.
-pub(crate) fn transformers_text(name: &str, device: &Device) {
+pub(crate) fn transformers_text(name: &str, device: &Device, ahead: Option<bool>) {
     let session = session(name, device);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
     let file = Weights::open(path.join("expected.safetensors")).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn transformers_text(name: &str, device: &Device) {
     };
     let (prompt, want) = (ids("ids")[..7].to_vec(), ids("greedy"));
     assert_eq!(want.len(), 200);
-    let options = GeneratorOptions { blocks: 60, rows: 4, ..Default::default() };
+    let options = GeneratorOptions { blocks: 60, rows: 4, ahead, ..Default::default() };
     let mut generator = Generator::new(&session, options).unwrap();
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
     let request = Request { sampling: greedy.clone(), ..Request::new(prompt, 200) };
@@ -65,13 +65,14 @@ impl Numbers {
         (0..count).map(|_| self.below(97) as i32).collect()
     }
 
-    fn sampling(&mut self) -> Sampling {
+    fn sampling(&mut self, has_penalties: bool) -> Sampling {
         let seed = self.below(1 << 30) as u64;
         let plain = Sampling { seed, ..Sampling::default() };
+        let repetition = if has_penalties { 1.3 } else { 1.0 };
         match self.below(5) {
             0 => Sampling { temperature: 0.8, top_k: Some(20), ..plain },
             1 => Sampling { top_p: 0.9, min_p: 0.01, ..plain },
-            2 => Sampling { temperature: 0.0, repetition: 1.3, bias: [(7, -2.0)].into(), ..plain },
+            2 => Sampling { temperature: 0.0, repetition, bias: [(7, -2.0)].into(), ..plain },
             _ => Sampling { temperature: 0.0, ..plain },
         }
     }
@@ -110,10 +111,12 @@ struct Expected {
 }
 
 /// 64 requests, most of which begin alike, come one after the other; some fork, some are cancelled. The
-/// memory is too small for all that could run side by side.
-pub(crate) fn crowd(name: &str, device: &Device, seed: u64) -> Totals {
+/// memory is too small for all that could run side by side. Where steps are to be queued ahead, no request
+/// has penalties.
+pub(crate) fn crowd(name: &str, device: &Device, seed: u64, ahead: Option<bool>) -> Totals {
     let session = session(name, device);
-    let options = GeneratorOptions { blocks: 61, block_size: 4, rows: 12, chunk: 32, ..Default::default() };
+    let options =
+        GeneratorOptions { blocks: 61, block_size: 4, rows: 12, chunk: 32, ahead, ..Default::default() };
     let mut generator = Generator::new(&session, options).unwrap();
     let mut n = Numbers(seed);
     let prefixes: Vec<Vec<i32>> = [37, 50, 11].iter().map(|&length| n.tokens(length)).collect();
@@ -136,7 +139,7 @@ pub(crate) fn crowd(name: &str, device: &Device, seed: u64) -> Totals {
                 let own = 1 + n.below(20);
                 prompt.extend(n.tokens(own));
                 let request = Request {
-                    sampling: n.sampling(),
+                    sampling: n.sampling(ahead.is_none()),
                     ends: vec![5],
                     shares: n.below(6) > 0,
                     ..Request::new(prompt.clone(), 1 + n.below(24))
@@ -145,7 +148,7 @@ pub(crate) fn crowd(name: &str, device: &Device, seed: u64) -> Totals {
             }
             4 if all.len() < 64 && !live.is_empty() => {
                 let parent = live[n.below(live.len())];
-                let sampling = n.sampling();
+                let sampling = n.sampling(ahead.is_none());
                 let forked = generator.fork(parent, sampling.clone()).unwrap();
                 let request = Request { sampling, ..all[&parent].request.clone() };
                 all.insert(forked, begin(request, generator.tokens(parent).unwrap().to_vec()));

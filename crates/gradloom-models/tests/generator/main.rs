@@ -44,15 +44,60 @@ fn finish<M: LanguageModel>(generator: &mut Generator<M>, ids: &[RequestId]) -> 
 #[test]
 fn a_crowd_of_requests_gets_what_each_gets_alone() {
     for (name, seed) in [("gpt2", 1), ("llama", 2)] {
-        let totals = crowd(name, &Device::cpu(), seed);
+        let totals = crowd(name, &Device::cpu(), seed, None);
         assert!(totals.found > 500 && totals.preempted > 0, "the case is too easy: {totals:?}");
+        assert_eq!(totals.ahead, 0, "the CPU does not work beside the host");
     }
+}
+
+/// The same where a step is queued before the tokens of the last one are read.
+#[test]
+fn a_crowd_that_is_queued_ahead_gets_the_same() {
+    for (name, seed) in [("gpt2", 1), ("llama", 2), ("gpt2", 13), ("llama", 14)] {
+        let totals = crowd(name, &Device::cpu(), seed, Some(true));
+        assert!(totals.preempted > 0 && totals.ahead > 10, "the case is too easy: {totals:?}");
+    }
+}
+
+/// Of a text of n tokens all steps but the first are queued ahead, and none for a token that is not wanted.
+#[test]
+fn steps_are_queued_ahead() {
+    let session = session("gpt2", &Device::cpu());
+    let mut generator =
+        Generator::new(&session, GeneratorOptions { ahead: Some(true), ..options(100) }).unwrap();
+    let request = Request { sampling: greedy(), ..Request::new(Numbers(6).tokens(9), 12) };
+    let id = generator.add(request.clone()).unwrap();
+    let want = alone(&session, &request.prompt, 9, &request);
+    assert_eq!(finish(&mut generator, &[id]), [(want.clone(), Some(Finish::Length))]);
+    // The prompt gives the first token, a step the second.
+    assert_eq!((generator.totals().ahead, generator.totals().computed), (10, 9 + 11));
+
+    // A token that ends the text is known when one more has been computed.
+    let last = (1..11).rev().find(|&i| !want[..i].contains(&want[i])).unwrap();
+    let id = generator.add(Request { ends: vec![want[last]], shares: false, ..request.clone() }).unwrap();
+    assert_eq!(finish(&mut generator, &[id]), [(want[..last].to_vec(), Some(Finish::End(want[last])))]);
+    // What was computed too far is settled beside the next text.
+    let next = Request { shares: false, ..request.clone() };
+    let id = generator.add(next).unwrap();
+    assert_eq!(finish(&mut generator, &[id]), [(want, Some(Finish::Length))]);
+    assert_eq!(generator.totals().computed, 2 * (9 + 11) + 9 + last as u64 + 1);
+
+    // Penalties are counted by the host.
+    let ahead = generator.totals().ahead;
+    let sampling = Sampling { repetition: 1.3, ..greedy() };
+    let penalised = Request { sampling, ..request };
+    let id = generator.add(penalised.clone()).unwrap();
+    let want = alone(&session, &penalised.prompt, 9, &penalised);
+    assert_eq!(finish(&mut generator, &[id]), [(want, Some(Finish::Length))]);
+    assert_eq!(generator.totals().ahead, ahead);
 }
 
 #[test]
 fn texts_are_those_of_transformers_over_200_tokens() {
     for name in ["gpt2", "llama", "tied"] {
-        crowd::transformers_text(name, &Device::cpu());
+        for ahead in [false, true] {
+            crowd::transformers_text(name, &Device::cpu(), Some(ahead));
+        }
     }
 }
 
@@ -149,11 +194,18 @@ fn a_failed_step_can_be_tried_again() {
         .map(|i| Request { sampling: greedy(), ..Request::new([&common[..], &[i]].concat(), 6) })
         .collect();
     let want: Vec<_> = requests.iter().map(|r| alone(&session, &r.prompt, r.prompt.len(), r)).collect();
-    for (fault, stride, least) in [(Fault::Launch, 3, 40), (Fault::Read, 1, 4)] {
+    let cases = [
+        (Fault::Launch, false, 3, 40),
+        (Fault::Read, false, 1, 4),
+        (Fault::Launch, true, 3, 40),
+        (Fault::Read, true, 1, 4),
+    ];
+    for (fault, ahead, stride, least) in cases {
         let mut failed = 0;
         // The memory holds two of the texts; one forks in the middle of a block, so that a copy can fail.
         for after in (0..).step_by(stride) {
-            let options = GeneratorOptions { name: format!("{fault:?}{after}"), ..options(14) };
+            let name = format!("{fault:?}{after}.{ahead}");
+            let options = GeneratorOptions { name, ahead: Some(ahead), ..options(14) };
             let mut generator = Generator::new(&session, options).unwrap();
             let content = content(&session);
             let mut ids: Vec<_> = requests.iter().map(|r| generator.add(r.clone()).unwrap()).collect();
@@ -180,13 +232,13 @@ fn a_failed_step_can_be_tried_again() {
                     }
                 }
                 generator.pages().check();
-                if ids.len() == 3 && texts[0].len() == 2 {
+                if ids.len() == 3 && texts[0].len() >= 2 {
                     ids.push(generator.fork(ids[0], greedy()).unwrap());
                     texts[3] = texts[0].clone();
                 }
             }
-            assert_eq!(texts[..3], want[..], "{fault:?} after {after}");
-            assert_eq!(texts[3], want[0], "{fault:?} after {after}");
+            assert_eq!(texts[..3], want[..], "{fault:?} after {after}, ahead: {ahead}");
+            assert_eq!(texts[3], want[0], "{fault:?} after {after}, ahead: {ahead}");
             assert_eq!(generator.pages().counts().used, 0);
             if faults.is_armed() {
                 break;
@@ -200,7 +252,8 @@ fn a_failed_step_can_be_tried_again() {
 #[test]
 fn new_parameters_need_new_keys_and_values() {
     let session = session("gpt2", &Device::cpu());
-    let mut generator = Generator::new(&session, options(40)).unwrap();
+    let mut generator =
+        Generator::new(&session, GeneratorOptions { ahead: Some(true), ..options(40) }).unwrap();
     let request = Request { sampling: greedy(), ..Request::new(Numbers(9).tokens(21), 12) };
     let id = generator.add(request.clone()).unwrap();
     for _ in 0..6 {
@@ -260,9 +313,11 @@ fn keys_and_values_may_have_16_bits() {
 #[test]
 fn cancelled_texts_leave_nothing() {
     let session: Session<_> = session("gpt2", &Device::cpu());
-    let mut generator = Generator::new(&session, options(20)).unwrap();
+    let mut generator =
+        Generator::new(&session, GeneratorOptions { ahead: Some(true), ..options(20) }).unwrap();
     let ids = [0, 1, 2].map(|i| generator.add(Request::new(Numbers(i).tokens(9), 50)).unwrap());
-    generator.step().unwrap();
+    (0..6).for_each(|_| _ = generator.step().unwrap());
+    assert!(generator.totals().ahead > 0);
     for id in ids {
         generator.cancel(id).unwrap();
         let error = generator.cancel(id).unwrap_err();

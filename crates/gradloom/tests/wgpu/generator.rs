@@ -7,8 +7,10 @@ use crate::{device, skipped};
 
 fn gets_what_it_gets_alone(name: &str, seed: u64) {
     if !skipped() {
-        let totals = crowd::crowd(name, &device(), seed);
+        let totals = crowd::crowd(name, &device(), seed, None);
         assert!(totals.found > 500 && totals.preempted > 0, "the case is too easy: {totals:?}");
+        let totals = crowd::crowd(name, &device(), seed + 10, Some(true));
+        assert!(totals.preempted > 0 && totals.ahead > 10, "the case is too easy: {totals:?}");
     }
 }
 
@@ -25,6 +27,6 @@ fn requests_to_a_llama() {
 #[test]
 fn texts_are_those_of_transformers_over_200_tokens() {
     if !skipped() {
-        ["gpt2", "llama"].into_iter().for_each(|name| crowd::transformers_text(name, &device()));
+        ["gpt2", "llama"].into_iter().for_each(|name| crowd::transformers_text(name, &device(), None));
     }
 }

@@ -14,6 +14,7 @@
 //! search and the way back to ids follow.
 
 mod cut;
+mod last;
 mod random;
 mod search;
 
@@ -21,6 +22,7 @@ use super::{Past, Sampling, SamplingError};
 use cut::Cut;
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{Tensor, full, iota};
+pub use last::LastTokens;
 use search::greatest;
 
 /// What the rows of a program may ask for: it is traced for this, and what is left out costs nothing. A key

@@ -2,6 +2,7 @@
 
 use super::memory::numbered;
 use super::{BlockId, Pages, PagesError, SequenceId};
+use std::ops::Range;
 
 /// The shape that a program was compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct BatchShape {
 pub struct Batch {
     /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::PADDING`].
     pub tables: Vec<i32>,
-    /// `[rows]`: the position of the first new token, which is how many tokens the sequence has.
+    /// `[rows]`: the position of the first new token, which is how many tokens are before it.
     pub starts: Vec<i32>,
     /// `[rows]`: how many tokens the sequence has with the new ones.
     pub lengths: Vec<i32>,
@@ -36,6 +37,21 @@ impl Pages {
     /// When a sequence is unknown, there twice or without room for its new tokens, the shape is too small
     /// for them, or an i32 cannot number its elements.
     pub fn batch(&self, chosen: &[(SequenceId, usize)], shape: BatchShape) -> Result<Batch, PagesError> {
+        let rows: Vec<_> = chosen.iter().map(|&(id, tokens)| Some((id, 0..tokens))).collect();
+        self.batch_ahead(&rows, shape)
+    }
+
+    /// The same for a step that is queued behind another one, whose tokens are not committed yet: which of
+    /// the tokens behind those committed it computes in each row, which may also be empty. There must be room
+    /// for those before them, too.
+    ///
+    /// # Errors
+    /// As [`Pages::batch`].
+    pub fn batch_ahead(
+        &self,
+        chosen: &[Option<(SequenceId, Range<usize>)>],
+        shape: BatchShape,
+    ) -> Result<Batch, PagesError> {
         let BatchShape { rows, time, blocks } = shape;
         numbered("a batch", rows, time.max(blocks))?;
         at_most("rows", chosen.len(), rows)?;
@@ -44,18 +60,20 @@ impl Pages {
             starts: vec![0; rows],
             lengths: vec![0; rows],
         };
-        for (row, &(id, tokens)) in chosen.iter().enumerate() {
+        for (row, here) in chosen.iter().enumerate() {
+            let Some((id, new)) = here.clone() else { continue };
+            let tokens = new.end;
             let sequence = self.known(id)?;
-            if chosen[..row].iter().any(|&(other, _)| other == id) {
+            if chosen[..row].iter().flatten().any(|(other, _)| *other == id) {
                 return Err(PagesError::Twice { sequence: id });
             }
             if tokens > sequence.room {
                 return Err(PagesError::NoRoom { sequence: id, tokens, room: sequence.room });
             }
-            let start = sequence.tokens.len();
-            let length = start + tokens;
+            let start = sequence.tokens.len() + new.start;
+            let length = sequence.tokens.len() + tokens;
             let needed = length.div_ceil(self.block_size);
-            at_most("tokens in a row", tokens, time)?;
+            at_most("tokens in a row", new.len(), time)?;
             at_most("blocks in a row", needed, blocks)?;
             (batch.starts[row], batch.lengths[row]) = (start as i32, length as i32);
             for (place, block) in batch.tables[row * blocks..].iter_mut().zip(&sequence.table[..needed]) {

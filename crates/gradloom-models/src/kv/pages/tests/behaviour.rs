@@ -201,6 +201,14 @@ fn batches_are_ragged() {
     let tables = vec![4, 5, 0, 1, 2, 3, 0, 0, 0];
     assert_eq!(batch, Batch { tables, starts: vec![0, 3, 0], lengths: vec![3, 5, 0] });
     // Blocks of the room that this step does not use are not listed.
+    // A step behind one that computes one token of each.
+    let ahead = [Some((b, 1..3)), Some((a, 1..2))];
+    let ahead = pages.batch_ahead(&ahead, BatchShape { time: 2, ..shape }).unwrap();
+    assert_eq!(ahead, Batch { starts: vec![1, 4, 0], ..batch });
+    // A row may be empty.
+    let ahead = pages.batch_ahead(&[None, Some((a, 1..2))], shape).unwrap();
+    let tables = vec![0, 0, 0, 1, 2, 3, 0, 0, 0];
+    assert_eq!(ahead, Batch { tables, starts: vec![0, 4, 0], lengths: vec![0, 5, 0] });
     let batch = pages.batch(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
     assert_eq!((batch.tables, batch.lengths), (vec![1, 2], vec![4]));
     // Reading alone needs no room, and an empty batch no sequence.
@@ -221,6 +229,11 @@ fn batches_refuse_what_does_not_fit() {
         pages.batch(&[(a, 1), (b, 1)], shape),
         Err(PagesError::NoRoom { sequence: b, tokens: 1, room: 0 }),
         "it would write to the block of the other"
+    );
+    assert_eq!(
+        pages.batch_ahead(&[Some((a, 1..2))], shape),
+        Err(PagesError::NoRoom { sequence: a, tokens: 2, room: 1 }),
+        "the step before needs room, too"
     );
     let too_small = |shape| match pages.batch(&[(a, 1)], shape).unwrap_err() {
         PagesError::Shape { axis, needed, given } => (axis, needed, given),

@@ -1,0 +1,48 @@
+//! What a generator is made with.
+
+use gradloom_core::ir::DType;
+
+/// How much a generator holds and does at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorOptions {
+    /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
+    /// [`GeneratorOptions::block_size`] tokens: for a model of L layers with H key heads of depth D,
+    /// `8 · L · H · D` bytes a token in f32.
+    pub blocks: usize,
+    /// Tokens of a block. What texts have in common is shared in whole blocks.
+    pub block_size: usize,
+    /// What keys and values are kept as: f32, or a float of 16 bits, which takes half the memory.
+    pub dtype: DType,
+    /// Texts that are in memory at once, at most. Others wait.
+    pub rows: usize,
+    /// Tokens of prompts in a step, at most, those that fill up included; rounded down to a power of two.
+    pub chunk: usize,
+    /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
+    pub vocabulary: Option<usize>,
+    /// Whether a step for the next tokens is queued before those of the last one are read, which keeps the
+    /// device busy; a text that ends with a token of [`Request::ends`](super::Request::ends) is then computed
+    /// one token too far. Not set, where the device works beside the host. Never while a request under way
+    /// has penalties, for which the host counts tokens, and while prompts are read.
+    pub ahead: Option<bool>,
+    /// The name of the pool's states in the session's store. Generators of one session need names of their
+    /// own.
+    pub name: String,
+}
+
+impl Default for GeneratorOptions {
+    /// 16 texts over 1,024 blocks of 16 tokens.
+    fn default() -> Self {
+        let name = "pages".to_string();
+        let (vocabulary, ahead) = (None, None);
+        Self {
+            blocks: 1025,
+            block_size: 16,
+            dtype: DType::F32,
+            rows: 16,
+            chunk: 512,
+            vocabulary,
+            ahead,
+            name,
+        }
+    }
+}

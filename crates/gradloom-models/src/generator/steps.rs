@@ -1,0 +1,221 @@
+//! Steps of the device: they are queued, and settled when they have ended.
+
+use super::Generator;
+use super::memory::{Choice, Row, floats, words};
+use super::program::Head;
+use super::request::{Event, Finish, RequestId, TokenLogprobs};
+use super::schedule::Text;
+use crate::generate::{Choices, LastTokens};
+use crate::kv::pages::{BlockCopy, SequenceId};
+use crate::language_model::LanguageModel;
+use gradloom_core::error::Result;
+use gradloom_runtime::Step;
+
+/// New tokens of a text in a step for which there is room.
+#[derive(Clone, Copy)]
+pub(super) struct New {
+    pub(super) id: RequestId,
+    pub(super) count: usize,
+    /// The row of the step before that chooses the token, where that step is under way. It stays in that
+    /// row, where its token is kept.
+    pub(super) row: Option<usize>,
+}
+
+impl New {
+    /// Tokens before these that are computed by the step before.
+    pub(super) fn under_way(&self) -> usize {
+        usize::from(self.row.is_some())
+    }
+}
+
+/// Rows of a step for which there is room.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub(super) rows: Vec<New>,
+    pub(super) copies: Vec<(RequestId, BlockCopy)>,
+}
+
+/// A step that was queued.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    step: Step,
+    head: Head,
+    rows: Vec<Option<RowUnderWay>>,
+}
+
+/// A row of a step that was queued.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowUnderWay {
+    id: RequestId,
+    /// The text's place in memory then; it may have lost it since.
+    sequence: SequenceId,
+    count: usize,
+    chooses: bool,
+}
+
+impl UnderWay {
+    /// The row that chooses a token of a text that is where it was.
+    pub(super) fn row_of(&self, id: RequestId, text: &Text) -> Option<usize> {
+        let is_of = |row: &RowUnderWay| row.id == id && row.chooses && text.sequence == Some(row.sequence);
+        self.rows.iter().position(|row| row.as_ref().is_some_and(is_of))
+    }
+}
+
+impl<M: LanguageModel> Generator<M> {
+    /// Queues a step over rows for which there is room, if there are any, and if it can read the tokens of
+    /// the one that it is queued behind.
+    pub(super) fn queue(&mut self, planned: Planned, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
+        let Planned { rows: planned, copies } = planned;
+        let (owners, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
+        if let Err(error) = self.memory.run_copies(&copies) {
+            // Blocks that should have been copied hold nothing: these texts are computed again.
+            owners.into_iter().for_each(|id| self.rest(id));
+            return Err(error);
+        }
+        let count = planned.len().next_power_of_two();
+        // The tokens are where a step of as many rows finds them.
+        if planned.is_empty() || behind.is_some_and(|behind| behind.rows.len() != count) {
+            return Ok(None);
+        }
+        let places = placed(&planned, count);
+        let head = self.head(&planned);
+        let Self { memory, texts, .. } = self;
+        let row = |new: &New| {
+            let Text { request, tokens, past, sequence, .. } = &texts[&new.id];
+            let sequence = sequence.expect("it is in memory");
+            let (start, under_way) = (memory.length(sequence), new.under_way());
+            let end = start + under_way + new.count;
+            let choice = (end == tokens.len() + under_way).then(|| Choice {
+                sampling: &request.sampling,
+                past,
+                position: end - request.prompt.len(),
+            });
+            let tokens = if under_way > 0 { &[LastTokens::ID] } else { &tokens[start..end] };
+            Row { sequence, under_way, tokens, choice }
+        };
+        let rows: Vec<_> = places.iter().map(|new| new.as_ref().map(row)).collect();
+        let step = memory.queue(&rows, head);
+        let under_way = places.iter().zip(&rows).map(|(new, row)| {
+            let (New { id, count, .. }, row) = ((*new)?, (*row)?);
+            Some(RowUnderWay { id, sequence: row.sequence, count, chooses: row.choice.is_some() })
+        });
+        let rows: Vec<_> = under_way.collect();
+        let step = step.inspect_err(|_| self.give_room_back(&rows))?;
+        for row in rows.iter().flatten().filter(|row| row.chooses) {
+            self.texts.get_mut(&row.id).expect("it is under way").awaited += 1;
+        }
+        self.totals.ahead += u64::from(behind.is_some());
+        Ok(Some(UnderWay { step, head, rows }))
+    }
+
+    /// Waits for a step and notes what it has computed and chosen. If it has failed, its texts are as before.
+    pub(super) fn settle(&mut self, under_way: UnderWay) -> Result<()> {
+        let outcome = under_way.step.result();
+        if outcome.is_err() {
+            self.take_back(&under_way);
+            return outcome;
+        }
+        let UnderWay { step, head, rows } = under_way;
+        for row in rows.iter().flatten() {
+            self.totals.computed += row.count as u64;
+            let Some(text) = self.texts.get_mut(&row.id) else { continue };
+            text.awaited -= usize::from(row.chooses);
+            if text.sequence == Some(row.sequence) {
+                let start = self.memory.length(row.sequence);
+                let new = &text.tokens[start..start + row.count];
+                self.memory.pages.commit(row.sequence, new).expect("there was room");
+            }
+        }
+        let Head::Choose { choices, .. } = head else { return Ok(()) };
+        let tokens = words(&step, 0);
+        let logprobs = choices.logprobs.map(|n| (n, floats(&step, 1), floats(&step, 2), words(&step, 3)));
+        for (row, under_way) in rows.iter().enumerate() {
+            let Some(RowUnderWay { id, chooses: true, .. }) = *under_way else { continue };
+            let Some(text) = self.texts.get(&id) else { continue };
+            let logprobs = logprobs.as_ref().zip(text.request.logprobs);
+            let logprobs = logprobs.map(|((n, own, top, ids), wanted)| {
+                let top = ids[row * n..].iter().map(|&id| id as i32).zip(top[row * n..].to_vec());
+                TokenLogprobs { own: own[row], top: top.take(wanted).collect() }
+            });
+            self.chosen(id, tokens[row] as i32, logprobs);
+        }
+        Ok(())
+    }
+
+    /// Takes a step back: waits until it has ended, whatever came of it.
+    pub(super) fn take_back(&mut self, under_way: &UnderWay) {
+        // Whoever goes on tries again, and is told then.
+        let _ = under_way.step.result();
+        for row in under_way.rows.iter().flatten() {
+            if let Some(text) = self.texts.get_mut(&row.id) {
+                text.awaited -= usize::from(row.chooses);
+            }
+        }
+        self.give_room_back(&under_way.rows);
+    }
+
+    /// Gives the room of rows back whose step has failed.
+    fn give_room_back(&mut self, rows: &[Option<RowUnderWay>]) {
+        for row in rows.iter().flatten() {
+            let text = self.texts.get(&row.id);
+            if text.is_some_and(|text| text.sequence == Some(row.sequence) && text.awaited == 0) {
+                let length = self.memory.length(row.sequence);
+                self.memory.pages.truncate(row.sequence, length).expect("it has as many");
+            }
+        }
+    }
+
+    /// What a step over these rows gives: enough for all texts under way, and all kinds of truncation if one
+    /// is asked for, so that few programs are compiled.
+    fn head(&self, planned: &[New]) -> Head {
+        let completes = |new: &New| self.pending(&self.texts[&new.id]) == Some(new.count);
+        if !planned.iter().any(completes) {
+            return Head::Nothing;
+        }
+        let requests = || self.texts.values().map(|text| &text.request);
+        let asked = Choices::of(requests().map(|request| &request.sampling));
+        let cuts = asked.top_k || asked.top_p || asked.min_p;
+        let logprobs = requests().filter_map(|request| request.logprobs).max();
+        let choices = Choices { top_k: cuts, top_p: cuts, min_p: cuts, logprobs, ..asked };
+        let mut settings = requests().map(|request| &request.sampling);
+        let adjusts = settings.any(|sampling| sampling.has_penalties() || !sampling.bias.is_empty());
+        Head::Choose { choices, adjusts }
+    }
+
+    /// Notes the next token of a text.
+    fn chosen(&mut self, request: RequestId, token: i32, logprobs: Option<TokenLogprobs>) {
+        let context = self.memory.context();
+        let text = self.texts.get_mut(&request).expect("it is under way");
+        let finish = match token {
+            -1 => Some(Finish::NoToken),
+            end if text.request.ends.contains(&end) => Some(Finish::End(end)),
+            _ => {
+                text.tokens.push(token);
+                text.past.push(token);
+                self.events.push(Event::Token { request, token, logprobs });
+                match text.generated() == text.request.most {
+                    true => Some(Finish::Length),
+                    false => (text.tokens.len() > context).then_some(Finish::Context),
+                }
+            }
+        };
+        if let Some(finish) = finish {
+            self.end(request);
+            self.events.push(Event::Finished { request, finish });
+        }
+    }
+}
+
+/// What each of so many rows computes.
+fn placed(planned: &[New], rows: usize) -> Vec<Option<New>> {
+    let mut places = vec![None; rows];
+    for new in planned {
+        if let Some(row) = new.row {
+            places[row] = Some(*new);
+        }
+    }
+    let free = places.iter_mut().filter(|place| place.is_none());
+    let others = planned.iter().filter(|new| new.row.is_none());
+    free.zip(others).for_each(|(place, new)| *place = Some(*new));
+    places
+}
