@@ -53,7 +53,7 @@ fn a_crowd_of_requests_gets_what_each_gets_alone() {
 /// The same where a step is queued before the tokens of the last one are read.
 #[test]
 fn a_crowd_that_is_queued_ahead_gets_the_same() {
-    for (name, seed) in [("gpt2", 1), ("llama", 2), ("gpt2", 13), ("llama", 14)] {
+    for (name, seed) in [("gpt2", 2), ("llama", 3), ("gpt2", 8), ("llama", 6)] {
         let totals = crowd(name, &Device::cpu(), seed, Some(true));
         assert!(totals.preempted > 0 && totals.ahead > 10, "the case is too easy: {totals:?}");
     }

@@ -9,7 +9,7 @@ fn gets_what_it_gets_alone(name: &str, seed: u64) {
     if !skipped() {
         let totals = crowd::crowd(name, &device(), seed, None);
         assert!(totals.found > 500 && totals.preempted > 0, "the case is too easy: {totals:?}");
-        let totals = crowd::crowd(name, &device(), seed + 10, Some(true));
+        let totals = crowd::crowd(name, &device(), seed, Some(true));
         assert!(totals.preempted > 0 && totals.ahead > 10, "the case is too easy: {totals:?}");
     }
 }
@@ -21,7 +21,7 @@ fn requests_to_a_gpt2() {
 
 #[test]
 fn requests_to_a_llama() {
-    gets_what_it_gets_alone("llama", 4);
+    gets_what_it_gets_alone("llama", 6);
 }
 
 #[test]
