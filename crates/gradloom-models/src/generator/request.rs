@@ -66,6 +66,15 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whose it is.
+    pub fn request(&self) -> RequestId {
+        match *self {
+            Self::Token { request, .. } | Self::Finished { request, .. } => request,
+        }
+    }
+}
+
 /// Natural logarithms of probabilities that the model itself gives, of the tokens that can follow: without
 /// penalties, biases, temperature and truncation.
 #[derive(Clone, Debug, PartialEq)]

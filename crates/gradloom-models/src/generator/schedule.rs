@@ -166,9 +166,7 @@ impl<M: LanguageModel> Generator<M> {
     pub fn cancel(&mut self, request: RequestId) -> Result<()> {
         self.known(request)?;
         self.end(request);
-        self.events.retain(|event| match event {
-            Event::Token { request: of, .. } | Event::Finished { request: of, .. } => *of != request,
-        });
+        self.events.retain(|event| event.request() != request);
         Ok(())
     }
 
@@ -200,7 +198,7 @@ impl<M: LanguageModel> Generator<M> {
             (Ok(()), Err(error)) => return Err(error),
         }
         settled.and(read)?;
-        if !self.is_idle() && !has_tokens && !reads {
+        if !self.texts.is_empty() && !has_tokens && !reads {
             let Counts { free, cached, used } = self.memory.pages.counts();
             let message =
                 format!("no text can go on: of the blocks {free} are free, {cached} cached, {used} used");
@@ -209,9 +207,15 @@ impl<M: LanguageModel> Generator<M> {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to do, and nothing to hand out: what came before an error may be all that is
+    /// left.
     pub fn is_idle(&self) -> bool {
-        self.texts.is_empty()
+        self.texts.is_empty() && self.events.is_empty()
+    }
+
+    /// Whether something came of a request that was not handed out, because of an error.
+    pub(super) fn holds_events_of(&self, request: RequestId) -> bool {
+        self.events.iter().any(|event| event.request() == request)
     }
 
     /// The requests that have not finished, the oldest first.
@@ -344,11 +348,17 @@ impl<M: LanguageModel> Generator<M> {
             _ => None,
         });
         let ready: Vec<_> = ready.collect();
+        if behind.is_some_and(|behind| !behind.precedes(ready.len())) {
+            return Ok(None);
+        }
         let mut planned = Planned::default();
         for (id, row) in ready {
             // Unless its blocks have gone to an older one.
             if self.texts[&id].sequence.is_some() {
-                self.place(New { id, count: 1, row }, &mut planned);
+                let has_room = self.place(New { id, count: 1, row }, &mut planned, behind.is_none());
+                if !has_room && behind.is_some() {
+                    break;
+                }
             }
         }
         self.queue(planned, behind)
@@ -385,7 +395,7 @@ impl<M: LanguageModel> Generator<M> {
                 let sequence = self.memory.begin(&text.tokens, text.request.shares);
                 self.texts.get_mut(&id).expect("it is under way").sequence = Some(sequence);
             }
-            if !self.place(New { id, count, row: None }, &mut planned) {
+            if !self.place(New { id, count, row: None }, &mut planned, true) {
                 if begins {
                     self.rest(id);
                 }
@@ -426,8 +436,8 @@ impl<M: LanguageModel> Generator<M> {
         text.request.shares && self.texts.values().filter(being_read).any(|other| common(other) > cached)
     }
 
-    /// Makes room for tokens of a text, if need be by taking it from younger ones.
-    fn place(&mut self, new: New, planned: &mut Planned) -> bool {
+    /// Makes room for tokens of a text, if need be and allowed by taking it from younger ones.
+    fn place(&mut self, new: New, planned: &mut Planned, preempts: bool) -> bool {
         let id = new.id;
         let sequence = self.texts[&id].sequence.expect("it is in memory");
         loop {
@@ -437,6 +447,7 @@ impl<M: LanguageModel> Generator<M> {
                     planned.copies.extend(copy.map(|copy| (id, copy)));
                     return true;
                 }
+                Err(PagesError::OutOfBlocks { .. }) if !preempts => return false,
                 Err(PagesError::OutOfBlocks { .. }) => {
                     let younger = self.texts.range((Excluded(id), Unbounded));
                     let last = younger.rev().find(|(_, text)| text.sequence.is_some());

@@ -54,6 +54,12 @@ pub(super) struct RowUnderWay {
 }
 
 impl UnderWay {
+    /// Whether a step over so many texts finds the tokens of this one, which are where a step of as many rows
+    /// looks for them.
+    pub(super) fn precedes(&self, texts: usize) -> bool {
+        self.rows.len() == texts.next_power_of_two()
+    }
+
     /// The row that chooses a token of a text that is where it was.
     pub(super) fn row_of(&self, id: RequestId, text: &Text) -> Option<usize> {
         let is_of = |row: &RowUnderWay| row.id == id && row.chooses && text.sequence == Some(row.sequence);
@@ -72,12 +78,10 @@ impl<M: LanguageModel> Generator<M> {
             owners.into_iter().for_each(|id| self.rest(id));
             return Err(error);
         }
-        let count = planned.len().next_power_of_two();
-        // The tokens are where a step of as many rows finds them.
-        if planned.is_empty() || behind.is_some_and(|behind| behind.rows.len() != count) {
+        if planned.is_empty() || behind.is_some_and(|behind| !behind.precedes(planned.len())) {
             return Ok(None);
         }
-        let places = placed(&planned, count);
+        let places = placed(&planned, planned.len().next_power_of_two());
         let head = self.head(&planned);
         let Self { memory, texts, .. } = self;
         let row = |new: &New| {

@@ -81,8 +81,13 @@ impl<'t, M: LanguageModel> TextGenerator<'t, M> {
     /// As [`Generator::fork`]; the same stop strings end it.
     ///
     /// # Errors
-    /// As there.
+    /// As there; also when a step has failed since the request's last token came, whose text is not known
+    /// before it is handed out.
     pub fn fork(&mut self, request: RequestId, sampling: Sampling) -> Result<RequestId> {
+        if self.generator.holds_events_of(request) {
+            let message = format!("{request} has a token that was not handed out, as a step has failed");
+            return Err(Error::new(ErrorKind::Feed, message).help("call `step` again before `fork`"));
+        }
         let id = self.generator.fork(request, sampling)?;
         let stream = self.streams.get(&request).cloned().unwrap_or_default();
         self.streams.insert(id, stream);

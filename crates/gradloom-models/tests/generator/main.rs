@@ -249,6 +249,51 @@ fn a_failed_step_can_be_tried_again() {
     }
 }
 
+/// Also where the step that failed was queued ahead for a text that the one before has ended.
+#[test]
+fn what_came_before_a_failed_step_is_handed_out() {
+    let (device, faults) = Device::cpu().with_faults();
+    let session = session("gpt2", &device);
+    let request = Request { sampling: greedy(), ..Request::new(Numbers(11).tokens(5), 8) };
+    let written = alone(&session, &request.prompt, request.prompt.len(), &request);
+    let end = (1..8).find(|&n| !written[..n].contains(&written[n])).expect("not all tokens are the same");
+    let request = Request { ends: vec![written[end]], ..request };
+    let mut behind = 0;
+    for after in 0.. {
+        let options = GeneratorOptions { name: format!("ends{after}"), ahead: Some(true), ..options(8) };
+        let mut generator = Generator::new(&session, options).unwrap();
+        let content = content(&session);
+        let id = generator.add(request.clone()).unwrap();
+        faults.fail(Fault::Launch, after);
+        let mut events = Vec::new();
+        while !generator.is_idle() {
+            match generator.step() {
+                Ok(some) => events.extend(some),
+                Err(error) => {
+                    behind += usize::from(generator.requests().next().is_none());
+                    if error.kind() == ErrorKind::Lost {
+                        restore(&session, &content);
+                        generator.forget();
+                    }
+                }
+            }
+        }
+        let tokens = written[..end].iter().map(|&token| (id, Some(token)));
+        let want: Vec<_> = tokens.chain([(id, None)]).collect();
+        let token = |event: &Event| match *event {
+            Event::Token { token, .. } => Some(token),
+            Event::Finished { .. } => None,
+        };
+        let came: Vec<_> = events.iter().map(|event| (event.request(), token(event))).collect();
+        assert_eq!(came, want, "after {after}");
+        if faults.is_armed() {
+            break;
+        }
+    }
+    faults.disarm();
+    assert!(behind > 0, "no step failed behind the last one");
+}
+
 #[test]
 fn new_parameters_need_new_keys_and_values() {
     let session = session("gpt2", &Device::cpu());

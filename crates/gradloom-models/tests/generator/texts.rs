@@ -2,11 +2,14 @@
 
 use super::crowd::session;
 use super::{greedy, options};
+use gradloom_core::error::ErrorKind;
 use gradloom_models::data::Bytes;
 use gradloom_models::generate::Sampling;
-use gradloom_models::generator::{Finish, Generator, Request, RequestId, TextEvent, TextGenerator};
+use gradloom_models::generator::{
+    Finish, Generator, GeneratorOptions, Request, RequestId, TextEvent, TextGenerator,
+};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-use gradloom_runtime::{Device, Session};
+use gradloom_runtime::{Device, Fault, Session};
 use std::collections::BTreeMap;
 
 fn run<M: gradloom_models::language_model::LanguageModel>(
@@ -29,11 +32,51 @@ fn run<M: gradloom_models::language_model::LanguageModel>(
     all
 }
 
-#[test]
-fn stop_strings_end_texts_wherever_they_come_up() {
+fn model_of_bytes(device: &Device) -> Session<Gpt2> {
     let config = Gpt2Config { vocabulary: 256, context: 64, width: 32, ..Gpt2Config::DEFAULT };
     let config = Gpt2Config { heads: 2, layers: 1, dropout: 0.0, ..config };
-    let session = Session::new(Gpt2::new(&config).unwrap(), &Device::cpu(), 3).unwrap();
+    Session::new(Gpt2::new(&config).unwrap(), device, 3).unwrap()
+}
+
+/// A fork would lack the characters of a token that a failed step kept back.
+#[test]
+fn a_text_is_not_forked_before_its_last_token_is_handed_out() {
+    let (device, faults) = Device::cpu().with_faults();
+    let mut refused = 0;
+    for after in 0.. {
+        // Anew, as a launch that is cut short can leave states lost.
+        let generator = GeneratorOptions { ahead: Some(true), ..options(30) };
+        let generator = Generator::new(&model_of_bytes(&device), generator).unwrap();
+        let mut texts = TextGenerator::new(generator, &Bytes);
+        let id = texts.add("a b", Request { sampling: greedy(), ..Request::new([], 8) }, &[""; 0]).unwrap();
+        faults.fail(Fault::Launch, after);
+        let error = loop {
+            match texts.step() {
+                Ok(_) if texts.generator().is_idle() => break None,
+                Ok(_) => {}
+                Err(error) => break Some(error),
+            }
+        };
+        let Some(error) = error else { break };
+        if error.kind() == ErrorKind::Lost || texts.generator().requests().next().is_none() {
+            continue;
+        }
+        if let Err(error) = texts.fork(id, greedy()) {
+            assert!(error.to_string().contains("was not handed out"), "{error}");
+            texts.step().unwrap();
+            if texts.generator().tokens(id).is_ok() {
+                refused += 1;
+                texts.fork(id, greedy()).unwrap();
+            }
+        }
+    }
+    faults.disarm();
+    assert!(refused > 0, "no step failed behind a token");
+}
+
+#[test]
+fn stop_strings_end_texts_wherever_they_come_up() {
+    let session = model_of_bytes(&Device::cpu());
     let generator = Generator::new(&session, options(100)).unwrap();
     let mut texts = TextGenerator::new(generator, &Bytes);
     // Bytes of ASCII alone, so that each token is a character.
