@@ -356,7 +356,9 @@ impl<M: LanguageModel> Generator<M> {
             // Unless its blocks have gone to an older one.
             if self.texts[&id].sequence.is_some() {
                 let has_room = self.place(New { id, count: 1, row }, &mut planned, behind.is_none());
-                if !has_room && behind.is_some() {
+                if !has_room && behind.is_some() && self.youngest_after(id).is_some() {
+                    // The next step, which is not ahead, takes the younger one's.
+                    planned.rows.clear();
                     break;
                 }
             }
@@ -436,6 +438,12 @@ impl<M: LanguageModel> Generator<M> {
         text.request.shares && self.texts.values().filter(being_read).any(|other| common(other) > cached)
     }
 
+    /// The youngest text in memory that is younger than this one.
+    fn youngest_after(&self, id: RequestId) -> Option<RequestId> {
+        let younger = self.texts.range((Excluded(id), Unbounded));
+        younger.rev().find(|(_, text)| text.sequence.is_some()).map(|(&id, _)| id)
+    }
+
     /// Makes room for tokens of a text, if need be and allowed by taking it from younger ones.
     fn place(&mut self, new: New, planned: &mut Planned, preempts: bool) -> bool {
         let id = new.id;
@@ -447,11 +455,8 @@ impl<M: LanguageModel> Generator<M> {
                     planned.copies.extend(copy.map(|copy| (id, copy)));
                     return true;
                 }
-                Err(PagesError::OutOfBlocks { .. }) if !preempts => return false,
                 Err(PagesError::OutOfBlocks { .. }) => {
-                    let younger = self.texts.range((Excluded(id), Unbounded));
-                    let last = younger.rev().find(|(_, text)| text.sequence.is_some());
-                    let Some((&last, _)) = last else { return false };
+                    let Some(last) = self.youngest_after(id).filter(|_| preempts) else { return false };
                     self.rest(last);
                     self.totals.preempted += 1;
                 }
