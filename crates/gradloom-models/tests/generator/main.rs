@@ -274,6 +274,8 @@ fn what_came_before_a_failed_step_is_handed_out() {
                     if error.kind() == ErrorKind::Lost {
                         restore(&session, &content);
                         generator.forget();
+                    } else {
+                        assert!(error.to_string().contains("Faults::fail"), "{error}");
                     }
                 }
             }
@@ -292,6 +294,31 @@ fn what_came_before_a_failed_step_is_handed_out() {
     }
     faults.disarm();
     assert!(behind > 0, "no step failed behind the last one");
+}
+
+/// Two texts end where the memory is full. The room that the older one would need for one more token is not
+/// the younger one's, as the step that would use it may never come.
+#[test]
+fn no_text_gives_its_blocks_for_a_step_ahead() {
+    let session = session("gpt2", &Device::cpu());
+    let options = GeneratorOptions { ahead: Some(true), ..options(5) };
+    let mut generator = Generator::new(&session, options).unwrap();
+    assert_eq!(generator.pages().capacity(), 4);
+    // Tokens in memory when the last one is chosen: two blocks of four.
+    let last = 5;
+    let ends_there = |seed| {
+        let sampling = Sampling { seed, ..Sampling::default() };
+        let request = Request { sampling, ..Request::new(Numbers(seed + 1).tokens(3), 12) };
+        let written = alone(&session, &request.prompt, request.prompt.len(), &request);
+        let is_new = !written[..last].contains(&written[last]);
+        is_new.then(|| (Request { ends: vec![written[last]], ..request }, written[..last].to_vec()))
+    };
+    let (requests, want): (Vec<_>, Vec<_>) = (0..).filter_map(ends_there).take(2).unzip();
+    let ids: Vec<_> = requests.into_iter().map(|request| generator.add(request).unwrap()).collect();
+    let texts: Vec<_> = finish(&mut generator, &ids).into_iter().map(|(tokens, _)| tokens).collect();
+    assert_eq!(texts, want);
+    let totals = generator.totals();
+    assert!(totals.ahead > 0 && totals.preempted == 0, "{totals:?}");
 }
 
 #[test]
