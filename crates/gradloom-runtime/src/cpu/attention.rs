@@ -18,18 +18,18 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-use super::{Call, Prepared, Trap};
+use super::simd::dispatch;
+use super::{Call, InstructionSet, Prepared, Trap};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::Launch;
 use operands::Operands;
-use pulp::Arch;
 
 /// A kernel for an `Attention`.
 ///
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.
 pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    Box::new(Attention::new(launch, spec, Arch::new()))
+    Box::new(Attention::new(launch, spec, InstructionSet::detect()))
 }
 
 /// A kernel for an `AttentionGrad`.
@@ -37,18 +37,18 @@ pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dy
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.
 pub(super) fn prepare_attention_grad(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    Box::new(AttentionGrad::new(launch, spec, Arch::new()))
+    Box::new(AttentionGrad::new(launch, spec, InstructionSet::detect()))
 }
 
 struct Attention {
     operands: Operands,
-    arch: Arch,
+    level: InstructionSet,
     workspace: usize,
 }
 
 impl Attention {
-    fn new(launch: &Launch, spec: &AttentionSpec, arch: Arch) -> Self {
-        Self { operands: Operands::new(launch, spec), arch, workspace: launch.workspace }
+    fn new(launch: &Launch, spec: &AttentionSpec, level: InstructionSet) -> Self {
+        Self { operands: Operands::new(launch, spec), level, workspace: launch.workspace }
     }
 }
 
@@ -67,7 +67,7 @@ impl Prepared for Attention {
             // The last queries see the most keys of a causal attention: begin with them.
             let (chunk, head) = (chunks - 1 - index / heads, index % heads);
             let (first, batch) = (chunk * queries, head / shape.kv_heads);
-            self.arch.dispatch(forward::Task {
+            let task = forward::Task {
                 operands: &self.operands,
                 call,
                 mask: self.operands.mask(call, batch),
@@ -75,7 +75,9 @@ impl Prepared for Attention {
                 kv_head: head % shape.kv_heads,
                 queries: first..(first + queries).min(shape.queries),
                 worker,
-            });
+            };
+            // SAFETY: the level is one of this machine's.
+            unsafe { dispatch(self.level, task) };
         });
         Ok(())
     }
@@ -84,15 +86,15 @@ impl Prepared for Attention {
 struct AttentionGrad {
     operands: Operands,
     gradient: operands::Gradient,
-    arch: Arch,
+    level: InstructionSet,
     workspace: usize,
 }
 
 impl AttentionGrad {
-    fn new(launch: &Launch, spec: &AttentionSpec, arch: Arch) -> Self {
+    fn new(launch: &Launch, spec: &AttentionSpec, level: InstructionSet) -> Self {
         let first = 3 + spec.extra_operands();
         let gradient = operands::Gradient::new(&launch.reads[first..], first);
-        Self { operands: Operands::new(launch, spec), gradient, arch, workspace: launch.workspace }
+        Self { operands: Operands::new(launch, spec), gradient, level, workspace: launch.workspace }
     }
 }
 
@@ -106,7 +108,7 @@ impl Prepared for AttentionGrad {
         );
         call.pool.run_with_worker(shape.batch * shape.kv_heads, &|index, worker| {
             let batch = index / shape.kv_heads;
-            self.arch.dispatch(backward::Task {
+            let task = backward::Task {
                 operands: &self.operands,
                 gradient: &self.gradient,
                 call,
@@ -114,7 +116,9 @@ impl Prepared for AttentionGrad {
                 batch,
                 kv_head: index % shape.kv_heads,
                 worker,
-            });
+            };
+            // SAFETY: the level is one of this machine's.
+            unsafe { dispatch(self.level, task) };
         });
         Ok(())
     }

@@ -7,12 +7,12 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The instruction set that a kernel's variant is compiled for. Every variant gives the same bits.
+/// The instruction set that a kernel's variant is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstructionSet {
     /// The instruction set that the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
     Baseline,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2 and FMA.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -31,7 +31,7 @@ impl InstructionSet {
         let mut levels = vec![InstructionSet::Baseline];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 levels.push(InstructionSet::Avx2);
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")

@@ -39,6 +39,7 @@ mod random;
 mod reduce;
 mod roofline;
 mod rows;
+mod simd;
 mod strided_reader;
 #[cfg(test)]
 mod testing;

@@ -9,7 +9,6 @@ use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 pub(super) use gradloom_testing::Random;
-use pulp::Arch;
 
 const GARBAGE: u32 = 0x7fc1_7fc1;
 /// Elements before and after a result.
@@ -18,18 +17,6 @@ const GUARD: usize = 4;
 /// How many cases of `all` a test draws: few under Miri, which is a thousand times slower.
 pub(super) fn rounds(all: usize) -> usize {
     if cfg!(miri) { all.div_ceil(50) } else { all }
-}
-
-/// The instruction sets of this machine that products and attention are compiled for.
-pub(super) fn instruction_sets() -> Vec<Arch> {
-    #[allow(unused_mut)]
-    let mut all = vec![Arch::new()];
-    #[cfg(target_arch = "x86_64")]
-    {
-        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-        all.push(Arch::Scalar);
-    }
-    all
 }
 
 /// Bits of an element that tests of `dtype` like to see: mostly small numbers, sometimes any.

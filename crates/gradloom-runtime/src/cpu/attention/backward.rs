@@ -10,8 +10,8 @@ use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
 use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
-use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// One thread's share of the backward pass.
@@ -47,9 +47,7 @@ struct Keys {
     keys: Panels,
 }
 
-impl WithSimd for Task<'_> {
-    type Output = ();
-
+impl Vectorized for Task<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
@@ -248,7 +246,7 @@ impl Task<'_> {
                 ds,
             );
         }
-        let width = keys.range.len().next_multiple_of(S::F32_LANES);
+        let width = keys.range.len().next_multiple_of(S::LANES);
         for (i, query) in queries.clone().enumerate() {
             // SAFETY: as promised by the caller.
             unsafe {

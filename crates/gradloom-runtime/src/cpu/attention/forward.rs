@@ -10,8 +10,8 @@ use super::{Call, single};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
 use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
 use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{Form, STRIP};
-use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Whether lowering lets attention read floats of 16 bits: not in pages, whose module has no room for it.
@@ -37,9 +37,7 @@ struct Scratch {
     sums: *mut f32,
 }
 
-impl WithSimd for Task<'_> {
-    type Output = ();
-
+impl Vectorized for Task<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
@@ -186,7 +184,7 @@ impl Task<'_> {
             return;
         }
         let row_stride = shape.forward_keys();
-        let width = most.next_multiple_of(S::F32_LANES);
+        let width = most.next_multiple_of(S::LANES);
         let q = Rows {
             start: operands.q.row(call, batch, q_head, queries.start),
             row_stride: operands.q.row_stride(),
@@ -247,7 +245,7 @@ impl Task<'_> {
                     Form::Bf16 if HAS_NARROW => self.scores::<S, Bf16>(simd, q, &seen, scratch.scores),
                     _ => self.scores::<S, f32>(simd, q, &seen, scratch.scores),
                 }
-                let width = count.next_multiple_of(S::F32_LANES);
+                let width = count.next_multiple_of(S::LANES);
                 let mut state = self.state(scratch, row);
                 let rescale = online_softmax(simd, scratch.scores, count, width, operands.scale, &mut state);
                 self.set_state(scratch, row, state);

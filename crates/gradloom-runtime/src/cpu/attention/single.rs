@@ -5,8 +5,7 @@
 //! values weighted by probabilities.
 
 use crate::cpu::matrix::stored::Stored;
-use crate::cpu::matrix::tile::{load, store};
-use pulp::Simd;
+use crate::cpu::simd::Simd;
 
 /// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
 pub(super) const MOST_ROWS: usize = 2;
@@ -23,22 +22,21 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
     steps: [usize; 2],
     depth: usize,
 ) -> f32 {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     let whole = if steps == [1, 1] { depth / lanes * lanes } else { 0 };
     // Two sums hide half of the additions' latency; depths are a few vectors long.
-    let mut sums = [simd.splat_f32s(0.0); 2];
+    let mut sums = [simd.splat(0.0); 2];
     let mut sum = 0.0;
     // SAFETY: as promised by the caller.
     unsafe {
         for (turn, at) in (0..whole).step_by(lanes).enumerate() {
-            sums[turn % 2] =
-                simd.mul_add_e_f32s(load(simd, a.add(at)), E::load(simd, b.add(at)), sums[turn % 2]);
+            sums[turn % 2] = simd.mul_add(simd.load(a.add(at)), E::load(simd, b.add(at)), sums[turn % 2]);
         }
         for at in whole..depth {
             sum += *a.add(at * steps[0]) * (*b.add(at * steps[1])).widen();
         }
     }
-    sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
+    sum + simd.sum(simd.add(sums[0], sums[1]))
 }
 
 /// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without
@@ -58,42 +56,41 @@ pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
 ) {
     /// Vectors that are summed in registers together.
     const WIDE: usize = 4;
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     let mut start = 0;
     // SAFETY: as promised by the caller.
     unsafe {
         while start + WIDE * lanes <= columns {
-            let mut sums = [simd.splat_f32s(0.0); WIDE];
+            let mut sums = [simd.splat(0.0); WIDE];
             for i in 0..count {
-                let weight = simd.splat_f32s(*weights.add(i));
+                let weight = simd.splat(*weights.add(i));
                 let value = value(i).add(start);
                 for v in 0..WIDE {
-                    sums[v] = simd.mul_add_e_f32s(weight, E::load(simd, value.add(v * lanes)), sums[v]);
+                    sums[v] = simd.mul_add(weight, E::load(simd, value.add(v * lanes)), sums[v]);
                 }
             }
             for v in 0..WIDE {
                 let to = to.add(start + v * lanes);
                 let sum = match rescale {
-                    Some(factor) => simd.mul_add_e_f32s(simd.splat_f32s(factor), load(simd, to), sums[v]),
+                    Some(factor) => simd.mul_add(simd.splat(factor), simd.load(to), sums[v]),
                     None => sums[v],
                 };
-                store(simd, to, sum);
+                simd.store(to, sum);
             }
             start += WIDE * lanes;
         }
         while start < columns {
             let used = (columns - start).min(lanes);
-            let left = simd.mask_between_m32s(0, used as u32);
-            let mut sum = simd.splat_f32s(0.0);
+            let mut sum = simd.splat(0.0);
             for i in 0..count {
                 let value = E::load_up_to(simd, used, value(i).add(start));
-                sum = simd.mul_add_e_f32s(simd.splat_f32s(*weights.add(i)), value, sum);
+                sum = simd.mul_add(simd.splat(*weights.add(i)), value, sum);
             }
             let to = to.add(start);
             if let Some(factor) = rescale {
-                sum = simd.mul_add_e_f32s(simd.splat_f32s(factor), simd.mask_load_ptr_f32s(left, to), sum);
+                sum = simd.mul_add(simd.splat(factor), simd.load_first(used, to), sum);
             }
-            simd.mask_store_ptr_f32s(left, to, sum);
+            simd.store_first(used, to, sum);
             start += lanes;
         }
     }

@@ -4,8 +4,7 @@
 //! their sum) or as cotangents. Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
 //! Dao, FlashAttention-2 (2023), section 3.1.
 
-use crate::cpu::matrix::tile::{load, store};
-use pulp::Simd;
+use crate::cpu::simd::Simd;
 
 /// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to
 /// it.
@@ -34,48 +33,47 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     scale: f32,
     state: &mut Online,
 ) -> f32 {
-    let lanes = S::F32_LANES;
-    let factor = simd.splat_f32s(scale);
+    let lanes = S::LANES;
+    let factor = simd.splat(scale);
     let whole = count / lanes * lanes;
-    let tail = simd.mask_between_m32s(0, (count - whole) as u32).mask();
-    let lowest = simd.splat_f32s(f32::NEG_INFINITY);
+    let lowest = simd.splat(f32::NEG_INFINITY);
     let mut maxima = lowest;
     for at in (0..whole).step_by(lanes) {
         // SAFETY: below `width`.
-        maxima = simd.max_f32s(simd.mul_f32s(unsafe { load(simd, row.add(at)) }, factor), maxima);
+        maxima = simd.max(simd.mul(unsafe { simd.load(row.add(at)) }, factor), maxima);
     }
     if whole < count {
         // SAFETY: below `width`, which is a whole number of vectors.
-        let scaled = simd.mul_f32s(unsafe { load(simd, row.add(whole)) }, factor);
-        maxima = simd.max_f32s(simd.select_f32s(tail, scaled, lowest), maxima);
+        let scaled = simd.mul(unsafe { simd.load(row.add(whole)) }, factor);
+        maxima = simd.max(simd.first(count - whole, scaled, lowest), maxima);
     }
-    let maximum = state.maximum.max(simd.reduce_max_f32s(maxima));
+    let maximum = state.maximum.max(simd.largest(maxima));
     // The product is rounded before the shift, as it was for the maximum: the exponent is then never above 0.
-    let shift = simd.splat_f32s(-maximum);
-    let mut sums = simd.splat_f32s(0.0);
+    let shift = simd.splat(-maximum);
+    let mut sums = simd.splat(0.0);
     for at in (0..whole).step_by(lanes) {
         // SAFETY: as above.
         unsafe {
-            let value = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, row.add(at)), factor), shift));
-            sums = simd.add_f32s(sums, value);
-            store(simd, row.add(at), value);
+            let value = exp(simd, simd.add(simd.mul(simd.load(row.add(at)), factor), shift));
+            sums = simd.add(sums, value);
+            simd.store(row.add(at), value);
         }
     }
     let mut end = whole;
     if whole < count {
         // SAFETY: as above.
         unsafe {
-            let value = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, row.add(whole)), factor), shift));
-            let value = simd.select_f32s(tail, value, simd.splat_f32s(0.0));
-            sums = simd.add_f32s(sums, value);
-            store(simd, row.add(whole), value);
+            let value = exp(simd, simd.add(simd.mul(simd.load(row.add(whole)), factor), shift));
+            let value = simd.first(count - whole, value, simd.splat(0.0));
+            sums = simd.add(sums, value);
+            simd.store(row.add(whole), value);
         }
         end += lanes;
     }
     // SAFETY: as above.
     unsafe { clear(simd, row, end, width) };
     let rescale = if state.maximum == f32::NEG_INFINITY { 0.0 } else { libm::expf(state.maximum - maximum) };
-    *state = Online { maximum, sum: state.sum * rescale + simd.reduce_sum_f32s(sums) };
+    *state = Online { maximum, sum: state.sum * rescale + simd.sum(sums) };
     rescale
 }
 
@@ -94,24 +92,23 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
     width: usize,
     row: &RowConstants,
 ) {
-    let lanes = S::F32_LANES;
-    let factor = simd.splat_f32s(row.scale);
-    let shift = simd.splat_f32s(-row.log_sum);
-    let mean = simd.splat_f32s(row.mean);
-    let zero = simd.splat_f32s(0.0);
+    let lanes = S::LANES;
+    let factor = simd.splat(row.scale);
+    let shift = simd.splat(-row.log_sum);
+    let mean = simd.splat(row.mean);
+    let zero = simd.splat(0.0);
     for at in (0..count).step_by(lanes) {
         // SAFETY: below `width`, which is a whole number of vectors.
         unsafe {
             let (scores, cotangents) = (scores.add(at), cotangents.add(at));
-            let mut p = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, scores), factor), shift));
-            let mut d = simd.mul_f32s(simd.mul_f32s(p, factor), simd.sub_f32s(load(simd, cotangents), mean));
+            let mut p = exp(simd, simd.add(simd.mul(simd.load(scores), factor), shift));
+            let mut d = simd.mul(simd.mul(p, factor), simd.sub(simd.load(cotangents), mean));
             if at + lanes > count {
-                let mask = simd.mask_between_m32s(0, (count - at) as u32).mask();
-                p = simd.select_f32s(mask, p, zero);
-                d = simd.select_f32s(mask, d, zero);
+                p = simd.first(count - at, p, zero);
+                d = simd.first(count - at, d, zero);
             }
-            store(simd, scores, p);
-            store(simd, cotangents, d);
+            simd.store(scores, p);
+            simd.store(cotangents, d);
         }
     }
     // SAFETY: as above.
@@ -137,9 +134,9 @@ pub(super) struct RowConstants {
 /// `row` must have `end` elements.
 #[inline(always)]
 unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
-    for at in (start..end).step_by(S::F32_LANES) {
+    for at in (start..end).step_by(S::LANES) {
         // SAFETY: as promised by the caller.
-        unsafe { store(simd, row.add(at), simd.splat_f32s(0.0)) };
+        unsafe { simd.store(row.add(at), simd.splat(0.0)) };
     }
 }
 
@@ -149,28 +146,24 @@ unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
 /// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation
 /// error is 2e-9.
 #[inline(always)]
-fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    /// Adding it rounds to an integer, which then stands in the low bits.
+fn exp<S: Simd>(simd: S, x: S::F32s) -> S::F32s {
+    /// Adding it rounds to an integer, which then stands in the low bits: those of the constant itself are 0.
     const ROUND: f32 = 12_582_912.0;
     /// ln(2) in two parts; the first has few enough bits that its multiples by exponents are exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
     /// Below it, `2^n` below would not be normal.
     const LOWEST: f32 = -87.0;
-    let constant = |value| simd.splat_f32s(value);
-    let vanishes = simd.less_than_f32s(x, constant(LOWEST));
-    let x = simd.select_f32s(vanishes, constant(LOWEST), x);
-    let shifted = simd.mul_add_e_f32s(x, constant(std::f32::consts::LOG2_E), constant(ROUND));
-    let n = simd.sub_f32s(shifted, constant(ROUND));
-    let r = simd.mul_add_e_f32s(n, constant(-LN_2[0]), x);
-    let r = simd.mul_add_e_f32s(n, constant(-LN_2[1]), r);
+    let constant = |value| simd.splat(value);
+    // NaN where x is.
+    let bounded = simd.max(constant(LOWEST), x);
+    let shifted = simd.mul_add(bounded, constant(std::f32::consts::LOG2_E), constant(ROUND));
+    let n = simd.sub(shifted, constant(ROUND));
+    let r = simd.mul_add(n, constant(-LN_2[0]), bounded);
+    let r = simd.mul_add(n, constant(-LN_2[1]), r);
     let mut polynomial = constant(1.0 / 5040.0);
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        polynomial = simd.mul_add_e_f32s(polynomial, r, constant(coefficient));
+        polynomial = simd.mul_add(polynomial, r, constant(coefficient));
     }
-    // 2^n by adding n to the exponent bits; the bits of ROUND itself are shifted out.
-    let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
-    let bits = simd.add_u32s(simd.transmute_u32s_f32s(polynomial), exponent);
-    let result = simd.select_f32s(vanishes, constant(0.0), simd.transmute_f32s_u32s(bits));
-    // The exponent's addition may have made a number of a NaN's bits.
-    simd.select_f32s(simd.equal_f32s(x, x), result, x)
+    let power = simd.mul(polynomial, simd.power_of_two(shifted));
+    simd.select_less(x, constant(LOWEST), constant(0.0), power)
 }

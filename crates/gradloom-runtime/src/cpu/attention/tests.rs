@@ -2,7 +2,7 @@
 //! and block tables.
 
 use super::*;
-use crate::cpu::testing::{Job, Random, Tensor, assert_near, instruction_sets, rounds};
+use crate::cpu::testing::{Job, Random, Tensor, assert_near, rounds};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
 
@@ -168,23 +168,23 @@ fn floats(bits: &[u32]) -> Vec<f32> {
 
 /// Runs forward and backward on one setup, with every instruction set.
 fn check(what: &str, setup: &Setup, random: &mut Random) {
-    for arch in instruction_sets() {
-        check_on(arch, what, setup, random);
+    for level in InstructionSet::available() {
+        check_on(level, what, setup, random);
     }
 }
 
-fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
+fn check_on(level: InstructionSet, what: &str, setup: &Setup, random: &mut Random) {
     let s = setup.shape;
     let q = Tensor::strided(random, &setup.q_shape(s.depth));
     let k = Tensor::strided(random, &setup.kv_shape(s.depth));
     let v = Tensor::strided(random, &setup.kv_shape(s.value_depth));
     let Setup { spec, offset, length, .. } = setup;
-    let what = format!("{what}, {arch:?}: {s:?} {spec:?} offset {offset} length {length}");
+    let what = format!("{what}, {level:?}: {s:?} {spec:?} offset {offset} length {length}");
     let reads = [vec![q, k, v], setup.extras(random, &[])].concat();
     let [q, k, v] = [0, 1, 2].map(|i| reads[i].values());
 
     let forward = setup.forward(reads.clone());
-    let results = forward.run_on_all_pools(&Attention::new(&forward.launch(), spec, arch)).unwrap();
+    let results = forward.run_on_all_pools(&Attention::new(&forward.launch(), spec, level)).unwrap();
     let (output, log_sums) = setup.expected(&q, &k, &v);
     assert_near(&format!("{what}: output"), &results[0], &output, 1e-5);
     assert_near(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
@@ -194,7 +194,7 @@ fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
     let output = Tensor::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
     let log_sum = Tensor::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
     let backward = setup.backward([reads, vec![output, log_sum, cotangent]].concat());
-    let results = backward.run_on_all_pools(&AttentionGrad::new(&backward.launch(), spec, arch)).unwrap();
+    let results = backward.run_on_all_pools(&AttentionGrad::new(&backward.launch(), spec, level)).unwrap();
     for (name, (result, expected)) in ["dq", "dk", "dv"].iter().zip(results.iter().zip(&expected)) {
         assert_near(&format!("{what}: {name}"), result, expected, 1e-4);
     }

@@ -10,10 +10,10 @@ use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored};
 use crate::cpu::matrix::tile::{Columns, Rows, Steps, Target, panel};
+use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
 use gradloom_core::ir::BLOCK;
-use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// An operand: element (free i, contracted p) is at `start + i·free_stride + p·contract_stride`.
@@ -81,7 +81,7 @@ pub(super) struct Product {
 
 /// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where
 /// their product starts.
-pub(super) struct Block<'a, F> {
+pub(super) struct Block<'a> {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
@@ -100,12 +100,10 @@ pub(super) struct Block<'a, F> {
     pub(super) stepped: Option<Stepped<'a>>,
     /// The right operand, if it is not f32, with the strides of `right`, which is not read then.
     pub(super) stored: Option<StoredOperand>,
-    pub(super) finish: F,
+    pub(super) finish: &'a mut dyn FnMut(Range<usize>, *const f32),
 }
 
-impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<'_, F> {
-    type Output = ();
-
+impl Vectorized for Block<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         // SAFETY: the maker of the block promises that the operands have its rows, columns and depth, that
@@ -114,7 +112,7 @@ impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<'_, F> {
     }
 }
 
-impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
+impl Block<'_> {
     /// # Safety
     /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
     /// nothing else may touch the scratch and the product.
@@ -259,8 +257,8 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
             row_stride: left.free_stride,
             step: left.contract_stride,
         };
-        let panel_width = 2 * S::F32_LANES;
-        let padded = self.columns.next_multiple_of(S::F32_LANES);
+        let panel_width = 2 * S::LANES;
+        let padded = self.columns.next_multiple_of(S::LANES);
         let mut column = 0;
         while column < self.columns {
             let mut count = (self.columns - column).min(panel_width);

@@ -14,6 +14,7 @@ mod tests;
 use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
+use super::simd::dispatch;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
 use block::{Block, MatrixOperand, Product, Stepped, StoredOperand};
 use epilogue::Epilogue;
@@ -21,7 +22,6 @@ use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::DotAxes;
 use gradloom_core::kernel::{Body, Launch};
-use pulp::Arch;
 use std::ops::Range;
 
 /// Operands of a product up to so many bytes together are taken to be in the second-level cache.
@@ -34,7 +34,7 @@ const NEAR: usize = 1 << 20;
 /// workspace is too small: lowering must have seen to both.
 pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
     assert!(launch.writes[0].layout.is_contiguous(), "dot: the result must be contiguous");
-    Box::new(Dot::new(launch, None, Arch::new(), Loops::Native))
+    Box::new(Dot::new(launch, None, InstructionSet::detect(), Loops::Native))
 }
 
 /// A kernel for a product with an epilogue.
@@ -47,7 +47,7 @@ pub(super) fn prepare_dot_with_epilogue(
     epilogue: &Body,
     loops: Loops,
 ) -> Box<dyn Prepared> {
-    Box::new(Dot::new(launch, Some(epilogue), Arch::new(), loops))
+    Box::new(Dot::new(launch, Some(epilogue), InstructionSet::detect(), loops))
 }
 
 struct Dot {
@@ -63,11 +63,11 @@ struct Dot {
     sections: [usize; 2],
     /// Where the rows of a right operand are that is read in place though its indices take several strides.
     row_offsets: Vec<usize>,
-    arch: Arch,
+    level: InstructionSet,
 }
 
 impl Dot {
-    fn new(launch: &Launch, epilogue: Option<&Body>, arch: Arch, loops: Loops) -> Self {
+    fn new(launch: &Launch, epilogue: Option<&Body>, level: InstructionSet, loops: Loops) -> Self {
         let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
         let plan = plan.unwrap_or_else(|| {
             panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
@@ -86,7 +86,7 @@ impl Dot {
             }
             _ => Vec::new(),
         };
-        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, arch }
+        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, level }
     }
 }
 
@@ -205,7 +205,7 @@ impl Dot {
         };
         let transposed = plan.transposed;
         let columns = task.columns.clone();
-        self.arch.dispatch(Block {
+        let block = Block {
             rows: task.rows.len(),
             columns: columns.len(),
             depth: task.depth.len(),
@@ -224,7 +224,7 @@ impl Dot {
                 row_offsets: self.row_offsets.get(task.depth.clone()),
             }),
             stored,
-            finish: |rows: Range<usize>, from| match transposed {
+            finish: &mut |rows: Range<usize>, from| match transposed {
                 // The one row is the epilogue's column.
                 true => {
                     let first = product * problem.n + columns.start;
@@ -232,7 +232,9 @@ impl Dot {
                 }
                 false => finish(first + rows.start..first + rows.end, from, target.row_stride),
             },
-        });
+        };
+        // SAFETY: the level is one of this machine's.
+        unsafe { dispatch(self.level, block) };
     }
 
     /// Where a part of the product lies, or `None` if it goes to the thread's scratch.

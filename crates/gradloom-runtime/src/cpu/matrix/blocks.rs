@@ -5,13 +5,9 @@
 
 use super::few::{Columns, GROUP, each_group};
 use super::pack::{pack_transposed, panels};
-use super::stored::WIDEST;
-use super::tile::{Rows, Target, load, prefetch, store};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use gradloom_core::ir::half::from_f16;
+use super::tile::{Rows, Target, prefetch};
+use crate::cpu::simd::{Simd, WIDEST};
 use gradloom_core::ir::{BLOCK, BlockFormat};
-use pulp::Simd;
 use std::marker::PhantomData;
 
 /// The integers of a block.
@@ -22,7 +18,7 @@ trait Quants: Copy {
     ///
     /// # Safety
     /// `quants` must lead to the bytes behind a block's scale, and the vector must end within the block.
-    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s;
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s;
 }
 
 #[derive(Clone, Copy)]
@@ -34,19 +30,9 @@ impl Quants for Q8 {
     const FORMAT: BlockFormat = BlockFormat::Q8_0;
 
     #[inline(always)]
-    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s {
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s {
         // SAFETY: as promised by the caller.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if let Some(vector) = x86::from_i8::<S>(quants.add(first)) {
-                return vector;
-            }
-            let mut lanes = [0.0; WIDEST];
-            for i in 0..S::F32_LANES {
-                lanes[i] = f32::from((*quants.add(first + i)).cast_signed());
-            }
-            load(simd, lanes.as_ptr())
-        }
+        unsafe { simd.load_i8(quants.add(first)) }
     }
 }
 
@@ -54,20 +40,10 @@ impl Quants for Q4 {
     const FORMAT: BlockFormat = BlockFormat::Q4_0;
 
     #[inline(always)]
-    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::f32s {
-        let (from, shift) = (quants.wrapping_add(first % 16), first / 16 * 4);
+    unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s {
+        let from = quants.wrapping_add(first % 16);
         // SAFETY: as promised by the caller: a vector has no more than 16 lanes.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if let Some(vector) = x86::from_nibbles::<S>(from, shift != 0) {
-                return vector;
-            }
-            let mut lanes = [0.0; WIDEST];
-            for i in 0..S::F32_LANES {
-                lanes[i] = f32::from(*from.add(i) >> shift & 0xf) - 8.0;
-            }
-            load(simd, lanes.as_ptr())
-        }
+        unsafe { simd.load_nibbles(from, first >= 16) }
     }
 }
 
@@ -76,15 +52,11 @@ impl Quants for Q4 {
 /// # Safety
 /// There must be a block.
 #[inline(always)]
-unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::f32s {
+unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
     // SAFETY: as promised by the caller.
     unsafe {
         let bits = u16::from_le(block.cast::<u16>().read_unaligned());
-        #[cfg(target_arch = "x86_64")]
-        if let Some(vector) = x86::splat_f16::<S>(bits) {
-            return vector;
-        }
-        simd.splat_f32s(from_f16(bits))
+        simd.splat_f16(bits)
     }
 }
 
@@ -122,8 +94,8 @@ unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize
             let mut first = 0;
             while first < BLOCK {
                 let vector = Q::vector(simd, block.add(2), first);
-                store(simd, to.add(first), simd.mul_f32s(scale, vector));
-                first += S::F32_LANES;
+                simd.store(to.add(first), simd.mul(scale, vector));
+                first += S::LANES;
             }
         }
     }
@@ -183,8 +155,8 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
         target: Target,
     ) {
         let BlockColumns { start, stride, quants: _ } = self;
-        let lanes = S::F32_LANES;
-        let mut sums = [[simd.splat_f32s(0.0); C]; R];
+        let lanes = S::LANES;
+        let mut sums = [[simd.splat(0.0); C]; R];
         let (mut p, mut blocks) = (0, start);
         // SAFETY: as promised by the caller.
         unsafe {
@@ -193,22 +165,22 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
                     let block = blocks.wrapping_add(c * stride);
                     // Columns are too short for the processor to see where they lead.
                     prefetch(block.wrapping_add(GROUP * stride));
-                    let mut parts = [simd.splat_f32s(0.0); R];
+                    let mut parts = [simd.splat(0.0); R];
                     let mut first = 0;
                     while first < BLOCK {
                         let quants = Q::vector(simd, block.add(2), first);
                         for r in 0..R {
-                            let left = load(simd, rows.at(r, p + first).start);
+                            let left = simd.load(rows.at(r, p + first).start);
                             parts[r] = match first {
-                                0 => simd.mul_f32s(left, quants),
-                                _ => simd.mul_add_e_f32s(left, quants, parts[r]),
+                                0 => simd.mul(left, quants),
+                                _ => simd.mul_add(left, quants, parts[r]),
                             };
                         }
                         first += lanes;
                     }
                     let scale = scale(simd, block);
                     for r in 0..R {
-                        sums[r][c] = simd.mul_add_e_f32s(scale, parts[r], sums[r][c]);
+                        sums[r][c] = simd.mul_add(scale, parts[r], sums[r][c]);
                     }
                 }
                 p += BLOCK;
@@ -216,7 +188,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
             }
             for r in 0..R {
                 for c in 0..C {
-                    *target.row(r).wrapping_add(c) = simd.reduce_sum_f32s(sums[r][c]);
+                    *target.row(r).wrapping_add(c) = simd.sum(sums[r][c]);
                 }
             }
         }
@@ -241,7 +213,7 @@ pub(in crate::cpu) unsafe fn pack_blocks<S: Simd>(
     let mut square = [0.0; 2 * WIDEST * BLOCK];
     let from = square.as_mut_ptr();
     let row = |j: usize| from.wrapping_add(j * BLOCK).cast_const();
-    for (start, width) in panels(columns, S::F32_LANES) {
+    for (start, width) in panels(columns, S::LANES) {
         let used = width.min(columns - start);
         for p in (0..depth).step_by(BLOCK) {
             let at = p / BLOCK * right.format.block_bytes();

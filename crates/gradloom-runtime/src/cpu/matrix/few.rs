@@ -6,9 +6,9 @@
 //! a sum depends on its length and the instruction set alone.
 
 use super::stored::Stored;
-use super::tile::{Rows, Target, prefetch, store};
+use super::tile::{Rows, Target, prefetch};
+use crate::cpu::simd::Simd;
 use gradloom_codegen::cpu::FEW_ROWS;
-use pulp::Simd;
 
 /// Contracted indices that are added in one walk along the columns.
 const STEP: usize = 4;
@@ -100,12 +100,12 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
     stride: usize,
     target: Target,
 ) {
-    let lanes = S::F32_LANES;
-    let mut factors = [[simd.splat_f32s(0.0); K]; R];
+    let lanes = S::LANES;
+    let mut factors = [[simd.splat(0.0); K]; R];
     for r in 0..R {
         for p in 0..K {
             // SAFETY: there are `R` rows and `K` more contracted indices.
-            factors[r][p] = simd.splat_f32s(unsafe { *rows.at(r, p).start });
+            factors[r][p] = simd.splat(unsafe { *rows.at(r, p).start });
         }
     }
     let mut column = 0;
@@ -130,14 +130,14 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
 unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     simd: S,
     rest: usize,
-    factors: &[[S::f32s; K]; R],
+    factors: &[[S::F32s; K]; R],
     right: *const E,
     stride: usize,
     target: Target,
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
-        let mut vectors = [simd.splat_f32s(0.0); K];
+        let mut vectors = [simd.splat(0.0); K];
         for p in 0..K {
             // Pieces of rows are too short for the processor to see where they lead.
             prefetch(right.wrapping_add((AHEAD + p) * stride));
@@ -145,15 +145,14 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
         }
         for r in 0..R {
             let to = target.row(r);
-            let mut sum =
-                if target.accumulate { f32::load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
+            let mut sum = if target.accumulate { f32::load_up_to(simd, rest, to) } else { simd.splat(0.0) };
             for p in 0..K {
-                sum = simd.mul_add_e_f32s(factors[r][p], vectors[p], sum);
+                sum = simd.mul_add(factors[r][p], vectors[p], sum);
             }
-            if rest >= S::F32_LANES {
-                store(simd, to, sum);
+            if rest >= S::LANES {
+                simd.store(to, sum);
             } else {
-                simd.mask_store_ptr_f32s(simd.mask_between_m32s(0, rest as u32), to, sum);
+                simd.store_first(rest, to, sum);
             }
         }
     }
@@ -279,8 +278,8 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     stride: usize,
     target: Target,
 ) {
-    let lanes = S::F32_LANES;
-    let mut sums = [[simd.splat_f32s(0.0); C]; R];
+    let lanes = S::LANES;
+    let mut sums = [[simd.splat(0.0); C]; R];
     let mut p = 0;
     // SAFETY: as promised by the caller.
     unsafe {
@@ -294,7 +293,7 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     }
     for r in 0..R {
         for c in 0..C {
-            let sum = simd.reduce_sum_f32s(sums[r][c]);
+            let sum = simd.sum(sums[r][c]);
             // SAFETY: the target has `R` rows and `C` columns.
             unsafe { *target.row(r).wrapping_add(c) = sum };
         }
@@ -312,11 +311,11 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    sums: &mut [[S::f32s; C]; R],
+    sums: &mut [[S::F32s; C]; R],
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
-        let mut left = [simd.splat_f32s(0.0); R];
+        let mut left = [simd.splat(0.0); R];
         for r in 0..R {
             left[r] = f32::load_up_to(simd, rest, rows.at(r, 0).start);
         }
@@ -327,7 +326,7 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
             }
             let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));
             for r in 0..R {
-                sums[r][c] = simd.mul_add_e_f32s(left[r], vector, sums[r][c]);
+                sums[r][c] = simd.mul_add(left[r], vector, sums[r][c]);
             }
         }
     }

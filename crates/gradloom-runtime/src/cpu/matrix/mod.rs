@@ -11,5 +11,3 @@ pub(super) mod few;
 pub(super) mod pack;
 pub(super) mod stored;
 pub(super) mod tile;
-#[cfg(target_arch = "x86_64")]
-mod x86;

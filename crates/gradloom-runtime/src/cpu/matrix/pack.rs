@@ -4,8 +4,8 @@
 //! panel holds, for each contracted index, its columns side by side, padded with zeros. The panel that starts
 //! at column c starts at `c·depth`.
 
-use super::tile::{Panels, load, store};
-use pulp::Simd;
+use super::tile::Panels;
+use crate::cpu::simd::Simd;
 
 /// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
 ///
@@ -21,7 +21,7 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
     step: usize,
     to: *mut f32,
 ) -> Panels {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     for (start, width) in panels(columns, lanes) {
         let used = width.min(columns - start);
         for i in 0..rows {
@@ -30,7 +30,7 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
             // SAFETY: as promised by the caller.
             unsafe {
                 if step == 1 && used == width {
-                    (0..width).step_by(lanes).for_each(|c| store(simd, to.add(c), load(simd, from.add(c))));
+                    (0..width).step_by(lanes).for_each(|c| simd.store(to.add(c), simd.load(from.add(c))));
                 } else if step == 1 {
                     to.copy_from_nonoverlapping(from, used);
                 } else {
@@ -59,7 +59,7 @@ pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
     column: impl Fn(usize) -> usize,
     to: *mut f32,
 ) {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     // As many rows at a time as have their offsets on the stack.
     let mut first = 0;
     while first < rows {
@@ -97,11 +97,11 @@ pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
                             // The last vector may overlap the one before.
                             let mut c = 0;
                             while c + lanes < length {
-                                store(simd, to.add(c), load(simd, from.add(c)));
+                                simd.store(to.add(c), simd.load(from.add(c)));
                                 c += lanes;
                             }
                             let last = length - lanes;
-                            store(simd, to.add(last), load(simd, from.add(last)));
+                            simd.store(to.add(last), simd.load(from.add(last)));
                         } else {
                             (0..length).for_each(|c| *to.add(c) = *from.add(c));
                         }
@@ -156,7 +156,7 @@ pub(in crate::cpu) unsafe fn pack_transposed<S: Simd>(
     step: usize,
     to: *mut f32,
 ) -> Panels {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     for (start, width) in panels(rows, lanes) {
         let to = to.wrapping_add(start * depth);
         let used = width.min(rows - start);

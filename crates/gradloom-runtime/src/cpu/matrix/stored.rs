@@ -4,23 +4,21 @@
 //! becomes is exact.
 
 use super::pack::{pack_transposed, panels};
-use super::tile::{Panels, load, store};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::tile::Panels;
+use crate::cpu::simd::{Simd, WIDEST};
 use gradloom_core::ir::half::{from_bf16, from_f16};
-use pulp::Simd;
 
 /// A number that is loaded as f32.
 pub(in crate::cpu) trait Stored: Copy {
     /// # Safety
     /// A vector's numbers must be readable there.
-    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::f32s;
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s;
 
     /// Reads a vector, or zeros after the first `count` numbers.
     ///
     /// # Safety
     /// So many numbers must be readable.
-    unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::f32s;
+    unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::F32s;
 
     /// The number.
     fn widen(self) -> f32;
@@ -33,31 +31,23 @@ impl Stored for f32 {
     }
 
     #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::f32s {
+    unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::F32s {
         // SAFETY: as promised by the caller.
-        unsafe { load(simd, from) }
+        unsafe { simd.load(from) }
     }
 
     #[inline(always)]
-    unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const f32) -> S::f32s {
+    unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const f32) -> S::F32s {
         // SAFETY: as promised by the caller.
-        unsafe {
-            if count >= S::F32_LANES {
-                load(simd, from)
-            } else {
-                simd.mask_load_ptr_f32s(simd.mask_between_m32s(0, count as u32), from)
-            }
-        }
+        unsafe { if count >= S::LANES { simd.load(from) } else { simd.load_first(count, from) } }
     }
 }
 
-/// Lanes of the widest vectors.
-pub(super) const WIDEST: usize = 16;
 /// Contracted indices that are packed together.
 const SQUARE: usize = 32;
 
 macro_rules! half {
-    ($(#[$doc:meta])* $name:ident, $from:ident) => {
+    ($(#[$doc:meta])* $name:ident, $widen:ident, $load:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         #[repr(transparent)]
@@ -66,30 +56,20 @@ macro_rules! half {
         impl Stored for $name {
             #[inline(always)]
             fn widen(self) -> f32 {
-                $from(self.0)
+                $widen(self.0)
             }
 
             #[inline(always)]
-            unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::f32s {
-                // SAFETY: as promised by the caller; the vectors' types are those of the instruction sets.
-                unsafe {
-                    #[cfg(target_arch = "x86_64")]
-                    if let Some(vector) = x86::$from::<S>(from.cast()) {
-                        return vector;
-                    }
-                    let mut lanes = [0.0; WIDEST];
-                    for i in 0..S::F32_LANES {
-                        lanes[i] = $from((*from.add(i)).0);
-                    }
-                    load(simd, lanes.as_ptr())
-                }
+            unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s {
+                // SAFETY: as promised by the caller.
+                unsafe { simd.$load(from.cast()) }
             }
 
             #[inline(always)]
-            unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::f32s {
+            unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::F32s {
                 // SAFETY: as promised by the caller.
                 unsafe {
-                    if count >= S::F32_LANES {
+                    if count >= S::LANES {
                         return Self::load(simd, from);
                     }
                     let mut some = [Self(0); WIDEST];
@@ -102,11 +82,11 @@ macro_rules! half {
 }
 half! {
     /// An f16.
-    F16, from_f16
+    F16, from_f16, load_f16
 }
 half! {
     /// A bf16.
-    Bf16, from_bf16
+    Bf16, from_bf16, load_bf16
 }
 
 /// Packs columns of floats of 16 bits, as [`pack_transposed`] does, or rows of them, as `pack_rows` does: the
@@ -149,7 +129,7 @@ pub(in crate::cpu) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
     step: usize,
     to: *mut f32,
 ) -> Panels {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     for (start, width) in panels(columns, lanes) {
         let used = width.min(columns - start);
         for p in 0..rows {
@@ -159,7 +139,7 @@ pub(in crate::cpu) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
             while j < width {
                 let count = used.saturating_sub(j);
                 // SAFETY: as promised by the caller.
-                unsafe { store(simd, to.add(j), some(simd, count, from.wrapping_add(j * step), step)) };
+                unsafe { simd.store(to.add(j), some(simd, count, from.wrapping_add(j * step), step)) };
                 j += lanes;
             }
         }
@@ -180,7 +160,7 @@ pub(in crate::cpu) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     step: usize,
     to: *mut f32,
 ) -> Panels {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     let mut square = [0.0; 2 * WIDEST * SQUARE];
     let wide = square.as_mut_ptr();
     let wide_row = |j: usize| wide.wrapping_add(j * SQUARE).cast_const();
@@ -197,7 +177,7 @@ pub(in crate::cpu) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
                     let mut i = 0;
                     while i < count {
                         let vector = some(simd, count - i, from.wrapping_add(i * step), step);
-                        store(simd, wide.wrapping_add(j * SQUARE + i), vector);
+                        simd.store(wide.wrapping_add(j * SQUARE + i), vector);
                         i += lanes;
                     }
                 }
@@ -214,7 +194,7 @@ pub(in crate::cpu) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
 /// # Safety
 /// So many numbers must be readable.
 #[inline(always)]
-unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::f32s {
+unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: as promised by the caller.
     unsafe { if step == 1 { E::load_up_to(simd, count, from) } else { gather(simd, count, from, step) } }
 }
@@ -224,11 +204,11 @@ unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: 
 /// # Safety
 /// So many numbers must be readable.
 #[inline(always)]
-unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::f32s {
+unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: as promised by the caller.
     unsafe {
         let mut found = [*from; WIDEST];
-        for i in 0..count.min(S::F32_LANES) {
+        for i in 0..count.min(S::LANES) {
             found[i] = *from.wrapping_add(i * step);
         }
         E::load_up_to(simd, count, found.as_ptr())

@@ -7,8 +7,8 @@
 //! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2)
 //! six rows do.
 
+use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
-use pulp::Simd;
 use std::ops::Range;
 
 /// A left operand: element (row r, contracted index p) is at `start + r·row_stride + p·step`.
@@ -77,25 +77,42 @@ pub(in crate::cpu) unsafe fn multiply<S: Simd>(
     panels: Panels,
     target: Target,
 ) {
-    let mut row = 0;
-    // Plain loops: the body of a closure would be compiled without the instruction set of `S`.
-    // SAFETY: as promised by the caller; the rows of each call lie below `count`.
-    unsafe {
-        while S::REGISTER_COUNT >= 32 && row + STRIP <= count {
-            columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
-            row += STRIP;
-        }
-        while S::REGISTER_COUNT < 32 && row + 6 <= count {
-            columns::<S, 6>(simd, row, range.clone(), rows, panels, target);
-            row += 6;
-        }
-        while row + 4 <= count {
-            columns::<S, 4>(simd, row, range.clone(), rows, panels, target);
-            row += 4;
-        }
-        while row < count {
-            columns::<S, 1>(simd, row, range.clone(), rows, panels, target);
-            row += 1;
+    simd.vectorize(Multiply { count, range, rows, panels, target });
+}
+
+/// The operands of [`multiply`], whose code is long and called from many places.
+struct Multiply {
+    count: usize,
+    range: Range<usize>,
+    rows: Rows,
+    panels: Panels,
+    target: Target,
+}
+
+impl Vectorized for Multiply {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { count, range, rows, panels, target } = self;
+        let mut row = 0;
+        // Plain loops: the body of a closure would be compiled without the instruction set of `S`.
+        // SAFETY: as promised to `multiply`; the rows of each call lie below `count`.
+        unsafe {
+            while S::REGISTERS >= 32 && row + STRIP <= count {
+                columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
+                row += STRIP;
+            }
+            while S::REGISTERS < 32 && row + 6 <= count {
+                columns::<S, 6>(simd, row, range.clone(), rows, panels, target);
+                row += 6;
+            }
+            while row + 4 <= count {
+                columns::<S, 4>(simd, row, range.clone(), rows, panels, target);
+                row += 4;
+            }
+            while row < count {
+                columns::<S, 1>(simd, row, range.clone(), rows, panels, target);
+                row += 1;
+            }
         }
     }
 }
@@ -113,7 +130,7 @@ unsafe fn columns<S: Simd, const R: usize>(
     panels: Panels,
     target: Target,
 ) {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     let packed = panels.columns.div_ceil(lanes);
     let left = rows.start.wrapping_add(row * rows.row_stride + range.start * rows.step);
     let mut vector = 0;
@@ -182,7 +199,7 @@ pub(in crate::cpu) unsafe fn panel<S: Simd>(
     columns: Columns<'_>,
     target: Target,
 ) {
-    let lanes = S::F32_LANES;
+    let lanes = S::LANES;
     let width = columns.count.div_ceil(lanes);
     let last = columns.count - (width - 1) * lanes;
     let table = matches!(columns.steps, Steps::Table(_));
@@ -244,15 +261,15 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: boo
     unsafe {
         while row < count {
             row += match count - row {
-                STRIP.. if S::REGISTER_COUNT >= 32 => {
+                STRIP.. if S::REGISTERS >= 32 => {
                     tile(row).run::<S, STRIP, V, MASKED, TABLE>(simd);
                     STRIP
                 }
-                8.. if S::REGISTER_COUNT >= 32 => {
+                8.. if S::REGISTERS >= 32 => {
                     tile(row).run::<S, 8, V, MASKED, TABLE>(simd);
                     8
                 }
-                6.. if S::REGISTER_COUNT < 32 => {
+                6.. if S::REGISTERS < 32 => {
                     tile(row).run::<S, 6, V, MASKED, TABLE>(simd);
                     6
                 }
@@ -317,83 +334,73 @@ impl Tile {
         &self,
         simd: S,
     ) {
-        let lanes = S::F32_LANES;
-        let mask = simd.mask_between_m32s(0, self.last.min(lanes) as u32);
-        let mut sums = [[simd.splat_f32s(0.0); V]; R];
-        let (mut left, mut right) = (self.left.start, self.right);
-        for p in 0..self.depth {
-            if R == STRIP && self.far {
-                self.prefetch::<V>(lanes, p, left, right);
+        simd.vectorize(TileOf::<R, V, MASKED, TABLE>(self));
+    }
+}
+
+/// [`Tile::run`], compiled once for its callers.
+struct TileOf<'a, const R: usize, const V: usize, const MASKED: bool, const TABLE: bool>(&'a Tile);
+
+impl<const R: usize, const V: usize, const MASKED: bool, const TABLE: bool> Vectorized
+    for TileOf<'_, R, V, MASKED, TABLE>
+{
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self(tile) = self;
+        let lanes = S::LANES;
+        let last = tile.last.min(lanes);
+        let mut sums = [[simd.splat(0.0); V]; R];
+        let (mut left, mut right) = (tile.left.start, tile.right);
+        for p in 0..tile.depth {
+            if R == STRIP && tile.far {
+                tile.prefetch::<V>(lanes, p, left, right);
             }
             // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index,
             // the left operand `R` rows, a table an entry for each contracted index.
             unsafe {
                 if TABLE {
-                    right = self.right.wrapping_add(*self.table.add(p));
+                    right = tile.right.wrapping_add(*tile.table.add(p));
                 }
-                let mut vectors = [simd.splat_f32s(0.0); V];
+                let mut vectors = [simd.splat(0.0); V];
                 for v in 0..V {
                     let from = right.add(v * lanes);
                     vectors[v] = match MASKED && v == V - 1 {
-                        true => simd.mask_load_ptr_f32s(mask, from),
-                        false => load(simd, from),
+                        true => simd.load_first(last, from),
+                        false => simd.load(from),
                     };
                 }
                 for r in 0..R {
-                    let factor = simd.splat_f32s(*left.add(r * self.left.row_stride));
+                    let factor = simd.splat(*left.add(r * tile.left.row_stride));
                     for v in 0..V {
-                        sums[r][v] = simd.mul_add_e_f32s(factor, vectors[v], sums[r][v]);
+                        sums[r][v] = simd.mul_add(factor, vectors[v], sums[r][v]);
                     }
                 }
             }
-            left = left.wrapping_add(self.left.step);
+            left = left.wrapping_add(tile.left.step);
             if !TABLE {
-                right = right.wrapping_add(self.right_step);
+                right = right.wrapping_add(tile.right_step);
             }
         }
         for r in 0..R {
             for v in 0..V {
-                let at = self.target.wrapping_add(r * self.row_stride + v * lanes);
+                let at = tile.target.wrapping_add(r * tile.row_stride + v * lanes);
                 // SAFETY: the target has `R` rows, wide enough for whole vectors unless `MASKED`.
                 unsafe {
                     if MASKED && v == V - 1 {
                         let mut sum = sums[r][v];
-                        if self.accumulate {
-                            sum = simd.add_f32s(simd.mask_load_ptr_f32s(mask, at), sum);
+                        if tile.accumulate {
+                            sum = simd.add(simd.load_first(last, at), sum);
                         }
-                        simd.mask_store_ptr_f32s(mask, at, sum);
+                        simd.store_first(last, at, sum);
                     } else {
-                        let sum = if self.accumulate {
-                            simd.add_f32s(load(simd, at), sums[r][v])
-                        } else {
-                            sums[r][v]
-                        };
-                        store(simd, at, sum);
+                        let sum =
+                            if tile.accumulate { simd.add(simd.load(at), sums[r][v]) } else { sums[r][v] };
+                        simd.store(at, sum);
                     }
                 }
             }
         }
     }
-}
-
-/// Reads a vector from any address.
-///
-/// # Safety
-/// A vector's floats must be readable there.
-#[inline(always)]
-pub(in crate::cpu) unsafe fn load<S: Simd>(_: S, from: *const f32) -> S::f32s {
-    // SAFETY: as promised by the caller; vectors are plain data.
-    unsafe { from.cast::<S::f32s>().read_unaligned() }
-}
-
-/// Writes a vector to any address.
-///
-/// # Safety
-/// A vector's floats must be writable there.
-#[inline(always)]
-pub(in crate::cpu) unsafe fn store<S: Simd>(_: S, to: *mut f32, value: S::f32s) {
-    // SAFETY: as promised by the caller.
-    unsafe { to.cast::<S::f32s>().write_unaligned(value) }
 }
 
 /// Asks for the cache line of an address.

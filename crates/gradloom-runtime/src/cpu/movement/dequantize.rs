@@ -3,12 +3,13 @@
 //! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Always
 //! holds: an element is the product of its block's scale and its integer, which is exact.
 
+use crate::cpu::InstructionSet;
 use crate::cpu::kernel::{Call, Prepared, Trap};
 use crate::cpu::matrix::blocks::{Blocks, unpack};
+use crate::cpu::simd::{Simd, Vectorized, dispatch};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use gradloom_core::kernel::{Launch, Layout};
-use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
 /// Blocks of a task.
@@ -27,7 +28,7 @@ pub(in crate::cpu) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn P
         step,
         offsets: [*offset, launch.writes[0].layout.offset],
         blocks: launch.writes[0].layout.shape.elements() / BLOCK,
-        arch: Arch::new(),
+        level: InstructionSet::detect(),
     })
 }
 
@@ -41,14 +42,15 @@ struct Dequantize {
     /// Of the operand and the result.
     offsets: [usize; 2],
     blocks: usize,
-    arch: Arch,
+    level: InstructionSet,
 }
 
 impl Prepared for Dequantize {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         call.pool.run(self.blocks.div_ceil(TASK), &|task| {
             let blocks = task * TASK..((task + 1) * TASK).min(self.blocks);
-            self.arch.dispatch(Some { kernel: self, call, blocks });
+            // SAFETY: the level was detected.
+            unsafe { dispatch(self.level, Some { kernel: self, call, blocks }) };
         });
         Ok(())
     }
@@ -61,9 +63,7 @@ struct Some<'a, 'c> {
     blocks: Range<usize>,
 }
 
-impl WithSimd for Some<'_, '_> {
-    type Output = ();
-
+impl Vectorized for Some<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Dequantize { format, rows, blocks_of_row, step, offsets, .. } = self.kernel;

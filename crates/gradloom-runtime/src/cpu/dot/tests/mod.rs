@@ -5,7 +5,7 @@ mod stored;
 
 use super::*;
 use crate::cpu::Pool;
-use crate::cpu::testing::{Job, Random, Tensor, assert_near, instruction_sets};
+use crate::cpu::testing::{Job, Random, Tensor, assert_near};
 use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
@@ -130,19 +130,19 @@ fn random_axes_and_layouts() {
         // A right operand in any layout is packed without a copy, where the left one fits.
         if DotProblem::packing(&axes, &lhs.layout, &rhs.layout).is_some() {
             let case = case(&axes, lhs.clone(), rhs.clone());
-            for arch in instruction_sets() {
-                let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
+            for level in InstructionSet::available() {
+                let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
                 let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
-                assert_near(&format!("round {round}, packed, {arch:?}: {axes:?}"), &result, &expected, 1e-5);
+                assert_near(&format!("round {round}, packed, {level:?}: {axes:?}"), &result, &expected, 1e-5);
             }
         }
         let needed = dot_copies(&axes, &lhs.layout, &rhs.layout);
         copies[usize::from(needed.lhs.is_some()) + usize::from(needed.rhs.is_some())] += 1;
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
-        for arch in instruction_sets() {
-            let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
+        for level in InstructionSet::available() {
+            let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
             let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
-            assert_near(&format!("round {round}, {arch:?}: {axes:?}"), &result, &expected, 1e-5);
+            assert_near(&format!("round {round}, {level:?}: {axes:?}"), &result, &expected, 1e-5);
         }
     }
     assert!(copies.iter().all(|&count| count > 20), "too few rounds with 0, 1 or 2 copies: {copies:?}");
@@ -157,9 +157,9 @@ fn check(random: &mut Random, [m, n, k]: [usize; 3], lhs_by_columns: bool, rhs_b
     let at = |i, j| (0..k).map(|p| l[i * k + p] * r[p * n + j]).sum();
     let expected: Vec<f64> = (0..m).flat_map(|i| (0..n).map(move |j| at(i, j))).collect();
     let case = case(&axes, lhs, rhs);
-    for arch in instruction_sets() {
-        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, arch, Loops::Native)).unwrap();
-        let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {arch:?}");
+    for level in InstructionSet::available() {
+        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, level, Loops::Native)).unwrap();
+        let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {level:?}");
         assert_near(&what, &result[0], &expected, 1e-4);
     }
 }
@@ -271,11 +271,11 @@ fn windows_in_place_and_packed() {
         for (axes, lhs) in [(forward, weight), (backward, copied)] {
             let expected = expected(&axes, &lhs, &windows);
             let case = case(&axes, lhs, windows.clone());
-            for arch in instruction_sets() {
-                let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
+            for level in InstructionSet::available() {
+                let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
                 *if kernel.plan.packs_right { &mut packed } else { &mut in_place } += 1;
                 let result = case.run_on_all_pools(&kernel).unwrap();
-                let what = format!("{out} of {channels}, {rows}x{columns}, step {step}, {arch:?}: {axes:?}");
+                let what = format!("{out} of {channels}, {rows}x{columns}, step {step}, {level:?}: {axes:?}");
                 assert_near(&what, &result[0], &expected, 1e-4);
             }
         }

@@ -34,10 +34,10 @@ fn check(lhs: Tensor, axes: &DotAxes, rhs: Tensor, blocks: Option<BlockFormat>, 
         launch
     };
     case.workspace = workspace(&launch(&case), THREADS);
-    for arch in instruction_sets() {
-        let kernel = Dot::new(&launch(&case), None, arch, Loops::Native);
+    for level in InstructionSet::available() {
+        let kernel = Dot::new(&launch(&case), None, level, Loops::Native);
         let result = case.run_on_all_pools(&kernel).unwrap();
-        assert_near(&format!("{what}, {arch:?}"), &result[0], &expected, 1e-4);
+        assert_near(&format!("{what}, {level:?}"), &result[0], &expected, 1e-4);
     }
 }
 

@@ -1,0 +1,43 @@
+//! AArch64's vectors.
+//!
+//! In: what [`Simd`] says. Out: instructions of 128 bits, which every AArch64 processor has.
+
+use super::{Simd, Vectorized, instructions};
+use std::arch::aarch64::*;
+
+/// Any AArch64 processor.
+#[derive(Clone, Copy)]
+pub(super) struct Neon;
+
+impl Simd for Neon {
+    type F32s = float32x4_t;
+    const LANES: usize = 4;
+    const REGISTERS: usize = 32;
+
+    #[inline(always)]
+    fn vectorize(self, code: impl Vectorized) {
+        #[inline(never)]
+        fn run(code: impl Vectorized) {
+            code.with_simd(Neon);
+        }
+        run(code);
+    }
+
+    instructions! {
+        fn splat(value: f32) -> float32x4_t = vdupq_n_f32(value);
+        fn add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
+        fn sub(a: float32x4_t, b: float32x4_t) -> float32x4_t = vsubq_f32(a, b);
+        fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
+        fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
+        fn max(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmaxq_f32(a, b);
+        fn select_less(
+            a: float32x4_t, b: float32x4_t, then: float32x4_t, otherwise: float32x4_t
+        ) -> float32x4_t = vbslq_f32(vcltq_f32(a, b), then, otherwise);
+        fn power_of_two(n: float32x4_t) -> float32x4_t = {
+            let exponent = vshlq_n_s32::<23>(vreinterpretq_s32_f32(n));
+            vreinterpretq_f32_s32(vaddq_s32(exponent, vdupq_n_s32(0x3f80_0000)))
+        };
+        fn sum(a: float32x4_t) -> f32 = vaddvq_f32(a);
+        fn largest(a: float32x4_t) -> f32 = vmaxvq_f32(a);
+    }
+}

@@ -1,0 +1,46 @@
+//! WebAssembly's vectors.
+//!
+//! In: what [`Simd`] says. Out: instructions of 128 bits. Always holds: products are rounded before they are
+//! added.
+
+use super::{Simd, Vectorized, instructions};
+use std::arch::wasm32::*;
+
+/// A module that was compiled with vectors, so that the engine has them.
+#[derive(Clone, Copy)]
+pub(super) struct Wasm;
+
+impl Simd for Wasm {
+    type F32s = v128;
+    const LANES: usize = 4;
+    const REGISTERS: usize = 16;
+
+    #[inline(always)]
+    fn vectorize(self, code: impl Vectorized) {
+        #[inline(never)]
+        fn run(code: impl Vectorized) {
+            code.with_simd(Wasm);
+        }
+        run(code);
+    }
+
+    instructions! {
+        fn splat(value: f32) -> v128 = f32x4_splat(value);
+        fn add(a: v128, b: v128) -> v128 = f32x4_add(a, b);
+        fn sub(a: v128, b: v128) -> v128 = f32x4_sub(a, b);
+        fn mul(a: v128, b: v128) -> v128 = f32x4_mul(a, b);
+        fn mul_add(a: v128, b: v128, c: v128) -> v128 = f32x4_add(f32x4_mul(a, b), c);
+        fn max(a: v128, b: v128) -> v128 = f32x4_max(a, b);
+        fn select_less(a: v128, b: v128, then: v128, otherwise: v128) -> v128 =
+            v128_bitselect(then, otherwise, f32x4_lt(a, b));
+        fn power_of_two(n: v128) -> v128 = i32x4_add(i32x4_shl(n, 23), i32x4_splat(0x3f80_0000));
+        fn sum(a: v128) -> f32 = {
+            let pairs = f32x4_add(a, i32x4_shuffle::<2, 3, 0, 1>(a, a));
+            f32x4_extract_lane::<0>(pairs) + f32x4_extract_lane::<1>(pairs)
+        };
+        fn largest(a: v128) -> f32 = {
+            let pairs = f32x4_max(a, i32x4_shuffle::<2, 3, 0, 1>(a, a));
+            f32x4_extract_lane::<0>(pairs).max(f32x4_extract_lane::<1>(pairs))
+        };
+    }
+}
