@@ -283,17 +283,17 @@ multiversion! {
     /// The [`MapFn`] of a function of one element.
     pub(super) fn map1<F: Map1>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
-    ) = map1_body;
+    ) = map1_body, up to AVX2;
 }
 multiversion! {
     /// The [`MapFn`] of a function of two elements.
     pub(super) fn map2<F: Map2>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
-    ) = map2_body;
+    ) = map2_body, up to AVX2;
 }
 multiversion! {
     /// The [`MapFn`] of a function of three elements.
     pub(super) fn map3<F: Map3>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
-    ) = map3_body;
+    ) = map3_body, up to AVX2;
 }
