@@ -1,0 +1,128 @@
+//! The `gradloom` command: a library, which cargo compiles beside what it depends on, where a binary waits for
+//! all of it.
+//!
+//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage).
+//! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
+//! that was saved before.
+
+mod bench;
+mod device;
+mod devices;
+#[cfg(test)]
+mod documentation;
+mod drivers;
+mod eval;
+mod export;
+mod failure;
+mod format;
+mod import;
+mod info;
+mod inspect;
+mod limits;
+mod model;
+#[cfg(test)]
+mod mutations;
+mod output;
+mod prepare;
+mod profile;
+mod run;
+mod sample;
+mod size;
+mod source;
+mod tokenize;
+mod tokenizer;
+mod train;
+mod weights;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Train a GPT from scratch, write with it, and see what the compiler made of it.
+///
+/// gradloom compiles a whole training step (forward, backward, optimizer) once and then replays it over a
+/// fixed memory plan.
+#[derive(Debug, Parser)]
+#[command(name = "gradloom", version, max_term_width = 100, after_long_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Show what drivers of GPUs print, too.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+const EXAMPLES: &str = "\
+First steps:
+  gradloom train                 train a tiny GPT on the built-in text (minutes)
+  gradloom sample runs/tiny-1    let it write
+  gradloom inspect tiny          see the graph, kernels and memory of a step
+
+Exit codes: 0 done; 1 failed; 2 the command line or data cannot be used.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a GPT on text and keep what comes of it in a run folder
+    Train(Box<train::Arguments>),
+    /// Let a trained model write
+    Sample(Box<sample::Arguments>),
+    /// Measure how well a model predicts: perplexity of a text, questions with choices
+    Eval(eval::Arguments),
+    /// Write text as files of tokens, to train on more of it than memory holds
+    Prepare(prepare::Arguments),
+    /// Show how a tokenizer cuts text into tokens, or the text of tokens
+    Tokenize(tokenize::Arguments),
+    /// Show what the compiler makes of a training step, stage by stage
+    Inspect(inspect::Arguments),
+    /// Show what a file or folder with a model has: sizes, parameters, types, data
+    Info(info::Arguments),
+    /// Write a published model as the folder of a run
+    Import(import::Arguments),
+    /// Write a model as a folder that transformers loads
+    Export(export::Arguments),
+    /// List what gradloom can run on
+    Devices(devices::Arguments),
+    /// Time a named training step
+    Bench(bench::Arguments),
+    /// Show where the time of a named training step goes, kernel by kernel
+    Profile(profile::Arguments),
+    /// Print a script that lets a shell complete commands and flags
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the command with the process's arguments.
+pub fn main() -> ExitCode {
+    bench::started();
+    limits::run(command)
+}
+
+fn command() -> ExitCode {
+    let Cli { command, verbose } = Cli::parse();
+    if !verbose {
+        drivers::keep_quiet();
+    }
+    let result = match command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Sample(arguments) => sample::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Prepare(arguments) => prepare::run(&arguments),
+        Command::Tokenize(arguments) => tokenize::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "gradloom", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
