@@ -42,6 +42,7 @@ pub(super) trait Vectorized {
 }
 
 /// An instruction set's vectors.
+#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "pages read no numbers in blocks"))]
 pub(super) trait Simd: Copy {
     /// A vector of [`LANES`](Self::LANES) f32, as memory has them.
     type F32s: Copy;
@@ -215,6 +216,7 @@ pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
 }
 
 /// Defines methods of a [`Simd`] by instructions that its values prove to be there.
+#[allow(unused_macros, reason = "portable vectors have none")]
 macro_rules! instructions {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {
         $(
@@ -227,9 +229,5 @@ macro_rules! instructions {
         )*
     };
 }
-#[cfg(any(
-    target_arch = "aarch64",
-    target_arch = "x86_64",
-    all(target_arch = "wasm32", target_feature = "simd128")
-))]
+#[allow(unused_imports, reason = "portable vectors have none")]
 use instructions;

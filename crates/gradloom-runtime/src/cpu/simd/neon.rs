@@ -40,4 +40,35 @@ impl Simd for Neon {
         fn sum(a: float32x4_t) -> f32 = vaddvq_f32(a);
         fn largest(a: float32x4_t) -> f32 = vmaxvq_f32(a);
     }
+
+    #[inline(always)]
+    unsafe fn load_first(self, count: usize, from: *const f32) -> float32x4_t {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match count {
+                0 => vdupq_n_f32(0.0),
+                1 => vld1q_lane_f32::<0>(from, vdupq_n_f32(0.0)),
+                2 => vcombine_f32(vld1_f32(from), vdup_n_f32(0.0)),
+                3 => vld1q_lane_f32::<2>(from.add(2), vcombine_f32(vld1_f32(from), vdup_n_f32(0.0))),
+                _ => vld1q_f32(from),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, count: usize, to: *mut f32, value: float32x4_t) {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match count {
+                0 => {}
+                1 => vst1q_lane_f32::<0>(to, value),
+                2 => vst1_f32(to, vget_low_f32(value)),
+                3 => {
+                    vst1_f32(to, vget_low_f32(value));
+                    vst1q_lane_f32::<2>(to.add(2), value);
+                }
+                _ => vst1q_f32(to, value),
+            }
+        }
+    }
 }

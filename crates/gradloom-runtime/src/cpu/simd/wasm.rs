@@ -43,4 +43,35 @@ impl Simd for Wasm {
             f32x4_extract_lane::<0>(pairs).max(f32x4_extract_lane::<1>(pairs))
         };
     }
+
+    #[inline(always)]
+    unsafe fn load_first(self, count: usize, from: *const f32) -> v128 {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match count {
+                0 => f32x4_splat(0.0),
+                1 => v128_load32_zero(from.cast()),
+                2 => v128_load64_zero(from.cast()),
+                3 => v128_load32_lane::<2>(v128_load64_zero(from.cast()), from.add(2).cast()),
+                _ => self.load(from),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, count: usize, to: *mut f32, value: v128) {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match count {
+                0 => {}
+                1 => v128_store32_lane::<0>(value, to.cast()),
+                2 => v128_store64_lane::<0>(value, to.cast()),
+                3 => {
+                    v128_store64_lane::<0>(value, to.cast());
+                    v128_store32_lane::<2>(value, to.add(2).cast());
+                }
+                _ => self.store(to, value),
+            }
+        }
+    }
 }
