@@ -1,5 +1,5 @@
-//! The `gradloom` command: a library, which cargo compiles beside what it depends on, where a binary waits for
-//! all of it.
+//! The `gradloom` command: a library, which cargo compiles beside what it depends on, where a binary would
+//! wait for all of it.
 //!
 //! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage).
 //! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
