@@ -17,7 +17,9 @@ macro_rules! multiversion {
         ) $(-> $ret:ty)? = $body:ident, up to AVX2;
     ) => {
         $(#[$meta])*
-        $vis fn $name<$($generic: $bound),*>(level: $crate::cpu::InstructionSet) -> unsafe fn($($ty),*) $(-> $ret)? {
+        $vis fn $name<$($generic: $bound),*>(
+            level: $crate::cpu::InstructionSet,
+        ) -> unsafe fn($($ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             if level >= $crate::cpu::InstructionSet::Avx2 {
                 #[target_feature(enable = "avx2")]
@@ -38,7 +40,9 @@ macro_rules! multiversion {
         ) $(-> $ret:ty)? = $body:ident;
     ) => {
         $(#[$meta])*
-        $vis fn $name<$($generic: $bound),*>(level: $crate::cpu::InstructionSet) -> unsafe fn($($ty),*) $(-> $ret)? {
+        $vis fn $name<$($generic: $bound),*>(
+            level: $crate::cpu::InstructionSet,
+        ) -> unsafe fn($($ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             if level == $crate::cpu::InstructionSet::Avx512 {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

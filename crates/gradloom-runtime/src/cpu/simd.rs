@@ -51,8 +51,16 @@ pub(super) trait Simd: Copy {
     /// Vectors that fit in registers.
     const REGISTERS: usize;
 
-    /// Calls a function of its own that is compiled with these instructions.
-    fn vectorize(self, code: impl Vectorized);
+    /// Calls a function of its own that is compiled with these instructions; here with those that the crate
+    /// is compiled for.
+    #[inline(always)]
+    fn vectorize(self, code: impl Vectorized) {
+        #[inline(never)]
+        fn run<S: Simd>(simd: S, code: impl Vectorized) {
+            code.with_simd(simd);
+        }
+        run(self, code);
+    }
 
     /// A number in all lanes.
     fn splat(self, value: f32) -> Self::F32s;

@@ -91,7 +91,9 @@ unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operan
 }
 
 multiversion! {
-    fn reduce_rows<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) = rows_body, up to AVX2;
+    fn reduce_rows<F: Reducer>(
+        rows: usize, columns: usize, operand: &Operand, running: *mut u8
+    ) = rows_body, up to AVX2;
 }
 multiversion! {
     fn reduce_columns<F: Reducer>(

@@ -2,7 +2,7 @@
 //!
 //! In: what [`Simd`] says. Out: instructions of 128 bits, which every AArch64 processor has.
 
-use super::{Simd, Vectorized, instructions};
+use super::{Simd, instructions};
 use std::arch::aarch64::*;
 
 /// Any AArch64 processor.
@@ -13,15 +13,6 @@ impl Simd for Neon {
     type F32s = float32x4_t;
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
-
-    #[inline(always)]
-    fn vectorize(self, code: impl Vectorized) {
-        #[inline(never)]
-        fn run(code: impl Vectorized) {
-            code.with_simd(Neon);
-        }
-        run(code);
-    }
 
     instructions! {
         fn splat(value: f32) -> float32x4_t = vdupq_n_f32(value);

@@ -3,7 +3,7 @@
 //! In: what [`Simd`] says. Out: code that LLVM may make vectors of. Always holds: products are rounded before
 //! they are added.
 
-use super::{Simd, Vectorized};
+use super::Simd;
 
 /// Any processor.
 #[derive(Clone, Copy)]
@@ -20,15 +20,6 @@ impl Simd for Portable {
     type F32s = Lanes;
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
-
-    #[inline(always)]
-    fn vectorize(self, code: impl Vectorized) {
-        #[inline(never)]
-        fn run(code: impl Vectorized) {
-            code.with_simd(Portable);
-        }
-        run(code);
-    }
 
     #[inline(always)]
     fn splat(self, value: f32) -> Lanes {

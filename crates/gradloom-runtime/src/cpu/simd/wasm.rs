@@ -3,7 +3,7 @@
 //! In: what [`Simd`] says. Out: instructions of 128 bits. Always holds: products are rounded before they are
 //! added.
 
-use super::{Simd, Vectorized, instructions};
+use super::{Simd, instructions};
 use std::arch::wasm32::*;
 
 /// A module that was compiled with vectors, so that the engine has them.
@@ -14,15 +14,6 @@ impl Simd for Wasm {
     type F32s = v128;
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
-
-    #[inline(always)]
-    fn vectorize(self, code: impl Vectorized) {
-        #[inline(never)]
-        fn run(code: impl Vectorized) {
-            code.with_simd(Wasm);
-        }
-        run(code);
-    }
 
     instructions! {
         fn splat(value: f32) -> v128 = f32x4_splat(value);
