@@ -2,10 +2,13 @@
 // repeated within its window of 32 kB only. In: a module. Out: the module with the functions' places as names,
 // for `wasm-opt --reorder-functions-by-name`. The same module gives the same order.
 
+import { gzipSync } from 'node:zlib';
+
 // Bytes of a sequence that is looked for: as much as an instruction or two with their operands.
 const SEQUENCE = 6;
-// Bytes of code before a function in which its sequences are looked for.
-const WINDOW = 30_000;
+// Bytes of code before a function in which its sequences are looked for: gzip looks as far, but finds of it what
+// its hash chains still have, so that which of these is best is a matter of luck. All are tried.
+const WINDOWS = Array.from({ length: 10 }, (_, i) => 16_000 + 2_000 * i);
 // A sequence that more functions have is near everywhere.
 const COMMON = 5_000;
 
@@ -69,11 +72,8 @@ function importedFunctions(bytes) {
   return kinds.length;
 }
 
-/**
- * Places of functions: next to come is always the one whose sequences are, for the largest part, in the
- * window already.
- */
-function places(functions) {
+/** The sequences of each function that tell it from others, how many it has in all, and who owns each. */
+function sequencesOf(functions) {
   const ids = new Map();
   const owners = [];
   const sequences = functions.map((code, index) => {
@@ -88,6 +88,14 @@ function places(functions) {
   });
   const telling = sequences.map((own) => [...own].filter((id) => owners[id].length > 1 && owners[id].length <= COMMON));
 
+  return { telling, counts: sequences.map((own) => own.size), owners };
+}
+
+/**
+ * An order of functions: next to come is always the one whose sequences are, for the largest part, in the
+ * window already.
+ */
+function ordered(functions, { telling, counts, owners }, window) {
   const times = new Uint32Array(owners.length);
   const shared = new Uint32Array(functions.length);
   const enter = (id) => {
@@ -103,20 +111,33 @@ function places(functions) {
     let [next, most] = [-1, -1];
     for (const index of left) {
       // So that the smallest functions are no better than those that are all in the window.
-      const part = shared[index] / (sequences[index].size + 1);
+      const part = shared[index] / (counts[index] + 1);
       if (part > most) [next, most] = [index, part];
     }
     left.delete(next);
     order.push(next);
     bytes += functions[next].length;
     telling[next].forEach(enter);
-    for (; bytes - functions[order[first]].length > WINDOW; first++) {
+    for (; bytes - functions[order[first]].length > window; first++) {
       bytes -= functions[order[first]].length;
       telling[order[first]].forEach(leave);
     }
   }
+  return order;
+}
+
+/** Places of functions in the order that packs best. */
+function places(functions) {
+  const sequences = sequencesOf(functions);
   const place = [];
-  order.forEach((index, at) => (place[index] = at));
+  let least = Infinity;
+  for (const window of WINDOWS) {
+    const order = ordered(functions, sequences, window);
+    const packed = gzipSync(Buffer.concat(order.map((index) => functions[index])), { level: 9 }).length;
+    if (packed >= least) continue;
+    least = packed;
+    order.forEach((index, at) => (place[index] = at));
+  }
   return place;
 }
 

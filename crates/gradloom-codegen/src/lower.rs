@@ -12,17 +12,19 @@ mod library;
 mod narrow;
 mod pad;
 mod parts;
+mod products;
 mod reduce;
 mod rounding;
 mod scatters;
 mod stored;
 
-use crate::limits::CUDA_IS_POSSIBLE;
+use crate::limits::{CUDA_IS_POSSIBLE, PRODUCTS_RUN_TOGETHER};
 use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{
-    Access, Body, Kernel, Launch, Layout, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
+    Access, Body, GroupSchedule, Kernel, Launch, Layout, Level, Lowered, NodeKind, Part, Phase, Schedule,
+    Store,
 };
 use gradloom_core::plan::ALIGNMENT;
 use joined::joined;
@@ -41,6 +43,10 @@ pub(crate) trait Target {
     /// they need side by side.
     fn group_schedule(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> (Schedule, usize) {
         (Schedule::Whole, 0)
+    }
+    /// How products that are alike are shared out, if kernels of the target can run several of them.
+    fn products_together(&self) -> Option<GroupSchedule> {
+        None
     }
     /// Whether a result with an element for each position, row, or one in all may take the place of an
     /// operand with as many: not if another thread may still read that.
@@ -117,6 +123,8 @@ fn lower_padded(graph: &Graph, fused: Fused, padded: Vec<Padded>, target: &impl 
         padded,
         waiting: None,
         commits: false,
+        once: false,
+        behind: 0,
     };
     for spec in fused.kernels {
         lowering.kernel(spec);
@@ -144,6 +152,10 @@ struct Lowering<'g, T> {
     waiting: Option<KernelSpec>,
     /// Whether what is lowered now is only needed by updates.
     commits: bool,
+    /// Whether it runs once, when the program is loaded.
+    once: bool,
+    /// The first launch from which on the same holds.
+    behind: usize,
 }
 
 /// A product and the loop behind it, with their operands and results.
@@ -195,7 +207,10 @@ impl<T: Target> Lowering<'_, T> {
         if commit {
             self.finish();
         }
-        self.commits = commit;
+        if (self.commits, self.once) != (commit, once) {
+            (self.commits, self.once) = (commit, once);
+            self.behind = self.lowered.launches.len();
+        }
         if CUDA_IS_POSSIBLE
             && let Kernel::Dot { axes, epilogue } = &kernel
             && let Some([(product, operands, sums), (body, reads, writes)]) =
@@ -264,16 +279,16 @@ impl<T: Target> Lowering<'_, T> {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
             kernel => self.prepare(op, kernel, &mut reads, &writes),
         };
-        self.lowered.launches.push(Launch {
-            op,
-            kernel,
-            reads,
-            writes,
-            may_alias,
-            schedule,
-            workspace,
-            phase: Phase::Compute,
-        });
+        let launch =
+            Launch { op, kernel, reads, writes, may_alias, schedule, workspace, phase: Phase::Compute };
+        let launches = &mut self.lowered.launches;
+        if PRODUCTS_RUN_TOGETHER
+            && let Some(schedule) = self.target.products_together()
+            && let Some(group) = products::find(&mut launches[self.behind..], &launch)
+        {
+            return products::add(group, launch, schedule);
+        }
+        launches.push(launch);
     }
 
     /// Whether a product and what follows from it are two launches.

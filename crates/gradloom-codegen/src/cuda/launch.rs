@@ -146,7 +146,7 @@ pub fn kernels(
     // A scatter that is not in the place of its operand copies that first.
     let may_join = |part: usize| {
         let Part { kernel, reads, writes, .. } = &parts[part];
-        if matches!(kernel, LaunchKernel::Loop(_)) {
+        if !matches!(kernel, LaunchKernel::Op(OpKind::Scatter { .. })) {
             return true;
         }
         let [read, write] = [&launch.reads[reads.start], &launch.writes[writes.start]];
@@ -302,8 +302,13 @@ fn together(
     let extents = |part: &Part| group::extents(part, &launch.reads[part.reads.clone()]);
     let table = Table::new(form, parts.iter().map(|part| (extents(part), starts(part))), schedule);
     let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
+    let vectors = match parts[0].kernel {
+        LaunchKernel::Loop(_) => Vec::new(),
+        _ => reads_vectors(&parts[0].kernel, &parts[0].schedule, reads),
+    };
+    let view = |(i, access)| View::of(access, vectors.get(i).copied().unwrap_or(false));
     let views = Views {
-        reads: reads.iter().map(|access| View::of(access, false)).collect(),
+        reads: reads.iter().enumerate().map(view).collect(),
         writes: writes.iter().map(|access| View::of(access, false)).collect(),
         gated: launch.phase == Phase::Commit,
         in_place: false,
@@ -328,14 +333,7 @@ fn together(
         Role::Workspace { .. } => vec![Span::Workspace(scratch..scratch + schedule.workspace)],
         Role::Table => Vec::new(),
     };
-    let kernels = match parts[0].kernel {
-        LaunchKernel::Op(OpKind::Scatter { batch, .. }) => kernels::scatters(&views, batch, &table),
-        _ => {
-            let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
-            kernels::group(&views, group::body_of(parts[0]), &table, schedule, short)
-        }
-    };
-    finished(&kernels, number, &views, &touched, &parameter)
+    finished(&kernels::together(&views, parts, &table, schedule), number, &views, &touched, &parameter)
 }
 
 /// Whether no kernel of the step writes what is read there before the launch is done. Store and constants are

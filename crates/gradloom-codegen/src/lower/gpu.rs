@@ -9,7 +9,7 @@ use super::{
     OfProducts, Request, Target, as_body, group_scatters, lower_padded, read_stored, round_at_scatters,
 };
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, least_product, takes_lines_behind};
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::{CUDA_IS_POSSIBLE, Limits, PRODUCTS_RUN_TOGETHER};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
 use crate::schedule::product::{reads_once, streamed_parts};
@@ -19,7 +19,9 @@ use crate::simt::custom;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Part, Schedule, Store};
+use gradloom_core::kernel::{
+    Access, Body, GroupSchedule, Kernel, Layout, Level, Lowered, Part, Schedule, Store,
+};
 
 /// How ops are fused for GPUs.
 pub const FUSION: Fusion = Fusion::SumsApart;
@@ -141,6 +143,10 @@ impl Target for Gpu<'_> {
         let mut schedule = group::schedule(self.limits);
         schedule.workspace = group::workspace(parts, reads, writes, &schedule);
         (Schedule::Group(schedule), schedule.workspace)
+    }
+
+    fn products_together(&self) -> Option<GroupSchedule> {
+        PRODUCTS_RUN_TOGETHER.then(|| group::schedule(self.limits))
     }
 
     fn has_kernels(&self, op: &dyn CustomOp) -> bool {

@@ -1,18 +1,21 @@
 //! Which parts of a group one kernel can run, and how: parts that compute the same over other numbers of
-//! elements, each element from those at its own position, or from those of its column.
+//! elements, each element from those at its own position, or from those of its column; or ops that are alike
+//! but for where their operands lie.
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::{CUDA_IS_POSSIBLE, Limits, PRODUCTS_RUN_TOGETHER};
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
-#[cfg(not(target_family = "wasm"))]
-use gradloom_core::kernel::Layout;
 use gradloom_core::kernel::{
-    Access, Body, GroupSchedule, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store,
+    Access, Body, GroupSchedule, Kernel, Launch, Level, Method, Node, NodeId, NodeKind, Part, Schedule,
+    Staging, Store,
 };
 
 /// Rows of columns that one workgroup adds up.
 const SHORT: usize = 256;
 /// Lanes of a column.
 const LANES: usize = 8;
+
+/// Elements of the longest vectors that products load.
+const VECTOR: usize = 8;
 
 /// How parts are shared out, without the scratch that those take which run together.
 pub fn schedule(limits: &Limits) -> GroupSchedule {
@@ -39,6 +42,8 @@ pub enum Form {
     Columns(ReduceOp, NodeId),
     /// Updates of distinct rows, each where its index says.
     Scatter,
+    /// A matrix product in tiles.
+    Product,
 }
 
 impl Form {
@@ -48,6 +53,9 @@ impl Form {
             Kernel::Loop(body) => Self::of(body),
             Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }) if CUDA_IS_POSSIBLE => {
                 Some(Self::Scatter)
+            }
+            Kernel::Op(OpKind::Dot(_)) if PRODUCTS_RUN_TOGETHER && is_tiled(&part.schedule) => {
+                Some(Self::Product)
             }
             _ => None,
         }
@@ -76,18 +84,32 @@ impl Form {
         match self {
             Self::Columns(..) => columns.div_ceil(schedule.columns[1]),
             Self::Map | Self::Total(..) | Self::Scatter => chunks(rows * columns),
+            // The tiles say.
+            Self::Product => 0,
         }
     }
+}
+
+/// Whether a product is one kernel of tiles whose workgroups find their operands by number.
+fn is_tiled(schedule: &Schedule) -> bool {
+    let Schedule::Product(product) = schedule else { return false };
+    let is_tile = match &product.choice.method {
+        Method::Portable(tile) => !matches!(tile.staging, Staging::Lanes(_)),
+        Method::Cooperative(tile) => CUDA_IS_POSSIBLE && !tile.is_streamed(),
+    };
+    is_tile && product.choice.parts == 1
 }
 
 fn chunks(positions: usize) -> usize {
     positions.div_ceil(GroupSchedule::CHUNK)
 }
 
-/// Rows and columns of a part that has a form: of a scatter, updates and their elements.
-pub(crate) fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
+/// Rows and columns of a part that has a form: of a scatter, updates and their elements. A product has its
+/// own way to count.
+pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     match &part.kernel {
         Kernel::Loop(body) => [body.rows, body.columns],
+        Kernel::Op(OpKind::Dot(_)) => [0, 0],
         _ => {
             let [updates, elements] = [1, 2].map(|read: usize| reads[read].layout.shape.elements());
             [updates, elements / updates.max(1)]
@@ -120,39 +142,49 @@ pub(crate) struct Class {
     nodes: Vec<Node>,
     /// None for totals, which are the same along a row, or across rows of one column.
     stores: Vec<Store>,
-    /// Of a scatter: its batch axes, and how its operands and its result lie. A page's module has no code for
-    /// what only CUDA devices do.
-    #[cfg(not(target_family = "wasm"))]
-    scatter: Option<(usize, Vec<Layout>)>,
+    /// Of an op: its axes, and how its operands and its result lie.
+    op: Vec<usize>,
 }
 
 /// The class of a part, if it has one.
 pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<Class> {
     let form = Form::of_part(part)?;
     let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
-    #[cfg(not(target_family = "wasm"))]
-    if let Kernel::Op(OpKind::Scatter { batch, .. }) = part.kernel {
-        let layout = |access: &Access| Layout { offset: 0, ..access.layout.clone() };
-        let scatter = Some((batch, reads.iter().chain(writes).map(layout).collect()));
-        let is_any = !extents(part, reads).contains(&0) && reads[0].layout.shape.elements() > 0;
-        return is_any.then_some(Class { form, dtypes, nodes: Vec::new(), stores: Vec::new(), scatter });
+    if let Kernel::Op(kind) = &part.kernel {
+        let mut op = Vec::new();
+        // Vectors begin where those of the others do.
+        let vector = if form == Form::Product { VECTOR } else { 1 };
+        match kind {
+            // From its result's first element on.
+            OpKind::Dot(_) if writes[0].layout.offset > 0 => return None,
+            OpKind::Dot(axes) => {
+                for list in [&axes.lhs_contract, &axes.rhs_contract, &axes.lhs_batch, &axes.rhs_batch] {
+                    op.push(list.len());
+                    op.extend(list);
+                }
+            }
+            OpKind::Scatter { batch, .. } => op.push(*batch),
+            _ => {}
+        }
+        for Access { layout, .. } in reads.iter().chain(writes) {
+            if layout.shape.elements() == 0 {
+                return None;
+            }
+            op.extend(&*layout.shape);
+            op.extend(&*layout.strides);
+            op.push(layout.offset % vector);
+        }
+        return Some(Class { form, dtypes, nodes: Vec::new(), stores: Vec::new(), op });
     }
     let Kernel::Loop(body) = &part.kernel else { return None };
     if !fits(body, reads, writes) {
         return None;
     }
     let (nodes, stores) = match form {
-        Form::Map | Form::Scatter => (&body.nodes[..], body.stores.clone()),
         Form::Total(_, node) | Form::Columns(_, node) => (&body.nodes[..=node.index()], Vec::new()),
+        _ => (&body.nodes[..], body.stores.clone()),
     };
-    Some(Class {
-        form,
-        dtypes,
-        nodes: nodes.to_vec(),
-        stores,
-        #[cfg(not(target_family = "wasm"))]
-        scatter: None,
-    })
+    Some(Class { form, dtypes, nodes: nodes.to_vec(), stores, op: Vec::new() })
 }
 
 /// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch

@@ -209,6 +209,11 @@ impl Builder {
         }
     }
 
+    /// A vector of four f32, by their numbers.
+    pub fn vector_of<'k>(&'k self, element: &dyn Fn(u32) -> Value<'k>) -> Value<'k> {
+        self.vector(&[element(0), element(1), element(2), element(3)])
+    }
+
     /// A matrix of zeros, to add products to.
     pub fn matrix_zero(&self) -> Value<'_> {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))

@@ -2,64 +2,83 @@
 //! as they share a binding.
 
 use super::dispatch::Context;
-use super::operands::span;
-use crate::schedule::group;
-use gradloom_core::collections::SortedMap;
-use gradloom_core::kernel::{Access, Launch, Part};
+use super::operands::{Shared, span};
+use crate::schedule::group::{self, Form};
+use gradloom_core::kernel::{Launch, Part};
 use gradloom_core::plan::Region;
 use std::ops::Range;
 
 /// Parts that run together, by their numbers; a part that runs alone has its own list.
 pub(super) fn batches(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
-    let own = |part: &Part| {
-        let accesses = launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
-        Covers::new(accesses, context)
-    };
-    let mut covers: Vec<Covers> = parts.iter().map(own).collect();
+    let mut covers: Vec<Covers> = parts.iter().map(|part| Covers::new(part, launch, context)).collect();
     group::batches(parts, launch, |first, part| {
-        let (batches, parts) = covers.split_at_mut(part);
-        let joins = batches[first].takes(&parts[0], context);
-        if joins {
-            batches[first].add(&parts[0]);
+        let joined = covers[first].joined(&covers[part], context);
+        let joins = joined.is_some();
+        if let Some(ranges) = joined {
+            covers[first].ranges = ranges;
         }
         joins
     })
 }
 
-/// What operands that one name stands for cover: they share a binding.
+/// Which values of parts that run together share a binding.
+pub(super) fn shared(parts: &[&Part]) -> Shared {
+    match parts {
+        [_] => Shared::Nothing,
+        [first, ..] if is_product(first) => Shared::SameOperand,
+        _ => Shared::Segment,
+    }
+}
+
+fn is_product(part: &Part) -> bool {
+    Form::of_part(part) == Some(Form::Product)
+}
+
+/// What the operands and results of parts cover that run together.
 struct Covers {
-    /// Region and segment of each operand and result: the same for all parts.
+    /// Whether each has a binding of its own; otherwise those in one place share theirs.
+    apart: bool,
+    /// Region and segment of each: the same for all parts.
     places: Vec<(Region, usize)>,
-    /// Bytes from the first to the last of each of these.
-    ranges: SortedMap<(Region, usize), Range<usize>>,
+    /// Bytes from the first to the last of each.
+    ranges: Vec<Range<usize>>,
 }
 
 impl Covers {
-    fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
-        let mut covers = Self { places: Vec::new(), ranges: SortedMap::new() };
+    fn new(part: &Part, launch: &Launch, context: &Context<'_>) -> Self {
+        let accesses = launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
+        let mut covers = Self { apart: is_product(part), places: Vec::new(), ranges: Vec::new() };
         for access in accesses {
             let (region, range) = span(access, context);
-            let place = (region, context.cuts.segment(region, range.start));
-            covers.places.push(place);
-            covers.cover(place, &range);
+            covers.places.push((region, context.cuts.segment(region, range.start)));
+            covers.ranges.push(range);
         }
         covers
     }
 
-    fn cover(&mut self, place: (Region, usize), range: &Range<usize>) {
-        let own = self.ranges.get(&place).unwrap_or(range);
-        self.ranges.insert(place, own.start.min(range.start)..own.end.max(range.end));
-    }
-
-    fn takes(&self, other: &Self, context: &Context<'_>) -> bool {
-        let small = |(place, range): (&(Region, usize), &Range<usize>)| {
-            let own = self.ranges.get(place).unwrap_or(range);
-            own.end.max(range.end) - own.start.min(range.start) <= context.limits.binding_bytes
-        };
-        self.places == other.places && other.ranges.iter().all(small)
-    }
-
-    fn add(&mut self, other: &Self) {
-        other.ranges.iter().for_each(|(&place, range)| self.cover(place, range));
+    /// The ranges of both, if one name can stand for each operand: it is in the same place, bindings are not
+    /// too large, and no operand that vectors are loaded of lies among results.
+    fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<usize>>> {
+        let mut ranges = self.ranges.clone();
+        for (range, other) in ranges.iter_mut().zip(&other.ranges) {
+            *range = range.start.min(other.start)..range.end.max(other.end);
+        }
+        for (i, range) in ranges.iter().enumerate() {
+            let mut bound = range.clone();
+            for (j, other) in ranges.iter().enumerate() {
+                if i == j || self.places[i] != self.places[j] {
+                    continue;
+                }
+                if !self.apart {
+                    bound = bound.start.min(other.start)..bound.end.max(other.end);
+                } else if j + 1 == ranges.len() && range.start < other.end && other.start < range.end {
+                    return None;
+                }
+            }
+            if bound.len() > context.limits.binding_bytes {
+                return None;
+            }
+        }
+        (self.places == other.places).then_some(ranges)
     }
 }

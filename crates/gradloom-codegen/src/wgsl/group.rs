@@ -1,14 +1,17 @@
 //! Parts of a group that run together: what they bind, and where each one's operands start.
 
+use super::batching::shared;
 use super::dispatch::{Context, Shaders, checked};
 use super::operands::{Operand, Operands};
 use super::print;
+use super::product::vectorise;
 use super::shader_builder::ShaderBuilder;
 use crate::narrow::narrow;
-use crate::schedule::group::{Form, body_of, is_short_total};
-use crate::simt::kernels::{Table, group};
+use crate::schedule::group::{Form, extents};
+use crate::simt::kernels::{self, Table};
 use gradloom_core::error::Result;
-use gradloom_core::kernel::{Access, GroupSchedule, Launch, Part, Phase};
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, GroupSchedule, Kernel, Launch, Part, Phase};
 use std::ops::Range;
 
 /// The shaders of parts of one class.
@@ -31,18 +34,18 @@ pub(super) fn together(
         ..launch.clone()
     };
     // One name stands for the operands of all parts.
-    let operands = Operands::new(&all, context, parts.len() > 1);
+    let mut operands = Operands::new(&all, context, shared(parts));
     let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
+    if let Kernel::Op(OpKind::Dot(axes)) = &parts[0].kernel {
+        vectorise(&mut operands, axes, context.limits);
+    }
     let starts = |i: usize| {
         let own = operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
         own.map(|operand| narrow(operand.base / operand.dtype.bytes() + operand.layout.offset)).collect()
     };
-    let body = body_of(parts[0]);
-    let form = Form::of(body).expect("parts of a class have a form");
-    let all = parts.iter().enumerate().map(|(i, part)| {
-        let body = body_of(part);
-        ([body.rows, body.columns], starts(i))
-    });
+    let form = Form::of_part(parts[0]).expect("parts of a class have a form");
+    let extents = |part: &Part| extents(part, &launch.reads[part.reads.clone()]);
+    let all = parts.iter().enumerate().map(|(i, part)| (extents(part), starts(i)));
     let table = Table::new(form, all, schedule);
     // The first part's, counted from where the table says.
     let first = |operand: &Operand| Operand { base: 0, ..operand.clone() };
@@ -52,8 +55,7 @@ pub(super) fn together(
         writes: operands.writes[..writes].iter().map(first).collect(),
     };
     let gated = launch.phase == Phase::Commit;
-    let short = parts.iter().all(|part| is_short_total(body_of(part), schedule));
-    let kernels = group(&first.views(gated), body, &table, schedule, short);
+    let kernels = kernels::together(&first.views(gated), parts, &table, schedule);
     let print = |kernel| print::print(kernel, ShaderBuilder::new(&first, context.limits, gated, number));
     let dispatches = kernels.iter().map(print).collect();
     checked(Shaders { operands, dispatches }, launch, context)

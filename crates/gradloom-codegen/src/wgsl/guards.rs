@@ -5,7 +5,7 @@
 //! it failed.
 
 use super::dispatch::{Context, Shaders, checked};
-use super::operands::Operands;
+use super::operands::{Operands, Shared};
 use super::shader_builder::{ShaderBuilder, index_at};
 use crate::narrow::narrow;
 use crate::step::status::{
@@ -26,10 +26,10 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     let windows: Vec<Window<'_>> = windows(plan).collect();
     reads.extend(windows.iter().map(|window| window.start.clone()));
     // Each may be a parameter of its own.
-    let together = reads.len() >= limits.storage_buffers;
+    let shared = if reads.len() >= limits.storage_buffers { Shared::Segment } else { Shared::Nothing };
     let launch =
         Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
-    let operands = Operands::new(&launch, context, together);
+    let operands = Operands::new(&launch, context, shared);
     let mut source = ShaderBuilder::new(&operands, limits, false, 0);
     source.global("var<workgroup> verdict: atomic<u32>;");
     source.line("if (local == 0u) {");

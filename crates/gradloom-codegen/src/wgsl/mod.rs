@@ -33,7 +33,7 @@ pub mod tuning {
 
 pub use crate::lower::gpu::{FUSION, lower, lower_fused, problems};
 pub use crate::schedule::tuning::{Choices, Precision};
-pub use operands::{Binding, Cuts, Element, Operand, Operands};
+pub use operands::{Binding, Cuts, Element, Operand, Operands, Shared};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
 pub use units::{Shader, Unit, units, writable};
@@ -104,16 +104,16 @@ fn alone(launch: &Launch, part: &Part, number: usize, context: &Context<'_>) -> 
 
 /// The shaders of a launch that is no group. Values that would be too many bindings share some.
 fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders> {
-    let apart = bound(launch, number, context, false)?;
+    let apart = bound(launch, number, context, Shared::Nothing)?;
     match checked(apart, launch, context) {
         Ok(apart) => Ok(apart),
-        Err(_) => checked(bound(launch, number, context, true)?, launch, context),
+        Err(_) => checked(bound(launch, number, context, Shared::Segment)?, launch, context),
     }
 }
 
-fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {
+fn bound(launch: &Launch, number: usize, context: &Context<'_>, shared: Shared) -> Result<Shaders> {
     let Context { graph, limits, .. } = *context;
-    let mut operands = Operands::new(launch, context, together);
+    let mut operands = Operands::new(launch, context, shared);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes, limits);
     } else {

@@ -91,6 +91,20 @@ impl Cuts {
     }
 }
 
+/// Which values share a binding, besides those that overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// None.
+    Nothing,
+    /// All of a segment.
+    Segment,
+    /// Of products with one result each, the left operands, the right ones and the results.
+    SameOperand,
+}
+
+/// Operands of a product.
+const PRODUCT_READS: usize = 2;
+
 /// The binding of an operand without elements.
 pub(super) const NONE: usize = usize::MAX;
 
@@ -106,8 +120,8 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The bindings of a launch; `together`: the values of a segment share one.
-    pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
+    /// The bindings of a launch.
+    pub fn new(launch: &Launch, context: &Context<'_>, shared: Shared) -> Self {
         let Context { plan, cuts, limits, .. } = *context;
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
@@ -117,9 +131,20 @@ impl Operands {
             .chain(&launch.writes)
             .map(|access| (!empty(access)).then(|| span(access, context)))
             .collect();
-        let mut spans: Vec<(Region, Range<usize>)> = needed.iter().flatten().cloned().collect();
+        let mut spans: Vec<(Region, Range<usize>)> = Vec::new();
+        for (i, (region, range)) in
+            needed.iter().enumerate().filter_map(|(i, span)| Some((i, span.as_ref()?)))
+        {
+            let number = if i < launch.reads.len() { i % PRODUCT_READS } else { PRODUCT_READS };
+            match spans.get_mut(number) {
+                Some((_, all)) if shared == Shared::SameOperand => {
+                    *all = all.start.min(range.start)..all.end.max(range.end);
+                }
+                _ => spans.push((*region, range.clone())),
+            }
+        }
         merge(&mut spans, cuts, &|a, b| a.start < b.end && b.start < a.end);
-        if together {
+        if shared == Shared::Segment {
             merge(&mut spans, cuts, &|_, _| true);
         }
         // In the order of their use, so that equal kernels are equal shaders wherever their values lie.

@@ -111,19 +111,19 @@ impl Printer<'_> {
                 source.line(format_args!("x{number} = {value};"));
             }
             Stmt::Store(buffer, index, value) => {
-                let [index, value] = [index, value].map(|&id| self.text(source, id));
+                let [index, value] = self.texts(source, [index, value]);
                 match &self.memory[*buffer as usize] {
                     Memory::Operand(operand) => source.store(operand, &index, &value),
                     Memory::Name(name) => source.line(format_args!("{name}[{index}] = {value};")),
                 }
             }
             Stmt::SetElement(array, index, value) => {
-                let [index, value] = [index, value].map(|&id| self.text(source, id));
+                let [index, value] = self.texts(source, [index, value]);
                 source.line(format_args!("a{array}[{index}] = {value};"));
             }
             Stmt::StoreMatrix(..) if !HAS_MATRICES => unreachable!("no device has matrix instructions"),
             Stmt::StoreMatrix(array, index, pitch, value) => {
-                let [index, value] = [index, value].map(|&id| self.text(source, id));
+                let [index, value] = self.texts(source, [index, value]);
                 source.line(format_args!("coopStoreT({value}, &a{array}[{index}], {pitch}u);"));
             }
             Stmt::If(condition, block) => {
@@ -134,7 +134,7 @@ impl Printer<'_> {
             }
             Stmt::For(number, bounds, block) => {
                 let i = counter(*number);
-                let [start, end, step] = bounds.map(|id| self.text(source, id));
+                let [start, end, step] = self.texts(source, bounds.each_ref());
                 source.line(format_args!("for (var {i} = {start}; {i} < {end}; {i} += {step}) {{"));
                 self.block(source, block);
                 source.line("}");
@@ -159,6 +159,11 @@ impl Printer<'_> {
     /// The name of an expression, or else what it is.
     fn text(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(source, id) }
+    }
+
+    /// The same of several.
+    fn texts<const N: usize>(&self, source: &mut ShaderBuilder<'_>, ids: [&ExprId; N]) -> [String; N] {
+        ids.map(|id| self.text(source, *id))
     }
 
     fn formula(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
@@ -188,20 +193,20 @@ impl Printer<'_> {
                 source.call(spelling::unary(*op, dtype), &[&a])
             }
             Expr::Binary(op, a, b) => {
-                let [a, b] = [a, b].map(|id| self.text(source, *id));
+                let [a, b] = self.texts(source, [a, b]);
                 source.call(spelling::binary(*op, dtype), &[&a, &b])
             }
             Expr::MulHigh(a, b) => {
-                let [a, b] = [a, b].map(|id| self.text(source, *id));
+                let [a, b] = self.texts(source, [a, b]);
                 format!("{}({a}, {b})", source.function(Function::MulHigh))
             }
             Expr::Compare(op, a, b) => {
                 let dtype = dtype_of(a);
-                let [a, b] = [a, b].map(|id| self.text(source, *id));
+                let [a, b] = self.texts(source, [a, b]);
                 source.compare(*op, dtype, &a, &b)
             }
             Expr::Select(condition, yes, no) => {
-                let [condition, yes, no] = [condition, yes, no].map(|id| self.text(source, *id));
+                let [condition, yes, no] = self.texts(source, [condition, yes, no]);
                 format!("select({no}, {yes}, {condition})")
             }
             Expr::Cast(a) if ty == ValueType::Vector(4) => format!("vec4<f32>({})", self.text(source, *a)),
@@ -212,11 +217,11 @@ impl Printer<'_> {
             }
             Expr::Bitcast(a) => format!("bitcast<{}>({})", type_name(dtype), self.text(source, *a)),
             Expr::MulAdd(abc) => {
-                let [a, b, c] = abc.map(|id| self.text(source, id));
+                let [a, b, c] = self.texts(source, abc.each_ref());
                 format!("fma({a}, {b}, {c})")
             }
             Expr::NativeMax(a, b) => {
-                let [a, b] = [a, b].map(|id| self.text(source, *id));
+                let [a, b] = self.texts(source, [a, b]);
                 format!("max({a}, {b})")
             }
             // Of CUDA alone.
@@ -234,7 +239,7 @@ impl Printer<'_> {
                 format!("{}.{}", self.text(source, *a), ["x", "y", "z", "w"][*number as usize])
             }
             Expr::ElementPart(array, index, part) => {
-                let [index, part] = [index, part].map(|id| self.text(source, *id));
+                let [index, part] = self.texts(source, [index, part]);
                 format!("a{array}[{index}][{part}]")
             }
             Expr::ToHalf(a) => format!("vec4<f16>({})", self.text(source, *a)),
@@ -251,7 +256,7 @@ impl Printer<'_> {
                 format!("{function}<{}>(&a{array}[{index}], {pitch}u)", name_of(ty))
             }
             Expr::MatrixMulAdd(abc) => {
-                let [a, b, c] = abc.map(|id| self.text(source, id));
+                let [a, b, c] = self.texts(source, abc.each_ref());
                 format!("coopMultiplyAdd({a}, {b}, {c})")
             }
         }

@@ -52,7 +52,7 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let reads = vec![value(lhs, lanes[0]), value(rhs, lanes[1])];
     let operands = side_by_side(reads, vec![value(problem.results(), 1)]);
     let schedule = schedule(problem, *choice, DType::F16, limits);
-    let kernels = product(&operands.views(false), problem, &schedule, None, "product");
+    let kernels = product(&operands.views(false), problem, &schedule, None, "product", None);
     let dispatches =
         kernels.iter().map(|kernel| print(kernel, ShaderBuilder::new(&operands, limits, false, 0))).collect();
     Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }

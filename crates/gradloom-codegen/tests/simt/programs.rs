@@ -182,7 +182,10 @@ impl Memory<'_> {
         for part in parts {
             let mut own = Vec::new();
             for (i, access) in launch.reads[part.reads.clone()].iter().enumerate() {
-                own.push(u32::try_from(memory[i].len() + access.layout.offset).unwrap());
+                // Buffers begin where vectors may.
+                let start = memory[i].len().next_multiple_of(64);
+                own.push(u32::try_from(start + access.layout.offset).unwrap());
+                memory[i].resize(start, 0);
                 memory[i].extend(self.words(access));
             }
             for (i, access) in launch.writes[part.writes.clone()].iter().enumerate() {
@@ -193,17 +196,14 @@ impl Memory<'_> {
             starts.push(own);
         }
         let Schedule::Group(schedule) = &launch.schedule else { panic!("a group's schedule") };
-        let body = group::body_of(parts[0]);
-        let form = group::Form::of(body).unwrap();
-        let all = parts.iter().zip(starts).map(|(part, starts)| {
-            let body = group::body_of(part);
-            ([body.rows, body.columns], starts)
-        });
+        let form = group::Form::of_part(parts[0]).unwrap();
+        let extents = |part: &Part| group::extents(part, &launch.reads[part.reads.clone()]);
+        let all = parts.iter().zip(starts).map(|(part, starts)| (extents(part), starts));
         let table = Table::new(form, all, schedule);
         let (first, last) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
-        let views = views(first, last, &|_| false, launch.phase);
-        let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
-        let made = kernels::group(&views, body, &table, schedule, short);
+        let vectors = form == group::Form::Product && !self.limits.scalar;
+        let views = views(first, last, &|_| vectors, launch.phase);
+        let made = kernels::together(&views, parts, &table, schedule);
         self.kernels(&made, memory, &results, launch.workspace);
     }
 
@@ -424,6 +424,48 @@ fn exact_products(precision: Precision) {
         }
     }
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
+}
+
+/// Products that are alike are one kernel, whatever other products stand between them, and give what they
+/// give one by one; what needs another's result is not among them.
+#[test]
+fn products_that_are_alike_run_together() {
+    let graph = parse(
+        "graph {\n %0: f32[70, 36] = input \"x\"\n %1: f32[36, 44] = input \"a\"\n \
+         %2: f32[36, 44] = input \"b\"\n %3: f32[36, 44] = input \"c\"\n %4: f32[70, 44] = input \"g\"\n \
+         %5: f32[70, 44] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\n \
+         %6: f32[36, 44] = dot %0, %4 {lhs_contract=[0], rhs_contract=[0]}\n \
+         %7: f32[70, 44] = dot %0, %2 {lhs_contract=[1], rhs_contract=[0]}\n \
+         %8: f32[70, 44] = dot %0, %3 {lhs_contract=[1], rhs_contract=[0]}\n \
+         %9: f32[70, 36] = dot %7, %1 {lhs_contract=[1], rhs_contract=[1]}\n \
+         %10: f32[70, 36] = dot %8, %2 {lhs_contract=[1], rhs_contract=[1]}\n \
+         output \"p\" %5\n output \"q\" %6\n output \"r\" %9\n output \"s\" %10\n}",
+    )
+    .unwrap();
+    let number = |elements: usize, factor: usize| -> Vec<f64> {
+        (0..elements).map(|i| (i * factor % 17) as f64 - 8.0).collect()
+    };
+    let mut leaves = Leaves::random(0);
+    for (factor, (name, shape)) in
+        [("x", [70, 36]), ("a", [36, 44]), ("b", [36, 44]), ("c", [36, 44]), ("g", [70, 44])]
+            .into_iter()
+            .enumerate()
+    {
+        leaves = leaves.with(name, DType::F32, &shape, &number(shape[0] * shape[1], 5 + factor));
+    }
+    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+    for (name, limits) in devices() {
+        let choices = Choices::by_rule(Precision::F32);
+        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let parts = |launch: &Launch| match &launch.kernel {
+            kernel::Kernel::Group(parts) => parts.len(),
+            _ => 1,
+        };
+        assert_eq!(lowered.launches.iter().map(parts).collect::<Vec<_>>(), [3, 1, 2], "{name}");
+        let (got, ran) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+        assert_eq!(got.outputs, want.outputs, "{name}");
+        assert_eq!(ran, BTreeMap::from([("together", 2), ("product", 1)]), "{name}");
+    }
 }
 
 /// Few rows: threads share out the terms, and every element is multiplied once.
@@ -783,7 +825,7 @@ fn scatters_of_distinct_rows_run_together() {
     // Both matrices in one buffer, the second behind the first, and so are both updates.
     let starts = [([2, 3], vec![0, 0, 0, 0]), ([2, 3], vec![15, 0, 6, 15])];
     let table = Table::new(group::Form::of_part(&parts[0]).unwrap(), starts.into_iter(), schedule);
-    let made = kernels::scatters(&views, 0, &table);
+    let made = kernels::together(&views, &[&parts[0]], &table, schedule);
     let floats = |numbers: std::ops::Range<u8>| -> Vec<u32> {
         numbers.map(|number| f32::from(number).to_bits()).collect()
     };

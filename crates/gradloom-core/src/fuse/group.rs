@@ -3,9 +3,9 @@
 //! The updates of all parameters are maps of the commit that do not need each other: one launch. So are the
 //! sums that the norm of all gradients is made of, which are then written next to each other, so that the
 //! next kernel adds them up. Sibling products (queries, keys and values) share an operand and are ready at
-//! the same time.
+//! the same time; on GPUs, lowering finds them (`codegen/lower/products.rs`).
 
-use super::KernelSpec;
+use super::{Fusion, KernelSpec};
 use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part, Schedule};
@@ -16,8 +16,10 @@ pub(super) fn group(
     watched: &IdSet<ValueId>,
     targets: &IdMap<ValueId, ValueId>,
     kernels: Vec<KernelSpec>,
+    fusion: Fusion,
 ) -> Vec<KernelSpec> {
-    products(joined(watched, updates(targets, kernels)))
+    let kernels = joined(watched, updates(targets, kernels));
+    if fusion == Fusion::SumsApart { kernels } else { products(kernels) }
 }
 
 /// Loops of the commit that are equally far from its start.

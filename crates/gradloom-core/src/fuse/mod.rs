@@ -67,7 +67,7 @@ pub enum Fusion {
     #[default]
     On,
     /// The same for devices whose products cannot sum over their rows: such a sum rather joins a loop that
-    /// reads what the product computes.
+    /// reads what the product computes. Lowering says which products run together.
     SumsApart,
     /// A kernel for each op, to compare with.
     Off,
@@ -101,7 +101,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     if fusion != Fusion::Off {
         let watched = watched(graph).into_iter().map(|value| facts.source(value).value).collect();
         let targets = graph.updates.iter().map(|u| (facts.source(u.value).value, u.target)).collect();
-        kernels = group::group(&watched, &targets, kernels);
+        kernels = group::group(&watched, &targets, kernels, fusion);
     }
     for value in watched(graph) {
         let found = emit::access(facts.source(value), &memory);

@@ -52,14 +52,19 @@ impl Table {
         table
     }
 
+    /// What a kernel is called.
+    pub(super) fn label(&self, what: &str) -> String {
+        format!("{} kernels: {what}", self.parts)
+    }
+
     /// A kernel in the making.
     pub(super) fn kernel(&self, what: &str, workgroup: usize, groups: usize) -> Builder {
-        Builder::new(&format!("{} kernels: {what}", self.parts), narrow(workgroup), groups)
+        Builder::new(&self.label(what), narrow(workgroup), groups)
     }
 
     /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked
     /// up.
-    fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
+    pub(super) fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
         let Self { numbers, width, .. } = self;
         let table = k.table(numbers.clone());
         let entry = part * narrow(*width);
@@ -107,11 +112,16 @@ impl Table {
     pub(super) fn groups(&self) -> usize {
         self.groups
     }
+
+    /// Parts.
+    pub(super) fn parts(&self) -> usize {
+        self.parts
+    }
 }
 
 /// The kernels of loops of one form; `views` are those of the first part, `short` says whether one workgroup
 /// adds up each of their totals.
-pub fn group(
+pub(super) fn group(
     views: &Views<'_>,
     body: &Body,
     table: &Table,
@@ -124,7 +134,7 @@ pub fn group(
         Form::Total(op, node) if short => vec![group.short_totals(op, node)],
         Form::Total(op, node) => vec![group.shares(op, node), group.totals(op, node)],
         Form::Columns(op, node) => vec![group.columns(op, node)],
-        Form::Scatter => unreachable!("these are loops"),
+        Form::Scatter | Form::Product => unreachable!("these are loops"),
     }
 }
 

@@ -25,15 +25,16 @@ mod scatter;
 mod sort;
 
 pub(crate) use attention::attention;
-pub use group::{Table, group};
+pub use group::Table;
 pub(crate) use product::product;
-pub use scatter::scatters;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
+use crate::limits::{CUDA_IS_POSSIBLE, PRODUCTS_RUN_TOGETHER};
 use crate::product::{DotProblem, fold_batch};
+use crate::schedule::group::{body_of, is_short_total};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
-use gradloom_core::kernel::{self, Access, Body, Layout, Schedule};
+use gradloom_core::kernel::{self, Access, Body, GroupSchedule, Layout, Part, Schedule};
 
 /// Invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
@@ -167,7 +168,30 @@ fn product_of(
 ) -> Option<Vec<Kernel>> {
     let Schedule::Product(schedule) = schedule else { return None };
     let problem = DotProblem::new(axes, views.reads[0].layout, views.reads[1].layout)?;
-    Some(product::product(views, &fold_batch(problem), schedule, epilogue, label))
+    Some(product::product(views, &fold_batch(problem), schedule, epilogue, label, None))
+}
+
+/// The kernels of parts of a class; `views` are those of the first, and the table says where each one's
+/// operands start.
+///
+/// # Panics
+/// If the parts have no class.
+pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &GroupSchedule) -> Vec<Kernel> {
+    match (&parts[0].kernel, &parts[0].schedule) {
+        (kernel::Kernel::Op(OpKind::Dot(axes)), Schedule::Product(schedule)) if PRODUCTS_RUN_TOGETHER => {
+            let problem = DotProblem::new(axes, views.reads[0].layout, views.reads[1].layout);
+            let problem = fold_batch(problem.expect("it has a schedule"));
+            let label = table.label(&parts[0].kernel.title());
+            product::product(views, &problem, schedule, None, &label, Some(table))
+        }
+        (kernel::Kernel::Op(OpKind::Scatter { batch, .. }), _) if CUDA_IS_POSSIBLE => {
+            scatter::scatters(views, *batch, table)
+        }
+        _ => {
+            let short = parts.iter().all(|part| is_short_total(body_of(part), schedule));
+            group::group(views, body_of(parts[0]), table, schedule, short)
+        }
+    }
 }
 
 impl Views<'_> {

@@ -26,7 +26,7 @@ const OPERANDS: usize = 4;
 
 /// The kernel of scatters of distinct rows that are alike, with so many batch axes; `views` are those of the
 /// first, and the table says where each one's operands start.
-pub fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
+pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
     let layout = |view: &View<'_>| Layout { offset: 0, ..view.layout.clone() };
     let layouts: Vec<Layout> = views.reads.iter().chain(&views.writes).map(layout).collect();
     let mut reads: Vec<View<'_>> = views

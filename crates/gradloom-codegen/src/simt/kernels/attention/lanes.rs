@@ -212,7 +212,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         let sum = |value: Value<'k>| pairs(value * share, |a, b| a + b);
         let four = |value: &Variable<'k>| {
             let value = value.get();
-            self.k.vector(&[0, 1, 2, 3].map(|i| sum(value.component(i))))
+            self.k.vector_of(&|i| sum(value.component(i)))
         };
         (most, sum(sums.total.get()), sums.values.iter().map(four).collect())
     }

@@ -57,7 +57,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         if let Some(fours) = self.fours {
             return k.load(fours, (start + column) / 4).to_half(half);
         }
-        k.vector(&[0, 1, 2, 3].map(|i| self.load(start, column + i))).to_half(half)
+        k.vector_of(&|i| self.load(start, column + i)).to_half(half)
     }
 
     /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
@@ -74,7 +74,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             let at = column + i;
             at.below(width).select(self.load(start, at.min(k.u32(width - 1))), zero)
         };
-        k.vector(&[0, 1, 2, 3].map(element))
+        k.vector_of(&element)
     }
 
     /// Writes an element of the row that starts there.

@@ -101,7 +101,7 @@ impl Product<'_> {
                 k.store_matrix(array, start, CooperativeTile::RESULT_PITCH, sum.get());
                 let row = own.first_row + left.first + 16 * i;
                 let column = own.first_column + right.first + 16 * j;
-                let at = At { batch: own.batch, part: own.part, row, column };
+                let at = At { own, row, column };
                 self.matrix_results(&k, tile, (array, start), at);
             }
         }
@@ -125,7 +125,7 @@ impl Product<'_> {
         let value = |place: Value<'k>| {
             let from = start + (place / 16) * CooperativeTile::RESULT_PITCH + place % 16;
             let at = |lane: u32| k.element(array, from + lane);
-            if lanes == 4 { k.vector(&[0, 1, 2, 3].map(at)) } else { at(0) }
+            if lanes == 4 { k.vector_of(&at) } else { at(0) }
         };
         let at =
             |place: Value<'k>| At { row: first.row + place / 16, column: first.column + place % 16, ..first };

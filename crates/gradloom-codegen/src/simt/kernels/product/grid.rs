@@ -1,23 +1,26 @@
 //! Which workgroup computes which tile.
 //!
-//! Part of the sum, then batch, then tile: so workgroups that run together share what they read. Tiles go in
-//! bands of [`BAND`] rows of tiles, column after column.
+//! Product of a group, then part of the sum, then batch, then tile: so workgroups that run together share
+//! what they read. Tiles go in bands of [`BAND`] rows of tiles, column after column.
 
 use super::Product;
+use crate::limits::PRODUCTS_RUN_TOGETHER;
 use crate::narrow::narrow;
 use crate::product::DotProblem;
+use crate::simt::kernels::Table;
 use crate::simt::{Builder, Value};
 
 /// Tile rows in a band: the workgroups in flight should form a square rather than a line.
 const BAND: usize = 8;
 
 /// Tiles of a product.
-pub(super) struct Grid {
+pub(super) struct Grid<'b> {
     tile: [u32; 2],
     rows: usize,
     columns: usize,
     batch: usize,
     parts: usize,
+    table: Option<&'b Table>,
 }
 
 /// A workgroup's share.
@@ -29,10 +32,20 @@ pub(super) struct Tile<'k> {
     pub(super) first_column: Value<'k>,
     /// First elements of the operands' matrices.
     pub(super) starts: [Value<'k>; 2],
+    /// First element of the results, of a product of a group.
+    pub(super) result: Option<Value<'k>>,
 }
 
-impl Grid {
-    pub(super) fn new(product: &Product<'_>, tile: [u32; 2]) -> Self {
+impl<'k> Tile<'k> {
+    /// A product of the batch as a whole, whose operands are not looked at.
+    pub(super) fn of_batch(k: &'k Builder, batch: Value<'k>) -> Self {
+        let none = k.u32(0);
+        Self { batch, part: none, first_row: none, first_column: none, starts: [none; 2], result: None }
+    }
+}
+
+impl<'b> Grid<'b> {
+    pub(super) fn new(product: &Product<'b>, tile: [u32; 2]) -> Self {
         let DotProblem { m, n, .. } = *product.problem;
         Self {
             tile,
@@ -40,17 +53,26 @@ impl Grid {
             columns: n.div_ceil(tile[1] as usize),
             batch: product.problem.batch_count(),
             parts: product.parts() as usize,
+            table: product.table.filter(|_| PRODUCTS_RUN_TOGETHER),
         }
     }
 
     /// Workgroups.
     pub(super) fn count(&self) -> usize {
+        self.each() * self.table.map_or(1, Table::parts)
+    }
+
+    /// Workgroups of a product.
+    fn each(&self) -> usize {
         self.rows * self.columns * self.batch * self.parts
     }
 
     /// The workgroup's.
     pub(super) fn tile<'k>(&self, k: &'k Builder, problem: &DotProblem) -> Tile<'k> {
-        let (tiles, group) = (narrow(self.rows * self.columns), k.group());
+        let each = narrow(self.each());
+        let found = self.table.map(|table| table.part(k, k.group() / each).starts);
+        let group = if found.is_some() { k.group() % each } else { k.group() };
+        let tiles = narrow(self.rows * self.columns);
         let tile = if self.batch * self.parts == 1 { group } else { group % tiles };
         let batch = if self.batch == 1 { k.u32(0) } else { (group / tiles) % narrow(self.batch) };
         let part = if self.parts == 1 { k.u32(0) } else { group / narrow(tiles as usize * self.batch) };
@@ -71,14 +93,23 @@ impl Grid {
             part,
             first_row: row * self.tile[0],
             first_column: column * self.tile[1],
-            starts: starts(k, problem, batch),
+            starts: starts(k, problem, batch, found.as_deref()),
+            result: found.map(|starts| starts[2]),
         }
     }
 }
 
-/// The operands' first elements of a product of the batch.
-fn starts<'k>(k: &'k Builder, problem: &DotProblem, batch: Value<'k>) -> [Value<'k>; 2] {
-    let mut starts = [problem.lhs.offset, problem.rhs.offset].map(|offset| k.u32(narrow(offset)));
+/// The operands' first elements of a product of the batch, behind where a product of a group begins.
+fn starts<'k>(
+    k: &'k Builder,
+    problem: &DotProblem,
+    batch: Value<'k>,
+    found: Option<&[Value<'k>]>,
+) -> [Value<'k>; 2] {
+    let mut starts = match found {
+        Some(found) => [found[0], found[1]],
+        None => [k.u32(narrow(problem.lhs.offset)), k.u32(narrow(problem.rhs.offset))],
+    };
     let mut inner = 1;
     for (i, axis) in problem.batch.iter().enumerate().rev() {
         let quotient = batch / narrow(inner);

@@ -47,7 +47,7 @@ impl Product<'_> {
                 return rhs.four(rhs.term(rhs.row(column), term));
             }
             let column = |i: u32| (first + i).min(k.u32(columns - 1));
-            k.vector(&[0, 1, 2, 3].map(|i| rhs.element(rhs.term(rhs.row(column(i)), term))))
+            k.vector_of(&|i| rhs.element(rhs.term(rhs.row(column(i)), term)))
         };
         let left_rows: Vec<_> = (0..rows).map(|row| lhs.row(self.row(own, k, row))).collect();
         let sums: Vec<_> = left_rows.iter().map(|_| k.var(k.f32(0.0).splat())).collect();
@@ -101,7 +101,7 @@ impl Product<'_> {
                 let at = (other * rows + row) * groups + column / 4;
                 total.set(total.get() + k.element_part(waiting, at, column % 4));
             });
-            let at = At { batch: own.batch, part: own.part, row: own.first_row + row, column: place };
+            let at = At { own, row: own.first_row + row, column: place };
             self.put(k, at, total.get());
         });
     }
@@ -127,7 +127,7 @@ impl Product<'_> {
             let element = |i: u32| operand.element(operand.term(row, term + i));
             match (width, has_fours) {
                 (4, true) => operand.four(operand.term(row, term)),
-                (4, false) => k.vector(&[0, 1, 2, 3].map(element)),
+                (4, false) => k.vector_of(&element),
                 _ => element(0),
             }
         };
@@ -155,7 +155,7 @@ impl Product<'_> {
         let (row, column) = (lane / tile.thread_n, first + lane % tile.thread_n);
         let is_there = lane.below(tile.m * tile.thread_n) & column.below(columns);
         k.guard([Some(is_there), self.has_row(own, tile, row)], || {
-            let at = At { batch: own.batch, part: own.part, row: own.first_row + row, column };
+            let at = At { own, row: own.first_row + row, column };
             self.put(k, at, own_sum);
         });
     }

@@ -18,7 +18,7 @@ mod streamed;
 
 use super::super::ir::{Kernel, Role, ValueType};
 use super::body::{Nodes, Operands, Position};
-use super::{Builder, Value, Views, index_at};
+use super::{Builder, Table, Value, Views, index_at};
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::DotProblem;
@@ -34,14 +34,15 @@ struct Product<'b> {
     /// What follows, if anything does.
     epilogue: Option<&'b Body>,
     label: &'b str,
+    /// Where the operands and results of each product begin, of a group of them.
+    table: Option<&'b Table>,
 }
 
 /// The place of a result.
 #[derive(Clone, Copy)]
 struct At<'k> {
-    batch: Value<'k>,
-    /// Which part of the sums.
-    part: Value<'k>,
+    /// The batch, and which part of the sums.
+    own: grid::Tile<'k>,
     row: Value<'k>,
     column: Value<'k>,
 }
@@ -51,18 +52,19 @@ fn inside<'k>(tile: u32, extent: usize, at: Value<'k>) -> Option<Value<'k>> {
     (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
 }
 
-/// The kernels of a product.
+/// The kernels of a product, or of several that the table lists, which are one kernel.
 pub(crate) fn product(
     views: &Views<'_>,
     problem: &DotProblem,
     schedule: &ProductSchedule,
     epilogue: Option<&Body>,
     label: &str,
+    table: Option<&Table>,
 ) -> Vec<Kernel> {
     if problem.results() == 0 {
         return Vec::new();
     }
-    let product = Product { views, problem, schedule, epilogue, label };
+    let product = Product { views, problem, schedule, epilogue, label, table };
     let first = match schedule.choice.method {
         Method::Portable(tile) if tile.staging == Staging::Scalars => product.scalar(&tile),
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
@@ -124,7 +126,7 @@ impl Product<'_> {
             return self.finish(k, sums);
         }
         for &(at, value) in sums {
-            let place = at.part * narrow(self.problem.results()) + self.index(at);
+            let place = at.own.part * narrow(self.problem.results()) + self.index(at);
             let (ty, item) = match self.lanes() {
                 4 => (ValueType::Vector(4), place / 4),
                 _ => (DType::F32.into(), place),
@@ -135,7 +137,7 @@ impl Product<'_> {
 
     /// Where a result stands among all of them.
     fn index<'k>(&self, at: At<'k>) -> Value<'k> {
-        (at.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
+        (at.own.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
     }
 
     /// What follows from whole sums: all that an epilogue reads is read before anything is stored.
@@ -144,11 +146,13 @@ impl Product<'_> {
             let Some(body) = self.epilogue else {
                 let view = &self.views.writes[0];
                 let result = k.buffer(Role::Result(0), view.dtype);
-                let store = |&(at, value)| k.store(result, index_at(k, view.layout, self.index(at)), value);
-                return sums.iter().for_each(store);
+                return sums.iter().for_each(|&(at, value)| {
+                    let index = index_at(k, view.layout, self.index(at));
+                    k.store(result, at.own.result.map_or(index, |start| start + index), value);
+                });
             };
             let position = |at: At<'k>| {
-                let row = at.batch * narrow(self.problem.m) + at.row;
+                let row = at.own.batch * narrow(self.problem.m) + at.row;
                 Position { row, column: at.column, number: Some(self.index(at)), owned: None }
             };
             let nodes = |value| Nodes::new(k, body, Operands::Views(self.views)).with_product(value);

@@ -60,7 +60,7 @@ impl<'k> Loaded<'k> {
     fn four(&self, k: &'k Builder, i: u32, t: u32) -> Value<'k> {
         match self {
             Self::Strips(terms) => terms[t as usize][i as usize / 4],
-            _ => k.vector(&[0, 1, 2, 3].map(|lane| self.value(i + lane, t))),
+            _ => k.vector_of(&|lane| self.value(i + lane, t)),
         }
     }
 }
@@ -156,7 +156,7 @@ impl<'k> Reader<'k> {
         let at = |t: u32| self.operand.term(start, term + t);
         match self.operand.has_fours {
             true => self.operand.four(at(0)),
-            false => self.operand.k.vector(&[0, 1, 2, 3].map(|t| self.operand.element(at(t)))),
+            false => self.operand.k.vector_of(&|t| self.operand.element(at(t))),
         }
     }
 
@@ -220,7 +220,7 @@ impl Product<'_> {
                 _ => self.register_loop(&k, [&lhs, &rhs], terms, &sums),
             }
         }
-        let at = At { batch: own.batch, part: own.part, row, column };
+        let at = At { own, row, column };
         match slice {
             None => self.results(&k, at, [&lhs, &rhs], &sums),
             Some(slice) => {

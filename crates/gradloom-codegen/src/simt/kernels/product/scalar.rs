@@ -82,7 +82,7 @@ impl Product<'_> {
                     let column = columns.position(j);
                     k.guard([columns.inside(&k, column)], || {
                         let value = k.element(results, i * columns.each + j);
-                        let at = At { batch: own.batch, part: own.part, row, column };
+                        let at = At { own, row, column };
                         self.finish(&k, &[(at, value)]);
                     });
                 });

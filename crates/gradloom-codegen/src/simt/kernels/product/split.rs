@@ -1,5 +1,6 @@
 //! Adds the parts of sums that were cut, in order, and finishes the results.
 
+use super::grid::Tile;
 use super::{At, Product};
 use crate::narrow::narrow;
 use crate::simt::{Builder, Kernel};
@@ -19,7 +20,8 @@ impl Product<'_> {
             let (m, n) = (narrow(self.problem.m), narrow(self.problem.n));
             let (row, column) = ((place / n) % m, place % n);
             let batch = place / narrow(self.problem.m * self.problem.n);
-            self.finish(&k, &[(At { batch, part: k.u32(0), row, column }, sum)]);
+            let own = Tile::of_batch(&k, batch);
+            self.finish(&k, &[(At { own, row, column }, sum)]);
         });
         k.finish()
     }

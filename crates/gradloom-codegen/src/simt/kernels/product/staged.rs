@@ -239,7 +239,7 @@ impl<'k> Staged<'k> {
         }
         let lane =
             |lane: u32| inside(self.operand.element(self.index(round, term, lane, 1)), lane, k.f32(0.0));
-        rounded(k.vector(&[0, 1, 2, 3].map(lane)))
+        rounded(k.vector_of(&lane))
     }
 
     /// Index of a lane of the round's item; clamped, so that `width` elements from there exist.

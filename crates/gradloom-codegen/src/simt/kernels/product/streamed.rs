@@ -112,7 +112,7 @@ impl Product<'_> {
         k.count(k.local(), k.u32(tile.m * tile.n), k.u32(threads), |place| {
             let (row, column) = (place / tile.n, place % tile.n);
             let [at_row, at_column] = [own.first_row + row, own.first_column + column];
-            let at = At { batch: own.batch, part: own.part, row: at_row, column: at_column };
+            let at = At { own, row: at_row, column: at_column };
             let is_inside =
                 [inside(tile.m, self.problem.m, at_row), inside(tile.n, self.problem.n, at_column)];
             k.guard(is_inside, || {
