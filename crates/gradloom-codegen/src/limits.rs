@@ -15,9 +15,6 @@ const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 /// Whether there are CUDA devices: a page's module has no code for what they alone do.
 pub(crate) const CUDA_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
-/// Whether one kernel may run several products that are alike. A page's module is as large as it may be.
-pub(crate) const PRODUCTS_RUN_TOGETHER: bool = cfg!(not(target_family = "wasm"));
-
 /// Whether there are devices with bf16: WebGPU has no such type.
 const BF16_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 

@@ -18,7 +18,7 @@ mod rounding;
 mod scatters;
 mod stored;
 
-use crate::limits::{CUDA_IS_POSSIBLE, PRODUCTS_RUN_TOGETHER};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
@@ -282,8 +282,7 @@ impl<T: Target> Lowering<'_, T> {
         let launch =
             Launch { op, kernel, reads, writes, may_alias, schedule, workspace, phase: Phase::Compute };
         let launches = &mut self.lowered.launches;
-        if PRODUCTS_RUN_TOGETHER
-            && let Some(schedule) = self.target.products_together()
+        if let Some(schedule) = self.target.products_together()
             && let Some(group) = products::find(&mut launches[self.behind..], &launch)
         {
             return products::add(group, launch, schedule);

@@ -9,7 +9,7 @@ use super::{
     OfProducts, Request, Target, as_body, group_scatters, lower_padded, read_stored, round_at_scatters,
 };
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, least_product, takes_lines_behind};
-use crate::limits::{CUDA_IS_POSSIBLE, Limits, PRODUCTS_RUN_TOGETHER};
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
 use crate::schedule::product::{reads_once, streamed_parts};
@@ -146,7 +146,7 @@ impl Target for Gpu<'_> {
     }
 
     fn products_together(&self) -> Option<GroupSchedule> {
-        PRODUCTS_RUN_TOGETHER.then(|| group::schedule(self.limits))
+        Some(group::schedule(self.limits))
     }
 
     fn has_kernels(&self, op: &dyn CustomOp) -> bool {

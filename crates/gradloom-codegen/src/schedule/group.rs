@@ -2,7 +2,7 @@
 //! elements, each element from those at its own position, or from those of its column; or ops that are alike
 //! but for where their operands lie.
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits, PRODUCTS_RUN_TOGETHER};
+use crate::limits::{CUDA_IS_POSSIBLE, Limits};
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
 use gradloom_core::kernel::{
     Access, Body, GroupSchedule, Kernel, Launch, Level, Method, Node, NodeId, NodeKind, Part, Schedule,
@@ -54,9 +54,7 @@ impl Form {
             Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }) if CUDA_IS_POSSIBLE => {
                 Some(Self::Scatter)
             }
-            Kernel::Op(OpKind::Dot(_)) if PRODUCTS_RUN_TOGETHER && is_tiled(&part.schedule) => {
-                Some(Self::Product)
-            }
+            Kernel::Op(OpKind::Dot(_)) if is_tiled(&part.schedule) => Some(Self::Product),
             _ => None,
         }
     }
@@ -111,7 +109,8 @@ pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
         Kernel::Loop(body) => [body.rows, body.columns],
         Kernel::Op(OpKind::Dot(_)) => [0, 0],
         _ => {
-            let [updates, elements] = [1, 2].map(|read: usize| reads[read].layout.shape.elements());
+            let elements = |read: usize| reads[read].layout.shape.elements();
+            let (updates, elements) = (elements(1), elements(2));
             [updates, elements / updates.max(1)]
         }
     }

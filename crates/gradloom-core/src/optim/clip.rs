@@ -26,7 +26,7 @@ pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: Va
         .iter()
         .map(|&gradient| {
             let shape = builder.shape(gradient);
-            let [limit, least] = [limit, least].map(|bound| builder.broadcast(bound, &shape));
+            let (limit, least) = (builder.broadcast(limit, &shape), builder.broadcast(least, &shape));
             let bounded = builder.binary(BinaryOp::Min, gradient, limit);
             builder.binary(BinaryOp::Max, bounded, least)
         })

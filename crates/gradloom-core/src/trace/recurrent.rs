@@ -72,7 +72,8 @@ impl Gates {
         let (last, outputs) = scan(x.shape()[1], state, self.of_input(x, self.bias_ih), |h, seen| {
             let own = h.matmul(self.weight_hh) + self.bias_hh;
             let gate = |of: Tensor, i: usize| of.slice(-1, i * hidden..(i + 1) * hidden);
-            let [reset, keep] = [0, 1].map(|i| (gate(seen, i) + gate(own, i)).sigmoid());
+            let open = |i| (gate(seen, i) + gate(own, i)).sigmoid();
+            let (reset, keep) = (open(0), open(1));
             let new = (gate(seen, 2) + reset * gate(own, 2)).tanh();
             let h = new + keep * (h - new);
             (h, h)

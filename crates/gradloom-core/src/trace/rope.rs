@@ -116,7 +116,7 @@ impl Tensor {
     #[track_caller]
     fn turned(self, cos: Tensor, sin: Tensor) -> Tensor {
         let (shape, axis) = (self.shape(), self.rank() - 1);
-        let [cos, sin] = [cos, sin].map(|table| table.cast(self.dtype()));
+        let (cos, sin) = (cos.cast(self.dtype()), sin.cast(self.dtype()));
         let (a, b) = (self.slice(-1, 0..shape[axis] / 2), self.slice(-1, shape[axis] / 2..));
         concat(-1, &[a * cos - b * sin, b * cos + a * sin])
     }

@@ -57,7 +57,7 @@ pub(super) fn arg_reduce(
 
 /// A workgroup for each axis.
 fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
-    let [keys, places] = [(); 2].map(|()| k.shared(DType::U32, workgroup));
+    let (keys, places) = (k.shared(DType::U32, workgroup), k.shared(DType::U32, workgroup));
     let local = k.local();
     let ahead = if CUDA_IS_POSSIBLE && workgroup > WORKGROUP { AHEAD } else { 1 };
     let (best, place) = axis.best(k, views, k.group(), [local, k.u32(workgroup)], ahead);
@@ -67,8 +67,8 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
     let mut half = workgroup / 2;
     while half > 0 {
         k.when(local.below(half), || {
-            let [key, at] = [keys, places].map(|shared| k.element(shared, local + half));
-            let [own_key, own_at] = [keys, places].map(|shared| k.element(shared, local));
+            let (key, at) = (k.element(keys, local + half), k.element(places, local + half));
+            let (own_key, own_at) = (k.element(keys, local), k.element(places, local));
             let better = key.compare(CompareOp::Gt, own_key);
             let first = key.equals(own_key) & at.less(own_at);
             k.when(better | first, || {

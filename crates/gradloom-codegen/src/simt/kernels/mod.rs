@@ -30,7 +30,7 @@ pub(crate) use product::product;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
-use crate::limits::{CUDA_IS_POSSIBLE, PRODUCTS_RUN_TOGETHER};
+use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::group::{body_of, is_short_total};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
@@ -178,7 +178,7 @@ fn product_of(
 /// If the parts have no class.
 pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &GroupSchedule) -> Vec<Kernel> {
     match (&parts[0].kernel, &parts[0].schedule) {
-        (kernel::Kernel::Op(OpKind::Dot(axes)), Schedule::Product(schedule)) if PRODUCTS_RUN_TOGETHER => {
+        (kernel::Kernel::Op(OpKind::Dot(axes)), Schedule::Product(schedule)) => {
             let problem = DotProblem::new(axes, views.reads[0].layout, views.reads[1].layout);
             let problem = fold_batch(problem.expect("it has a schedule"));
             let label = table.label(&parts[0].kernel.title());

@@ -15,7 +15,8 @@ pub(super) fn random_bits(views: &Views<'_>, site: u32) -> Vec<Kernel> {
     let [m0, m1] = philox::MULTIPLIERS;
     let [w0, w1] = philox::WEYL;
     each("random_bits", views, counters, |k, position| {
-        let [mut k0, mut k1, step] = [0, 1, 2].map(|read| views.load(k, read, k.u32(0)));
+        let load = |read| views.load(k, read, k.u32(0));
+        let (mut k0, mut k1, step) = (load(0), load(1), load(2));
         // The counter's second word stays 0: a result has fewer than 2^34 elements.
         let mut c = [position, k.u32(0), step, k.u32(site)];
         for _ in 0..10 {

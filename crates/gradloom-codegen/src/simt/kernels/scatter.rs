@@ -130,7 +130,7 @@ impl<'b> Scatter<'b> {
     /// Where the scratch says which chunk is sorted now, and which one is after the one that is added.
     fn counters<'k>(&self, k: &'k Builder) -> [Value<'k>; 2] {
         let places = self.schedule.batches * self.schedule.width;
-        [places, places + 1].map(|at| k.u32(narrow(at)))
+        [k.u32(narrow(places)), k.u32(narrow(places + 1))]
     }
 
     /// The updates of a batch in a chunk: the last one may have fewer.

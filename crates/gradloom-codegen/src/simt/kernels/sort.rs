@@ -91,7 +91,7 @@ impl Sort<'_> {
         let [elements, part, parts] = [rounds[round], part, parts].map(narrow);
         let (row, first) = (k.group() / parts, (k.group() % parts) * part);
         let local = k.local();
-        let [keys, indices] = [(); 2].map(|()| k.shared(DType::U32, part));
+        let (keys, indices) = (k.shared(DType::U32, part), k.shared(DType::U32, part));
         k.count(local, k.u32(part), k.u32(WORKGROUP), |i| {
             let number = first + i;
             let is_there = number.below(elements);

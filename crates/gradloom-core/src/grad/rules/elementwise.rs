@@ -22,8 +22,8 @@ pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
 pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
     let gradients = op.gradients()?;
     some(move |b, s| {
-        let of = |i: usize| s.needs(i).then(|| gradients[i](b, s.g(), [s.x(0), s.x(1)], s.y()));
-        Ok([0, 1].map(of).to_vec())
+        let mut of = |i: usize| s.needs(i).then(|| gradients[i](b, s.g(), [s.x(0), s.x(1)], s.y()));
+        Ok(vec![of(0), of(1)])
     })
 }
 

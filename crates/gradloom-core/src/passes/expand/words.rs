@@ -139,7 +139,7 @@ fn checked(b: &mut Builder<'_>, x: ValueId) -> ValueId {
         b.op(OpKind::Slice { start, limit, step }, &[words])
     };
     let (low, high) = (half(b, 0), half(b, 1));
-    let [flat, high] = [low, high].map(|half| b.reshape(half, shape.clone()));
+    let (flat, high) = (b.reshape(low, shape.clone()), b.reshape(high, shape.clone()));
     let sign = sign(b, flat);
     let index = b.binary(BinaryOp::Xor, high, sign);
     b.op(OpKind::Gather { batch: shape.rank() }, &[low, index])

@@ -32,7 +32,7 @@ impl<'k> Attention<'k, '_> {
             let (maximum, sum) = (numbers(LOWEST), numbers(0.0));
             if self.problem.keys > 0 {
                 k.count(zero, end, k.u32(1), |key| {
-                    let [from, value] = [1, 2].map(|read| self.key_row(read, of_keys, key));
+                    let (from, value) = (self.key_row(1, of_keys, key), self.key_row(2, of_keys, key));
                     let products = self.products(&own, keys, from);
                     let weigh = |(r, &product): (usize, &Value<'k>)| {
                         let (score, before) = (product * self.scale(), maximum[r].get());

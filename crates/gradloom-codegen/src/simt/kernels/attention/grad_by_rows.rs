@@ -35,7 +35,7 @@ impl<'k> Attention<'k, '_> {
             let log_sums: Vec<_> = place.there.iter().map(log_sum).collect();
             if self.problem.keys > 0 {
                 k.count(k.u32(0), end, k.u32(1), |key| {
-                    let [from, value] = [1, 2].map(|read| self.key_row(read, of_keys, key));
+                    let (from, value) = (self.key_row(1, of_keys, key), self.key_row(2, of_keys, key));
                     let products = self.products(&own_queries, keys, from);
                     let slopes = self.products(&own_slopes, values, value);
                     let slope = |r: usize| {
@@ -67,7 +67,7 @@ impl<'k> Attention<'k, '_> {
             k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
                 let of = [place.of[0], head];
                 k.count(begin, k.u32(narrow(problem.queries)), k.u32(1), |query| {
-                    let [from, slope] = [q, cotangent].map(|rows| rows.start(of, query));
+                    let (from, slope) = (q.start(of, query), cotangent.start(of, query));
                     let log_sum = log_sum.number(log_sum.start(of, query));
                     let mean = k.load(scratch, self.query_number(of, query));
                     let products = self.products(&own_keys, q, from);

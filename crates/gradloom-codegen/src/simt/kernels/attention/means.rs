@@ -26,7 +26,7 @@ pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<K
     let (query, pair) = (number % narrow(problem.queries), number / narrow(problem.queries));
     let of = [pair / narrow(problem.heads), pair % narrow(problem.heads)];
     let [output, _, cotangent] = attention.output_and_cotangent();
-    let starts = [output, cotangent].map(|rows| rows.start(of, query));
+    let starts = [output.start(of, query), cotangent.start(of, query)];
     let share = k.var(k.f32(0.0));
     k.count(lane, k.u32(narrow(output.width())), k.u32(LANES), |d| {
         share.set(output.load(starts[0], d).mul_add(cotangent.load(starts[1], d), share.get()));

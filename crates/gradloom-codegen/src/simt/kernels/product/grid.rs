@@ -4,7 +4,6 @@
 //! what they read. Tiles go in bands of [`BAND`] rows of tiles, column after column.
 
 use super::Product;
-use crate::limits::PRODUCTS_RUN_TOGETHER;
 use crate::narrow::narrow;
 use crate::product::DotProblem;
 use crate::simt::kernels::Table;
@@ -53,7 +52,7 @@ impl<'b> Grid<'b> {
             columns: n.div_ceil(tile[1] as usize),
             batch: product.problem.batch_count(),
             parts: product.parts() as usize,
-            table: product.table.filter(|_| PRODUCTS_RUN_TOGETHER),
+            table: product.table,
         }
     }
 
