@@ -4,7 +4,7 @@
 # on the same bytes.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
-out=crates/gradloom-cli/assets/corpus.txt
+out=crates/gradloom-command/assets/corpus.txt
 
 # Prose first, then the code that is closest to the models, so that the text stays a size that a command may
 # carry while the project grows. The C locale sorts alike everywhere. Tests repeat themselves, and are left

@@ -21,8 +21,7 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// The system's allocator, which ends the command in its own way when there is no memory.
 struct Allocator;
 
-#[cfg_attr(not(test), global_allocator)]
-#[cfg_attr(test, allow(dead_code, reason = "tests count what is allocated"))]
+#[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
 fn noted(block: *mut u8, size: usize) -> *mut u8 {

@@ -22,7 +22,7 @@ use crate::elements::{Elements, output};
 use crate::feed::Data;
 use crate::memory::Memory;
 use crate::profile::LaunchSpan;
-use crate::store::{Content, Store, lost};
+use crate::store::{Content, Initial, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
@@ -114,7 +114,7 @@ impl Program {
         store: &Store,
         initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
     ) -> Result<Self> {
-        Self::load_replanned(graph, device, store, initial, |plan| plan)
+        Self::load_replanned(graph, device, store, &initial, &|plan| plan)
     }
 
     /// Like [`Program::load`], with a plan that was changed after it was made.
@@ -122,8 +122,8 @@ impl Program {
         graph: Graph,
         device: &Device,
         store: &Store,
-        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
-        change: impl FnOnce(Plan) -> Plan,
+        initial: Initial<'_>,
+        change: &dyn Fn(Plan) -> Plan,
     ) -> Result<Self> {
         device.backend.check()?;
         #[cfg(unoptimized)]

@@ -61,6 +61,9 @@ struct Segment {
     memory: Arc<Memory>,
 }
 
+/// Fills in the elements of a new parameter of this name and type, which are 0 before.
+pub(crate) type Initial<'a> = &'a dyn Fn(&str, &Type, &mut [f32]) -> Result<()>;
+
 impl Store {
     /// A store without entries for a device.
     pub(crate) fn of(device: &Device) -> Self {
@@ -110,14 +113,13 @@ impl Store {
     }
 
     /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load`
-    /// with the grown content; changes nothing otherwise. `initial` fills in the elements of a new parameter,
-    /// which are 0 before.
+    /// with the grown content; changes nothing otherwise.
     pub(crate) fn extend<P, L>(
         &self,
         graph: &Graph,
         allocate: Allocate<'_>,
         plan: impl FnOnce(&StoreLayout) -> Result<P>,
-        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
+        initial: Initial<'_>,
         load: impl FnOnce(P, &Content) -> Result<L>,
     ) -> Result<L> {
         let _growing = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +131,7 @@ impl Store {
         let mut segments = self.read_lock().segments.clone();
         if self.shared.resident {
             for (bytes, entries) in cut(added, layout.bytes(), self.shared.segment)? {
-                segments.push(Segment::new(bytes, entries, allocate, &initial)?);
+                segments.push(Segment::new(bytes, entries, allocate, initial)?);
             }
         }
         let grown = Content { layout, segments, ..Content::default() };
@@ -428,7 +430,7 @@ impl Segment {
         range: Range<usize>,
         entries: &[StoreEntry],
         allocate: Allocate<'_>,
-        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
+        initial: Initial<'_>,
     ) -> Result<Self> {
         let memory = allocate(range.len()).ok_or_else(|| no_memory(range.len()))?;
         let segment = Self { start: range.start, memory: Arc::new(memory) };
@@ -441,15 +443,16 @@ impl Segment {
                         segment.write_splat(entry, init)?;
                     }
                 }
-                None => segment.fill(entry, |elements| initial(&entry.name, &entry.ty, elements))?,
+                None => segment.fill(entry, initial)?,
             }
         }
         Ok(segment)
     }
 
     /// Lets `initial` fill a new entry with f32s, which become elements of its type.
-    fn fill(&self, entry: &StoreEntry, initial: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+    fn fill(&self, entry: &StoreEntry, initial: Initial<'_>) -> Result<()> {
         let elements = entry.ty.elements();
+        let initial = |elements: &mut [f32]| initial(&entry.name, &entry.ty, elements);
         if entry.ty.dtype == DType::F32 {
             return self.memory.fill(entry.offset - self.start, elements, initial);
         }

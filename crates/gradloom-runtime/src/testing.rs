@@ -79,5 +79,5 @@ pub fn lose(device: &Device) {
 /// # Errors
 /// As [`Program::standalone`].
 pub fn standalone_without_sharing(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Program> {
-    Program::replanned(graph, device, leaves, Plan::without_sharing)
+    Program::replanned(graph, device, leaves, &Plan::without_sharing)
 }

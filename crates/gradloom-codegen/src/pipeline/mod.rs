@@ -21,7 +21,7 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::passes::{PassReport, now};
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a plan's kernels are on a device.
 #[derive(Clone, Debug)]
@@ -79,8 +79,12 @@ impl Clock {
     pub fn stage<T>(&mut self, name: &'static str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = now();
         let value = stage()?;
-        self.0.push((name, start.map(|start| start.elapsed())));
+        self.end(name, start);
         Ok(value)
+    }
+
+    fn end(&mut self, name: &'static str, start: Option<Instant>) {
+        self.0.push((name, start.map(|start| start.elapsed())));
     }
 
     /// The stages so far, in order.

@@ -267,7 +267,8 @@ impl Builder {
     pub fn when(&self, condition: Value<'_>, then: impl FnOnce()) {
         self.open();
         then();
-        self.close(|block| Stmt::If(condition.id, block));
+        let block = self.close();
+        self.push(Stmt::If(condition.id, block));
     }
 
     /// What `then` does, where all of these conditions hold that there are.
@@ -290,7 +291,8 @@ impl Builder {
         if let Some((number, counter)) = self.loop_over(start, end) {
             self.open();
             body(counter);
-            self.close(|block| Stmt::For(number, [start.id, end.id, step.id], block));
+            let block = self.close();
+            self.push(Stmt::For(number, [start.id, end.id, step.id], block));
         }
     }
 
@@ -358,10 +360,9 @@ impl Builder {
         self.state.borrow_mut().open.push(Vec::new());
     }
 
-    /// Ends the block that was opened last, as a part of a statement.
-    fn close(&self, statement: impl FnOnce(Block) -> Stmt) {
-        let block = Block(self.state.borrow_mut().open.pop().expect("the block was opened"));
-        self.push(statement(block));
+    /// Ends the block that was opened last.
+    fn close(&self) -> Block {
+        Block(self.state.borrow_mut().open.pop().expect("the block was opened"))
     }
 
     fn push(&self, statement: Stmt) {

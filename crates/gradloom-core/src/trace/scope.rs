@@ -135,7 +135,7 @@ pub fn trace<R>(
     results: impl FnOnce(R) -> Vec<Tensor>,
 ) -> Result<Traced> {
     let recording = Recording::open(model, training)?;
-    let tensors = inputs.iter().map(|input| recording.input(input)).collect::<Result<Vec<_>>>()?;
+    let tensors = recording.inputs(inputs)?;
     let returned = results(f(&tensors));
     recording.finish(&returned)
 }
@@ -176,6 +176,11 @@ impl Recording {
         let scope = Scope::new(ParamTable::of(model)?, training, root);
         SCOPES.with(|scopes| scopes.borrow_mut().push(scope));
         Ok(Self { not_send: PhantomData })
+    }
+
+    /// As [`Recording::input`], for each: what does not depend on the closures of [`trace`] is compiled once.
+    fn inputs(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
+        inputs.iter().map(|input| self.input(input)).collect()
     }
 
     /// Declares an input.

@@ -5,10 +5,9 @@ use super::memory::{Row, floats, refusal};
 use super::program::Head;
 use crate::generate::{BeamError, BeamOptions, Beams, Hypothesis};
 use crate::kv::pages::SequenceId;
-use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, Result};
 
-impl<M: LanguageModel> Generator<M> {
+impl Generator {
     /// The best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search beside
     /// those of the requests must fit the memory; a text longer than the context is not searched.
     ///

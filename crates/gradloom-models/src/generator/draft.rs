@@ -5,16 +5,15 @@ use super::program::Head;
 use super::{Finish, Generator, Request};
 use crate::generate::{Draw, Past, Sampling, SamplingError, draw, speculate};
 use crate::kv::pages::SequenceId;
-use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, Result};
 
 /// A text in the memory of a model.
-struct Side<'a, M> {
-    generator: &'a mut Generator<M>,
+struct Side<'a> {
+    generator: &'a mut Generator,
     sequence: SequenceId,
 }
 
-impl<M: LanguageModel> Side<'_, M> {
+impl Side<'_> {
     /// Computes what is missing of a text; gives the logits of the tokens after each of the last `count`
     /// tokens, all of which were missing.
     fn logits(&mut self, text: &[i32], count: usize) -> Result<Vec<Vec<f32>>> {
@@ -37,7 +36,7 @@ impl<M: LanguageModel> Side<'_, M> {
     }
 }
 
-impl<M: LanguageModel> Generator<M> {
+impl Generator {
     /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up to
     /// `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
     /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
@@ -47,9 +46,9 @@ impl<M: LanguageModel> Generator<M> {
     /// # Errors
     /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be
     /// drawn; when there are too few blocks beside those of the requests; of the device.
-    pub fn speculate<D: LanguageModel>(
+    pub fn speculate(
         &mut self,
-        draft: &mut Generator<D>,
+        draft: &mut Generator,
         request: &Request,
         drafted: usize,
         on_token: impl FnMut(i32),
@@ -83,9 +82,9 @@ impl<M: LanguageModel> Generator<M> {
     }
 }
 
-fn write<M: LanguageModel, D: LanguageModel>(
-    own: &mut Side<'_, M>,
-    other: &mut Side<'_, D>,
+fn write(
+    own: &mut Side<'_>,
+    other: &mut Side<'_>,
     request: &Request,
     drafted: usize,
     mut on_token: impl FnMut(i32),
@@ -146,8 +145,8 @@ struct Draft {
     probabilities: Vec<Vec<f64>>,
 }
 
-fn propose<D: LanguageModel>(
-    side: &mut Side<'_, D>,
+fn propose(
+    side: &mut Side<'_>,
     sampling: &Sampling,
     text: &[i32],
     past: &Past,

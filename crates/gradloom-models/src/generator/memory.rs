@@ -1,20 +1,18 @@
 //! Texts in pages: room for new tokens, and steps over them that succeed or change nothing.
 
 use super::GeneratorOptions;
-use super::program::{Form, Head};
+use super::program::{Form, Head, Programs};
 use crate::generate::{LastTokens, Past, Sampling};
 use crate::kv::PagedKeyValues;
 use crate::kv::pages::{BlockCopy, Pages, PagesError, SequenceId};
-use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::trace::i32;
-use gradloom_runtime::{Data, Infer, Session, Step};
+use gradloom_runtime::{Data, Infer, Step};
 use std::collections::HashMap;
 
 /// A pool on the device with its bookkeeping, and the programs over it.
 #[derive(Debug)]
-pub(super) struct Memory<M> {
-    session: Session<M>,
+pub(super) struct Memory {
+    session: Box<dyn Programs>,
     pub(super) pages: Pages,
     pool: PagedKeyValues,
     /// For 1, 2, 4, .. rows.
@@ -28,7 +26,7 @@ pub(super) struct Memory<M> {
 }
 
 /// Blocks that are copied in one run.
-const COPIES: usize = 16;
+pub(super) const COPIES: usize = 16;
 
 /// New tokens of a text.
 #[derive(Clone, Copy, Debug)]
@@ -57,24 +55,23 @@ pub(super) struct Choice<'a> {
     pub(super) position: usize,
 }
 
-impl<M: LanguageModel> Memory<M> {
-    pub(super) fn new(session: &Session<M>, options: &GeneratorOptions, vocabulary: usize) -> Result<Self> {
+impl Memory {
+    pub(super) fn new(
+        session: Box<dyn Programs>,
+        options: &GeneratorOptions,
+        vocabulary: usize,
+    ) -> Result<Self> {
         let &GeneratorOptions { blocks, block_size, dtype, ref name, .. } = options;
-        let sizes = session.model().sizes();
+        let sizes = session.sizes();
         let pages = Pages::new(blocks, block_size).map_err(refused)?;
         let pool = PagedKeyValues::new(sizes, blocks, block_size, name).kept_as(dtype);
         // A text in memory has at least one block.
         let most = options.rows.min(pages.capacity()).next_power_of_two();
         let last = (0..=most.ilog2()).map(|exponent| 1 << exponent);
         let last: Vec<_> = last.map(|rows| LastTokens::new(rows, format!("{name}.last.{rows}"))).collect();
-        let inputs = [i32("from", [COPIES]), i32("to", [COPIES])];
-        let copies = session.infer(inputs, |_, [from, to]| {
-            pool.copy_blocks(from, to);
-            // So that the store has the same states whatever was generated.
-            last.iter().for_each(LastTokens::declare);
-        })?;
+        let copies = session.copies(&pool, &last)?;
         Ok(Self {
-            session: session.clone(),
+            session,
             pages,
             pool,
             last,
@@ -91,16 +88,16 @@ impl<M: LanguageModel> Memory<M> {
 
     /// Whether the model has a token.
     pub(super) fn knows(&self, token: i32) -> bool {
-        usize::try_from(token).is_ok_and(|id| id < self.session.model().sizes().vocabulary)
+        usize::try_from(token).is_ok_and(|id| id < self.session.sizes().vocabulary)
     }
 
     pub(super) fn context(&self) -> usize {
-        self.session.model().sizes().context
+        self.session.sizes().context
     }
 
     /// Whether the device works beside the host.
     pub(super) fn is_beside_host(&self) -> bool {
-        self.session.device().is_gpu()
+        self.session.is_gpu()
     }
 
     /// Begins a text; gives its sequence, which has the part of the tokens that is cached.
@@ -203,7 +200,7 @@ impl<M: LanguageModel> Memory<M> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let last = self.last.get(form.rows.ilog2() as usize).filter(|_| form.hands_on());
-                new.insert(form.compile(&self.session, &self.pool, last, self.blocks, self.vocabulary)?)
+                new.insert(self.session.compile(form, &self.pool, last, self.blocks, self.vocabulary)?)
             }
         };
         program.queue(&data)

@@ -1,13 +1,15 @@
 //! The programs of a generator: new tokens of some texts in, what follows them out.
 
+use super::memory::COPIES;
 use crate::generate::{Choices, LastTokens, Rows, Sampling};
 use crate::kv::pages::BatchShape;
 use crate::kv::{PagedBatch, PagedKeyValues};
-use crate::language_model::LanguageModel;
+use crate::language_model::{LanguageModel, Sizes};
 use gradloom_core::error::Result;
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{Tensor, f32, i32, iota, u32};
 use gradloom_runtime::{Infer, Session};
+use std::fmt;
 
 /// What a step gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,20 +50,63 @@ impl Form {
     pub(super) fn hands_on(&self) -> bool {
         self.time == 1 && matches!(self.head, Head::Choose { .. })
     }
+}
 
-    /// Compiles the program over tables of so many blocks. Of the model's tokens only the first `vocabulary`
-    /// can follow. Its ids may be those of `last`, in which it keeps what it chooses.
+/// The programs over a session's parameters, whatever the type of its model.
+pub(super) trait Programs: Send {
+    fn sizes(&self) -> Sizes;
+
+    fn is_gpu(&self) -> bool;
+
+    /// Compiles the program that copies blocks of a pool.
+    fn copies(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<Infer<2, ()>>;
+
+    /// Compiles the program of a form over tables of so many blocks. Of the model's tokens only the first
+    /// `vocabulary` can follow. Its ids may be those of `last`, in which it keeps what it chooses.
     ///
     /// Its inputs are the ids, then those of [`PagedBatch`], then, for a choice, those of [`Rows`].
-    pub(super) fn compile<M: LanguageModel>(
+    fn compile(
         &self,
-        session: &Session<M>,
+        form: Form,
+        pool: &PagedKeyValues,
+        last: Option<&LastTokens>,
+        blocks: usize,
+        vocabulary: usize,
+    ) -> Result<Infer<0, ()>>;
+}
+
+impl fmt::Debug for dyn Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
+    fn sizes(&self) -> Sizes {
+        self.model().sizes()
+    }
+
+    fn is_gpu(&self) -> bool {
+        self.device().is_gpu()
+    }
+
+    fn copies(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<Infer<2, ()>> {
+        self.infer([i32("from", [COPIES]), i32("to", [COPIES])], |_, [from, to]| {
+            pool.copy_blocks(from, to);
+            // So that the store has the same states whatever was generated.
+            last.iter().for_each(LastTokens::declare);
+        })
+    }
+
+    fn compile(
+        &self,
+        form: Form,
         pool: &PagedKeyValues,
         last: Option<&LastTokens>,
         blocks: usize,
         vocabulary: usize,
     ) -> Result<Infer<0, ()>> {
-        let Self { rows, time, head } = *self;
+        let Form { rows, time, head } = form;
         let mut inputs = vec![
             i32("ids", [rows, time]),
             i32("tables", [rows, blocks]),
@@ -77,7 +122,7 @@ impl Form {
                 inputs.push(f32("bias", [rows, vocabulary]));
             }
         }
-        session.infer_over(inputs, |model, inputs| {
+        self.infer_over(inputs, |model, inputs| {
             let batch = PagedBatch { tables: inputs[1], starts: inputs[2], lengths: inputs[3] };
             let ids = last.map_or(inputs[0], |last| last.resolve(inputs[0]));
             let hidden = pool.extend(model, ids, batch);

@@ -2,6 +2,7 @@
 
 use super::GeneratorOptions;
 use super::memory::{Memory, refusal};
+use super::program::Programs;
 use super::request::{Event, Request, RequestId};
 use super::steps::{New, Planned, UnderWay};
 use crate::generate::{Past, Sampling};
@@ -41,8 +42,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Generator<M> {
-    pub(super) memory: Memory<M>,
+pub struct Generator {
+    pub(super) memory: Memory,
     pub(super) options: GeneratorOptions,
     /// The oldest first.
     pub(super) texts: BTreeMap<RequestId, Text>,
@@ -91,13 +92,21 @@ impl Text {
     }
 }
 
-impl<M: LanguageModel> Generator<M> {
+impl Generator {
     /// A generator without requests, over the parameters of a session.
     ///
     /// # Errors
     /// When there is no memory for the pool, or its sizes make none.
-    pub fn new(session: &Session<M>, options: GeneratorOptions) -> Result<Self> {
-        let all = session.model().sizes().vocabulary;
+    pub fn new<M>(session: &Session<M>, options: GeneratorOptions) -> Result<Self>
+    where
+        M: LanguageModel + Send + Sync + 'static,
+    {
+        Self::over(Box::new(session.clone()), options)
+    }
+
+    /// Over a session of any model: what a generator does is compiled once.
+    fn over(session: Box<dyn Programs>, options: GeneratorOptions) -> Result<Self> {
+        let all = session.sizes().vocabulary;
         let vocabulary = options.vocabulary.unwrap_or(all);
         if !options.dtype.is_float() {
             let message = format!("keys and values as {}", options.dtype);

@@ -7,7 +7,6 @@ use super::request::{Event, Finish, RequestId, TokenLogprobs};
 use super::schedule::Text;
 use crate::generate::{Choices, LastTokens};
 use crate::kv::pages::{BlockCopy, SequenceId};
-use crate::language_model::LanguageModel;
 use gradloom_core::error::Result;
 use gradloom_runtime::Step;
 
@@ -67,7 +66,7 @@ impl UnderWay {
     }
 }
 
-impl<M: LanguageModel> Generator<M> {
+impl Generator {
     /// Queues a step over rows for which there is room, if there are any, and if it can read the tokens of
     /// the one that it is queued behind.
     pub(super) fn queue(&mut self, planned: Planned, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {

@@ -3,19 +3,18 @@
 use super::{Event, Finish, Generator, Request, RequestId, TokenLogprobs};
 use crate::data::Tokenizer;
 use crate::generate::{Sampling, StopStream};
-use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Text for many requests at once.
-pub struct TextGenerator<'t, M> {
-    generator: Generator<M>,
+pub struct TextGenerator<'t> {
+    generator: Generator,
     tokenizer: &'t dyn Tokenizer,
     streams: BTreeMap<RequestId, StopStream>,
 }
 
-impl<M> fmt::Debug for TextGenerator<'_, M> {
+impl fmt::Debug for TextGenerator<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TextGenerator").field("streams", &self.streams).finish_non_exhaustive()
     }
@@ -47,10 +46,10 @@ pub enum TextEvent {
     },
 }
 
-impl<'t, M: LanguageModel> TextGenerator<'t, M> {
+impl<'t> TextGenerator<'t> {
     /// A generator that speaks text. Of a model with more tokens than the tokenizer it should choose only the
     /// tokenizer's: see [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
-    pub fn new(generator: Generator<M>, tokenizer: &'t dyn Tokenizer) -> Self {
+    pub fn new(generator: Generator, tokenizer: &'t dyn Tokenizer) -> Self {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
 
@@ -140,7 +139,7 @@ impl<'t, M: LanguageModel> TextGenerator<'t, M> {
     }
 
     /// The generator of tokens.
-    pub fn generator(&self) -> &Generator<M> {
+    pub fn generator(&self) -> &Generator {
         &self.generator
     }
 }

@@ -40,7 +40,10 @@ impl Folder {
     /// When a file is missing, cannot be read or is damaged; when the configuration asks for what the models
     /// here do not have.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
+        Self::open_path(path.as_ref().to_path_buf())
+    }
+
+    fn open_path(path: PathBuf) -> Result<Self> {
         let file = path.join("config.json");
         let name = file.display().to_string();
         let unusable = |reason: String| {

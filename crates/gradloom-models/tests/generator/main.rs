@@ -26,7 +26,7 @@ fn options(blocks: usize) -> GeneratorOptions {
 type Text = (Vec<i32>, Option<Finish>);
 
 /// Runs all requests to their end.
-fn finish<M: LanguageModel>(generator: &mut Generator<M>, ids: &[RequestId]) -> Vec<Text> {
+fn finish(generator: &mut Generator, ids: &[RequestId]) -> Vec<Text> {
     let mut texts = vec![(Vec::new(), None); ids.len()];
     while !generator.is_idle() {
         for event in generator.step().unwrap() {

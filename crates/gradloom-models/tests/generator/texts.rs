@@ -12,9 +12,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Fault, Session};
 use std::collections::BTreeMap;
 
-fn run<M: gradloom_models::language_model::LanguageModel>(
-    texts: &mut TextGenerator<'_, M>,
-) -> BTreeMap<RequestId, (String, Finish)> {
+fn run(texts: &mut TextGenerator<'_>) -> BTreeMap<RequestId, (String, Finish)> {
     let mut partial: BTreeMap<RequestId, String> = BTreeMap::new();
     let mut all = BTreeMap::new();
     while !texts.generator().is_idle() {

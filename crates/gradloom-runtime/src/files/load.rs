@@ -6,7 +6,7 @@ use super::error::{Differences, of_another_model};
 use super::save::{LAYOUT, OF_TORCH, OURS};
 use super::{Found, Weights};
 use crate::Session;
-use crate::train::ModelEntry;
+use crate::train::{Base, ModelEntry};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, Type};
 use gradloom_core::nn::{Module, Pattern};
@@ -172,6 +172,12 @@ impl<M: Module> Session<M> {
     /// When the load is strict and a tensor is missing, superfluous, or does not fit: nothing changes then;
     /// on the null device.
     pub fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
+        self.base().load_with(weights, load)
+    }
+}
+
+impl Base {
+    fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
         check_layout(weights, load)?;
         let mut report = LoadReport::default();
         let mut chosen: Vec<Chosen<'_>> = Vec::new();
@@ -252,7 +258,7 @@ impl<M: Module> Session<M> {
             .zip(&bytes)
             .map(|(chosen, bytes)| (chosen.name.as_str(), &chosen.ty, &bytes[..]))
             .collect();
-        self.store().write(&all)?;
+        self.store.write(&all)?;
         Ok(report)
     }
 }

@@ -5,6 +5,7 @@ use super::convert::transposed;
 use super::error::unwritable;
 use super::{Entries, METADATA_KEY, replace_file, safetensors_dtype};
 use crate::Session;
+use crate::train::Base;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
 use gradloom_core::nn::Module;
@@ -21,7 +22,7 @@ impl<M: Module> Session<M> {
     /// # Errors
     /// When the file cannot be written: the old one is then untouched; on the null device.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.save_in(path.as_ref(), false)
+        self.base().save(path.as_ref(), false)
     }
 
     /// Like [`Session::save`], with the weights of linear and recurrent layers as PyTorch keeps them, `[out,
@@ -31,14 +32,16 @@ impl<M: Module> Session<M> {
     /// # Errors
     /// As [`Session::save`].
     pub fn save_for_torch(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.save_in(path.as_ref(), true)
+        self.base().save(path.as_ref(), true)
     }
+}
 
-    fn save_in(&self, path: &Path, torch: bool) -> Result<()> {
+impl Base {
+    fn save(&self, path: &Path, torch: bool) -> Result<()> {
         let model: BTreeMap<String, bool> =
             self.model_entries()?.into_iter().map(|entry| (entry.name, entry.transposed_in_torch)).collect();
         let mut tensors = Vec::new();
-        for (entry, bytes) in self.store().read_where(|entry| model.contains_key(&entry.name))? {
+        for (entry, bytes) in self.store.read_where(|entry| model.contains_key(&entry.name))? {
             let name = if torch { name_in_torch(entry.name.clone()) } else { entry.name.clone() };
             tensors.push(match torch && model[&entry.name] {
                 true => (name, swapped(&entry.ty), transposed(&bytes, &entry.ty)),

@@ -95,7 +95,10 @@ impl Weights {
     /// When a file cannot be read, is no safetensors file, or is damaged; when the index does not fit its
     /// files.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_path(path.as_ref())
+    }
+
+    fn open_path(path: &Path) -> Result<Self> {
         let path = if path.is_dir() { in_folder(path)? } else { path.to_path_buf() };
         if path.extension().is_some_and(|extension| extension == "json") {
             return Self::open_index(&path);

@@ -75,19 +75,21 @@ pub struct Profile {
     pub traced: Vec<TracedStep>,
 }
 
+/// What holds a program.
+pub(crate) trait Profiled {
+    fn program(&mut self) -> &mut Program;
+
+    fn step(&mut self) -> Result<()>;
+}
+
 impl Profile {
     /// Makes the steps on what holds the program.
-    pub(crate) fn collect<S>(
-        subject: &mut S,
-        options: ProfileOptions,
-        program: impl Fn(&mut S) -> &mut Program,
-        mut step: impl FnMut(&mut S) -> Result<()>,
-    ) -> Result<Self> {
+    pub(crate) fn collect(subject: &mut dyn Profiled, options: ProfileOptions) -> Result<Self> {
         let ProfileOptions { steps, warm_up, name, roof } = options;
         if steps == 0 {
             return Err(Error::new(ErrorKind::Feed, "a profile of no steps").help("time at least one step"));
         }
-        let device = program(subject).device().clone();
+        let device = subject.program().device().clone();
         let backend = &device.backend;
         if backend.name() == "null" {
             return Err(Error::new(ErrorKind::Device, "the null device runs nothing that could be timed")
@@ -97,21 +99,21 @@ impl Profile {
         }
         let (description, threads) = (device.description(), backend.threads());
         let roof = roof::of(roof, &device);
-        let mut times: Vec<Vec<f64>> = vec![Vec::new(); program(subject).plan().launches.len()];
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); subject.program().plan().launches.len()];
         let (mut whole, mut host, mut traced) = (Vec::new(), Vec::new(), Vec::new());
-        program(subject).set_profiling(true);
+        subject.program().set_profiling(true);
         for number in 0..warm_up + steps {
             let began = Instant::now();
-            let outcome = step(subject);
+            let outcome = subject.step();
             let took = began.elapsed();
             if outcome.is_err() {
-                program(subject).set_profiling(false);
+                subject.program().set_profiling(false);
             }
             outcome?;
             if number < warm_up {
                 continue;
             }
-            let spans = program(subject).spans();
+            let spans = subject.program().spans();
             spans.iter().for_each(|span| times[span.launch].push(span.took.as_secs_f64()));
             let kernels: Duration = spans.iter().map(|span| span.took).sum();
             whole.push(took.as_secs_f64());
@@ -120,8 +122,8 @@ impl Profile {
                 traced.push(TracedStep { began, took, spans: spans.to_vec() });
             }
         }
-        program(subject).set_profiling(false);
-        let program = program(subject);
+        subject.program().set_profiling(false);
+        let program = subject.program();
         let measured = |(launch, times): (LaunchView<'_>, &mut Vec<f64>)| {
             let cost = launch.cost();
             LaunchProfile {

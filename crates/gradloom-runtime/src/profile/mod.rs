@@ -20,6 +20,8 @@ mod spans;
 mod trace;
 
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
+pub(crate) use collect::Profiled;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
 pub use collect::{LaunchProfile, Profile, TracedStep};
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
 pub use figures::Figures;

@@ -20,14 +20,14 @@ impl Program {
     /// # Errors
     /// As [`Program::load`]; when a parameter has no value, or a leaf's value has another type.
     pub fn standalone(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
-        Self::replanned(graph, device, leaves, |plan| plan)
+        Self::replanned(graph, device, leaves, &|plan| plan)
     }
 
     pub(crate) fn replanned(
         graph: Graph,
         device: &Device,
         leaves: &Leaves<'_>,
-        change: impl FnOnce(Plan) -> Plan,
+        change: &dyn Fn(Plan) -> Plan,
     ) -> Result<Self> {
         let mut stored: Vec<(String, Type, Vec<u8>)> = Vec::new();
         for (_, op) in graph.entry_ops() {
@@ -42,7 +42,7 @@ impl Program {
         let store = Store::of(device);
         // The elements are written below, bit for bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
-        let program = Self::load_replanned(graph, device, &store, nothing, change)?;
+        let program = Self::load_replanned(graph, device, &store, &nothing, change)?;
         if device.backend.is_resident() {
             let entries: Vec<(&str, &Type, &[u8])> =
                 stored.iter().map(|(name, ty, bytes)| (name.as_str(), ty, &bytes[..])).collect();

@@ -21,7 +21,7 @@ fn extend_with(
     plan: impl FnOnce(&StoreLayout) -> Result<()>,
     initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
 ) -> Result<()> {
-    store.extend(graph, &Memory::new, plan, initial, |(), _| Ok(()))
+    store.extend(graph, &Memory::new, plan, &initial, |(), _| Ok(()))
 }
 
 fn grow(store: &Store, lines: &str) -> Result<()> {
@@ -127,8 +127,8 @@ fn growth_that_fails_changes_nothing() {
     assert!(extend_with(&store, &new, |_| Err(no()), counting).is_err(), "the plan fails");
     assert!(extend_with(&store, &new, |_| Ok(()), |_, _, _| Err(no())).is_err(), "the initialiser fails");
     let failing = |(), _: &Content| Err::<(), _>(no());
-    assert!(store.extend(&new, &Memory::new, |_| Ok(()), counting, failing).is_err(), "loading fails");
-    let full = store.extend(&new, &|_| None, |_| Ok(()), counting, |(), _| Ok(())).unwrap_err();
+    assert!(store.extend(&new, &Memory::new, |_| Ok(()), &counting, failing).is_err(), "loading fails");
+    let full = store.extend(&new, &|_| None, |_| Ok(()), &counting, |(), _| Ok(())).unwrap_err();
     assert!(full.message().starts_with("no memory for "), "{full}");
     let error = grow(&store, "%0: f32[5] = param \"new\"\n%1: f32[4] = param \"w\"").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);

@@ -1,6 +1,7 @@
 //! Forward programs.
 
 use super::any_batch::{self, check};
+use super::base::Base;
 use super::failures::Failures;
 use super::{Session, Step};
 #[cfg(not(target_family = "wasm"))]
@@ -13,7 +14,7 @@ use crate::inspect::Inspection;
 use crate::outputs::{Element, Outputs, Value, read_as};
 use crate::profile::LaunchSpan;
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
-use crate::profile::{Profile, ProfileOptions};
+use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Output};
@@ -73,17 +74,13 @@ impl<const K: usize, R> std::fmt::Debug for Infer<K, R> {
 
 impl<const K: usize, R> Infer<K, R> {
     /// Compiles what was traced.
-    pub(super) fn of_trace<M: Module>(
-        session: &Session<M>,
-        inputs: Vec<Input>,
-        traced: Traced,
-    ) -> Result<Self> {
-        let program = compiled(session, traced)?;
+    pub(super) fn of_trace(base: &Base, inputs: Vec<Input>, traced: Traced) -> Result<Self> {
+        let program = compiled(base, traced)?;
         Ok(Self {
             lanes: vec![Lane::new(inputs, program)],
             recipe: None,
             outputs: Vec::new(),
-            seed: session.shared_seed(),
+            seed: Arc::clone(&base.seed),
             runs: 0,
             token: Token::default(),
             results: PhantomData,
@@ -184,13 +181,8 @@ impl<const K: usize, R> Infer<K, R> {
     ) -> Result<Profile> {
         let data = data.feed();
         self.select(&data)?;
-        let run = |infer: &mut Self| infer.queue(&data)?.result();
-        Profile::collect(
-            self,
-            options.into().or_named("a forward program"),
-            |infer| &mut infer.lanes[0].program,
-            run,
-        )
+        let options = options.into().or_named("a forward program");
+        Profile::collect(&mut Fed { infer: self, data: &data }, options)
     }
 }
 
@@ -213,7 +205,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         change: impl FnOnce(Traced) -> Traced,
     ) -> Result<Self> {
         let traced = traced(session.model(), &inputs, f)?;
-        Self::of_trace(session, inputs.to_vec(), change(traced))
+        Self::of_trace(session.base(), inputs.to_vec(), change(traced))
     }
 
     #[track_caller]
@@ -225,7 +217,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         check(&inputs)?;
         let first = Self::compile(session, inputs.clone(), &f)?;
         let session = session.clone();
-        let recipe = move |inputs: &[Input]| compiled(&session, traced(session.model(), inputs, &f)?);
+        let recipe = move |inputs: &[Input]| compiled(session.base(), traced(session.model(), inputs, &f)?);
         Ok(Self { recipe: Some((Box::new(recipe), inputs.to_vec())), ..first })
     }
 
@@ -388,13 +380,31 @@ fn traced<M: Module, const K: usize, R: Outputs>(
 }
 
 /// The program of a trace, with its results as outputs.
-fn compiled<M: Module>(session: &Session<M>, mut traced: Traced) -> Result<Program> {
+fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
     #[cfg(not(target_family = "wasm"))]
-    session.check_knows(&traced)?;
+    base.check_knows(&traced)?;
     for (i, &value) in traced.results.iter().enumerate() {
         traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
     }
     verify_graph(&traced.graph, "trace")?;
     let (graph, _) = passes::run(traced.graph);
-    session.compile(graph)
+    base.compile(graph)
+}
+
+/// A program with the data of every step.
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+struct Fed<'d, const K: usize, R> {
+    infer: &'d mut Infer<K, R>,
+    data: &'d [Data<'d>],
+}
+
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+impl<const K: usize, R> Profiled for Fed<'_, K, R> {
+    fn program(&mut self) -> &mut Program {
+        &mut self.infer.lanes[0].program
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.infer.queue(self.data)?.result()
+    }
 }

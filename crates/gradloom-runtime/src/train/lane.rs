@@ -3,7 +3,7 @@
 //! In: a traced loss, and what is made of it. Out: a [`Lane`], which runs steps. A [`Train`](super::Train)
 //! has one, or, where the batch may have any extent, one for each that came.
 
-use super::Session;
+use super::base::Base;
 use super::failures::Failures;
 use super::step::{Done, Slot, Step};
 use crate::cancel::Stop;
@@ -12,7 +12,6 @@ use crate::program::Program;
 use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, Graph, Number};
-use gradloom_core::nn::Module;
 use gradloom_core::optim::{Optimizer, of_all_batches};
 use gradloom_core::trace::{Input, Traced};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,17 +35,17 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Compiles a loss that was traced with these inputs.
-    pub(super) fn compile<M: Module>(
-        session: &Session<M>,
+    pub(super) fn compile(
+        base: &Base,
         inputs: Vec<Input>,
         traced: &Traced,
         optimizer: &dyn Optimizer,
         options: &Options,
     ) -> Result<Self> {
         let mut clock = Clock::default();
-        let plan = &mut |graph: &Graph| session.plan(graph);
-        let graphs = pipeline::training(traced, session.params(), optimizer, options, &mut clock, plan)?;
-        let program = session.compile(graphs.passes.clone())?;
+        let plan = &mut |graph: &Graph| base.plan(graph);
+        let graphs = pipeline::training(traced, &base.params, optimizer, options, &mut clock, plan)?;
+        let program = base.compile(graphs.passes.clone())?;
         let stages = Stages::new(graphs, Arc::clone(program.stages()), clock);
         let names: Arc<[(String, DType)]> =
             program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();

@@ -4,6 +4,7 @@
 //! optimizer as one program, and [`Infer`]s over the same parameters.
 
 mod any_batch;
+mod base;
 #[cfg(not(target_family = "wasm"))]
 mod check_gradients;
 mod failures;
@@ -19,12 +20,12 @@ mod training;
 #[cfg(not(target_family = "wasm"))]
 mod verify;
 
+#[cfg(feature = "files")]
+pub(crate) use base::{Base, ModelEntry};
 #[cfg(not(target_family = "wasm"))]
 pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
-#[cfg(feature = "files")]
-pub(crate) use session::ModelEntry;
 pub use session::Session;
 pub use step::Step;
 pub use summary::{Row, Summary, thousands};

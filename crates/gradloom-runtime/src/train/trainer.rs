@@ -146,7 +146,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self.recipe = Some(Box::new(move |session, optimizer, options, inputs| {
             let inputs = of_one_batch(inputs, options.micro_batches)?;
             let traced = traced(session.model(), &inputs, &f)?;
-            Lane::compile(session, inputs, &traced, optimizer, options)
+            Lane::compile(session.base(), inputs, &traced, optimizer, options)
         }));
         self
     }
@@ -289,10 +289,10 @@ impl<M: Module, const N: usize> Trainer<M, N> {
             }
         };
         #[cfg(not(target_family = "wasm"))]
-        session.check_knows(&traced)?;
+        session.base().check_knows(&traced)?;
         let options = Options { scales_loss: precision == Precision::F16, ..self.options };
-        let name = session.take_name(&options.name)?;
-        let lane = Lane::compile(&session, self.inputs.clone(), &traced, &*optimizer, &options)?;
+        let name = session.base().take_name(&options.name)?;
+        let lane = Lane::compile(session.base(), self.inputs.clone(), &traced, &*optimizer, &options)?;
         if self.recipe.is_some() {
             check(&self.inputs)?;
         }

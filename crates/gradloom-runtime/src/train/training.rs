@@ -15,7 +15,7 @@ use crate::inspect::Inspection;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
 #[cfg(all(feature = "files", not(target_family = "wasm")))]
-use crate::profile::{Profile, ProfileOptions};
+use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
 use gradloom_codegen::pipeline::{Options, Stages, optimizer_state};
@@ -260,7 +260,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         schedule: Option<Schedule>,
     ) {
         (self.attempted, self.numbers, self.schedule) = (attempted, numbers, schedule);
-        self.session.set_seed(seed);
+        self.session.base().set_seed(seed);
     }
 
     /// Brings the numbers up to date.
@@ -600,13 +600,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     ) -> Result<Profile> {
         let data = data.feed();
         self.select(&data)?;
-        let step = |train: &mut Self| train.step_with(&data)?.result();
-        Profile::collect(
-            self,
-            options.into().or_named("a training step"),
-            |train| &mut train.lanes[0].program,
-            step,
-        )
+        let options = options.into().or_named("a training step");
+        Profile::collect(&mut Fed { train: self, data: &data }, options)
     }
 
     /// Writes the parameters and the states of the model to a safetensors file; see [`Session::save`].
@@ -688,5 +683,23 @@ fn scalars(
     move |name| match name.strip_prefix(STATE_PREFIX) {
         Some(number) => numbers.get(number).map(|&value| Number::Float(value)),
         None => key(name),
+    }
+}
+
+/// A program with the data of every step.
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+struct Fed<'d, M: Module, const N: usize> {
+    train: &'d mut Train<M, N>,
+    data: &'d [Data<'d>],
+}
+
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+impl<M: Module, const N: usize> Profiled for Fed<'_, M, N> {
+    fn program(&mut self) -> &mut Program {
+        &mut self.train.lanes[0].program
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.train.step_with(self.data)?.result()
     }
 }

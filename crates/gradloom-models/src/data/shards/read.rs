@@ -39,10 +39,13 @@ impl TokenShards {
     /// # Errors
     /// When a file cannot be read, has no tokens, or another size than its header says.
     pub fn open<P: AsRef<Path>>(paths: &[P], vocabulary: usize) -> Result<Self, DataError> {
+        Self::open_paths(paths.iter().map(|path| path.as_ref().to_path_buf()).collect(), vocabulary)
+    }
+
+    fn open_paths(paths: Vec<PathBuf>, vocabulary: usize) -> Result<Self, DataError> {
         let mut first = 0;
         let mut shards = Vec::new();
         for path in paths {
-            let path = path.as_ref().to_path_buf();
             let unreadable = |source| DataError::Unreadable { path: path.clone(), source };
             let file = regular_file::open_to_read(&path).map_err(unreadable)?;
             let size = file.metadata().map_err(unreadable)?.len();

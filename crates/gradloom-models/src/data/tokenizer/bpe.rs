@@ -58,8 +58,9 @@ impl Bpe {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let spelling = check::check(file, name)?;
         let text = file.to_string();
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(text).map_err(|error| malformed(error.to_string()))?;
+        // `from_bytes` is generic: with it, all of the format would be compiled here again.
+        let mut inner: tokenizers::Tokenizer =
+            text.parse().map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
         for token in file["added_tokens"].as_array().into_iter().flatten() {
             let (content, id) = (token["content"].as_str().unwrap_or_default(), token["id"].as_u64());
             let found = inner.token_to_id(content).map(u64::from);

@@ -58,7 +58,10 @@ impl Bpe {
     /// # Errors
     /// When there is none, a file cannot be read, is damaged, or is of another kind.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TokenizerError> {
-        let path = path.as_ref();
+        Self::open_path(path.as_ref())
+    }
+
+    fn open_path(path: &Path) -> Result<Self, TokenizerError> {
         let (folder, file) = match path.is_dir() {
             true => (path, path.join("tokenizer.json")),
             false => (path.parent().unwrap_or(path), path.to_path_buf()),

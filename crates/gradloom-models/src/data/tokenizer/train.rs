@@ -35,7 +35,7 @@ impl Bpe {
             reason: error.to_string(),
         };
         let empty = open::over_bytes(Map::new(), Vec::new(), Vec::new(), &[]).to_string();
-        let mut tokenizer = tokenizers::Tokenizer::from_bytes(empty).map_err(failed)?;
+        let mut tokenizer: tokenizers::Tokenizer = empty.parse().map_err(failed)?;
         let trainer = BpeTrainer::builder()
             .vocab_size(vocabulary)
             .min_frequency(OFTEN)

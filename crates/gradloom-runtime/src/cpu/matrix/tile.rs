@@ -97,13 +97,16 @@ impl Vectorized for Multiply {
         // Plain loops: the body of a closure would be compiled without the instruction set of `S`.
         // SAFETY: as promised to `multiply`; the rows of each call lie below `count`.
         unsafe {
-            while S::REGISTERS >= 32 && row + STRIP <= count {
-                columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
-                row += STRIP;
-            }
-            while S::REGISTERS < 32 && row + 6 <= count {
-                columns::<S, 6>(simd, row, range.clone(), rows, panels, target);
-                row += 6;
+            if const { S::REGISTERS >= 32 } {
+                while row + STRIP <= count {
+                    columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
+                    row += STRIP;
+                }
+            } else {
+                while row + 6 <= count {
+                    columns::<S, 6>(simd, row, range.clone(), rows, panels, target);
+                    row += 6;
+                }
             }
             while row + 4 <= count {
                 columns::<S, 4>(simd, row, range.clone(), rows, panels, target);
@@ -261,15 +264,15 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: boo
     unsafe {
         while row < count {
             row += match count - row {
-                STRIP.. if S::REGISTERS >= 32 => {
+                STRIP.. if const { S::REGISTERS >= 32 } => {
                     tile(row).run::<S, STRIP, V, MASKED, TABLE>(simd);
                     STRIP
                 }
-                8.. if S::REGISTERS >= 32 => {
+                8.. if const { S::REGISTERS >= 32 } => {
                     tile(row).run::<S, 8, V, MASKED, TABLE>(simd);
                     8
                 }
-                6.. if S::REGISTERS < 32 => {
+                6.. if const { S::REGISTERS < 32 } => {
                     tile(row).run::<S, 6, V, MASKED, TABLE>(simd);
                     6
                 }

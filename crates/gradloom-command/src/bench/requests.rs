@@ -102,7 +102,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
 }
 
 /// How long a request that is alone waits for its first token.
-fn first_token_ms<M: LanguageModel>(generator: &mut Generator<M>, request: Request) -> Result<f64> {
+fn first_token_ms(generator: &mut Generator, request: Request) -> Result<f64> {
     let began = Instant::now();
     generator.add(request)?;
     loop {

@@ -18,7 +18,6 @@ mod format;
 mod import;
 mod info;
 mod inspect;
-mod limits;
 mod model;
 #[cfg(test)]
 mod mutations;
@@ -93,12 +92,8 @@ enum Command {
 }
 
 /// Runs the command with the process's arguments.
-pub fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     bench::started();
-    limits::run(command)
-}
-
-fn command() -> ExitCode {
     let Cli { command, verbose } = Cli::parse();
     if !verbose {
         drivers::keep_quiet();

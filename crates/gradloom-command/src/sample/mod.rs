@@ -49,12 +49,7 @@ impl Opened {
     }
 
     /// A generator over a session of the same tokens, with so many blocks for each row.
-    fn generator(
-        &self,
-        session: &Session<AnyModel>,
-        rows: usize,
-        blocks: usize,
-    ) -> Result<Generator<AnyModel>> {
+    fn generator(&self, session: &Session<AnyModel>, rows: usize, blocks: usize) -> Result<Generator> {
         let vocabulary = Some(self.sizes.vocabulary.min(self.tokenizer.get().vocabulary()));
         let (blocks, block_size) = (rows * blocks + 1, BLOCK);
         let options = GeneratorOptions { blocks, block_size, rows, vocabulary, ..Default::default() };

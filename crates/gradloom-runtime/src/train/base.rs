@@ -1,0 +1,279 @@
+//! What a session is without its model.
+//!
+//! In: the parameters of a model, a device. Out: the store with them, and programs over it. Always holds:
+//! nothing depends on the type of the model, so it is compiled here once, and not in every crate that makes
+//! a session.
+
+use super::summary::Summary;
+use crate::cpu::{InitialKey, fill_initial};
+use crate::device::Device;
+use crate::feed::Data;
+use crate::program::{Program, side_by_side};
+use crate::store::{Store, rounded};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::fuse;
+use gradloom_core::ir::{Graph, OpKind, Type};
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::nn::ParamId;
+use gradloom_core::optim::STATE_PREFIX;
+use gradloom_core::plan::{self, Plan};
+#[cfg(not(target_family = "wasm"))]
+use gradloom_core::trace::Traced;
+use gradloom_core::trace::{ParamTable, ParamUse};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// See [the module](self). A handle: clones have the same store.
+#[derive(Clone, Debug)]
+pub(crate) struct Base {
+    pub(super) params: Arc<ParamTable>,
+    pub(super) seed: Arc<AtomicU64>,
+    pub(super) device: Device,
+    pub(crate) store: Store,
+    /// Names of the training programs that there are.
+    trainers: Arc<Mutex<Vec<Weak<str>>>>,
+}
+
+/// A parameter or a state of a model.
+#[cfg(feature = "files")]
+pub(crate) struct ModelEntry {
+    pub(crate) name: String,
+    /// Further names of a parameter that several places share.
+    pub(crate) aliases: Vec<String>,
+    pub(crate) ty: Type,
+    /// Whether PyTorch keeps the matrix by columns.
+    pub(crate) transposed_in_torch: bool,
+    /// Whether it is a part of an adapter.
+    pub(crate) of_adapter: bool,
+    /// The blocks that it is kept in, and the extents of what they stand for.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) blocks: Option<(gradloom_core::ir::BlockFormat, gradloom_core::ir::Shape)>,
+}
+
+impl Base {
+    /// With an empty store.
+    pub(super) fn new(params: ParamTable, device: &Device, seed: u64) -> Self {
+        let (params, seed) = (Arc::new(params), Arc::new(AtomicU64::new(seed)));
+        Self { params, seed, device: device.clone(), store: Store::of(device), trainers: Arc::default() }
+    }
+
+    /// The same, on a device of another precision.
+    pub(super) fn on(&self, device: &Device) -> Self {
+        Self { device: device.clone(), ..self.clone() }
+    }
+
+    /// Takes a name for a training program, which keeps it for as long as it lives.
+    ///
+    /// # Errors
+    /// When another has it.
+    pub(super) fn take_name(&self, name: &str) -> Result<Arc<str>> {
+        // A page's sessions have one training program each.
+        if cfg!(target_family = "wasm") {
+            return Ok(name.into());
+        }
+        if name.contains(['/', '.']) {
+            return Err(Error::new(
+                ErrorKind::Trace,
+                format!("a training program cannot be called `{name}`"),
+            )
+            .help("give it a name without `/` and `.`"));
+        }
+        let mut taken = self.trainers.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|known| known.strong_count() > 0);
+        if taken.iter().filter_map(Weak::upgrade).any(|known| *known == *name) {
+            let message = match name {
+                "" => "the session has a training program already".to_string(),
+                name => format!("the session has a training program called `{name}` already"),
+            };
+            return Err(Error::new(ErrorKind::Trace, message).help(
+                "give each a name of its own with `.named(..)`, under which its optimizer's states are kept, \
+                 or drop the other one first",
+            ));
+        }
+        let name: Arc<str> = name.into();
+        taken.push(Arc::downgrade(&name));
+        Ok(name)
+    }
+
+    /// See [`Session::reset_states`](super::Session::reset_states).
+    pub(super) fn reset_states(&self, path: &str) -> Result<()> {
+        let under = |name: &str| {
+            let rest = name.strip_prefix(path);
+            path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let count = self.store.reset_states_where(|name| !name.starts_with(STATE_PREFIX) && under(name))?;
+        if count == 0 && !path.is_empty() {
+            let message = format!("no program of the session has a state under `{path}`");
+            return Err(Error::new(ErrorKind::Store, message).help(
+                "states are named like parameters, by the path of their field, and exist from the first \
+                 program on that uses them",
+            ));
+        }
+        Ok(())
+    }
+
+    /// See [`Session::set`](super::Session::set).
+    pub(super) fn set(&self, name: &str, elements: &Data<'_>) -> Result<()> {
+        self.materialize()?;
+        let ty = self.store.ty(name)?;
+        if elements.dtype() != ty.dtype || elements.len() != ty.elements() {
+            let message = format!(
+                "`{name}` is {ty} with {} elements, got {} of {}",
+                ty.elements(),
+                elements.len(),
+                elements.dtype()
+            );
+            return Err(Error::new(ErrorKind::Store, message).help("pass as many elements of its dtype"));
+        }
+        self.store.write(&[(name, &ty, &elements.bytes()?)])
+    }
+
+    /// See [`Session::materialize`](super::Session::materialize).
+    pub(super) fn materialize(&self) -> Result<()> {
+        let layout = self.store.layout();
+        let params = self.params.iter().map(|used| {
+            let (name, ty) = (used.name.clone(), used.param.ty());
+            Some(OpKind::Param { name, ty })
+        });
+        let states = self.params.states().map(|used| {
+            let (name, ty) = (used.name.clone(), used.state.ty().clone());
+            Some(OpKind::State { name, ty, init: used.state.init()? })
+        });
+        let is_missing =
+            |leaf: &OpKind| Graph::leaf_name(leaf).is_some_and(|name| layout.get(name).is_none());
+        let missing: Vec<OpKind> = params.chain(states).flatten().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut graph = Graph::new();
+        for leaf in missing {
+            graph.add(leaf, &[], None).map_err(|error| Error::new(ErrorKind::Internal, error.message))?;
+        }
+        let backend = &self.device.backend;
+        let initial = |name: &str, ty: &Type, elements: &mut [f32]| self.initial(name, ty, elements);
+        self.store.extend(&graph, &|bytes| backend.allocate(bytes), |_| Ok(()), &initial, |(), _| Ok(()))
+    }
+
+    /// The model's parameters and states, with what files need to know of them.
+    #[cfg(feature = "files")]
+    pub(crate) fn model_entries(&self) -> Result<Vec<ModelEntry>> {
+        self.materialize()?;
+        let params = self.params.iter().map(|used| ModelEntry {
+            name: used.name.clone(),
+            aliases: used.aliases.clone(),
+            ty: used.param.ty(),
+            transposed_in_torch: used.param.is_transposed_in_torch(),
+            of_adapter: cfg_select! {
+                target_family = "wasm" => false,
+                _ => used.param.is_of_adapter(),
+            },
+            #[cfg(not(target_family = "wasm"))]
+            blocks: match used.param.stored() {
+                Some(gradloom_core::nn::Stored::Blocks(format)) => Some((format, used.param.shape().clone())),
+                _ => None,
+            },
+        });
+        let states = self.params.states().map(|used| ModelEntry {
+            name: used.name.clone(),
+            aliases: Vec::new(),
+            ty: used.state.ty().clone(),
+            transposed_in_torch: false,
+            of_adapter: false,
+            #[cfg(not(target_family = "wasm"))]
+            blocks: None,
+        });
+        Ok(params.chain(states).collect())
+    }
+
+    /// Loads a graph over the session's store.
+    pub(super) fn compile(&self, graph: Graph) -> Result<Program> {
+        Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
+    }
+
+    /// An error if a trace uses a parameter that the model did not have when the session was made.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
+        let is_new = |id: &ParamId| self.params.iter().all(|used| used.param.id() != *id);
+        match traced.params.iter().find(|(.., id)| is_new(id)) {
+            None => Ok(()),
+            Some((name, ..)) => {
+                let message = format!("the model got the parameter `{name}` after its session was made");
+                let help = "attach adapters to a model before its session or its trainer is made";
+                Err(Error::new(ErrorKind::Trace, message).help(help))
+            }
+        }
+    }
+
+    /// The model's parameters; those of adapters come last, so that its own start as they do without.
+    fn in_order_of_keys(&self) -> impl Iterator<Item = &ParamUse> {
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
+            let own = self.params.iter().filter(move |used| !of_adapter(used));
+            own.chain(self.params.iter().filter(of_adapter))
+        }
+        #[cfg(target_family = "wasm")]
+        self.params.iter()
+    }
+
+    /// The initial values of a parameter, into elements that are 0.
+    fn initial(&self, name: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
+        let (number, used) =
+            self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
+                Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
+            })?;
+        // Blocks of zeros stand for zeros: such parameters are loaded.
+        if ty.dtype == gradloom_core::ir::DType::U8 {
+            return Ok(());
+        }
+        let key = InitialKey { seed: self.seed(), parameter: number as u32 };
+        fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
+            .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
+    }
+
+    /// See [`Session::reset_parameters`](super::Session::reset_parameters).
+    pub(super) fn reset_parameters(&self) -> Result<()> {
+        let entries = self.store.entries();
+        let mut initial = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.init.is_none()) {
+            let mut elements = vec![0.0; entry.ty.elements()];
+            self.initial(&entry.name, &entry.ty, &mut elements)?;
+            initial.push((entry, elements));
+        }
+        let bytes =
+            initial.iter().map(|(entry, elements)| rounded(entry, elements)).collect::<Result<Vec<_>>>()?;
+        let all: Vec<_> = initial
+            .iter()
+            .zip(&bytes)
+            .map(|((entry, _), bytes)| (entry.name.as_str(), &entry.ty, &bytes[..]))
+            .collect();
+        self.store.write(&all)
+    }
+
+    /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is
+    /// applied.
+    pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
+        let mut layout = self.store.layout();
+        layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
+        let backend = &self.device.backend;
+        let lowered = backend.lower(graph, fuse(graph, backend.fusion())?, self.device.precision)?;
+        let plan = plan::plan(graph, lowered, &layout, None)?;
+        Ok(side_by_side(plan, &**backend, |_| true))
+    }
+
+    /// The model's parameters and states with their sizes.
+    pub(super) fn summary(&self) -> Summary {
+        Summary::of(&self.params, |used| !used.param.is_frozen())
+    }
+
+    /// Keys random numbers from now on.
+    #[cfg(feature = "files")]
+    pub(super) fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// The seed of all random numbers.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Relaxed)
+    }
+}
