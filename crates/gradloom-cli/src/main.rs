@@ -6,5 +6,6 @@ mod limits;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    gradloom_command::started();
     limits::run(gradloom_command::run)
 }

@@ -282,7 +282,9 @@ impl<T: Target> Lowering<'_, T> {
         let launch =
             Launch { op, kernel, reads, writes, may_alias, schedule, workspace, phase: Phase::Compute };
         let launches = &mut self.lowered.launches;
-        if let Some(schedule) = self.target.products_together()
+        // An update could not take the place of a state that another product of its launch reads.
+        if !self.commits
+            && let Some(schedule) = self.target.products_together()
             && let Some(group) = products::find(&mut launches[self.behind..], &launch)
         {
             return products::add(group, launch, schedule);

@@ -91,9 +91,10 @@ enum Command {
     },
 }
 
+pub use bench::started;
+
 /// Runs the command with the process's arguments.
 pub fn run() -> ExitCode {
-    bench::started();
     let Cli { command, verbose } = Cli::parse();
     if !verbose {
         drivers::keep_quiet();

@@ -1,7 +1,7 @@
 //! Products that are alike, as one launch: the gradients of queries, keys and values.
 //!
 //! In: the launches so far, and the next one. Out: which of them the next one becomes a part of. Always
-//! holds: only products stand between, and none needs another's result. A device's queue takes fewer launches
+//! holds: only products in tiles stand between, and none needs another's result. A device's queue takes fewer launches
 //! so, each of which fills more of the device.
 
 use crate::schedule::group::{self, Class, Form};
@@ -10,6 +10,9 @@ use gradloom_core::kernel::{GroupSchedule, Kernel, Launch, Part, Schedule};
 
 /// The launch that another one can become a part of.
 pub(super) fn find<'l>(launches: &'l mut [Launch], launch: &Launch) -> Option<&'l mut Launch> {
+    if matches!(launch.kernel, Kernel::Group(_)) {
+        return None;
+    }
     let own = class(launch)?;
     for before in launches.iter_mut().rev() {
         let class = class(before)?;

@@ -79,11 +79,12 @@ impl Clock {
     pub fn stage<T>(&mut self, name: &'static str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = now();
         let value = stage()?;
-        self.end(name, start);
+        self.note(name, start);
         Ok(value)
     }
 
-    fn end(&mut self, name: &'static str, start: Option<Instant>) {
+    /// Notes a stage that has ended.
+    fn note(&mut self, name: &'static str, start: Option<Instant>) {
         self.0.push((name, start.map(|start| start.elapsed())));
     }
 

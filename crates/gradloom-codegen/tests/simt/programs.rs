@@ -16,6 +16,7 @@ use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
 use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule, Staging, Tile};
 use gradloom_core::nn::{Param, attend_to_new};
 use gradloom_core::passes;
+use gradloom_core::plan::{StoreLayout, plan};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
 use gradloom_core::trace::{AttentionOptions, Input, Tensor, full, gradients, iota, trace};
 use gradloom_testing::Leaves;
@@ -426,7 +427,7 @@ fn exact_products(precision: Precision) {
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
 }
 
-/// Products that are alike are one kernel, whatever other products stand between them, and give what they
+/// Products that are alike are one kernel, whatever other products in tiles stand between, and give what they
 /// give one by one; what needs another's result is not among them.
 #[test]
 fn products_that_are_alike_run_together() {
@@ -465,6 +466,26 @@ fn products_that_are_alike_run_together() {
         let (got, ran) = evaluation(&graph, &leaves, (&limits, &choices), &want);
         assert_eq!(got.outputs, want.outputs, "{name}");
         assert_eq!(ran, BTreeMap::from([("together", 2), ("product", 1)]), "{name}");
+    }
+}
+
+/// An update in place is not joined with what reads the state that it overwrites.
+#[test]
+fn updates_that_are_alike_stay_apart() {
+    let axes = "{lhs_contract=[1], rhs_contract=[0]}";
+    let graph = parse(&format!(
+        "graph {{\n %0: f32[64, 64] = state \"a\" {{init=0.0}}\n %1: f32[64, 64] = state \"b\" {{init=0.0}}\n \
+         %2: f32[64, 64] = input \"x\"\n %3: f32[64, 64] = input \"y\"\n \
+         %4: f32[64, 64] = dot %2, %2 {axes}\n %5: f32[64, 64] = dot %0, %3 {axes}\n \
+         update %0 <- %4 {{alias}}\n update %1 <- %5\n}}"
+    ))
+    .unwrap();
+    for (name, limits) in devices() {
+        let lowered = wgsl::lower(&graph, &limits, &Choices::by_rule(Precision::F32)).unwrap();
+        let mut layout = StoreLayout::default();
+        layout.extend(&graph).unwrap();
+        let plan = plan(&graph, lowered, &layout, None).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(plan.launches.len(), 2, "{name}");
     }
 }
 

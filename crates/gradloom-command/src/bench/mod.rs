@@ -14,7 +14,7 @@ use crate::output::print_line;
 use crate::weights::Weights;
 use configs::Config;
 use gradloom::Device;
-pub(crate) use process::started;
+pub use process::started;
 use report::Report;
 use std::path::PathBuf;
 use timing::{measure, measure_queued};

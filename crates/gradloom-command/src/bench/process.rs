@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 static START: OnceLock<Instant> = OnceLock::new();
 
 /// Notes the start of the process; the first thing that `main` does.
-pub(crate) fn started() {
+pub fn started() {
     START.get_or_init(Instant::now);
 }
 

@@ -51,7 +51,7 @@ impl Generator {
         draft: &mut Generator,
         request: &Request,
         drafted: usize,
-        on_token: impl FnMut(i32),
+        mut on_token: impl FnMut(i32),
     ) -> Result<(Finish, [usize; 2])> {
         self.check(request)?;
         if request.prompt.len() <= draft.memory.context() {
@@ -75,7 +75,7 @@ impl Generator {
         ];
         let mut own = Side { generator: &mut *self, sequence: sequences[0] };
         let mut other = Side { generator: &mut *draft, sequence: sequences[1] };
-        let outcome = write(&mut own, &mut other, request, drafted, on_token);
+        let outcome = write(&mut own, &mut other, request, drafted, &mut on_token);
         self.memory.pages.end(sequences[0]).expect("it has begun");
         draft.memory.pages.end(sequences[1]).expect("it has begun");
         outcome
@@ -87,7 +87,7 @@ fn write(
     other: &mut Side<'_>,
     request: &Request,
     drafted: usize,
-    mut on_token: impl FnMut(i32),
+    on_token: &mut dyn FnMut(i32),
 ) -> Result<(Finish, [usize; 2])> {
     let sampling = &request.sampling;
     let (mut text, mut past) = (request.prompt.clone(), Past::new(&request.prompt));

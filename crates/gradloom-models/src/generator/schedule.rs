@@ -92,8 +92,14 @@ impl Text {
     }
 }
 
+const _: fn() = || {
+    fn goes_to_threads<T: Send>() {}
+    goes_to_threads::<Generator>();
+};
+
 impl Generator {
-    /// A generator without requests, over the parameters of a session.
+    /// A generator without requests, over the parameters of a session, which it shares. It can go to another
+    /// thread, and so must the model.
     ///
     /// # Errors
     /// When there is no memory for the pool, or its sizes make none.

@@ -97,6 +97,7 @@ impl Vectorized for Multiply {
         // Plain loops: the body of a closure would be compiled without the instruction set of `S`.
         // SAFETY: as promised to `multiply`; the rows of each call lie below `count`.
         unsafe {
+            // Tiles for the other number of registers are not even compiled.
             if const { S::REGISTERS >= 32 } {
                 while row + STRIP <= count {
                     columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
