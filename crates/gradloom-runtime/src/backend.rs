@@ -215,9 +215,10 @@ pub(crate) trait Queued: Resident {
 pub struct Work {
     /// Kernels that a step runs.
     pub dispatches: usize,
-    /// Compute passes of a step.
+    /// Compute passes of the last step.
     pub passes: usize,
-    /// Submissions of a step: one, and one more for each op that the host runs in between.
+    /// Submissions of the last step: one, and one more for each op that the host runs in between; of many
+    /// dispatches to a device that was idle, the first are submitted early.
     pub submits: usize,
     /// Users' ops that the host runs in the middle of a step, as they have no kernels for the device.
     pub host_ops: usize,

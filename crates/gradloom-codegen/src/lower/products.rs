@@ -1,8 +1,8 @@
 //! Products that are alike, as one launch: the gradients of queries, keys and values.
 //!
 //! In: the launches so far, and the next one. Out: which of them the next one becomes a part of. Always
-//! holds: only products in tiles stand between, and none needs another's result. A device's queue takes fewer launches
-//! so, each of which fills more of the device.
+//! holds: only products in tiles stand between, and none needs another's result. A device's queue takes fewer
+//! launches so, each of which fills more of the device.
 
 use crate::schedule::group::{self, Class, Form};
 use gradloom_core::ir::OpKind;

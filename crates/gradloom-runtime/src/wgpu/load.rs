@@ -7,7 +7,7 @@ use super::gpu::Gpu;
 use super::memory::on_device;
 use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
-use super::program::{Ready, WgpuProgram, encode};
+use super::program::{Ready, WgpuProgram, early_submissions, encode};
 use crate::gpu::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
 use crate::memory::Allocate;
 use crate::profile::Spans;
@@ -71,13 +71,17 @@ impl WgpuProgram {
         gpu.submit(encoder)?;
 
         let parts: Vec<Owner> = steps.iter().map(|ready| ready.owner).collect();
+        let pause = pause(plan, &parts);
+        let host = host_launches(graph, plan, host_steps(graph, plan, &parts));
         let results = Results::new(graph, plan, memory.status());
         Ok(Self {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
             memory,
-            host: host_launches(graph, plan, host_steps(graph, plan, &parts)),
-            pause: pause(plan, &parts),
+            early: if host.is_empty() { early_submissions(pause) } else { Vec::new() },
+            last_early: 0,
+            host,
+            pause,
             steps,
             scalars: vec![0; plan.scalar_bytes()],
             changed_scalars: Vec::new(),

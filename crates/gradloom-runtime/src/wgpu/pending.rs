@@ -8,7 +8,7 @@ use super::memory::staging;
 use crate::backend::{Finished, Pending};
 use crate::gpu::Results;
 use gradloom_core::error::Result;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
@@ -20,11 +20,19 @@ pub(super) struct Stagings {
     results: Results,
     free: Mutex<Vec<Buffer>>,
     readbacks: AtomicUsize,
+    /// Number of steps up to the last one that was read.
+    read: AtomicU64,
 }
 
 impl Stagings {
     pub(super) fn new(gpu: &Arc<Gpu>, results: Results) -> Self {
-        Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
+        Self {
+            gpu: Arc::clone(gpu),
+            results,
+            free: Mutex::default(),
+            readbacks: AtomicUsize::new(0),
+            read: AtomicU64::new(0),
+        }
     }
 
     /// The layout of the results in the buffers.
@@ -41,6 +49,11 @@ impl Stagings {
     /// Keeps a buffer for a later step.
     fn put_back(&self, staging: Buffer) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
+    }
+
+    /// Whether the last of so many steps was read, and so all before it are done.
+    pub(super) fn all_read(&self, runs: u64) -> bool {
+        self.read.load(Ordering::Relaxed) == runs
     }
 
     /// Number of times that results were read so far.
@@ -85,6 +98,7 @@ impl Pending for PendingStep {
         let download = self.download.take().expect("only `wait` takes it, and the step with it");
         stagings.readbacks.fetch_add(1, Ordering::Relaxed);
         let (finished, staging) = download.read(&stagings.gpu, |bytes| stagings.results.finished(bytes))?;
+        stagings.read.fetch_max(self.run + 1, Ordering::Relaxed);
         stagings.put_back(staging);
         finished
     }

@@ -1,5 +1,6 @@
 //! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and
-//! submits it; where the host runs a user's op in between, it submits what came before first.
+//! submits it. To an idle device it submits the first dispatches early, and where the host runs a user's op
+//! in between, what came before.
 
 use super::gpu::Gpu;
 use super::host_launch;
@@ -18,6 +19,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::collections::VecDeque;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,17 @@ use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescr
 
 /// Steps that the device has not finished, at most: enough for it never to wait for the host.
 const IN_FLIGHT: usize = 4;
+
+/// Dispatches of a step's first submission.
+const FIRST_SUBMISSION: usize = 16;
+
+/// The numbers of a step's dispatches before each of which what came before is submitted, if the device is
+/// idle. It begins with few, and the host encodes twice as many while it runs those: submissions, each of
+/// which takes some 20 us of a device's time, stay few.
+pub(super) fn early_submissions(dispatches: usize) -> Vec<usize> {
+    let ends = iter::successors(Some(FIRST_SUBMISSION), |end| Some(2 * end + FIRST_SUBMISSION));
+    ends.take_while(|end| end + FIRST_SUBMISSION <= dispatches).collect()
+}
 
 /// One dispatch, ready to be encoded.
 pub(super) struct Ready {
@@ -43,6 +56,10 @@ pub(super) struct WgpuProgram {
     pub(super) steps: Vec<Ready>,
     /// What the host runs between them, in order.
     pub(super) host: Vec<HostLaunch>,
+    /// Where what came before is submitted, if the device is idle.
+    pub(super) early: Vec<usize>,
+    /// How many of those the last step had.
+    pub(super) last_early: usize,
     /// Those from here on are run in a pass of their own, after the results were copied.
     pub(super) pause: usize,
     /// The per-step block, which is written as a whole.
@@ -176,6 +193,14 @@ impl Queued for WgpuProgram {
             encoder = self.run_on_host(host, encoder)?;
             first = host.before;
         }
+        let early = if self.stagings.all_read(self.runs) { &self.early[..] } else { &[] };
+        self.last_early = early.len();
+        for &cut in early {
+            encode(&mut encoder, &self.steps[first..cut], first, timestamps);
+            self.gpu.submit(encoder)?;
+            encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            first = cut;
+        }
         encode(&mut encoder, &self.steps[first..self.pause], first, timestamps);
         let staging = self.stagings.take()?;
         for (output, tensor) in kept {
@@ -220,13 +245,15 @@ impl Queued for WgpuProgram {
     }
 
     fn work(&self) -> Work {
-        let cuts = self.host.iter().map(|host| host.before).chain([self.pause, self.steps.len()]);
+        let early = &self.early[..self.last_early];
+        let ends = self.host.iter().map(|host| host.before).chain(early.iter().copied());
+        let ends = ends.chain([self.pause, self.steps.len()]);
         let mut first = 0;
-        let passes = cuts.filter(|&end| std::mem::replace(&mut first, end) < end).count();
+        let passes = ends.filter(|&end| std::mem::replace(&mut first, end) < end).count();
         Work {
             dispatches: self.steps.len(),
             passes,
-            submits: 1 + self.host.len(),
+            submits: 1 + self.host.len() + early.len(),
             host_ops: self.host.len(),
             readbacks: self.stagings.readbacks(),
             uploads: self.uploads,

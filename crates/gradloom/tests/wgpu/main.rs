@@ -6,6 +6,7 @@ mod custom;
 mod debug_run;
 mod failures;
 mod generator;
+mod idle;
 mod limits;
 mod lost;
 mod nan;

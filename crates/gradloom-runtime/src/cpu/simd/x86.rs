@@ -26,7 +26,8 @@ fn first_of_8(count: usize) -> __m256i {
     unsafe { from.as_ptr().cast::<__m256i>().read_unaligned() }
 }
 
-impl Simd for Avx2 {
+// SAFETY: `new` is told that the processor has the instructions; vectors are of 256 bits.
+unsafe impl Simd for Avx2 {
     type F32s = __m256;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
@@ -113,7 +114,7 @@ pub(super) struct Avx512(());
 
 impl Avx512 {
     /// # Safety
-    /// The processor must have AVX-512 F, BW, DQ and VL.
+    /// The processor must have AVX-512 F, BW, DQ and VL, AVX2 and FMA.
     pub(super) unsafe fn new() -> Self {
         Self(())
     }
@@ -125,7 +126,8 @@ fn first_of_16(count: usize) -> __mmask16 {
     ((1u32 << count.min(16)) - 1) as __mmask16
 }
 
-impl Simd for Avx512 {
+// SAFETY: `new` is told that the processor has the instructions; vectors are of 512 bits.
+unsafe impl Simd for Avx512 {
     type F32s = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
