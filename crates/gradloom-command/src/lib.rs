@@ -33,6 +33,8 @@ mod tokenizer;
 mod train;
 mod weights;
 
+pub use bench::started;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -90,8 +92,6 @@ enum Command {
         shell: clap_complete::Shell,
     },
 }
-
-pub use bench::started;
 
 /// Runs the command with the process's arguments.
 pub fn run() -> ExitCode {

@@ -474,7 +474,8 @@ fn products_that_are_alike_run_together() {
 fn updates_that_are_alike_stay_apart() {
     let axes = "{lhs_contract=[1], rhs_contract=[0]}";
     let graph = parse(&format!(
-        "graph {{\n %0: f32[64, 64] = state \"a\" {{init=0.0}}\n %1: f32[64, 64] = state \"b\" {{init=0.0}}\n \
+        "graph {{\n \
+         %0: f32[64, 64] = state \"a\" {{init=0.0}}\n %1: f32[64, 64] = state \"b\" {{init=0.0}}\n \
          %2: f32[64, 64] = input \"x\"\n %3: f32[64, 64] = input \"y\"\n \
          %4: f32[64, 64] = dot %2, %2 {axes}\n %5: f32[64, 64] = dot %0, %3 {axes}\n \
          update %0 <- %4 {{alias}}\n update %1 <- %5\n}}"

@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
-// SAFETY: every AArch64 processor has them; vectors are of 128 bits.
+// SAFETY: every AArch64 processor has the instructions; vectors are of 128 bits.
 unsafe impl Simd for Neon {
     type F32s = float32x4_t;
     const LANES: usize = 4;

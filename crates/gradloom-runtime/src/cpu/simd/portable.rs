@@ -16,7 +16,7 @@ fn each(lane: impl Fn(usize) -> f32) -> Lanes {
     [lane(0), lane(1), lane(2), lane(3)]
 }
 
-// SAFETY: any processor has none, and `F32s` is an array.
+// SAFETY: there are no instructions that a processor might lack, and `F32s` is an array.
 unsafe impl Simd for Portable {
     type F32s = Lanes;
     const LANES: usize = 4;

@@ -10,7 +10,7 @@ use std::arch::wasm32::*;
 #[derive(Clone, Copy)]
 pub(super) struct Wasm;
 
-// SAFETY: an engine refuses a module with what it has not; vectors are of 128 bits.
+// SAFETY: an engine refuses a module with instructions that it lacks; vectors are of 128 bits.
 unsafe impl Simd for Wasm {
     type F32s = v128;
     const LANES: usize = 4;
