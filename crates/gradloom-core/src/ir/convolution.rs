@@ -14,14 +14,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// How many windows an axis of this extent has; none if not even one fits.
+    /// Returns the number of windows along an axis of this extent; `None` if not even one fits.
     pub fn count(&self, extent: usize) -> Option<usize> {
-        let Self { size, step, dilation } = *self;
-        if size == 0 || step == 0 || dilation == 0 {
+        Some(self.room(extent)?.checked_div(self.step)? + 1)
+    }
+
+    /// Returns the number of elements behind the first window; `None` if it does not fit.
+    pub fn room(&self, extent: usize) -> Option<usize> {
+        if self.dilation == 0 {
             return None;
         }
-        let span = (size - 1).checked_mul(dilation)?.checked_add(1)?;
-        Some(extent.checked_sub(span)? / step + 1)
+        let span = self.size.checked_sub(1)?.checked_mul(self.dilation)?.checked_add(1)?;
+        extent.checked_sub(span)
     }
 }
 

@@ -237,8 +237,15 @@ impl<'l> Overwrites<'l> {
         self.aliases.reads_of(write)
     }
 
-    /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must
-    /// allow it, or look at other bytes.
+    /// Returns whether a buffer may have the bytes of one that the launch reads: as far as each of the writes
+    /// that fill it is concerned, which may be several.
+    pub fn allow_buffer(&self, written: ValueId, read: ValueId) -> bool {
+        let mut writes = self.launch.writes.iter().enumerate().filter(|(_, write)| write.buffer == written);
+        writes.all(|(w, _)| self.allow(w, read))
+    }
+
+    /// Returns whether a write may take the bytes of a buffer that the launch reads: every read of that buffer
+    /// must allow it, or look at other bytes.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let Access { layout, dtype, .. } = &self.launch.writes[write];
         let allows = |r: usize| {

@@ -133,11 +133,11 @@ impl Layout {
         groups
     }
 
-    /// The axes that matter, from the widest stride to the narrowest; neighbours that follow each other
-    /// without a gap are one.
+    /// Returns (stride, extent) of the axes that reach other elements, from the widest stride to the
+    /// narrowest; neighbours that follow each other without a gap are one. Axes of stride 0 repeat elements.
     fn by_stride(&self) -> Vec<(usize, usize)> {
-        let mut axes: Vec<(usize, usize)> =
-            self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n != 1).map(|(&n, &s)| (s, n)).collect();
+        let axes = self.shape.iter().zip(&self.strides).map(|(&n, &s)| (s, n));
+        let mut axes: Vec<(usize, usize)> = axes.filter(|&(s, n)| n != 1 && s != 0).collect();
         sort_by(&mut axes, |a, b| b.cmp(a));
         let mut merged: Vec<(usize, usize)> = Vec::new();
         for (stride, extent) in axes {
@@ -154,13 +154,17 @@ impl Layout {
     /// Whether no element of the buffer has two places in the layout. Declines layouts whose axes interleave,
     /// though some have none.
     pub fn is_injective(&self) -> bool {
+        if self.shape.elements() == 0 {
+            return true;
+        }
+        let repeats = self.shape.iter().zip(&self.strides).any(|(&n, &stride)| n > 1 && stride == 0);
         let axes = self.by_stride();
         let spans = axes.iter().rev().scan(0, |inner, &(stride, extent)| {
             let fits = stride > *inner;
             *inner = inner.saturating_add(stride.saturating_mul(extent - 1));
             Some(fits)
         });
-        self.shape.elements() == 0 || spans.into_iter().all(|fits| fits)
+        !repeats && spans.into_iter().all(|fits| fits)
     }
 
     /// Whether two layouts surely have no element in common: they lie behind each other, or beside each other
@@ -249,6 +253,53 @@ mod tests {
         assert!(heads(0).is_injective() && rows.permute(&[1, 0]).is_injective());
         assert!(!Layout::splat(&[2, 3].into()).is_injective());
         assert!(!rows.slice(&[0, 0], &[1, 6], &[1, 1]).broadcast(&[4, 6].into()).is_injective());
+    }
+
+    /// Every layout of rank 2 at most with extents to 3, strides to 4 and offsets to 3.
+    fn small_layouts() -> Vec<Layout> {
+        let mut axes = vec![vec![]];
+        for rank in 0..2 {
+            let shorter: Vec<_> = axes.iter().filter(|list: &&Vec<_>| list.len() == rank).cloned().collect();
+            for (n, stride) in (0..=3).flat_map(|n| (0..=4).map(move |stride| (n, stride))) {
+                axes.extend(shorter.iter().map(|list| [&list[..], &[(n, stride)]].concat()));
+            }
+        }
+        let layout = |axes: &Vec<(usize, usize)>, offset| {
+            let (shape, strides): (Vec<usize>, Vec<usize>) = axes.iter().copied().unzip();
+            Layout::new(offset, shape.into(), strides)
+        };
+        axes.iter().flat_map(|axes| (0..=3).map(move |offset| layout(axes, offset))).collect()
+    }
+
+    #[test]
+    fn what_is_said_of_every_small_layout_is_true() {
+        let layouts = small_layouts();
+        let places: Vec<Vec<usize>> = layouts.iter().map(positions).collect();
+        let sets: Vec<u64> = places.iter().map(|all| all.iter().fold(0, |set, p| set | 1 << p)).collect();
+        let (mut disjoint, mut injective) = (0, 0);
+        for (i, layout) in layouts.iter().enumerate() {
+            assert_eq!(layout.end(), places[i].iter().max().map_or(0, |last| last + 1), "{layout:?}");
+            if layout.is_injective() {
+                injective += 1;
+                assert_eq!(sets[i].count_ones() as usize, places[i].len(), "{layout:?}");
+            }
+            for (j, other) in layouts.iter().enumerate() {
+                if layout.is_disjoint(other) {
+                    disjoint += 1;
+                    assert_eq!(sets[i] & sets[j], 0, "{layout:?} and {other:?}");
+                }
+            }
+            let elements = layout.shape.elements();
+            for (a, b) in
+                (0..=9).flat_map(|a| (0..=9).map(move |b| (a, b))).filter(|(a, b)| a * b == elements)
+            {
+                if let Some(reshaped) = layout.reshape(&[a, b].into()) {
+                    assert_eq!(positions(&reshaped), places[i], "{layout:?} as [{a}, {b}]");
+                }
+            }
+        }
+        let counts = (layouts.len(), injective, disjoint);
+        assert!(counts.0 > 1600 && counts.1 > 900 && counts.2 > 1_000_000, "{counts:?}");
     }
 
     #[test]

@@ -146,8 +146,7 @@ fn can_write_in_place<'l>(
         *overwrites = Some((producer, Overwrites::new(launch)));
     }
     let Some((_, overwrites)) = overwrites else { return false };
-    let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("it computes the source");
-    overwrites.allow(write, target.buffer)
+    overwrites.allow_buffer(source.buffer, target.buffer)
 }
 
 fn copied_error(graph: &Graph, update: &Update) -> Error {

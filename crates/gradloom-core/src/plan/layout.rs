@@ -202,7 +202,7 @@ fn groups(plan: &Plan) -> Vec<Group> {
                     && (more == 0 || few)
                     // Nor has another result taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
-                    && overwrites.allow(w, plan.buffers[operand].value);
+                    && overwrites.allow_buffer(buffer.value, plan.buffers[operand].value);
                 dies.then_some(group)
             });
             match dying {

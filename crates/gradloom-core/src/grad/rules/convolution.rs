@@ -17,6 +17,12 @@ pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
 
 fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g: ValueId) -> ValueId {
     let (ws, gs, axes) = (b.shape(weights), b.shape(g), spec.stride.len());
+    if x.elements() == 0 {
+        // All positions may lie in the padding, and the weights then fit into no part of the cotangent.
+        let ty = Type::new(DType::F32, x.clone());
+        let zero = Literal::Splat(Number::of(DType::F32, 0.0));
+        return b.op(OpKind::Constant { ty, data: zero }, &[]);
+    }
     // Zeros between and around, so that every element of x has its sum; what lies outside of x is cut off.
     let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
     let (mut start, mut limit) = (vec![0; axes + 2], vec![0; axes + 2]);
