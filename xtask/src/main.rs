@@ -3,6 +3,7 @@
 mod chains;
 mod fuzz;
 mod options;
+mod worlds;
 
 use gradloom_runtime::cpu::InstructionSet;
 use std::process::ExitCode;
@@ -24,6 +25,12 @@ cargo xtask fuzz --device wgpu [--adapter NAME] ..
     Runs random training steps on a GPU, before and after the passes, \
     and compares them with the float64 evaluator: on the best adapter whose
     name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
+cargo xtask worlds [--three 10] [--drawn 100000] [--every 1] [--seed S] [--threads 2] [--device wgpu --adapter NAME]
+    Makes every program of one op on small shapes, every join of two views, every program of two ops on \
+    shapes of up to two axes, one in --three of those of three ops on the smallest shapes, \
+    and draws --drawn longer ones;
+    compares values and gradients with their definition, and prints how many there were. \
+    --every N takes one in N of all but the drawn ones. Build it with --profile fuzz.
 cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--largest N] [--threads N]
     Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, \
     and compares machine code with the
@@ -34,7 +41,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
-    if matches!(command.as_deref(), Some("fuzz" | "fuzz-text" | "chains"))
+    if matches!(command.as_deref(), Some("fuzz" | "fuzz-text" | "chains" | "worlds"))
         && !InstructionSet::detect().compiles_loops()
     {
         eprintln!(
@@ -45,6 +52,7 @@ fn main() -> ExitCode {
         Some("fuzz-text") => fuzz::text::command(&rest),
         Some("chains") => chains::command(&rest),
         Some("fuzz") => fuzz::command(&rest),
+        Some("worlds") => worlds::command(&rest),
         Some("help" | "--help") => {
             println!("{USAGE}");
             Ok(())

@@ -18,6 +18,7 @@ pub mod random;
 pub mod table;
 pub mod training;
 pub mod values;
+pub mod worlds;
 
 pub use deep::deep;
 pub use generate::generate;

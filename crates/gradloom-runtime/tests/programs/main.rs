@@ -9,6 +9,7 @@ mod reference;
 mod results;
 mod stored;
 mod updates;
+mod worlds;
 
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::reference::Evaluation;

@@ -1,0 +1,198 @@
+//! Arrays of dual numbers: the meaning of small programs, written down without the compiler.
+//!
+//! In: values of leaves. Out: the value of each element with its derivative by every element of every leaf
+//! (forward-mode differentiation). Always holds: nothing here calls the tracer, the graph or the reference
+//! evaluator, so that a mistake which all of them share is found.
+
+use std::ops::{Add, Mul};
+
+/// Difference of two numbers below which rounding may decide which one is larger.
+const NEAR: f64 = 1e-5;
+
+/// A number and its derivative by every element of every leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Dual {
+    /// The number.
+    pub(super) value: f64,
+    /// The derivatives.
+    pub(super) slope: Vec<f64>,
+}
+
+impl Dual {
+    /// Returns a constant of `leaves` derivatives that are 0.
+    pub(super) fn constant(value: f64, leaves: usize) -> Self {
+        Self { value, slope: vec![0.0; leaves] }
+    }
+
+    /// Applies a function of one number with its derivative.
+    pub(super) fn map(&self, value: f64, derivative: f64) -> Self {
+        Self { value, slope: self.slope.iter().map(|s| chain(derivative, *s)).collect() }
+    }
+
+    /// Multiplies with a constant.
+    pub(super) fn scaled(&self, factor: f64) -> Self {
+        self.map(self.value * factor, factor)
+    }
+
+    /// Returns the larger one, NaN if there is one, and whether rounding may decide which one that is.
+    pub(super) fn larger<'a>(&'a self, other: &'a Self) -> (&'a Self, bool) {
+        let near = (self.value - other.value).abs() < NEAR && self.slope != other.slope;
+        (if other.value > self.value || other.value.is_nan() { other } else { self }, near)
+    }
+}
+
+/// A derivative of 0 ends a path, whatever lies behind it.
+fn chain(outer: f64, inner: f64) -> f64 {
+    if outer == 0.0 || inner == 0.0 { 0.0 } else { outer * inner }
+}
+
+impl Add for &Dual {
+    type Output = Dual;
+
+    fn add(self, other: Self) -> Dual {
+        let slope = self.slope.iter().zip(&other.slope).map(|(a, b)| a + b).collect();
+        Dual { value: self.value + other.value, slope }
+    }
+}
+
+impl Mul for &Dual {
+    type Output = Dual;
+
+    fn mul(self, other: Self) -> Dual {
+        let slopes = self.slope.iter().zip(&other.slope);
+        let slope = slopes.map(|(a, b)| chain(other.value, *a) + chain(self.value, *b)).collect();
+        Dual { value: self.value * other.value, slope }
+    }
+}
+
+/// An array in row-major order.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    /// Extents.
+    pub(super) shape: Vec<usize>,
+    /// Elements.
+    pub(super) elements: Vec<Dual>,
+    /// Number of derivatives of each element.
+    pub(super) leaves: usize,
+    /// Whether a choice between near values decided an element, so that derivatives are not comparable.
+    pub(super) kinked: bool,
+}
+
+/// Calls `visit` with every index of a shape, in row-major order.
+pub(super) fn each_index(shape: &[usize], mut visit: impl FnMut(&[usize])) {
+    let count: usize = shape.iter().product();
+    let mut index = vec![0; shape.len()];
+    for _ in 0..count {
+        visit(&index);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+}
+
+impl Array {
+    /// Returns the element at an index.
+    pub(super) fn at(&self, index: &[usize]) -> &Dual {
+        let place = index.iter().zip(&self.shape).fold(0, |place, (i, extent)| place * extent + i);
+        &self.elements[place]
+    }
+
+    /// Returns an array whose elements are computed from their indices.
+    pub(super) fn build(&self, shape: &[usize], mut element: impl FnMut(&[usize]) -> Dual) -> Self {
+        let mut elements = Vec::new();
+        each_index(shape, |index| elements.push(element(index)));
+        Self { shape: shape.to_vec(), elements, leaves: self.leaves, kinked: self.kinked }
+    }
+
+    /// Returns an array of elements of this one: `source` names the index, or `None` for `outside`.
+    pub(super) fn pick(
+        &self,
+        shape: &[usize],
+        outside: f64,
+        source: impl Fn(&[usize]) -> Option<Vec<usize>>,
+    ) -> Self {
+        self.build(shape, |index| match source(index) {
+            Some(from) => self.at(&from).clone(),
+            None => Dual::constant(outside, self.leaves),
+        })
+    }
+
+    /// Returns the array with trailing axes broadcast to a shape.
+    pub(super) fn broadcast(&self, shape: &[usize]) -> Self {
+        let lead = shape.len() - self.shape.len();
+        self.pick(shape, 0.0, |index| {
+            Some(self.shape.iter().zip(&index[lead..]).map(|(&n, &i)| if n == 1 { 0 } else { i }).collect())
+        })
+    }
+
+    /// Applies a function of one number, given as value and derivative.
+    pub(super) fn map(&self, function: impl Fn(f64) -> (f64, f64)) -> Self {
+        let elements = self.elements.iter().map(|x| {
+            let (value, derivative) = function(x.value);
+            x.map(value, derivative)
+        });
+        Self { elements: elements.collect(), ..self.clone() }
+    }
+
+    /// Combines two arrays of one shape element by element.
+    pub(super) fn zip(&self, other: &Self, function: impl Fn(&Dual, &Dual) -> Dual) -> Self {
+        let elements = self.elements.iter().zip(&other.elements).map(|(a, b)| function(a, b)).collect();
+        Self { elements, kinked: self.kinked || other.kinked, ..self.clone() }
+    }
+
+    /// Returns the larger element of each pair.
+    pub(super) fn max(&self, other: &Self) -> Self {
+        let kinked = self.elements.iter().zip(&other.elements).any(|(a, b)| a.larger(b).1);
+        let mut larger = self.zip(other, |a, b| a.larger(b).0.clone());
+        larger.kinked |= kinked;
+        larger
+    }
+
+    /// Combines the elements along an axis, from first to last; `empty` is the value of none.
+    pub(super) fn fold(
+        &self,
+        axis: usize,
+        empty: f64,
+        combine: impl Fn(&Dual, &Dual) -> (Dual, bool),
+    ) -> Self {
+        let mut shape = self.shape.clone();
+        let extent = shape.remove(axis);
+        let mut kinked = self.kinked;
+        let mut folded = self.build(&shape, |index| {
+            let mut from = index.to_vec();
+            from.insert(axis, 0);
+            let mut total: Option<Dual> = None;
+            for i in 0..extent {
+                from[axis] = i;
+                let element = self.at(&from);
+                total = Some(match total {
+                    None => element.clone(),
+                    Some(total) => {
+                        let (total, near) = combine(&total, element);
+                        kinked |= near;
+                        total
+                    }
+                });
+            }
+            total.unwrap_or_else(|| Dual::constant(empty, self.leaves))
+        });
+        folded.kinked = kinked;
+        folded
+    }
+
+    /// Sums along an axis.
+    pub(super) fn sum(&self, axis: usize) -> Self {
+        self.fold(axis, 0.0, |a, b| (a + b, false))
+    }
+
+    /// Returns the array with an axis of extent 1 put in.
+    pub(super) fn unsqueeze(&self, axis: usize) -> Self {
+        let mut shape = self.shape.clone();
+        shape.insert(axis, 1);
+        Self { shape, ..self.clone() }
+    }
+}

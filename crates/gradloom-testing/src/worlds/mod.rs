@@ -1,0 +1,381 @@
+//! Small worlds: every program of a few ops over small shapes, with its values and gradients by definition.
+//!
+//! In: a largest extent, a rank, a number of ops. Out: programs, each with its graph as a user's code traces
+//! it, forward and backward, and with the numbers that it must give. Random generation rarely makes what is
+//! small and refers to itself; here all of it is made. Always holds: the numbers come from [`dual`], which
+//! shares no code with the compiler.
+
+mod dual;
+mod legal;
+mod op;
+
+use legal::shapes;
+pub use op::{Function, Op, Pair, Reduction, Sliding};
+
+use crate::{Leaves, Random};
+use dual::{Array, Dual};
+use gradloom_core::error::Error;
+use gradloom_core::grad;
+use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId};
+use gradloom_core::reference::Evaluation;
+use gradloom_core::trace::{Input, Tensor, literal, trace};
+
+/// Largest allowed error of a number, as a share of the largest number of a program, 1 at least.
+const TOLERANCE: f64 = 2e-5;
+/// Largest magnitude of a number that float32 can be held to.
+const WILD: f64 = 1e4;
+
+/// An operand of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// Value 0 is the input, value n the result of step n.
+    Value(usize),
+    /// A parameter of this shape that nothing else uses.
+    Fresh(Vec<usize>),
+}
+
+impl Operand {
+    fn shape<'a>(&'a self, values: &'a [Vec<usize>]) -> &'a [usize] {
+        match self {
+            Operand::Value(number) => &values[*number],
+            Operand::Fresh(shape) => shape,
+        }
+    }
+}
+
+/// An op with its operands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The op.
+    pub op: Op,
+    /// One operand, or two.
+    pub operands: Vec<Operand>,
+}
+
+/// A program of one input. Values that no step uses are its results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Shape of the input.
+    pub shape: Vec<usize>,
+    /// Steps in order.
+    pub steps: Vec<Step>,
+}
+
+/// A program's graph, and the numbers that it must give.
+#[derive(Debug)]
+pub struct Expected {
+    /// Outputs `y0`, `y1`.. (values), and `d x`, `d w0`.. (gradients of a weighted sum of the values).
+    pub graph: Graph,
+    /// Values of the leaves.
+    pub leaves: Leaves,
+    /// Name and elements of each output.
+    pub outputs: Vec<(String, Vec<f64>)>,
+    /// Whether float32 must give the gradients: no choice between near values was made, and no number is
+    /// infinite, NaN, or very large.
+    pub gradients: bool,
+}
+
+/// Calls `visit` with every program of one op on every shape, every join of two views, and every program of
+/// two ops on shapes of up to two axes: 740,000 programs.
+pub fn all(visit: &mut dyn FnMut(&Program)) {
+    let images = |shape: &&Vec<usize>| (1..=2).contains(&shape[0]) && (1..=2).contains(&shape[1]);
+    for rank in 0..=4 {
+        for shape in shapes(rank, 3).iter().filter(|shape| rank < 4 || images(shape)) {
+            each(shape, 1, visit);
+        }
+    }
+    for shape in [&[2][..], &[3], &[2, 2]] {
+        joins(shape, visit);
+    }
+    for rank in 0..=2 {
+        shapes(rank, 3).iter().for_each(|shape| each(shape, 2, visit));
+    }
+}
+
+/// Calls `visit` with one in `share` of the 8.2 million programs of three ops on a number and on vectors of
+/// up to two elements.
+pub fn deep(share: u64, visit: &mut dyn FnMut(&Program)) {
+    let mut number = 0;
+    for shape in [&[][..], &[0], &[1], &[2]] {
+        each(shape, 3, &mut |program| {
+            number += 1;
+            // Neighbours differ little, so those that are left out are spread.
+            if Random::new(number).next().is_multiple_of(share) {
+                visit(program);
+            }
+        });
+    }
+}
+
+/// Calls `visit` with every program of exactly `depth` steps on an input of this shape.
+fn each(shape: &[usize], depth: usize, visit: &mut dyn FnMut(&Program)) {
+    let mut program = Program { shape: shape.to_vec(), steps: Vec::new() };
+    extend(&mut program, &mut vec![shape.to_vec()], depth, visit);
+}
+
+/// Calls `visit` with every join of two parts on an input of this shape: each part a view or a reduction of
+/// the input or of a parameter, scaled or not. A result that fills the bytes of what it is made of is such a
+/// join.
+fn joins(shape: &[usize], visit: &mut dyn FnMut(&Program)) {
+    let (input, parameter) = (Operand::Value(0), Operand::Fresh([shape, &[2]].concat()));
+    let starts = [legal::views(&input, shape), legal::views(&parameter, &[shape, &[2]].concat())].concat();
+    let values = [shape.to_vec()];
+    let scaled = |steps: &mut Vec<Step>, number: usize| {
+        steps.push(Step { op: Op::Unary(Function::Triple), operands: vec![Operand::Value(number)] });
+        number + 1
+    };
+    for first in &starts {
+        for second in &starts {
+            let (a, b) = (first.result_shape(&values), second.result_shape(&values));
+            for (op, scale) in legal::concats(&a, &b).into_iter().flat_map(|op| [(op.clone(), 1), (op, 2)]) {
+                let mut steps = vec![first.clone()];
+                let left = scaled(&mut steps, 1);
+                steps.push(second.clone());
+                let mut right = steps.len();
+                if scale == 2 {
+                    right = scaled(&mut steps, right);
+                }
+                steps.push(Step { op, operands: [left, right].map(Operand::Value).to_vec() });
+                visit(&Program { shape: shape.to_vec(), steps });
+            }
+        }
+    }
+}
+
+fn extend(
+    program: &mut Program,
+    values: &mut Vec<Vec<usize>>,
+    depth: usize,
+    visit: &mut dyn FnMut(&Program),
+) {
+    if depth == 0 {
+        return visit(program);
+    }
+    for step in legal::steps(values) {
+        values.push(step.result_shape(values));
+        program.steps.push(step);
+        extend(program, values, depth - 1, visit);
+        program.steps.pop();
+        values.pop();
+    }
+}
+
+impl Step {
+    fn result_shape(&self, values: &[Vec<usize>]) -> Vec<usize> {
+        let operands: Vec<&[usize]> = self.operands.iter().map(|operand| operand.shape(values)).collect();
+        legal::result_shape(&self.op, &operands)
+    }
+}
+
+impl Program {
+    /// Draws a program of three to five steps on an input of up to three axes.
+    pub fn draw(random: &mut Random) -> Self {
+        let rank = random.below(4);
+        let shape = random.pick(&shapes(rank, 3));
+        let mut values = vec![shape.clone()];
+        let mut steps = Vec::new();
+        for _ in 0..3 + random.below(3) {
+            let step = random.pick(&legal::steps(&values));
+            values.push(step.result_shape(&values));
+            steps.push(step);
+        }
+        Self { shape, steps }
+    }
+
+    /// Returns the shapes of the leaves: the input, and the parameters in the order of their use.
+    fn leaf_shapes(&self) -> Vec<Vec<usize>> {
+        let operands = self.steps.iter().flat_map(|step| &step.operands);
+        let fresh = operands.filter_map(|operand| match operand {
+            Operand::Fresh(shape) => Some(shape.clone()),
+            Operand::Value(_) => None,
+        });
+        std::iter::once(self.shape.clone()).chain(fresh).collect()
+    }
+
+    /// Returns the numbers of the values that no step uses.
+    fn results(&self) -> Vec<usize> {
+        let used =
+            |value: usize| self.steps.iter().any(|step| step.operands.contains(&Operand::Value(value)));
+        (1..=self.steps.len()).filter(|&value| !used(value)).collect()
+    }
+
+    /// Runs the steps over any kind of value; returns all values.
+    fn run<V: Clone>(&self, leaves: &[V], apply: impl Fn(&Op, &[V]) -> V) -> Vec<V> {
+        let (mut values, mut fresh) = (vec![leaves[0].clone()], leaves[1..].iter());
+        for step in &self.steps {
+            let operands: Vec<V> = step
+                .operands
+                .iter()
+                .map(|operand| match operand {
+                    Operand::Value(number) => values[*number].clone(),
+                    Operand::Fresh(_) => fresh.next().expect("a leaf for each").clone(),
+                })
+                .collect();
+            values.push(apply(&step.op, &operands));
+        }
+        values
+    }
+
+    /// Returns those of all values that no step uses.
+    fn results_of<V: Clone>(&self, values: &[V]) -> Vec<V> {
+        self.results().into_iter().map(|number| values[number].clone()).collect()
+    }
+
+    /// Traces the program with its gradients, and computes what both must give.
+    ///
+    /// # Errors
+    /// When the program is refused: by the tracer or by differentiation.
+    pub fn expected(&self) -> Result<Expected, Error> {
+        let shapes = self.leaf_shapes();
+        let names: Vec<String> = (0..shapes.len())
+            .map(|leaf| if leaf == 0 { "x".to_string() } else { format!("w{}", leaf - 1) })
+            .collect();
+        let elements: Vec<Vec<f64>> = shapes
+            .iter()
+            .enumerate()
+            .map(|(leaf, shape)| (0..shape.iter().product()).map(|i| leaf_value(leaf, i)).collect())
+            .collect();
+        let values = self.run(&arrays(&shapes, &elements), |op, operands| {
+            op.compute(&operands.iter().collect::<Vec<_>>())
+        });
+        let results = self.results_of(&values);
+        let graph = self.graph(&names, &shapes, &results)?;
+        let mut leaves = Leaves::random(0);
+        for ((name, shape), elements) in names.iter().zip(&shapes).zip(&elements) {
+            leaves = leaves.with(name, DType::F32, shape, elements);
+        }
+        let mut outputs: Vec<(String, Vec<f64>)> = Vec::new();
+        for (number, result) in results.iter().enumerate() {
+            outputs.push((format!("y{number}"), result.elements.iter().map(|e| e.value).collect()));
+        }
+        outputs.extend(names.iter().map(|name| format!("d {name}")).zip(gradients(&elements, &results)));
+        let sound = |v: &f64| v.abs() < WILD;
+        let numbers = values.iter().flat_map(|value| &value.elements);
+        let gradients = results.iter().all(|result| !result.kinked)
+            && numbers.flat_map(|e| e.slope.iter().chain([&e.value])).all(sound);
+        Ok(Expected { graph, leaves, outputs, gradients })
+    }
+
+    fn graph(&self, names: &[String], shapes: &[Vec<usize>], results: &[Array]) -> Result<Graph, Error> {
+        let input =
+            |name: &String, shape: &[usize]| Input { name: name.clone(), ty: Type::new(DType::F32, shape) };
+        let inputs: Vec<Input> = names.iter().zip(shapes).map(|(name, shape)| input(name, shape)).collect();
+        let traced = trace(
+            &(),
+            &inputs,
+            true,
+            |leaves| {
+                let values = self.results_of(&self.run(leaves, |op, operands| op.trace(operands)));
+                let weighted = values.iter().enumerate().zip(results).map(|((number, y), array)| {
+                    let weights: Vec<f32> =
+                        (0..array.elements.len()).map(|i| weight(number, i) as f32).collect();
+                    (*y * literal(&weights, array.shape.clone())).sum()
+                });
+                let loss = weighted.reduce(|a, b| a + b).expect("the last value is a result");
+                [&values[..], &[loss]].concat()
+            },
+            |results: Vec<Tensor>| results,
+        )?;
+        let mut graph = traced.graph;
+        // The input is data, the rest is trained.
+        let mut leaves: Vec<ValueId> = Vec::new();
+        for op in graph.blocks[graph.entry].ops.clone() {
+            if let OpKind::Input { name, ty } = graph.ops[op].kind.clone() {
+                leaves.push(graph.ops[op].results[0]);
+                if name != "x" {
+                    graph.ops[op].kind = OpKind::Param { name, ty };
+                }
+            }
+        }
+        let (loss, values) = traced.results.split_last().expect("the loss is the last");
+        for (number, &value) in values.iter().enumerate() {
+            graph.outputs.push(Output { name: format!("y{number}"), value });
+        }
+        for (name, gradient) in names.iter().zip(grad::append(&mut graph, *loss, None, &leaves)?) {
+            if let Some(value) = gradient {
+                graph.outputs.push(Output { name: format!("d {name}"), value });
+            }
+        }
+        Ok(graph)
+    }
+}
+
+impl Expected {
+    /// Compares what a device gave.
+    ///
+    /// # Errors
+    /// The first element that is wrong.
+    pub fn check(&self, got: &Evaluation) -> Result<(), String> {
+        let finite = self.outputs.iter().flat_map(|(_, elements)| elements).filter(|v| v.is_finite());
+        let scale = finite.fold(1.0, |largest: f64, v| largest.max(v.abs()));
+        for (name, want) in &self.outputs {
+            let is_gradient = name.starts_with("d ");
+            if is_gradient && !self.gradients {
+                continue;
+            }
+            let elements = match got.output(name) {
+                Some(tensor) => tensor.to_f64(),
+                // No path leads to this leaf.
+                None if is_gradient => vec![0.0; want.len()],
+                None => return Err(format!("there is no output {name}")),
+            };
+            if elements.len() != want.len() {
+                return Err(format!("{name} has {} elements, expected {}", elements.len(), want.len()));
+            }
+            for (at, (&got, &want)) in elements.iter().zip(want).enumerate() {
+                let same = got == want || (got.is_nan() && want.is_nan());
+                if !same && !((got - want).abs() <= TOLERANCE * scale) && want.abs() < WILD * WILD {
+                    return Err(format!("element {at} of {name} is {got:e}, expected {want:e}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers around 0 that differ, and are exact in float32.
+fn leaf_value(leaf: usize, element: usize) -> f64 {
+    let step = (element * 37 + leaf * 11) % 64;
+    let sign = if (element + leaf) % 3 == 0 { -1.0 } else { 1.0 };
+    sign * (0.3125 + step as f64 / 64.0 + leaf as f64 / 1024.0)
+}
+
+/// Share of an element of a result in the loss.
+fn weight(result: usize, element: usize) -> f64 {
+    ((element * 29 + result * 7) % 32) as f64 / 16.0 - 0.90625
+}
+
+fn arrays(shapes: &[Vec<usize>], elements: &[Vec<f64>]) -> Vec<Array> {
+    let leaves = elements.iter().map(Vec::len).sum();
+    let mut first = 0;
+    let mut arrays = Vec::new();
+    for (shape, elements) in shapes.iter().zip(elements) {
+        let duals = elements.iter().enumerate().map(|(i, &value)| {
+            let mut dual = Dual::constant(value, leaves);
+            dual.slope[first + i] = 1.0;
+            dual
+        });
+        arrays.push(Array { shape: shape.clone(), elements: duals.collect(), leaves, kinked: false });
+        first += elements.len();
+    }
+    arrays
+}
+
+/// Returns the gradient of the loss for each leaf.
+fn gradients(leaves: &[Vec<f64>], results: &[Array]) -> Vec<Vec<f64>> {
+    let mut all = vec![0.0; leaves.iter().map(Vec::len).sum()];
+    for (number, result) in results.iter().enumerate() {
+        for (i, element) in result.elements.iter().enumerate() {
+            all.iter_mut().zip(&element.slope).for_each(|(sum, slope)| *sum += weight(number, i) * slope);
+        }
+    }
+    let mut rest = &all[..];
+    leaves
+        .iter()
+        .map(|leaf| {
+            let (own, others) = rest.split_at(leaf.len());
+            rest = others;
+            own.to_vec()
+        })
+        .collect()
+}

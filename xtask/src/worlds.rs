@@ -1,0 +1,152 @@
+//! Every small program on the CPU, or some of them on a GPU.
+//!
+//! In: how much of each world. Out: the number of programs that ran, and those that panicked, were refused or
+//! gave a wrong number. The worlds: one op on every shape, joins of two views, two ops on shapes of up to two
+//! axes, three ops on the smallest shapes (8,203,159 programs, of which some are taken), and longer programs
+//! that are drawn.
+
+use crate::options::{Slot, read};
+use gradloom_core::passes;
+use gradloom_runtime::cpu::Loops;
+use gradloom_runtime::{Device, Program as Compiled};
+use gradloom_testing::Random;
+use gradloom_testing::worlds::{self, Program};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Failures that are printed.
+const PRINTED: usize = 40;
+
+/// Programs that ran, and what went wrong.
+#[derive(Default)]
+struct Counts {
+    /// Programs, each on every device.
+    programs: AtomicU64,
+    /// Programs whose gradients were compared, too.
+    gradients: AtomicU64,
+    /// Programs that failed.
+    failed: AtomicU64,
+    /// The first failures.
+    printed: Mutex<Vec<String>>,
+}
+
+/// Runs the task.
+///
+/// # Errors
+/// When options are wrong, or a program fails.
+pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
+    let (mut every, mut three, mut drawn, mut seed, mut threads) = (1, 10, 100_000, 1, 2);
+    let (mut device, mut adapter) = (String::from("cpu"), String::new());
+    read(
+        arguments,
+        &mut [
+            ("--every", Slot::Number(&mut every)),
+            ("--three", Slot::Number(&mut three)),
+            ("--drawn", Slot::Number(&mut drawn)),
+            ("--seed", Slot::Number(&mut seed)),
+            ("--threads", Slot::Number(&mut threads)),
+            ("--device", Slot::Text(&mut device)),
+            ("--adapter", Slot::Text(&mut adapter)),
+        ],
+    )?;
+    if every == 0 || three == 0 || threads == 0 {
+        return Err("--every, --three and --threads are at least 1".to_string());
+    }
+    let devices = devices(&device, &adapter)?;
+    // A panic is a failure with a program, which is printed with it.
+    std::panic::set_hook(Box::new(|_| {}));
+    let counts = Arc::new(Counts::default());
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (counts, devices) = (&counts, &devices);
+            scope.spawn(move || {
+                let mut number = 0;
+                let mut mine = |program: &Program| {
+                    number += 1;
+                    // Neighbours differ little, so those that are left out are spread.
+                    if number % threads == thread && Random::new(seed ^ number).next().is_multiple_of(every) {
+                        check(program, devices, counts);
+                    }
+                };
+                worlds::all(&mut mine);
+                worlds::deep(three, &mut mine);
+                for number in (0..drawn).filter(|number| number % threads == thread) {
+                    let mut random = Random::new(seed.wrapping_add(number << 20));
+                    check(&Program::draw(&mut random), devices, counts);
+                }
+            });
+        }
+    });
+    let _ = std::panic::take_hook();
+    report(&counts)
+}
+
+fn report(counts: &Counts) -> Result<(), String> {
+    let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let printed = counts.printed.lock().expect("no thread panics while it holds the list");
+    for failure in printed.iter() {
+        println!("{failure}\n");
+    }
+    let (programs, gradients) = (number(&counts.programs), number(&counts.gradients));
+    println!("{programs} programs, {gradients} with comparable gradients");
+    match number(&counts.failed) {
+        0 => Ok(()),
+        failed => Err(format!("{failed} programs fail")),
+    }
+}
+
+fn devices(name: &str, adapter: &str) -> Result<Vec<(&'static str, Device)>, String> {
+    let text = |error: gradloom_core::error::Error| error.to_string();
+    match name {
+        "cpu" => [("machine code", Loops::Native), ("interpreted", Loops::Interpreted)]
+            .into_iter()
+            .map(|(name, loops)| Ok((name, Device::cpu_with_loops(1, loops).map_err(text)?)))
+            .collect(),
+        "wgpu" => {
+            let device = if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(adapter) };
+            Ok(vec![("wgpu", device.map_err(text)?)])
+        }
+        _ => Err(format!("there is no device {name}; there are cpu and wgpu")),
+    }
+}
+
+fn check(program: &Program, devices: &[(&'static str, Device)], counts: &Counts) {
+    let found = catch_unwind(AssertUnwindSafe(|| run(program, devices)));
+    let found = found.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
+        Err(format!("panics: {}", text.unwrap_or_default()))
+    });
+    counts.programs.fetch_add(1, Ordering::Relaxed);
+    match found {
+        Ok(gradients) => {
+            counts.gradients.fetch_add(u64::from(gradients), Ordering::Relaxed);
+        }
+        Err(message) => {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            let mut printed = counts.printed.lock().expect("no thread panics while it holds the list");
+            if printed.len() < PRINTED {
+                printed.push(format!("{program:?}\n  {message}"));
+            }
+        }
+    }
+}
+
+/// Compiles and runs a program on each device, the last one without the passes that are not needed; returns
+/// whether gradients were compared.
+fn run(program: &Program, devices: &[(&'static str, Device)]) -> Result<bool, String> {
+    let expected = program.expected().map_err(|error| error.to_string())?;
+    for (number, (name, device)) in devices.iter().enumerate() {
+        let graph = match number {
+            0 => passes::run(expected.graph.clone()).0,
+            _ => passes::expand::expand(&expected.graph),
+        };
+        let leaves = |kind: &_| expected.leaves.value(kind);
+        let at = |message: String| format!("{name}: {message}\n{}", expected.graph);
+        let mut compiled = Compiled::standalone(graph, device, &leaves).map_err(|e| at(e.to_string()))?;
+        let got = compiled.evaluate(&leaves).map_err(|e| at(e.to_string()))?;
+        expected.check(&got).map_err(at)?;
+    }
+    Ok(expected.gradients)
+}
