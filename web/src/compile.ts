@@ -10,12 +10,12 @@ import { startHost, tracingCore, type Device, type Host } from './host.js';
 import { declared, withoutWildcards, type InputDecls } from './inputs.js';
 import { graphOf, type CompiledIR } from './inspect.js';
 import { Module, walk } from './module.js';
-import { checkOptions } from './options.js';
+import { checkOptions, type Rules } from './options.js';
 import { randomSeed, type Model } from './session.js';
 import { compileLoss, LOSS_SPEC, lossIR, plan, TrainingProgram, type CompiledTraining, type LossSpec } from './train.js';
 import { traceLoss } from './train.js';
 import { declareModel, shown, traceFunction } from './tracing.js';
-import type { Core, Precision } from './wasm.js';
+import { PRECISIONS, type Core, type Precision } from './wasm.js';
 
 /** Where a program runs. */
 export interface WhereSpec {
@@ -39,7 +39,7 @@ export type ForwardExecutorSpec<M extends Module, D extends InputDecls, O extend
   precision?: Precision;
 };
 
-const WHERE = ['device', 'portable', 'signal'] as const;
+const WHERE: Rules = { device: ['auto', 'webgpu', 'cpu'], portable: 'flag', signal: 'signal' };
 
 /** What to write for names of other libraries, and of older versions of tensorgrad. */
 const INSTEAD = {
@@ -49,10 +49,10 @@ const INSTEAD = {
 };
 
 /** Fails if what is to be compiled is not what it should be. */
-function checkSpec(where: string, spec: unknown, known: readonly string[]): void {
+function checkSpec(where: string, spec: unknown, known: Rules): void {
   checkOptions(where, spec, known, INSTEAD);
   const { model, loss, forward, inputs } = spec as Record<string, unknown>;
-  const name = known.includes('loss') ? 'loss' : 'forward';
+  const name = 'loss' in known ? 'loss' : 'forward';
   if (!(model instanceof Module)) {
     throw fail('trace', `${where}: the model is ${typeof model === 'function' ? 'a class or a function' : String(model)}`, 'write model: new MyModel(), of a class that extends Module');
   }
@@ -63,7 +63,6 @@ function checkSpec(where: string, spec: unknown, known: readonly string[]): void
 /** Starts a worker while something is traced; without the worker if tracing fails. */
 async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host>) => Promise<R>): Promise<R> {
   const { device = 'auto', portable = false, signal } = where;
-  if (!['auto', 'webgpu', 'cpu'].includes(device)) throw fail('trace', `the device is '${String(device)}'`, "it is 'auto', 'webgpu' or 'cpu'");
   signal?.throwIfAborted();
   const host = startHost(device, portable);
   host.catch(() => undefined);
@@ -87,7 +86,7 @@ async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host
 export async function compile<M extends Module, const D extends InputDecls>(
   spec: TrainingSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
 ): Promise<CompiledTraining<M, D>> {
-  checkSpec('compile', spec, [...LOSS_SPEC, ...WHERE]);
+  checkSpec('compile', spec, { ...LOSS_SPEC, ...WHERE });
   const site = new Error();
   return hosted(spec, async (core, starting) => {
     const inputs = withoutWildcards(declared(spec.inputs));
@@ -102,7 +101,7 @@ export async function compile<M extends Module, const D extends InputDecls>(
 export async function compileForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
   spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
 ): Promise<CompiledForward<M, D, O>> {
-  checkSpec('compileForward', spec, [...FORWARD_SPEC, ...WHERE, 'model', 'seed', 'precision']);
+  checkSpec('compileForward', spec, { ...FORWARD_SPEC, ...WHERE, model: 'any', seed: 'whole', precision: PRECISIONS });
   const site = new Error();
   return hosted(spec, async (core, starting) => {
     const seed = spec.seed ?? randomSeed();
@@ -129,7 +128,7 @@ export async function compileForward<M extends Module, const D extends InputDecl
 export async function trace<M extends Module, const D extends InputDecls>(
   spec: TrainingSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
 ): Promise<CompiledIR & { paramNames: string[] }> {
-  checkSpec('trace', spec, [...LOSS_SPEC, ...WHERE]);
+  checkSpec('trace', spec, { ...LOSS_SPEC, ...WHERE });
   return shown(async () => {
     const core = await tracingCore();
     const ir = lossIR<M, D>(core, spec, withoutWildcards(declared(spec.inputs)));
@@ -141,7 +140,7 @@ export async function trace<M extends Module, const D extends InputDecls>(
 export async function traceForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
   spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
 ): Promise<CompiledIR & { paramNames: string[] }> {
-  checkSpec('traceForward', spec, [...FORWARD_SPEC, ...WHERE, 'model', 'seed', 'precision']);
+  checkSpec('traceForward', spec, { ...FORWARD_SPEC, ...WHERE, model: 'any', seed: 'whole', precision: PRECISIONS });
   return shown(async () => {
     const core = await tracingCore();
     const inputs = declared(spec.inputs);

@@ -3,12 +3,12 @@
 // `maxCachedShapes` extents are kept, the rest leaves no buffer; a replaced model makes them all compile
 // again.
 
-import { isPlain, type Dtype } from './dtype.js';
+import { DTYPES, isPlain, type Dtype } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
 import type { Host } from './host.js';
 import { arrays, declared, filled, wildcard, type Declared, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
 import type { Module } from './module.js';
-import { checkOptions } from './options.js';
+import { checkOptions, type Rules } from './options.js';
 import { failed, runResult, type RunResult } from './results.js';
 import { download, handed, upload, type Model, type ParamValues } from './session.js';
 import type { Tensor } from './tensor.js';
@@ -31,8 +31,8 @@ export interface ForwardSpec<M extends Module, D extends InputDecls, O extends D
   maxCachedShapes?: number;
 }
 
-/** Names of what `ForwardSpec` has. */
-export const FORWARD_SPEC = ['forward', 'inputs', 'output', 'maxCachedShapes'] as const;
+/** What `ForwardSpec` has. */
+export const FORWARD_SPEC: Rules = { forward: 'any', inputs: 'any', output: DTYPES, maxCachedShapes: 'extent' };
 
 /** What a run can vary. */
 export interface RunOptions {
@@ -110,7 +110,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     this.#spec = spec;
     if (!owner.late) checkOptions(owner.where, spec, FORWARD_SPEC);
     this.#inputs = declared(spec.inputs);
-    this.#most = Math.max(1, spec.maxCachedShapes ?? 8);
+    this.#most = spec.maxCachedShapes ?? 8;
     this.#session = owner.model().session;
     this.#onDestroy = onDestroy;
   }
@@ -188,7 +188,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     if (this.#gone || this.#owner.destroyed() || options.signal?.aborted) return { kind: 'aborted' };
     let cancel: (() => void) | undefined;
     try {
-      checkOptions('run', options, ['signal', 'withCaptures']);
+      checkOptions('run', options, { signal: 'signal', withCaptures: 'flag' });
       const variant = this.#variant(wildcard(this.#inputs, inputs), site);
       // Taken now: the caller may write to its arrays while this waits.
       const given = inputs as Readonly<Record<string, unknown>>;
@@ -221,7 +221,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
   }
 
   async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
-    checkOptions('uploadParams', options, ['partial']);
+    checkOptions('uploadParams', options, { partial: 'flag' });
     const site = new Error();
     await this.#store(site);
     return upload(this.#owner.host, this.#owner.model(), values, options.partial ?? false, site);

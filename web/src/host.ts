@@ -3,6 +3,7 @@
 // worker that could not be started is gone; the choice of a device is told.
 
 import { fail, GradloomError } from './errors.js';
+import { checkOptions } from './options.js';
 import { Client, type Port } from './protocol.js';
 import { IS_NODE, serveHere, startThread } from './node.js';
 import { isWebGPUAvailable } from './webgpu.js';
@@ -27,6 +28,7 @@ let tracing: Promise<Core> | null = null;
 
 /** Says where the files are; before anything is compiled. */
 export function configure(where: Files): void {
+  checkOptions('configure', where, { wasm: 'any', cpuWasm: 'any', worker: 'any' });
   files = { ...files, ...where };
   modules.clear();
   tracing = null;

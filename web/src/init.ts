@@ -1,20 +1,38 @@
-// Initial values. In: what the user wants. Out: an `Init` value that says it; the compiler's runtime makes
-// the numbers, from the session's seed.
+// Initial values. In: what the user wants, as plain objects. Out: the same with all that was left out, or an error that
+// lists what there is; numbers of the wasm interface. What always holds: the compiler's runtime makes the numbers, from
+// the session's seed; a kind, a key or a number that is wrong never reaches it.
 
+import { elements } from './dtype.js';
+import { errorOf } from './errors.js';
 import { INITS } from './generated/training.js';
+import { checkKind, checkOptions, shownValue, type Rules } from './options.js';
+import { here } from './origin.js';
 
-/** How a parameter's initial values are made. */
+/** How a parameter's initial values are made. What may be left out is as in the functions of `init`. */
 export type Init =
   | { readonly kind: 'zeros' }
   | { readonly kind: 'ones' }
   | { readonly kind: 'constant'; readonly value: number }
-  | { readonly kind: 'randn'; readonly scale: number }
+  | { readonly kind: 'randn'; readonly scale?: number }
   | { readonly kind: 'uniform'; readonly low: number; readonly high: number }
-  | { readonly kind: 'kaiming'; readonly gain: number }
-  | { readonly kind: 'kaimingUniform' | 'xavier' | 'xavierUniform' | 'orthogonal'; readonly gain: number }
-  | { readonly kind: 'truncatedNormal'; readonly std: number }
+  | { readonly kind: 'kaiming' | 'kaimingUniform' | 'xavier' | 'xavierUniform' | 'orthogonal'; readonly gain?: number }
+  | { readonly kind: 'truncatedNormal'; readonly std?: number }
   | { readonly kind: 'fanIn' }
+  | { readonly kind: 'literal'; readonly data: Float32Array }
   | { readonly kind: 'literal'; readonly values: Float32Array };
+
+type Kind = Init['kind'];
+
+/** The numbers of each kind, in the order of the `param` command; undefined for those that must be given. */
+const NUMBERS: { readonly [K in Exclude<Kind, 'literal'>]: Readonly<Record<string, number | undefined>> } = {
+  zeros: {}, ones: {}, constant: { value: undefined }, randn: { scale: 0.02 }, uniform: { low: undefined, high: undefined },
+  kaiming: { gain: Math.SQRT2 }, kaimingUniform: { gain: Math.SQRT2 }, xavier: { gain: 1 }, xavierUniform: { gain: 1 },
+  orthogonal: { gain: 1 }, truncatedNormal: { std: 0.02 }, fanIn: {},
+};
+const KINDS: readonly Kind[] = [...(Object.keys(NUMBERS) as Exclude<Kind, 'literal'>[]), 'literal'];
+
+/** What the compiler calls a kind, where the name is another. */
+const CODES: Readonly<Partial<Record<Kind, keyof typeof INITS>>> = { randn: 'normal', literal: 'values' };
 
 /** Initial values of parameters. */
 export const init = {
@@ -24,41 +42,81 @@ export const init = {
   ones: (): Init => ({ kind: 'ones' }),
   /** All the same. */
   constant: (value: number): Init => ({ kind: 'constant', value }),
-  /** Normal with mean 0 and standard deviation `scale`. */
-  randn: ({ scale = 0.02 }: { scale?: number } = {}): Init => ({ kind: 'randn', scale }),
+  /** Normal with mean 0 and standard deviation `scale`; 0.02 if not given. */
+  randn: (options: { scale?: number } = {}): Init => ({ ...options, kind: 'randn' }),
   /** Uniform between two numbers. */
   uniform: (low: number, high: number): Init => ({ kind: 'uniform', low, high }),
   /**
-   * Normal with standard deviation `gain / sqrt(fan-in)`. He et al., 2015. The fan-in of a matrix is its first
-   * extent, that of the weights of a convolution is their channels and places.
+   * Normal with standard deviation `gain / sqrt(fan-in)`; the gain is sqrt(2) if not given. He et al., 2015. The fan-in
+   * of a matrix is its first extent, that of the weights of a convolution is their channels and places.
    */
-  kaiming: ({ gain = Math.SQRT2 }: { gain?: number } = {}): Init => ({ kind: 'kaiming', gain }),
-  /** Uniform within `±gain * sqrt(3 / fan-in)`. */
-  kaimingUniform: ({ gain = Math.SQRT2 }: { gain?: number } = {}): Init => ({ kind: 'kaimingUniform', gain }),
+  kaiming: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'kaiming' }),
+  /** Uniform within `±gain * sqrt(3 / fan-in)`; the gain is sqrt(2) if not given. */
+  kaimingUniform: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'kaimingUniform' }),
   /** Normal with standard deviation `gain * sqrt(2 / (fan-in + fan-out))`. Glorot and Bengio, 2010. */
-  xavier: ({ gain = 1 }: { gain?: number } = {}): Init => ({ kind: 'xavier', gain }),
+  xavier: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'xavier' }),
   /** Uniform within `±gain * sqrt(6 / (fan-in + fan-out))`. */
-  xavierUniform: ({ gain = 1 }: { gain?: number } = {}): Init => ({ kind: 'xavierUniform', gain }),
-  /** Normal, without what lies beyond two standard deviations. */
-  truncatedNormal: ({ std = 0.02 }: { std?: number } = {}): Init => ({ kind: 'truncatedNormal', std }),
+  xavierUniform: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'xavierUniform' }),
+  /** Normal with standard deviation `std` (0.02 if not given), without what lies beyond two of them. */
+  truncatedNormal: (options: { std?: number } = {}): Init => ({ ...options, kind: 'truncatedNormal' }),
   /** A matrix with orthonormal rows or columns, times `gain`. Saxe et al., 2014. */
-  orthogonal: ({ gain = 1 }: { gain?: number } = {}): Init => ({ kind: 'orthogonal', gain }),
+  orthogonal: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'orthogonal' }),
   /** Uniform within `±1 / sqrt(fan-in)`, PyTorch's default of linear layers. */
   fanIn: (): Init => ({ kind: 'fanIn' }),
   /** These elements, row-major. */
-  literal: (values: Float32Array): Init => ({ kind: 'literal', values }),
+  literal: (data: Float32Array): Init => ({ kind: 'literal', data }),
 };
 
-/** An init as the numbers of the `param` command: kind, a, b. */
-export function initNumbers(init: Init): [number, number, number] {
-  switch (init.kind) {
-    case 'constant': return [INITS.constant, init.value, 0];
-    case 'randn': return [INITS.normal, init.scale, 0];
-    case 'uniform': return [INITS.uniform, init.low, init.high];
-    case 'kaiming': case 'kaimingUniform': case 'xavier': case 'xavierUniform': case 'orthogonal':
-      return [INITS[init.kind], init.gain, 0];
-    case 'truncatedNormal': return [INITS.truncatedNormal, init.std, 0];
-    case 'literal': return [INITS.values, 0, 0];
-    default: return [INITS[init.kind], 0, 0];
+/** Initial values that are complete. */
+export interface Initial {
+  readonly kind: Kind;
+  /** Code, a and b of the `param` command. */
+  readonly numbers: readonly [number, number, number];
+  /** The elements of a literal. */
+  readonly data: Float32Array | null;
+}
+
+function wrong(message: string, ...help: string[]): Error {
+  return errorOf({ kind: 'trace', message, help, origin: here() });
+}
+
+/** Initial values for a shape as the user wrote them, checked and completed. */
+export function initial(given: unknown, shape: readonly number[]): Initial {
+  if (typeof given === 'function' || typeof given !== 'object' || given === null || Array.isArray(given)) {
+    const called = typeof given === 'function' ? 'call it: init.kaiming()' : "write init: { kind: 'kaiming' }, or init.kaiming()";
+    throw wrong(`init is ${shownValue(given)}, not initial values`, called, `kinds are ${KINDS.join(', ')}`);
   }
+  checkKind('init', 'kind of initial values', (given as { kind?: unknown }).kind, KINDS);
+  const { kind } = given as Init;
+  const where = `init of kind '${kind}'`;
+  const code = INITS[CODES[kind] ?? (kind as keyof typeof INITS)];
+  if (kind === 'literal') {
+    checkOptions(where, given, { kind: 'any', data: 'any', values: 'any' });
+    return { kind, numbers: [code, 0, 0], data: literal(given as { data?: unknown; values?: unknown }, shape) };
+  }
+  const numbers = NUMBERS[kind];
+  const rules: Rules = { kind: 'any', ...Object.fromEntries(Object.keys(numbers).map((name) => [name, 'number'])) };
+  checkOptions(where, given, rules);
+  const [a = 0, b = 0] = Object.entries(numbers).map(([name, usual]) => {
+    const value = (given as Readonly<Record<string, number | undefined>>)[name] ?? usual;
+    if (value === undefined) throw wrong(`${where}: ${name} is missing`, `its options are ${Object.keys(numbers).join(', ')}`);
+    return value;
+  });
+  if (kind === 'uniform' && a > b) throw wrong(`${where}: low ${a} is above high ${b}`);
+  return { kind, numbers: [code, a, b], data: null };
+}
+
+/** The elements of a literal: of a typed array or an array of numbers, as many as the shape has. */
+function literal({ data, values }: { data?: unknown; values?: unknown }, shape: readonly number[]): Float32Array {
+  if (data !== undefined && values !== undefined) throw wrong("init of kind 'literal' has both data and values", 'they are two names of one thing: give data');
+  const given = data ?? values;
+  const isNumbers = Array.isArray(given) || (ArrayBuffer.isView(given) && typeof (given as unknown as ArrayLike<unknown>)[0] !== 'bigint' && !(given instanceof DataView));
+  if (!isNumbers) throw wrong(`init of kind 'literal': data is ${shownValue(given)}, not a Float32Array`, "write init: { kind: 'literal', data: new Float32Array([..]) }");
+  const array = Float32Array.from(given as ArrayLike<number>);
+  if (array.length !== elements(shape)) {
+    throw wrong(`param: ${array.length} initial values for [${shape.join(', ')}]`, `it has ${elements(shape)} elements`);
+  }
+  const bad = array.findIndex((value) => !Number.isFinite(value));
+  if (bad >= 0) throw wrong(`init of kind 'literal': the element ${bad} is ${array[bad]}, not a finite number`);
+  return array;
 }

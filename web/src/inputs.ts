@@ -46,12 +46,11 @@ export function ofAllBatches(inputs: readonly Resolved[], count: number): Resolv
 export function declared(inputs: InputDecls): Declared[] {
   return Object.entries(inputs).map(([name, decl]) => {
     const isShape = Array.isArray(decl);
-    if (!isShape) checkOptions(`the input '${name}'`, decl, ['shape', 'dtype']);
+    if (!isShape) checkOptions(`the input '${name}'`, decl, { shape: 'any', dtype: DTYPES });
     const shape = (isShape ? decl : (decl as { shape?: ShapeDecl }).shape) as ShapeDecl;
     const dtype = (isShape ? 'f32' : (decl as { dtype?: Dtype }).dtype) ?? 'f32';
     const fits = Array.isArray(shape) && shape.every((n) => n === null || (Number.isInteger(n) && n > 0));
     if (!fits) throw fail('trace', `the input '${name}' has the shape [${String(shape)}]`, 'extents are whole numbers above 0');
-    if (!DTYPES.includes(dtype)) throw fail('trace', `the input '${name}' has the dtype '${String(dtype)}'`);
     if (shape.filter((n) => n === null).length > 1) throw fail('trace', `the input '${name}' has more than one null`);
     return { name, dtype, shape };
   });

@@ -3,9 +3,9 @@
 // is never changed; a parameter (or a module) in two places is one parameter under two names; a tree that
 // contains itself is an error that names the path.
 
-import { dtypeCode, DTYPES, elements, type Dtype } from './dtype.js';
+import { dtypeCode, DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail } from './errors.js';
-import { init as inits, initNumbers, type Init } from './init.js';
+import { init as inits, initial, type Init, type Initial } from './init.js';
 import { COMMAND, type Log } from './log.js';
 import { checkOptions } from './options.js';
 import { here } from './origin.js';
@@ -32,17 +32,24 @@ export interface ParamOptions {
 export class Param extends Tensor {
   readonly #shape: readonly number[];
   readonly #options: ParamOptions;
+  readonly #initial: Initial;
 
   /** @internal */
   constructor(shape: readonly number[], options: ParamOptions) {
     super(null, -1);
     this.#shape = [...shape];
-    this.#options = options;
+    this.#options = { ...options };
+    this.#initial = initial(this.init, shape);
   }
 
   /** The initial values. */
   get init(): Init {
     return this.#options.init ?? inits.randn();
+  }
+
+  /** @internal The initial values, complete. */
+  get initial(): Initial {
+    return this.#initial;
   }
 
   /** Whether it is never trained. */
@@ -98,12 +105,14 @@ export class State extends Tensor {
   /** Sets all of it, from the next step on, to a tensor of its dtype and shape; once in a program. */
   set(value: Tensor): void {
     const trace = currentTrace('State.set');
+    if (trace.keepsStates) return;
     trace.several(COMMAND.setState, [trace.index(this, this.#described()), trace.id(value, 'State.set')], 0);
   }
 
   /** Sets the window that begins at these i32 numbers, one for each axis, and is as large as the value. */
   updateAt(starts: readonly Tensor[], value: Tensor): void {
     const trace = currentTrace('State.updateAt');
+    if (trace.keepsStates) return;
     const ids = [value, ...starts].map((tensor) => trace.id(tensor, 'State.updateAt'));
     trace.several(COMMAND.updateState, [trace.index(this, this.#described()), ...ids], 0);
   }
@@ -132,29 +141,18 @@ export class State extends Tensor {
 export abstract class Module {
   /** Declares a state. */
   protected state(shape: readonly number[], options: StateOptions = {}): State {
-    checkOptions('this.state(..)', options, ['dtype', 'init']);
+    checkOptions('this.state(..)', options, { dtype: DTYPES, init: 'number' });
     if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
       throw wrong(`state: the shape [${String(shape)}] is not a list of whole numbers above 0`);
-    }
-    if (options.dtype !== undefined && !DTYPES.includes(options.dtype)) {
-      throw wrong(`state: the dtype is ${String(options.dtype)}`, `it is one of ${DTYPES.join(', ')}`);
     }
     return new State(shape, options);
   }
 
   /** Declares a parameter. */
   protected param(shape: readonly number[], options: ParamOptions = {}): Tensor {
-    checkOptions('this.param(..)', options, ['init', 'decay', 'frozen', 'dtype']);
+    checkOptions('this.param(..)', options, { init: 'any', decay: 'flag', frozen: 'flag', dtype: ['f32', 'f16', 'bf16'] });
     if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
       throw wrong(`param: the shape [${String(shape)}] is not a list of whole numbers above 0`);
-    }
-    if (options.dtype !== undefined && !['f32', 'f16', 'bf16'].includes(options.dtype)) {
-      throw wrong(`param: parameters are f32, f16 or bf16, not ${String(options.dtype)}`);
-    }
-    const literal = options.init?.kind === 'literal' ? options.init.values : null;
-    if (literal && literal.length !== elements(shape)) {
-      throw wrong(`param: ${literal.length} initial values for [${shape.join(', ')}]`,
-        `it has ${elements(shape)} elements`);
     }
     return new Param(shape, options);
   }
@@ -240,13 +238,12 @@ export function declare(log: Log, model: object, options: DeclareOptions = {}): 
   log.command(COMMAND.model, []);
   const named: NamedParam[] = [];
   for (const { name, param } of params) {
-    const { init, frozen } = param;
+    const { initial: { kind: start, numbers, data }, frozen } = param;
     const { dtype, shape } = param.type();
-    const blank = init.kind === 'zeros' || init.kind === 'ones';
+    const blank = start === 'zeros' || start === 'ones';
     const decay = param.decay ?? options.decayFilter?.(name) ?? !blank;
-    const literal = init.kind === 'literal';
-    const [kind, a, b] = literal && options.withoutValues ? [0, 0, 0] : initNumbers(init);
-    const blob = literal && !options.withoutValues ? log.blob(init.values) : -1;
+    const [kind, a, b] = data && options.withoutValues ? [0, 0, 0] : numbers;
+    const blob = data && !options.withoutValues ? log.blob(data) : -1;
     const id = log.command(COMMAND.param, [log.text(name), decay ? 1 : 0, frozen ? 1 : 0, kind, a, b, blob, dtypeCode(dtype), ...shape]);
     ids.set(param, id);
     names.set(param, name);

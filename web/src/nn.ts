@@ -5,7 +5,7 @@
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';
 import { Module, type ParamOptions } from './module.js';
-import { checkOptions } from './options.js';
+import { checkOptions, type Rules } from './options.js';
 import {
   add, conv1d, conv2d, convTranspose1d, convTranspose2d, dropout, embedding, groupNorm, gru, layerNorm, lstm, matmul,
   reshape, rmsNorm, selfAttention, type ConvOptions,
@@ -22,7 +22,7 @@ export interface WeightOptions {
   frozen?: boolean;
 }
 
-const WEIGHT = ['init', 'decay', 'frozen'];
+const WEIGHT: Rules = { init: 'any', decay: 'flag', frozen: 'flag' };
 
 /** What a linear layer can vary. */
 export interface LinearOptions extends WeightOptions {
@@ -51,7 +51,7 @@ export class Linear extends Module {
 
   constructor(readonly inDim: number, readonly outDim: number, options: LinearOptions = {}) {
     super();
-    checkOptions('Linear', options, ['bias', ...WEIGHT]);
+    checkOptions('Linear', options, { bias: 'flag', ...WEIGHT });
     this.W = this.param([inDim, outDim], weight(options));
     this.b = options.bias === false ? null : this.param([outDim], shift(options));
   }
@@ -82,9 +82,9 @@ export interface LayerNormOptions extends RMSNormOptions {
 /** What a normalisation can vary; a number is `eps`. */
 export type NormOptions = number | LayerNormOptions;
 
-function normOptions(where: string, options: NormOptions, known: readonly string[]): LayerNormOptions {
-  if (typeof options === 'number') return { eps: options };
-  checkOptions(where, options, ['eps', 'decay', 'frozen', ...known]);
+function normOptions(where: string, given: NormOptions, more: Rules): LayerNormOptions {
+  const options = typeof given === 'number' ? { eps: given } : given;
+  checkOptions(where, options, { eps: 'number', decay: 'flag', frozen: 'flag', ...more });
   return options;
 }
 
@@ -101,7 +101,7 @@ export class LayerNorm extends Module {
 
   constructor(readonly d: number, options: NormOptions = {}) {
     super();
-    const given = normOptions('LayerNorm', options, ['bias']);
+    const given = normOptions('LayerNorm', options, { bias: 'flag' });
     this.eps = given.eps ?? 1e-5;
     this.g = this.param([d], gain(given));
     this.b = given.bias ?? true ? this.param([d], shift(given)) : null;
@@ -121,7 +121,7 @@ export class RMSNorm extends Module {
 
   constructor(readonly d: number, options: number | RMSNormOptions = {}) {
     super();
-    const given = normOptions('RMSNorm', options, []);
+    const given = normOptions('RMSNorm', options, {});
     this.eps = given.eps ?? 1e-6;
     this.g = this.param([d], gain(given));
   }
@@ -167,6 +167,14 @@ function sizes(size: number | readonly number[], axes: number): readonly number[
 
 type Conv = (x: Tensor, weights: Tensor, options?: ConvOptions) => Tensor;
 
+/** The groups of a convolution, whose options are checked here: before anything is made of them. */
+function groupsOf(options: Conv2dLayerOptions): number {
+  checkOptions('a convolution', options, {
+    bias: 'flag', ...WEIGHT, stride: 'any', padding: 'any', dilation: 'any', groups: 'extent', outputPadding: 'any',
+  });
+  return options.groups ?? 1;
+}
+
 /** A convolution with its bias; the classes below say which. */
 abstract class ConvLayer extends Module {
   W: Tensor;
@@ -177,7 +185,6 @@ abstract class ConvLayer extends Module {
   /** `first` and `second` are the extents of the weights before the size. */
   constructor(conv: Conv, first: number, second: number, size: readonly number[], out: number, options: Conv2dLayerOptions) {
     super();
-    checkOptions('a convolution', options, ['bias', ...WEIGHT, 'stride', 'padding', 'dilation', 'groups', 'outputPadding']);
     const { init: initial, decay: _decay, frozen: _frozen, bias = true, ...rest } = options;
     this.#conv = conv;
     this.#options = rest;
@@ -196,28 +203,28 @@ abstract class ConvLayer extends Module {
 /** Convolution over one axis: weights `[outputs, channels / groups, size]`. */
 export class Conv1d extends ConvLayer {
   constructor(inC: number, outC: number, size: number, options: Conv2dLayerOptions = {}) {
-    super(conv1d, outC, inC / (options.groups ?? 1), [size], outC, options);
+    super(conv1d, outC, inC / groupsOf(options), [size], outC, options);
   }
 }
 
 /** Convolution over two axes: weights `[outputs, channels / groups, rows, columns]`. */
 export class Conv2d extends ConvLayer {
   constructor(inC: number, outC: number, size: number | readonly number[], options: Conv2dLayerOptions = {}) {
-    super(conv2d, outC, inC / (options.groups ?? 1), sizes(size, 2), outC, options);
+    super(conv2d, outC, inC / groupsOf(options), sizes(size, 2), outC, options);
   }
 }
 
 /** Transposed convolution over one axis: weights `[channels, outputs / groups, size]`. */
 export class ConvTranspose1d extends ConvLayer {
   constructor(inC: number, outC: number, size: number, options: Conv2dLayerOptions = {}) {
-    super(convTranspose1d, inC, outC / (options.groups ?? 1), [size], outC, options);
+    super(convTranspose1d, inC, outC / groupsOf(options), [size], outC, options);
   }
 }
 
 /** Transposed convolution over two axes: weights `[channels, outputs / groups, rows, columns]`. */
 export class ConvTranspose2d extends ConvLayer {
   constructor(inC: number, outC: number, size: number | readonly number[], options: Conv2dLayerOptions = {}) {
-    super(convTranspose2d, inC, outC / (options.groups ?? 1), sizes(size, 2), outC, options);
+    super(convTranspose2d, inC, outC / groupsOf(options), sizes(size, 2), outC, options);
   }
 }
 
@@ -229,7 +236,7 @@ export class GroupNorm extends Module {
 
   constructor(readonly groups: number, readonly channels: number, options: NormOptions = {}) {
     super();
-    const given = normOptions('GroupNorm', options, ['bias']);
+    const given = normOptions('GroupNorm', options, { bias: 'flag' });
     this.eps = given.eps ?? 1e-5;
     this.g = this.param([channels], gain(given));
     this.b = given.bias ?? true ? this.param([channels], shift(given)) : null;

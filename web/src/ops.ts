@@ -39,7 +39,7 @@ export interface ReduceOptions {
 }
 
 function reduced(name: 'sum' | 'mean', x: Tensor, axis: number | readonly number[] | undefined, options: ReduceOptions): Tensor {
-  checkOptions(`\`${name}\``, options, ['keepDims']);
+  checkOptions(`\`${name}\``, options, { keepDims: 'flag' });
   const keep = options.keepDims ?? false;
   if (axis === undefined && !keep) return call(name, x);
   return call(`${name}${keep ? 'Keep' : 'Axes'}`, x, axis ?? x.shape.map((_, i) => i));
@@ -81,10 +81,7 @@ export interface GeluOptions {
 
 /** `x Φ(x)`, exact, or its tanh form. */
 export function gelu(x: Tensor, options: GeluOptions = {}): Tensor {
-  checkOptions('`gelu`', options, ['approximate']);
-  if (!['none', 'tanh', undefined].includes(options.approximate)) {
-    throw wrong(`\`gelu\`: approximate is '${String(options.approximate)}'`, "it is 'none' or 'tanh'");
-  }
+  checkOptions('`gelu`', options, { approximate: ['none', 'tanh'] });
   return call(options.approximate === 'tanh' ? 'geluTanh' : 'gelu', x);
 }
 
@@ -229,9 +226,8 @@ export interface LossOptions {
 }
 
 function reductionOf(name: string, options: LossOptions): (losses: Tensor) => Tensor {
-  checkOptions(`\`${name}\``, options, ['reduction']);
+  checkOptions(`\`${name}\``, options, { reduction: ['mean', 'sum', 'none'] });
   const { reduction = 'mean' } = options;
-  if (!['mean', 'sum', 'none'].includes(reduction)) throw wrong(`\`${name}\`: reduction is '${String(reduction)}'`, "it is 'mean', 'sum' or 'none'");
   return (losses) => (reduction === 'none' ? losses : call(reduction, losses));
 }
 
@@ -259,7 +255,7 @@ export interface RopeOptions {
 
 /** Rotary position embedding of queries and keys `[.., T, D]` (D even), as of one tensor: `[q, k]`. */
 export function rope(q: Tensor, k: Tensor, options: RopeOptions = {}): [q: Tensor, k: Tensor] {
-  checkOptions('`rope`', options, ['base']);
+  checkOptions('`rope`', options, { base: 'number' });
   const [left, right] = [q, k].map(({ shape }) => shape.slice(-2).join(', '));
   if (left !== right) {
     throw wrong(`\`rope\` of [${q.shape.join(', ')}] and [${k.shape.join(', ')}]`, 'both are [.., T, D] with the same T and D');

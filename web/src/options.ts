@@ -1,5 +1,6 @@
-// Options. In: an object of the user's, and the names that there are. Out: nothing, or an error that names
-// what is not among them, where, and what was meant. What always holds: no option is ignored without a word.
+// Options. In: an object of the user's, and the names that there are, each with what it may be. Out: nothing, or an
+// error that names what is not so, where, and what was meant. What always holds: no option is ignored without a word,
+// and no number is NaN.
 
 import { errorOf } from './errors.js';
 import { here } from './origin.js';
@@ -33,19 +34,71 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best;
 }
 
-/** Fails if there are options of other names. `instead`: what to write for names of other libraries. */
-export function checkOptions(
-  where: string, given: unknown, known: readonly string[], instead: Readonly<Record<string, string>> = {},
-): void {
-  const wrong = (message: string, help: string) => errorOf({ kind: 'trace', message, help: [help], origin: here() });
+/**
+ * What an option may be: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `flag` true or
+ * false, `signal` an AbortSignal; a list has the texts that it may be; `any` is left to whoever takes it.
+ */
+export type Rule = 'number' | 'whole' | 'extent' | 'flag' | 'function' | 'signal' | 'any' | readonly string[];
+
+/** Options by name. */
+export type Rules = Readonly<Record<string, Rule>>;
+
+const WORDS = {
+  number: 'a finite number', whole: 'a whole number from 0 up', extent: 'a whole number from 1 up', flag: 'true or false',
+  function: 'a function', signal: 'an AbortSignal',
+} as const;
+
+/** Whether a value is what a rule says. */
+function fits(value: unknown, rule: Exclude<Rule, 'any'>): boolean {
+  switch (rule) {
+    case 'number': return typeof value === 'number' && Number.isFinite(value);
+    case 'whole': return Number.isSafeInteger(value) && (value as number) >= 0;
+    case 'extent': return Number.isSafeInteger(value) && (value as number) >= 1;
+    case 'flag': return typeof value === 'boolean';
+    case 'function': return typeof value === 'function';
+    case 'signal': return typeof (value as AbortSignal | null)?.addEventListener === 'function';
+    default: return typeof value === 'string' && rule.includes(value);
+  }
+}
+
+/** A value in a few words. */
+export function shownValue(value: unknown): string {
+  if (typeof value === 'string') return `'${value}'`;
+  if (typeof value === 'function') return 'a function';
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}
+
+function wrong(message: string, help: string): Error {
+  return errorOf({ kind: 'trace', message, help: [help], origin: here() });
+}
+
+/** Fails if a kind is none of those that there are: `what` is the noun. */
+export function checkKind(where: string, what: string, kind: unknown, known: readonly string[]): void {
+  if (typeof kind === 'string' && known.includes(kind)) return;
+  const meant = typeof kind === 'string' ? nearest(kind, known) : undefined;
+  throw wrong(`${where}: there is no ${what} ${shownValue(kind)}`, `${meant === undefined ? '' : `did you mean '${meant}'? `}it is one of ${known.join(', ')}`);
+}
+
+/**
+ * Fails if there are options of other names, or an option is not what its rule says; undefined is one that was not
+ * given. `instead`: what to write for names of other libraries.
+ */
+export function checkOptions(where: string, given: unknown, rules: Rules, instead: Readonly<Record<string, string>> = {}): void {
+  const known = Object.keys(rules);
   const all = known.length > 0 ? `its options are ${known.join(', ')}` : 'it has no options';
   if (given === undefined) return;
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw wrong(`the options of ${where} are ${Array.isArray(given) ? 'an array' : String(given)}, not an object`, all);
+    throw wrong(`the options of ${where} are ${shownValue(given)}, not an object`, all);
   }
-  for (const name of Object.keys(given)) {
-    if (known.includes(name)) continue;
-    const meant = nearest(name, known);
-    throw wrong(`${where} has no option '${name}'`, instead[name] ?? (meant === undefined ? all : `did you mean '${meant}'? ${all}`));
+  for (const [name, value] of Object.entries(given)) {
+    const rule = Object.hasOwn(rules, name) ? rules[name]! : undefined;
+    if (rule === undefined) {
+      const meant = nearest(name, known);
+      throw wrong(`${where} has no option '${name}'`, Object.hasOwn(instead, name) ? instead[name]! : meant === undefined ? all : `did you mean '${meant}'? ${all}`);
+    }
+    if (value === undefined || rule === 'any' || fits(value, rule)) continue;
+    const wanted = typeof rule === 'string' ? WORDS[rule] : `one of ${rule.map((text) => `'${text}'`).join(', ')}`;
+    throw wrong(`${where}: ${name} is ${shownValue(value)}, not ${wanted}`, all);
   }
 }

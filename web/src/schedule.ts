@@ -5,7 +5,7 @@
 
 import { fail } from './errors.js';
 import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
-import { checkOptions, nearest } from './options.js';
+import { checkKind, checkOptions, shownValue, type Rules } from './options.js';
 import type { Precision } from './wasm.js';
 
 export type { SgdConfig as SGDConfig } from './generated/training.js';
@@ -53,17 +53,17 @@ const FIELDS: { readonly [K in Exclude<LR, number>['kind']]: readonly string[] }
   chained: ['first', 'steps', 'then'], repeated: ['every', 'then'],
 };
 
+/** Options of these names, whose values are looked at where they are taken. */
+function named(names: readonly string[]): Rules {
+  return Object.fromEntries(names.map((name) => [name, 'any']));
+}
+
 /** A schedule as numbers; the compiler counts its steps from 0. */
 export function scheduleNumbers(rate: LR, where = 'lr'): number[] {
   if (typeof rate === 'number') return [SCHEDULES.constant, finite(where, rate)];
   if (typeof rate !== 'object' || rate === null) throw fail('trace', `${where} is ${String(rate)}, not a number or a schedule`);
-  const fields = FIELDS[rate.kind];
-  if (fields === undefined) {
-    const meant = nearest(String(rate.kind), Object.keys(FIELDS));
-    throw fail('trace', `${where}: there is no schedule '${String(rate.kind)}'`,
-      `${meant ? `did you mean '${meant}'? ` : ''}schedules are lr.linear(..), lr.cosineAnnealing(..), lr.warmup(..), lr.staircase(..), lr.multiStep(..)`);
-  }
-  checkOptions(`${where} of kind '${rate.kind}'`, rate, ['kind', ...fields, 'startStep']);
+  checkKind(where, 'schedule', rate.kind, Object.keys(FIELDS));
+  checkOptions(`${where} of kind '${rate.kind}'`, rate, named(['kind', ...FIELDS[rate.kind], 'startStep']));
   const start = count(`${where}.startStep`, rate.startStep ?? 0);
   const numbers = shapeNumbers(rate, where);
   return start > 0 ? [SCHEDULES.delayed, start, ...numbers] : numbers;
@@ -118,7 +118,7 @@ export interface CommonConfig {
   decayFilter?: (name: string) => boolean;
 }
 
-const COMMON = ['lr', 'clipGradNorm', 'clipGradValue', 'normalizeGrads', 'decayFilter'];
+const COMMON: Rules = { lr: 'any', clipGradNorm: 'number', clipGradValue: 'number', normalizeGrads: 'any', decayFilter: 'function' };
 
 /** What a training program can vary beside its optimizer. */
 export interface TrainingOptions {
@@ -144,6 +144,9 @@ export interface TrainingOptions {
 
 /** Which of the parameters have their gradients normalised, by number. */
 function normalized(choice: CommonConfig['normalizeGrads'], names: readonly string[]): number[] {
+  if (!['undefined', 'boolean', 'function'].includes(typeof choice)) {
+    throw fail('trace', `optimizer.normalizeGrads is ${shownValue(choice)}, not true or false or a function of a name`);
+  }
   const chosen = names.flatMap((name, i) => (choice === true || (typeof choice === 'function' && choice(name)) ? [i] : []));
   if (typeof choice === 'function' && chosen.length === 0) {
     throw fail('trace', 'optimizer.normalizeGrads chose no parameter', `they are called ${names.slice(0, 6).join(', ')}`);
@@ -157,9 +160,9 @@ function normalized(choice: CommonConfig['normalizeGrads'], names: readonly stri
  */
 export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
   const kinds = Object.keys(OPTIMIZERS);
+  checkKind('optimizer', 'optimizer', config.kind, kinds);
   const code = kinds.indexOf(config.kind);
-  if (code < 0) throw fail('trace', `there is no optimizer '${String(config.kind)}'`, `use one of ${kinds.join(', ')}`);
-  checkOptions(`the optimizer '${config.kind}'`, config, ['kind', ...COMMON, ...OPTIMIZERS[config.kind]], {
+  checkOptions(`the optimizer '${config.kind}'`, config, { kind: 'any', ...COMMON, ...named(OPTIMIZERS[config.kind]) }, {
     b1: "write 'beta1'", b2: "write 'beta2'",
   });
   // Without momentum there is no buffer for it, and nothing to look ahead along.

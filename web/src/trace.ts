@@ -6,7 +6,7 @@ import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
 import { OPTIONS } from './generated/ops.js';
 import { COMMAND, keptName, type Log } from './log.js';
-import { checkOptions } from './options.js';
+import { checkOptions, type Rule } from './options.js';
 import { here } from './origin.js';
 import { Tensor } from './tensor.js';
 
@@ -43,10 +43,12 @@ export class Trace {
   #origin: Origin | null = null;
   /** Whether a training loss is traced. */
   readonly training: boolean;
+  /** Whether the model's states stay as they are, whatever the function sets them to. */
+  readonly keepsStates: boolean;
   /** Names that were captured, in order. */
   readonly captures: string[] = [];
 
-  constructor(log: Log, params: ReadonlyMap<Tensor, number>, training: boolean) {
+  constructor(log: Log, params: ReadonlyMap<Tensor, number>, training: boolean, keepsStates = false) {
     if (current) {
       throw fail('trace', 'a trace is open already',
         'a loss or forward function cannot call compile(), attach() or trace()');
@@ -54,6 +56,7 @@ export class Trace {
     this.#log = log;
     this.#params = params;
     this.training = training;
+    this.keepsStates = keepsStates;
     log.command(COMMAND.open, [training ? 1 : 0]);
     current = this;
   }
@@ -176,7 +179,8 @@ export class Trace {
   #encodeOptions(op: string, kind: string, given: unknown, out: number[]): void {
     const options = given as Record<string, unknown>;
     const fields = OPTIONS[kind]!;
-    checkOptions(`\`${op}\``, options, fields.map(([field]) => field));
+    const rule = (field: string): Rule => (field === 'flag' ? 'flag' : field === 'number' ? 'number' : 'any');
+    checkOptions(`\`${op}\``, options, Object.fromEntries(fields.map(([name, field]) => [name, options[name] === null ? 'any' : rule(field)])));
     for (const [name, field] of fields) {
       const value = options[name] ?? undefined;
       if (field === 'flag') out.push(value ? 1 : 0);

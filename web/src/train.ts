@@ -11,7 +11,7 @@ import { arrays, ofAllBatches, type InputDecls, type InputTensors, type Resolved
 import { graphOf, inspectHere, inspectProgram, type CompiledIR, type Graph, type Inspection, type Kernel } from './inspect.js';
 import { gradients } from './blocks.js';
 import { walk, type Module } from './module.js';
-import { checkOptions } from './options.js';
+import { checkOptions, type Rules } from './options.js';
 import type { Counters } from './protocol.js';
 import { failed, stepResult, type QueuedResult, type StepResult } from './results.js';
 import type { OptimizerConfig } from './generated/training.js';
@@ -20,7 +20,7 @@ import { counters, download, handed, randomSeed, upload, type Model, type ParamV
 import { partsOf, positionOf, stateFrom, stateOf, type TrainingState } from './state.js';
 import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Traced } from './tracing.js';
-import type { Core } from './wasm.js';
+import { PRECISIONS, type Core } from './wasm.js';
 
 /** What is compiled: a loss over a model. */
 export interface LossSpec<M extends Module, D extends InputDecls> extends TrainingOptions {
@@ -34,10 +34,11 @@ export interface LossSpec<M extends Module, D extends InputDecls> extends Traini
   seed?: number;
 }
 
-/** Names of what `LossSpec` has. */
-export const LOSS_SPEC = [
-  'model', 'loss', 'inputs', 'optimizer', 'seed', 'clipGradNorm', 'memoryBudget', 'averageDecay', 'accumulate', 'precision', 'unused',
-] as const;
+/** What `LossSpec` has. */
+export const LOSS_SPEC: Rules = {
+  model: 'any', loss: 'any', inputs: 'any', optimizer: 'any', seed: 'whole', clipGradNorm: 'number', memoryBudget: 'number',
+  averageDecay: 'number', accumulate: 'extent', precision: PRECISIONS, unused: ['warn', 'allow', 'error'],
+};
 
 /** What a step can vary. */
 export interface StepOptions extends RunOptions {
@@ -216,7 +217,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     let cancel: (() => void) | undefined;
     const { captures, program } = this.#made;
     try {
-      checkOptions('step', options, ['read', 'signal', 'transfer', 'withCaptures']);
+      checkOptions('step', options, { read: 'flag', signal: 'signal', transfer: 'flag', withCaptures: 'flag' });
       const site = new Error();
       const given = arrays(ofAllBatches(this.#inputs, this.#spec.accumulate ?? 1), inputs as Readonly<Record<string, unknown>>);
       const { data, transfer } = handed(this.#inputs.map(({ dtype }) => dtype), given, options.transfer);
@@ -246,7 +247,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   }
 
   async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
-    checkOptions('uploadParams', options, ['partial']);
+    checkOptions('uploadParams', options, { partial: 'flag' });
     return upload(this.#host, this.#model, values, options.partial ?? false, new Error());
   }
 
@@ -272,7 +273,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   }
 
   async reset(options: ResetOptions = {}): Promise<void> {
-    checkOptions('reset', options, ['params', 'optimizer']);
+    checkOptions('reset', options, { params: 'flag', states: 'flag', optimizer: 'flag' });
     const { params = true, optimizer = true } = options;
     const done = this.#host.client.ask('reset', { session: this.#model.session, params, optimizer }, [], new Error());
     await (optimizer ? this.#setting(null, done) : done);
@@ -305,7 +306,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   }
 
   async replaceModel(model: M, options: ReplaceOptions<M, D> = {}): Promise<void> {
-    checkOptions('replaceModel', options, ['seed', 'optimizer', 'loss']);
+    checkOptions('replaceModel', options, { seed: 'whole', optimizer: 'any', loss: 'function' });
     const before = this.#replacing;
     const replaced = before.then(async () => {
       if (this.#end) throw destroyed();
@@ -347,9 +348,6 @@ export function traceLoss<M extends Module, D extends InputDecls>(
 ): Traced & { optimizer: number[] } {
   if (typeof spec.optimizer !== 'object' || spec.optimizer === null) {
     throw fail('trace', `the optimizer is ${String(spec.optimizer)}`, "write optimizer: { kind: 'adam', lr: 0.001 }");
-  }
-  if (!['warn', 'allow', 'error', undefined].includes(spec.unused)) {
-    throw fail('trace', `\`unused\` is '${String(spec.unused)}'`, "it is 'warn', 'allow' or 'error'");
   }
   const traced = traceFunction<M, D>(core, {
     model: spec.model, inputs, run: spec.loss, training: true, decayFilter: spec.optimizer.decayFilter,

@@ -69,7 +69,7 @@ export const RELEASE = { trace: 0, program: 1, session: 2 } as const;
 /** Devices of a session. */
 export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
 /** Precisions in the order of their numbers. */
-const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
+export const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
 
 /**
  * What a program computes in, where its device can; f32 where it cannot, and on the CPU. With 'f16', values between

@@ -23,7 +23,8 @@ fn a_damaged_state_is_refused_and_left_alone() {
         assert_eq!(workspace.read("run/state.safetensors"), bytes, "the file was changed");
     };
     for sixteenth in 0..16 {
-        check(&sound[..sound.len() * sixteenth / 16], "the file is truncated or damaged");
+        let told = if sixteenth == 0 { "the file is empty" } else { "the file is truncated or damaged" };
+        check(&sound[..sound.len() * sixteenth / 16], told);
         let mut flipped = sound.clone();
         let place = sound.len() / 4 + sound.len() * sixteenth / 32;
         flipped[place] ^= 1 << (sixteenth % 8);
@@ -42,16 +43,15 @@ fn a_foreign_file_is_told_apart() {
         safetensors::serialize([("wte.weight", view.clone()), ("lm_head.weight", view)], None).unwrap();
     workspace.put("other.safetensors", &file);
     let finished = workspace.run("sample other.safetensors");
-    assert_eq!(finished.code, Some(1));
-    let expected = "error: other.safetensors: the file was not written by gradloom (missing: ";
+    assert_eq!(finished.code, Some(2));
+    let expected =
+        "error: other.safetensors: the file has tensors, and no configuration of a model\n  help: ";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
-    for part in ["unknown: lm_head.weight", "mis-shaped: wte.weight is f32[2, 3] and not f32[256, 128]"] {
-        assert!(finished.stderr.contains(part), "{}", finished.stderr);
-    }
     workspace.put("prose.safetensors", b"these are words and no tensors at all");
     let finished = workspace.run("sample prose.safetensors");
-    assert_eq!(finished.code, Some(1));
-    assert!(finished.stderr.contains("the file is no safetensors file"), "{}", finished.stderr);
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: prose.safetensors: the file is text, and no model\n  help: ";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
 }
 
 /// Runs the command where no file may grow beyond a size: a write then fails as it does on a full disk.

@@ -207,13 +207,14 @@ fn searches_and_drafts_write_from_the_command() {
     assert!(scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
     for (line, message) in [
         ("--bias 5", "--bias \"5\": this is no token and number"),
-        ("--bias 9999:1", "a bias for token 9999, and the model has"),
-        ("--min-p 2", "min-p 2 is not from 0 to 1"),
+        ("--bias 9999:1", "--bias 9999: a bias for token 9999, and the model has"),
+        ("--min-p 2", "--min-p 2: min-p 2 is not from 0 to 1"),
         ("--prompts none.txt", "--prompts none.txt: cannot be read"),
-        ("--draft none", "none: there is no such run"),
+        ("--draft none", "--draft none: no such file or folder"),
     ] {
         let failed = workspace.run(&format!("sample run {line}"));
         assert!(failed.stderr.starts_with(&format!("error: {message}")), "{}", failed.stderr);
+        assert_eq!(failed.code, Some(2), "{}", failed.stderr);
     }
 }
 

@@ -34,11 +34,8 @@ fn ids_are_printed_and_decoded() {
     assert_eq!(workspace.succeed("tokenize bytes --text=").stdout, "\n");
     workspace.put("latin", b"gr\xfc\xdfe");
     for (line, expected) in [
-        ("tokenize none --text a", "error: --tokenizer: none: no such file or folder\n"),
-        (
-            "tokenize bpe:300 --text a",
-            "error: --tokenizer bpe:300: a tokenizer is trained by `gradloom train`\n",
-        ),
+        ("tokenize none --text a", "error: none: no such file or folder\n"),
+        ("tokenize bpe:300 --text a", "error: bpe:300: a tokenizer is trained by `gradloom train` alone\n"),
         ("tokenize bytes none.txt", "error: none.txt: cannot be read: "),
         ("tokenize bytes --decode --text 256", "error: the id 256: the tokenizer has 256 tokens\n"),
         ("tokenize bytes --decode --text -1", "error: \"-1\" is no id of a token\n"),
@@ -202,7 +199,6 @@ fn what_cannot_be_prepared_or_trained_leaves_nothing() {
         ("prepare none.txt --tokenizer bytes --out tokens", "none.txt: no such file or folder"),
         ("prepare empty.txt --tokenizer bytes --out tokens", "empty.txt: the file is empty"),
         ("prepare odd.bin --tokenizer bytes --out tokens", "odd.bin: the file is not text"),
-        (&format!("{TRAIN} --data odd.bin --tokenizer bytes"), "odd.bin: it has no header, and 3 bytes"),
         (
             &format!("{TRAIN} --data short.bin --tokenizer bytes"),
             "the data has 10 tokens, but a context of 16",
@@ -224,6 +220,14 @@ fn what_cannot_be_prepared_or_trained_leaves_nothing() {
         let left = ["tokens", "tokens.partial", "runs"].map(|name| workspace.path(name).exists());
         assert_eq!(left, [false; 3], "{line}");
     }
+    let failed = workspace.run(&format!("{TRAIN} --data odd.bin --tokenizer bytes"));
+    assert_eq!(failed.code, Some(1), "the path is right, and the file is not");
+    assert!(failed.stderr.contains("odd.bin: it has no header, and 3 bytes"), "{}", failed.stderr);
+    workspace.put("pytorch_model.bin", b"PK\x03\x04 and so on");
+    let failed = workspace.run(&format!("{TRAIN} --data pytorch_model.bin --tokenizer bytes"));
+    assert_eq!(failed.code, Some(2));
+    let expected = "pytorch_model.bin: the file is a zip archive, and no file of tokens\n  help: ";
+    assert!(failed.stderr.contains(expected), "{}", failed.stderr);
     let failed = workspace.run(&format!("{TRAIN} --data far.bin --tokenizer bytes"));
     let expected =
         "far.bin: the token at 200 is 2304, but the vocabulary has 256 tokens\n  help: give the tokenizer";

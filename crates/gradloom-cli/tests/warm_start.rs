@@ -114,7 +114,7 @@ fn what_contradicts_the_model_is_refused() {
     give_tokenizer(&workspace, &["gpt2", "llama"]);
     let tokenizer = format!("{DATA}/tokenizers/llama3/tokenizer.json");
     for (line, expected) in [
-        ("--init none", "--init: none: there is no such run\n"),
+        ("--init none", "--init: none: no such file or folder\n"),
         ("--init gpt2 --preset tiny", "--preset tiny: --init says what the sizes are\n"),
         ("--init gpt2 --layers 77", "--layers 77: the model that --init names has "),
         ("--init gpt2 --context 5", "--context 5: the model that --init names has "),
@@ -134,7 +134,7 @@ fn what_contradicts_the_model_is_refused() {
     }
     // The folder is looked at before the model, which may be large.
     let failed = workspace.run("import gpt2 gpt2");
-    assert!(failed.stderr.starts_with("error: --out gpt2: the folder is not empty"), "{}", failed.stderr);
+    assert!(failed.stderr.starts_with("error: gpt2: the folder is not empty"), "{}", failed.stderr);
     let failed = workspace.run("train --resume gpt2 --init llama");
     assert!(failed.code == Some(2) && failed.stderr.contains("cannot be used with"), "{}", failed.stderr);
 }

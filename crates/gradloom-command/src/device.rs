@@ -85,6 +85,9 @@ pub(crate) struct DeviceArguments {
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Whether they are those of a run, which keeps them.
+    #[arg(skip)]
+    pub(crate) of_run: bool,
 }
 
 impl DeviceArguments {
@@ -121,8 +124,12 @@ impl DeviceArguments {
             return Err(Failure::usage(message).help("use --precision f32, or a GPU: --device auto"));
         }
         if self.tune && self.device != Some(Target::Auto) {
-            return Err(Failure::usage("--tune: the CPU has nothing to choose from")
-                .help("leave it out (a run that began with it: --tune=false), or use --device wgpu"));
+            return Err(Failure::usage("--tune: the CPU has nothing to choose from").help(
+                match self.of_run {
+                    true => "leave it out (a run that began with it: --tune=false), or use --device wgpu",
+                    false => "leave it out, or use --device wgpu",
+                },
+            ));
         }
         Ok(match self.threads {
             Some(threads) => with_all_threads(Device::cpu_with_threads(threads)?, threads)?,
@@ -180,13 +187,13 @@ impl DeviceArguments {
     #[cfg(not(feature = "cuda"))]
     fn cuda(&self) -> Result<Device> {
         Err(Failure::usage("--device cuda: this build of gradloom has no CUDA")
-            .help("install it with `--features cuda`, or use --device wgpu or cpu"))
+            .help("install it with cargo's feature `cuda`, or use --device wgpu or cpu"))
     }
 
     #[cfg(not(feature = "wgpu"))]
     fn gpu(&self) -> Result<Device> {
         Err(Failure::usage("--device wgpu: this build of gradloom has no GPUs")
-            .help("install it with `--features wgpu`, or use --device cpu"))
+            .help("install it with cargo's feature `wgpu`, or use --device cpu"))
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 #[cfg(feature = "cuda")]
 fn cuda() -> Result<()> {
     match gradloom::cuda_devices() {
+        Ok(all) if all.is_empty() => print_line!("{:<6} {NO_CUDA}", "cuda"),
         Ok(all) => {
             for gpu in all {
                 let ((major, minor), (driver, of)) = (gpu.capability, gpu.driver);
@@ -64,6 +65,7 @@ fn cuda() -> Result<()> {
 #[cfg(feature = "cuda")]
 fn cuda_as_json() -> Vec<serde_json::Value> {
     let all = match gradloom::cuda_devices() {
+        Ok(all) if all.is_empty() => return vec![serde_json::json!({ "device": "cuda", "error": NO_CUDA })],
         Ok(all) => all,
         Err(error) => return vec![serde_json::json!({ "device": "cuda", "error": error.message() })],
     };
@@ -81,9 +83,13 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
     all.into_iter().map(gpu).collect()
 }
 
+/// What is told where CUDA has no GPU to give.
+#[cfg(feature = "cuda")]
+const NO_CUDA: &str = "none: no driver of NVIDIA's is installed, or it has no GPU";
+
 #[cfg(not(feature = "cuda"))]
 fn cuda() -> Result<()> {
-    Ok(())
+    print_line!("{:<6} not in this build: install it with cargo's feature `cuda`", "cuda")
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -94,7 +100,11 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
 /// The adapters, with what they offer.
 #[cfg(feature = "wgpu")]
 fn gpus() -> Result<()> {
-    for gpu in gradloom::adapters() {
+    let all = gradloom::adapters();
+    if all.is_empty() {
+        return print_line!("{:<6} none: no driver of Vulkan, Metal or Direct3D 12 offers a GPU", "wgpu");
+    }
+    for gpu in all {
         let limits = &gpu.limits;
         print_line!("{:<6} {}, {} GPU, {} ({})", "wgpu", gpu.name, gpu.kind, gpu.backend, gpu.driver)?;
         print_line!(
@@ -147,7 +157,7 @@ fn gpus_as_json() -> Vec<serde_json::Value> {
 
 #[cfg(not(feature = "wgpu"))]
 fn gpus() -> Result<()> {
-    print_line!("\nthis build has no GPUs; install it with `--features wgpu`")
+    print_line!("{:<6} not in this build: install it with cargo's feature `wgpu`", "wgpu")
 }
 
 /// Instruction sets that this processor has and that kernels may choose among.

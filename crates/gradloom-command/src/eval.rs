@@ -7,6 +7,7 @@ use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{count, thousands};
 use crate::output::print_line;
+use crate::place::check_is_text;
 use crate::source::Source;
 use crate::tokenizer::AnyTokenizer;
 use gradloom::Session;
@@ -15,7 +16,6 @@ use gradloom_models::data::{DataError, ShardPaths, TokenShards, Tokens, load};
 use gradloom_models::evaluate::{
     Accuracy, Item, ItemError, Perplexity, PerplexityError, Question, items, perplexity, score_choices,
 };
-use gradloom_models::language_model::LanguageModel;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -76,10 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let source = Source::open(&arguments.path)?;
     let tokenizer = source.tokenizer()?;
     let vocabulary = source.config().vocabulary();
-    let model = source.config().build().map_err(|error| {
-        Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
-    })?;
-    let most = model.sizes().context;
+    let most = source.config().context();
     let spans = spans(arguments, most)?;
     // All that is wrong with texts is told before the weights are read.
     let text = arguments.data.as_deref().map(|data| Text::read(data, &tokenizer, vocabulary)).transpose()?;
@@ -195,6 +192,8 @@ fn questions(path: &Path, tokenizer: &AnyTokenizer, context: usize) -> Result<Ve
             failure(ItemError::Line { path: path.to_path_buf(), line: item.line, problem })
         })
     };
+    check_is_text(path, "give a file of questions, an object in JSON on each line")
+        .map_err(|failure| failure.context("--choices"))?;
     items(path).map_err(failure)?.iter().map(of_line).collect()
 }
 

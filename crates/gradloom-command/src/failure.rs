@@ -1,9 +1,19 @@
 //! Errors of the command and how they are printed.
+//!
+//! Always holds: code that several commands share names no option, as each has its own; a command adds its
+//! options by [`Failure::context`] and [`Failure::under`]. Nothing is said of the library's functions, which
+//! the user of a command does not call.
+//!
+//! Exit codes: 2 where the command line must be changed (an option or its value is wrong, or a path leads
+//! nowhere or to another kind of thing than the command takes), 1 where something failed that it names right.
 
 use crate::output::tell;
+use gradloom::runtime::regular_file::Refusal;
 use gradloom_models::data::{DataError, TokenizerError};
 use gradloom_models::evaluate::ItemError;
 use gradloom_models::generate::SamplingError;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -17,7 +27,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The command line, a configuration file or the data named there cannot be used: exit code 2.
+    /// The command line, or what it names, must be changed: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { usage: true, message: message.into(), help: None }
     }
@@ -39,6 +49,27 @@ impl Failure {
         self
     }
 
+    /// Makes it one of the command line.
+    pub(crate) fn into_usage(self) -> Self {
+        Self { usage: true, ..self }
+    }
+
+    /// Puts the option that the message is about before it: `--out` before `DIR: ..`.
+    pub(crate) fn under(mut self, option: &str) -> Self {
+        self.message = format!("{option} {}", self.message);
+        self
+    }
+
+    /// A file that was named cannot be read.
+    pub(crate) fn unreadable(path: &Path, error: &io::Error, help: &str) -> Self {
+        let message = format!("{}: cannot be read: {error}", path.display());
+        let failure = if is_usage(error) { Self::usage(message) } else { Self::failed(message) };
+        match Refusal::of(error) {
+            Some(refusal) => failure.help(refusal.remedy()),
+            None => failure.help(help),
+        }
+    }
+
     /// What went wrong, without the remedy.
     pub(crate) fn message(&self) -> &str {
         self.message.trim_end()
@@ -54,45 +85,117 @@ impl Failure {
     }
 }
 
+/// Whether a path that the system did not let be read leads nowhere, or to something that is no file.
+fn is_usage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
+    Refusal::of(error).is_some()
+        || matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData)
+}
+
+/// Whether a text names functions or types of the library, in backticks: `.load(..)`, `Device::cpu()`.
+fn names_functions(text: &str) -> bool {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_command = |code: &str| code.starts_with("gradloom ") || code.starts_with("--");
+    let mut code = quoted.filter(|code| !is_command(code));
+    code.any(|code| code.starts_with('.') || code.contains("::") || code.contains('('))
+}
+
 impl From<gradloom::Error> for Failure {
-    /// The compiler's errors bring their source line and remedy along; the word that they open with is left
-    /// to [`Failure::report`].
+    /// Takes the message, the notes, and those remedies that are not for programmers. A bug keeps its place in
+    /// the source, for whom it is reported to.
     fn from(error: gradloom::Error) -> Self {
-        if error.kind() == gradloom::ErrorKind::File {
-            let help = error.remedies().collect::<Vec<_>>().join("; ");
-            return Self::failed(error.message()).help(help);
+        if matches!(error.kind(), gradloom::ErrorKind::Internal | gradloom::ErrorKind::Verify) {
+            let rendered = error.to_string();
+            return Self::failed(rendered.strip_prefix("error: ").unwrap_or(&rendered));
         }
-        let rendered = error.to_string();
-        Self::failed(rendered.strip_prefix("error: ").unwrap_or(&rendered))
+        let notes: Vec<&str> = error.notes().filter(|note| !names_functions(note)).collect();
+        let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+        let remedies: Vec<&str> = error.remedies().filter(|remedy| !names_functions(remedy)).collect();
+        let failure = Self::failed(format!("{}{notes}", error.message()));
+        if remedies.is_empty() { failure } else { failure.help(remedies.join("; ")) }
     }
 }
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::usage(error.to_string()).help(error.remedy())
+        let broken = match &error {
+            DataError::Unreadable { source, .. } => !is_usage(source),
+            DataError::Shard { .. } => true,
+            _ => false,
+        };
+        let message = error.to_string();
+        let failure = if broken { Self::failed(message) } else { Self::usage(message) };
+        failure.help(error.remedy())
     }
 }
 
 impl From<TokenizerError> for Failure {
     fn from(error: TokenizerError) -> Self {
-        Self::usage(error.to_string()).help(error.remedy())
+        let broken = match &error {
+            TokenizerError::Unreadable { source, .. } => !is_usage(source),
+            TokenizerError::Malformed { .. } => true,
+            _ => false,
+        };
+        let message = error.to_string();
+        let failure = if broken { Self::failed(message) } else { Self::usage(message) };
+        failure.help(error.remedy())
     }
 }
 
 impl From<ItemError> for Failure {
     fn from(error: ItemError) -> Self {
-        Self::usage(error.to_string()).help(error.remedy())
+        let message = error.to_string();
+        let failure = match &error {
+            ItemError::Unreadable { source, .. } if !is_usage(source) => Self::failed(message),
+            _ => Self::usage(message),
+        };
+        failure.help(error.remedy())
     }
 }
 
 impl From<SamplingError> for Failure {
+    /// The settings of `gradloom sample`, under their options; or the model's output, which is none of them.
     fn from(error: SamplingError) -> Self {
-        let failure = match error {
-            SamplingError::Temperature(value) => Self::usage(format!("--temperature {value}: {error}")),
-            SamplingError::TopK => Self::usage(format!("--top-k 0: {error}")),
-            SamplingError::TopP(value) => Self::usage(format!("--top-p {value}: {error}")),
-            _ => Self::failed(error.to_string()),
+        let option = match &error {
+            SamplingError::Temperature(value) => format!("--temperature {value}"),
+            SamplingError::TopK => "--top-k 0".to_string(),
+            SamplingError::TopP(value) => format!("--top-p {value}"),
+            SamplingError::MinP(value) => format!("--min-p {value}"),
+            SamplingError::Repetition(value) => format!("--repetition-penalty {value}"),
+            SamplingError::Presence(value) => format!("--presence-penalty {value}"),
+            SamplingError::Frequency(value) => format!("--frequency-penalty {value}"),
+            SamplingError::Bias { token, value } => format!("--bias {token}:{value}"),
+            SamplingError::BiasToken { token, .. } => format!("--bias {token}"),
+            SamplingError::NotFinite { .. } | SamplingError::Excluded | SamplingError::Empty => {
+                return Self::failed(error.to_string()).help(error.remedy());
+            }
         };
-        failure.help(error.remedy())
+        Self::usage(format!("{option}: {error}")).help(error.remedy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_functions;
+
+    #[test]
+    fn functions_are_told_from_commands_and_files() {
+        for text in [
+            "give `.alpha(2)`",
+            "use `Device::cpu()` or a file",
+            "`Session::load_with` takes it",
+            "a `load(..)`",
+        ] {
+            assert!(names_functions(text), "{text}");
+        }
+        for text in [
+            "by `gradloom info (x)`",
+            "there is no `model_type`",
+            "write `config.json`",
+            "(none)",
+            "`--data`",
+        ] {
+            assert!(!names_functions(text), "{text}");
+        }
     }
 }

@@ -39,11 +39,13 @@ The folder has model.safetensors, config.json and the tokenizer, as a run has th
 /// Writes a model as a run's folder has it.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     RunFolder::check_free(&arguments.out)?;
-    let (init, tokenizer) = (Some(arguments.path.clone()), arguments.tokenizer.clone());
-    let options = Options { init, tokenizer, ..Options::default() };
-    let Some(Begun { source, tokenizer }) = Begun::open(&options)? else { return Ok(()) };
+    let (path, tokenizer) = (&arguments.path, &arguments.tokenizer);
+    let begun = Begun::open(path, tokenizer.as_deref(), None)?;
     // One text at a time: the settings are the model's, and what a training would be is not known.
-    let mut settings = Settings::begun_from(&Options { batch: Some(1), ..options }, source.config())?;
+    let (init, tokenizer) = (Some(path.clone()), tokenizer.clone());
+    let options = Options { init, tokenizer, batch: Some(1), ..Options::default() };
+    let Begun { source, tokenizer } = begun;
+    let mut settings = Settings::begun_from(&options, source.config())?;
     settings.use_tokenizer(&tokenizer)?;
     let session = source.session_stored(&Device::cpu(), None)?;
     session.materialize()?;

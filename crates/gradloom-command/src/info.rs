@@ -3,8 +3,8 @@
 use crate::failure::Result;
 use crate::format::{bytes, count, thousands};
 use crate::output::print_line;
-use crate::source::Source;
-use gradloom::runtime::files::Found;
+use crate::source::{Found, Source};
+use gradloom::runtime::files::{Found as Tensor, Weights};
 use gradloom_models::any_model::AnyConfig;
 use gradloom_models::gguf::{self, Gguf};
 use gradloom_models::hugging_face::{Folder, stored_name};
@@ -15,8 +15,7 @@ use std::path::PathBuf;
 /// What `gradloom info` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Folder of a run of `gradloom train`, its model.safetensors, a folder of transformers,
-    /// or a GGUF file.
+    /// Folder of a run of `gradloom train`, a folder of transformers, a GGUF file, or any safetensors file.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Print one JSON object instead of lines for people.
@@ -27,10 +26,19 @@ pub(crate) struct Arguments {
     tensors: bool,
 }
 
-/// Prints what a model's files have.
+/// Prints what a model's files have; of tensors alone, their list.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let source = Source::open(&arguments.path)?;
-    let tensors = listed(&source)?;
+    let found = Found::open(&arguments.path)?;
+    let tensors = match &found {
+        Found::Model(source) => listed(source)?,
+        Found::Tensors(weights) => tensors(weights),
+    };
+    let source = match &found {
+        Found::Model(source) => Some(source),
+        Found::Tensors(_) => None,
+    };
+    let kind = source.map_or("tensors without a configuration", Source::kind);
+    let stored = source.and_then(Source::stored);
     // Elements by type, in the order of the types' names.
     let mut types: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for tensor in &tensors {
@@ -43,9 +51,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.json {
         let types: BTreeMap<_, _> = types.iter().map(|(name, (elements, _))| (name, elements)).collect();
         let mut json = serde_json::json!({
-            "kind": source.kind(),
-            "config": source.config(),
-            "weights": source.stored().map(stored_name),
+            "kind": kind,
+            "config": source.map(Source::config),
+            "weights": stored.map(stored_name),
             "tensors": tensors.len(),
             "elements": elements,
             "bytes": size,
@@ -56,9 +64,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         return print_line!("{json:#}");
     }
-    print_line!("{}: {}", arguments.path.display(), source.kind())?;
-    print_line!("model    {}", described(source.config()))?;
-    if let Some(stored) = source.stored() {
+    print_line!("{}: {kind}", arguments.path.display())?;
+    if let Some(source) = source {
+        print_line!("model    {}", described(source.config()))?;
+    }
+    if let (Some(source), Some(stored)) = (source, stored) {
         let parameters = thousands(source.config().parameters() as u64);
         print_line!("weights  {parameters} parameters, matrices in {}", stored_name(stored))?;
     }
@@ -71,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bytes(size as u64),
         types.join(", ")
     )?;
-    if arguments.tensors {
+    if arguments.tensors || source.is_none() {
         for tensor in &tensors {
             print_line!("  {}: {tensor}", tensor.name)?;
         }
@@ -107,13 +117,18 @@ fn listed(source: &Source) -> Result<Vec<Listed>> {
         };
         return Ok(Gguf::open(path)?.tensors().map(of).collect());
     }
-    let of = |(name, found): (&str, Found<'_>)| Listed {
+    Ok(tensors(source.weights()))
+}
+
+/// All tensors of safetensors files.
+fn tensors(weights: &Weights) -> Vec<Listed> {
+    let of = |(name, found): (&str, Tensor<'_>)| Listed {
         name: name.to_string(),
         ty: found.type_name(),
         shape: found.shape.to_vec(),
         bytes: found.bytes.len(),
     };
-    Ok(source.weights().iter().map(of).collect())
+    weights.iter().map(of).collect()
 }
 
 /// A model in a line.

@@ -1,7 +1,8 @@
 //! The `gradloom` command: a library, which cargo compiles beside what it depends on, where a binary would
 //! wait for all of it.
 //!
-//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage).
+//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 the command line
+//! must be changed; see `failure`).
 //! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
 //! that was saved before.
 
@@ -22,6 +23,7 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod output;
+mod place;
 mod prepare;
 mod profile;
 mod run;
@@ -58,7 +60,7 @@ First steps:
   gradloom sample runs/tiny-1    let it write
   gradloom inspect tiny          see the graph, kernels and memory of a step
 
-Exit codes: 0 done; 1 failed; 2 the command line or data cannot be used.";
+Exit codes: 0 done; 1 failed; 2 the command line is wrong, or names what is not there or of another kind.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

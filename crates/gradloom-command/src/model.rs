@@ -28,8 +28,16 @@ pub(crate) fn optimizer(settings: &Settings) -> AdamW {
     AdamW::new(schedule(settings)).betas(0.9, 0.95).weight_decay(settings.training.weight_decay)
 }
 
+/// Remedies where a step has no room, in the options of the command that compiles it.
+#[derive(Clone, Copy)]
+pub(crate) struct Smaller {
+    pub(crate) step: &'static str,
+    /// Of a run that has a budget of memory.
+    pub(crate) budgeted: &'static str,
+}
+
 /// Compiles the training step of a run.
-pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<ModelTrain> {
+pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) -> Result<ModelTrain> {
     let training = &settings.training;
     let model = settings.model.build().map_err(|error| invalid_any(&error))?;
     if let Some(lora) = &settings.lora {
@@ -48,12 +56,10 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<ModelTrain
         trainer = trainer.memory_budget(bytes);
     }
     trainer.compile(device).map_err(|error| match error.kind() {
-        ErrorKind::Plan if training.memory_budget.is_some() => Failure::failed(error.message()).help(
-            "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, \
-             --layers, --width",
-        ),
-        ErrorKind::Plan | ErrorKind::Device => Failure::failed(error.message())
-            .help("lower --batch or --context, or take a smaller model: --preset, --layers, --width"),
+        ErrorKind::Plan if training.memory_budget.is_some() => {
+            Failure::failed(error.message()).help(smaller.budgeted)
+        }
+        ErrorKind::Plan | ErrorKind::Device => Failure::failed(error.message()).help(smaller.step),
         _ => error.into(),
     })
 }

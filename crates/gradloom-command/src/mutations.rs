@@ -51,7 +51,8 @@ fn bounded<T>(file: &[u8], read: impl FnOnce() -> T) -> T {
 #[test]
 fn damaged_checkpoints() {
     let settings = Settings::resolve(&small()).unwrap();
-    let mut train = model::compile(&settings, &Device::cpu_with_threads(1).unwrap()).unwrap();
+    let smaller = model::Smaller { step: "", budgeted: "" };
+    let mut train = model::compile(&settings, &Device::cpu_with_threads(1).unwrap(), smaller).unwrap();
     train.step((&[1i32; 8], &[2i32; 8])).unwrap().loss().unwrap();
     let (keep, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = RunFolder::create(Some(keep.path()), "tiny").unwrap();

@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Err(Failure::usage(format!("--held-out {share}: must be at least 0 and below 1"))
             .help("0.1 holds the last tenth out; 0 nothing"));
     }
-    let tokenizer = AnyTokenizer::open(&arguments.tokenizer)?;
+    let tokenizer =
+        AnyTokenizer::open(&arguments.tokenizer).map_err(|failure| failure.context("--tokenizer"))?;
     let documents = documents(&arguments.text, share)?;
     let folder = NewFolder::create(&arguments.out)?;
     let written = write(arguments, &tokenizer, &documents, &folder.partial);
@@ -136,7 +137,7 @@ fn documents(paths: &[String], share: f64) -> Result<Vec<Part>> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("{}: cannot be read: {error}", path.display())).help("check the permissions")
+    Failure::unreadable(path, error, "check the permissions")
 }
 
 /// A place to cut a file, near and before `at`.

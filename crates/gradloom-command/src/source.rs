@@ -2,17 +2,18 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
+use crate::place::{Place, contents, look};
 use crate::run::{MODEL, STATE, Saved};
-use crate::tokenizer::{AnyTokenizer, FILE, is_gguf};
+use crate::tokenizer::{AnyTokenizer, FILE};
 use gradloom::nn::{Stored, store_matrices};
-use gradloom::runtime::files::{Load, Weights};
+use gradloom::runtime::files::{FileKind, Load, Weights};
 use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
 use gradloom_models::hugging_face::Folder;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A model in files that were found sound.
 pub(crate) struct Source {
@@ -25,29 +26,44 @@ enum Kind {
     Folder(Box<Folder>),
 }
 
+/// What commands that take a model take.
+const MODELS: &str =
+    "give the folder of a run, such as runs/tiny-1, a folder of transformers, or a GGUF file";
+
+/// What a path leads to.
+pub(crate) enum Found {
+    Model(Source),
+    /// Tensors without a configuration.
+    Tensors(Box<Weights>),
+}
+
 impl Source {
     /// Opens the folder of a run, its `model.safetensors`, a folder of transformers, or a GGUF file.
     pub(crate) fn open(given: &Path) -> Result<Self> {
-        let is_gguf = is_gguf(given);
-        if is_gguf || Folder::is_at(given) {
-            let folder = if is_gguf { Folder::open_gguf(given)? } else { Folder::open(given)? };
-            return Ok(Self { config: folder.config().clone(), kind: Kind::Folder(Box::new(folder)) });
+        match Found::open(given)? {
+            Found::Model(source) => Ok(source),
+            Found::Tensors(weights) => Err(without_configuration(&weights)),
         }
-        let path = if given.is_dir() { given.join(MODEL) } else { given.to_path_buf() };
-        if !path.exists() {
-            return Err(Failure::usage(format!("{}: there is no such run", given.display()))
-                .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
+    }
+
+    fn of_folder(folder: Folder) -> Result<Found> {
+        let (config, kind) = (folder.config().clone(), Kind::Folder(Box::new(folder)));
+        Self { config, kind }.checked()
+    }
+
+    /// The model, if there is one of its sizes.
+    fn checked(self) -> Result<Found> {
+        match self.config.validate() {
+            Ok(()) => Ok(Found::Model(self)),
+            Err(error) => {
+                let name = match &self.kind {
+                    Kind::Run(saved) => saved.weights().name().to_string(),
+                    Kind::Folder(folder) => folder.path().display().to_string(),
+                };
+                Err(Failure::failed(format!("{name}: its sizes make no model: {error}"))
+                    .help("get the model once more, or restore it from a copy"))
+            }
         }
-        if path.file_name().is_some_and(|name| name == STATE) {
-            let folder = folder_of(&path);
-            return Err(Failure::usage(format!(
-                "{}: this is the state of a run, not its model",
-                path.display()
-            ))
-            .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
-        }
-        let saved = Saved::open(&path)?;
-        Ok(Self { config: saved.settings.model.clone(), kind: Kind::Run(Box::new(saved)) })
     }
 
     /// The sizes of the model.
@@ -176,6 +192,133 @@ impl Source {
             Kind::Run(saved) => saved.restore_parameters(&session.store()),
         }
     }
+}
+
+impl Found {
+    /// Opens what [`Source::open`] takes, or tensors alone.
+    pub(crate) fn open(given: &Path) -> Result<Self> {
+        match look(given, MODELS)? {
+            Place::Folder => Self::in_folder(given),
+            Place::File(FileKind::Gguf) => Source::of_folder(Folder::open_gguf(given)?),
+            Place::File(FileKind::Safetensors) => Self::of_file(given),
+            Place::File(FileKind::Json) if is_index(given) => {
+                Ok(Self::Tensors(Box::new(Weights::open(given)?)))
+            }
+            Place::File(FileKind::Json) if given.file_name().is_some_and(|name| name == CONFIG) => {
+                let folder = quoted(&folder_of(given).display().to_string());
+                Err(Failure::usage(format!("{}: this is the configuration of a model", given.display()))
+                    .help(format!("give its folder: {folder}")))
+            }
+            // A damaged file may be of no kind: its reader tells what is wrong.
+            Place::File(FileKind::Other) if given.extension().is_some_and(|end| end == "safetensors") => {
+                Self::of_file(given)
+            }
+            Place::File(FileKind::Other) if given.extension().is_some_and(|end| end == "gguf") => {
+                Source::of_folder(Folder::open_gguf(given)?)
+            }
+            Place::File(kind) => {
+                let remedy = match kind {
+                    FileKind::Json | FileKind::Text | FileKind::Other => MODELS,
+                    kind => kind.remedy(),
+                };
+                let and = if kind == FileKind::Empty { "" } else { ", and no model" };
+                Err(Failure::usage(format!("{}: the file is {kind}{and}", given.display())).help(remedy))
+            }
+        }
+    }
+
+    /// Of a safetensors file: a run's model, or tensors alone.
+    fn of_file(path: &Path) -> Result<Self> {
+        let weights = Weights::open(path)?;
+        if !Saved::is_one(&weights) {
+            return Ok(Self::Tensors(Box::new(weights)));
+        }
+        let saved = Saved::of(weights)?;
+        Source { config: saved.settings.model.clone(), kind: Kind::Run(Box::new(saved)) }.checked()
+    }
+
+    fn in_folder(folder: &Path) -> Result<Self> {
+        let config = folder.join(CONFIG);
+        let name = folder.display();
+        if Folder::is_at(folder) {
+            let opened = Folder::open(folder).map_err(|error| match weights_in(folder) {
+                None => Failure::from(error).into_usage(),
+                Some(_) => error.into(),
+            });
+            return Source::of_folder(opened?);
+        }
+        if folder.join(MODEL).exists() {
+            let found = Self::of_file(&folder.join(MODEL))?;
+            if let Self::Tensors(_) = found
+                && config.exists()
+            {
+                return Err(Folder::open(folder).map_or_else(Failure::from, |_| {
+                    Failure::failed(format!("{}: it has no `model_type`", config.display()))
+                }));
+            }
+            return Ok(found);
+        }
+        if config.exists() && !folder.join(STATE).exists() {
+            return Err(Folder::open(folder).map_or_else(Failure::from, |_| {
+                Failure::usage(format!("{name}: no weights in this folder")).help(MODELS)
+            }));
+        }
+        let has = if folder.join(STATE).exists() {
+            return Err(Failure::failed(format!(
+                "{name}: the run has no {MODEL} yet: it was ended before it saved one"
+            ))
+            .help(format!("go on with it by `gradloom train`, which takes its {STATE}")));
+        } else {
+            match (weights_in(folder), contents(folder)) {
+                (Some(path), _) => {
+                    let path = quoted(&path.display().to_string());
+                    return Err(Failure::usage(format!(
+                        "{name}: the folder is neither a run nor of transformers"
+                    ))
+                    .help(format!("give a file in it: {path}")));
+                }
+                (None, Some(names)) => format!("it has {names}, and neither {MODEL} nor {CONFIG}"),
+                (None, None) => "it is empty".to_string(),
+            }
+        };
+        Err(Failure::usage(format!("{name}: no model in this folder: {has}")).help(MODELS))
+    }
+}
+
+/// The configuration of a run, and of a model of transformers.
+const CONFIG: &str = "config.json";
+
+/// Whether a file joins several files of tensors.
+fn is_index(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".safetensors.index.json")
+}
+
+/// The first GGUF or safetensors file in a folder.
+fn weights_in(folder: &Path) -> Option<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let is_one =
+        |path: &PathBuf| matches!(FileKind::of_file(path), Ok(FileKind::Gguf | FileKind::Safetensors));
+    files.into_iter().find(is_one)
+}
+
+/// The failure where a model is wanted, and there are tensors alone.
+fn without_configuration(weights: &Weights) -> Failure {
+    let path = Path::new(weights.name());
+    let folder = folder_of(path);
+    let shown = quoted(&folder.display().to_string());
+    if Saved::is_state(weights) {
+        let message = format!("{}: this is the state of a run, not its model", path.display());
+        return Failure::usage(message).help(format!("give the run's folder: {shown}"));
+    }
+    if Folder::is_at(folder) {
+        let message = format!("{}: the file has a model's tensors alone", path.display());
+        return Failure::usage(message)
+            .help(format!("give its folder, which has the configuration: {shown}"));
+    }
+    let message = format!("{}: the file has tensors, and no configuration of a model", path.display());
+    Failure::usage(message)
+        .help("put its config.json beside it, and give the folder; `gradloom info` lists its tensors")
 }
 
 /// Whether a tokenizer.json lies beside a file.

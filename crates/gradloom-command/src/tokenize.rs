@@ -127,7 +127,7 @@ fn given(arguments: &Arguments) -> Result<Vec<u8>> {
     }
     let mut all = Vec::new();
     for path in &arguments.files {
-        let unreadable = |error| Failure::usage(format!("{}: cannot be read: {error}", path.display()));
+        let unreadable = |error| Failure::unreadable(path, &error, "check the path and the permissions");
         if path == Path::new("-") {
             io::stdin().lock().take(LONGEST).read_to_end(&mut all).map_err(unreadable)?;
         } else {

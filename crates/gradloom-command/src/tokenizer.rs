@@ -5,8 +5,10 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
-use crate::run::unusable;
+use crate::place::{Place, look};
+use crate::run::{MODEL, Saved, unusable};
 use crate::train::settings::Settings;
+use gradloom::runtime::files::FileKind;
 use gradloom_models::data::{Bpe, Bytes, ShardPaths, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
 use gradloom_models::language_model::Sizes;
@@ -19,9 +21,9 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// What stands before the size of a vocabulary that is to be trained.
 const TRAINED: &str = "bpe:";
 
-/// Whether a path names a GGUF file, which has its tokenizer within.
-pub(crate) fn is_gguf(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+/// Whether a folder is that of a run whose tokens are bytes, which has no file of a tokenizer.
+fn is_run_of_bytes(folder: &Path) -> bool {
+    Saved::open(&folder.join(MODEL)).is_ok_and(|saved| saved.settings.tokenizer.name == BYTES)
 }
 
 /// One of the kinds of tokenizers.
@@ -32,38 +34,50 @@ pub(crate) enum AnyTokenizer {
 }
 
 impl AnyTokenizer {
-    /// The one that `--tokenizer` names: `bytes`, a file (also one of GGUF) or a folder.
+    /// The one that is named: `bytes`, a file (also one of GGUF), or a folder, also of a run.
     pub(crate) fn open(given: &str) -> Result<Self> {
+        const KINDS: &str = "give bytes, a tokenizer.json, a folder with one, or a GGUF file";
         if given == BYTES {
             return Ok(Self::Bytes(Bytes));
         }
         if given.starts_with(TRAINED) {
-            return Err(Failure::usage(format!(
-                "--tokenizer {given}: a tokenizer is trained by `gradloom train`"
-            ))
-            .help("name one that is there: bytes, a tokenizer.json, or a folder with one"));
+            return Err(Failure::usage(format!("{given}: a tokenizer is trained by `gradloom train` alone"))
+                .help("name one that is there: bytes, a tokenizer.json, or a folder with one"));
         }
-        if is_gguf(Path::new(given)) {
-            return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
+        let path = Path::new(given);
+        match look(path, KINDS)? {
+            Place::File(FileKind::Gguf) => {
+                return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
+            }
+            // One that cannot be read as JSON is told by its reader, with the place.
+            Place::File(FileKind::Json | FileKind::Text | FileKind::Other | FileKind::Empty)
+                if path.extension().is_some_and(|end| end == "json") => {}
+            Place::File(FileKind::Json) => {}
+            Place::File(kind) => {
+                return Err(
+                    Failure::usage(format!("{given}: the file is {kind}, and no tokenizer")).help(KINDS)
+                );
+            }
+            Place::Folder => {}
         }
-        let opened = Bpe::open(given).map_err(|error| Failure::from(error).context("--tokenizer"))?;
-        Ok(Self::Bpe(Box::new(opened)))
+        match Bpe::open(given) {
+            Err(TokenizerError::NoTokenizer { .. }) if is_run_of_bytes(path) => Ok(Self::Bytes(Bytes)),
+            opened => Ok(Self::Bpe(Box::new(opened?))),
+        }
     }
 
     /// The size in `bpe:SIZE`, if that is what was given.
     pub(crate) fn trained_size(given: &str) -> Option<Result<usize>> {
         let size = given.strip_prefix(TRAINED)?;
         Some(size.parse().map_err(|_| {
-            Failure::usage(format!("--tokenizer {given}: {size:?} is no number of tokens"))
-                .help("give the size of the vocabulary: --tokenizer bpe:4096")
+            Failure::usage(format!("{given}: {size:?} is no number of tokens"))
+                .help("give the size of the vocabulary: bpe:4096")
         }))
     }
 
     /// Trains one on a text.
     pub(crate) fn train(text: &[u8], size: usize) -> Result<Self> {
-        let trained =
-            Bpe::train(text, size, FILE).map_err(|error| Failure::from(error).context("--tokenizer"))?;
-        Ok(Self::Bpe(Box::new(trained)))
+        Ok(Self::Bpe(Box::new(Bpe::train(text, size, FILE)?)))
     }
 
     /// The one of a run, from the run's folder.
@@ -102,9 +116,7 @@ impl AnyTokenizer {
         Err(Failure::usage(format!(
             "{what}: these tokens were made by {theirs}, and the model's are those of {own}"
         ))
-        .help(
-            "make them anew with the model's tokenizer: gradloom prepare TEXT --tokenizer MODEL --out FOLDER",
-        ))
+        .help("make them anew by `gradloom prepare`, with the model's tokenizer"))
     }
 
     pub(crate) fn get(&self) -> &dyn Tokenizer {

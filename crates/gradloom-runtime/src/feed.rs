@@ -4,7 +4,7 @@ use crate::backend::Backend;
 #[cfg(not(target_family = "wasm"))]
 use crate::device_tensor::DeviceTensor;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, Type};
 use gradloom_core::trace::Input;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -92,21 +92,22 @@ impl Data<'_> {
     }
 
     /// # Errors
-    /// When dtype or number of elements are not the declared ones, or elements of a device have another
-    /// shape.
-    pub(crate) fn check(&self, input: &Input) -> Result<()> {
+    /// When dtype or number of elements are not those of the input, which has so many micro-batches of what
+    /// was declared; when elements of a device have another shape.
+    pub(crate) fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
+        let is = || format!("the input `{}` is {}", input.name, declared(&input.ty, micro_batches));
         #[cfg(not(target_family = "wasm"))]
         if let Data::Device(tensor) = self {
             if *tensor.ty() == input.ty {
                 return Ok(());
             }
-            let Input { name, ty } = input;
-            let message = format!("the input `{name}` is {ty}, got {} of the device", tensor.ty());
+            let ty = &input.ty;
+            let message = format!("{}, got {} of the device", is(), tensor.ty());
             let help = match tensor.dtype() == ty.dtype {
                 true if tensor.ty().elements() == ty.elements() => {
                     format!("give it the shape of the input: `.reshape({:?})`", ty.shape.to_vec())
                 }
-                true => "pass as many elements as were declared with `.inputs(..)`".to_string(),
+                true => format!("pass a tensor of {ty}"),
                 false => {
                     format!("pass a tensor of {}: convert it with `.cast(..)` where it is made", ty.dtype)
                 }
@@ -114,26 +115,30 @@ impl Data<'_> {
             return Err(Error::new(ErrorKind::Feed, message).help(help));
         }
         if self.dtype() != input.ty.dtype {
-            return Err(Error::new(
-                ErrorKind::Feed,
-                format!("the input `{}` is {}, got {} elements", input.name, input.ty, self.dtype()),
-            )
-            .help(format!("pass a slice of {}", input.ty.dtype)));
+            return Err(Error::new(ErrorKind::Feed, format!("{}, got {} elements", is(), self.dtype()))
+                .help(format!("pass a slice of {}", input.ty.dtype)));
         }
-        if self.len() != input.ty.elements() {
-            return Err(Error::new(
-                ErrorKind::Feed,
-                format!(
-                    "the input `{}` is {} ({} elements), got {}",
-                    input.name,
-                    input.ty,
-                    input.ty.elements(),
-                    self.len()
-                ),
-            )
-            .help("pass as many elements as were declared with `.inputs(..)`"));
+        let elements = input.ty.elements();
+        if self.len() != elements {
+            let order = if micro_batches > 1 { ", one micro-batch after the other" } else { "" };
+            let message = format!("{} ({elements} elements), got {}", is(), self.len());
+            return Err(Error::new(ErrorKind::Feed, message)
+                .help(format!("pass {elements} elements, row-major{order}")));
         }
         Ok(())
+    }
+}
+
+/// The type of an input as it was declared, for messages: of one of its micro-batches.
+pub(crate) fn declared(ty: &Type, micro_batches: usize) -> String {
+    let mut shape = ty.shape.to_vec();
+    match shape.first_mut() {
+        Some(first) if micro_batches > 1 => {
+            *first /= micro_batches;
+            let one = Type::new(ty.dtype, shape);
+            format!("{one}, of which a step takes {micro_batches} micro-batches")
+        }
+        _ => ty.to_string(),
     }
 }
 
@@ -160,9 +165,15 @@ impl Number for i64 {}
 impl Number for u16 {}
 
 /// # Errors
-/// When there is not data for each input, of its dtype and size, of the host or of the device.
+/// When there is not data for each input, of its dtype and size, of the host or of the device. Inputs have so
+/// many micro-batches of what was declared.
 #[cfg_attr(target_family = "wasm", allow(unused_variables))]
-pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>], device: &Arc<dyn Backend>) -> Result<()> {
+pub(crate) fn check_all(
+    inputs: &[Input],
+    data: &[Data<'_>],
+    micro_batches: usize,
+    device: &Arc<dyn Backend>,
+) -> Result<()> {
     if inputs.len() != data.len() {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let message = format!("{} inputs were declared, got data for {}", inputs.len(), data.len());
@@ -183,7 +194,7 @@ pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>], device: &Arc<dyn Ba
                 .help("upload it to the program's device, or make both with clones of one `Device`"));
         }
     }
-    inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input))
+    inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input, micro_batches))
 }
 
 #[cfg(not(target_family = "wasm"))]

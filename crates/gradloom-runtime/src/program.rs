@@ -551,7 +551,7 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     }
     for (port, elements) in program.inputs.clone().iter().zip(inputs) {
         let data = crate::feed::Data::from(elements);
-        data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() })?;
+        data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() }, 1)?;
         program.set_input(&port.name, &data.bytes()?);
     }
     let mut results = Vec::new();

@@ -67,8 +67,10 @@ fn micro_batches_have_the_gradients_of_a_batch() {
     }
     let mut train = trainer(6, 4).compile(&device).unwrap();
     let (x, class) = data(6);
-    let error = train.step((&x, &class)).unwrap_err().to_string();
-    assert!(error.contains("`x`") && error.contains("[24, 6]"), "{error}");
+    let error = train.step((&x, &class)).unwrap_err();
+    let expected = "the input `x` is f32[6, 6], of which a step takes 4 micro-batches (144 elements), got 36";
+    assert_eq!(error.message(), expected);
+    assert!(error.remedies().eq(["pass 144 elements, row-major, one micro-batch after the other"]));
     assert!(trainer(6, 0).compile(&device).unwrap_err().to_string().contains("0 micro-batches"));
 }
 
@@ -207,4 +209,56 @@ fn numbers_of_groups() {
     let wrong = Groups::new(AdamW::new(1e-2)).group("*.bias", Sgd::new(0.5).nesterov());
     let error = trainer(24, 1).optimizer(wrong).compile(&Device::cpu()).unwrap_err();
     assert_eq!(error.message(), "`nesterov` of an optimizer without momentum");
+}
+
+/// Wrong data is told in the type that was declared, wherever it was declared, and in no words of another way to
+/// declare it.
+#[test]
+fn wrong_data_is_told_as_it_was_declared() {
+    let device = Device::cpu();
+    let mut told = Vec::new();
+    for micro_batches in [1, 2, 3] {
+        let mut train = trainer(4, micro_batches).compile(&device).unwrap();
+        let mut any = Trainer::new(Net::new(0.0))
+            .inputs([f32("x", [4, 6]), i32("class", [4])])
+            .loss_for_any_batch(|net, [x, class]| net.loss(x, class, false))
+            .optimizer(AdamW::new(1e-2))
+            .allow_unused()
+            .accumulate(micro_batches)
+            .compile(&device)
+            .unwrap();
+        let mut tell = |error: gradloom::Error| told.push((micro_batches, error));
+        let (x, class) = data(4 * micro_batches);
+        let floats = vec![0.0; class.len()];
+        tell(train.step((&x[1..], &class)).unwrap_err());
+        tell(train.step((&x, &floats)).unwrap_err());
+        tell(train.find_not_finite((&x[1..], &class)).unwrap_err());
+        tell(train.verify((&x[1..], &class)).unwrap_err());
+        tell(any.step((&x[1..], &class)).unwrap_err());
+        tell(any.step((&x, &class[1..])).unwrap_err());
+        let tensor = device.upload(&[0.0f32; 6], [3, 2]).unwrap();
+        tell(train.step_with(&[(&tensor).into(), (&class).into()]).unwrap_err());
+    }
+    let session = Session::new(Net::new(0.0), &device, 0).unwrap();
+    let inputs = || [f32("x", [4, 6]), i32("class", [4])];
+    let loss = |net: &Net, [x, class]: [Tensor; 2]| net.loss(x, class, false);
+    let mut infer = session.infer(inputs(), loss).unwrap();
+    let mut any = session.infer_any_batch(inputs(), loss).unwrap();
+    let (x, class) = data(4);
+    let mut tell = |error: gradloom::Error| told.push((1, error));
+    tell(infer.run((&x[1..], &class)).unwrap_err());
+    tell(infer.run((&x, &class[1..])).unwrap_err());
+    tell(infer.queue(&[(&x[1..]).into(), (&class).into()]).unwrap_err());
+    tell(any.run((&x[1..], &class)).unwrap_err());
+    tell(session.check_gradients(inputs(), (&x[1..], &class), loss).unwrap_err());
+    assert_eq!(told.len(), 26);
+    for (micro_batches, error) in told {
+        let text = error.to_string();
+        let is_declared = ["the input `x` is f32[4, 6]", "the input `class` is i32[4]"];
+        assert!(is_declared.iter().any(|told| error.message().starts_with(told)), "{text}");
+        let micro = format!(", of which a step takes {micro_batches} micro-batches");
+        assert_eq!(error.message().contains(&micro), micro_batches > 1, "{text}");
+        assert!(!text.contains(".inputs(") && !text.contains("infer"), "{text}");
+        assert_eq!(error.remedies().count(), 1, "{text}");
+    }
 }

@@ -160,5 +160,5 @@ fn open(arguments: &Arguments) -> Result<Device> {
     };
     let &Arguments { precision, tune, threads, .. } = arguments;
     let adapter = arguments.adapter.clone();
-    DeviceArguments { device: target, adapter, precision, tune, threads }.open()
+    DeviceArguments { device: target, adapter, precision, tune, threads, of_run: false }.open()
 }

@@ -5,7 +5,7 @@ mod verify;
 use crate::device::Precision;
 use crate::failure::{Failure, Result};
 use crate::format::thousands;
-use crate::model::{self, ModelTrain};
+use crate::model::{self, ModelTrain, Smaller};
 use crate::output::print_line;
 use crate::run::{STATE, Saved};
 use crate::train::options::Options;
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return verify::run(&settings);
     }
     let target = arguments.target_device.target(arguments.precision)?;
-    let train = model::compile(&settings, &Device::null_for(target))?;
+    let train = model::compile(&settings, &Device::null_for(target), SMALLER)?;
     let text = match arguments.format {
         Format::Text if arguments.json && arguments.stage.is_none() => summary_as_json(&settings, &train),
         Format::Text if !arguments.json => text(arguments, &settings, &train)?,
@@ -167,6 +167,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     Ok(())
 }
+
+/// Remedies where a step has no room.
+const SMALLER: Smaller = Smaller {
+    step: "lower --batch, or take a smaller preset",
+    budgeted: "lower --batch, or take a run of a smaller model",
+};
 
 /// Refuses options that exclude each other.
 fn check(arguments: &Arguments) -> Result<()> {
@@ -258,10 +264,16 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
     if Preset::find(target).is_some() {
         return Settings::resolve(&Options { preset: Some(target.clone()), ..options });
     }
-    let state = Path::new(target).join(STATE);
+    let folder = Path::new(target);
+    let state = folder.join(STATE);
     if !state.exists() {
-        return Err(Failure::usage(format!("{target}: neither a preset nor the folder of a run"))
-            .help(format!("the presets are {}", Preset::names())));
+        let presets = format!("the presets are {}", Preset::names());
+        let what = match folder.metadata() {
+            Err(_) => "neither a preset nor the folder of a run".to_string(),
+            Ok(found) if !found.is_dir() => "this is a file, and not the folder of a run".to_string(),
+            Ok(_) => format!("the folder is not that of a run: it has no {STATE}"),
+        };
+        return Err(Failure::usage(format!("{target}: {what}")).help(presets));
     }
     let mut settings = Saved::open(&state)?.settings;
     settings.change(&options)?;

@@ -22,7 +22,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         model.vocabulary(),
         settings.training.batch
     )?;
-    let train = compile(&settings, &Device::cpu())?;
+    let train = compile(&settings, &Device::cpu(), super::SMALLER)?;
     let tokens: Vec<i32> = (0..4096u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 16) as i32 % model.vocabulary() as i32)
         .collect();

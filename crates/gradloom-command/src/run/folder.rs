@@ -73,13 +73,17 @@ impl RunFolder {
         remove(&self.made);
     }
 
+    /// Whether a folder has a run.
+    pub(crate) fn has_run(path: &Path) -> bool {
+        path.join(STATE).symlink_metadata().is_ok()
+    }
+
     /// Refuses a folder that has a run, or files of others among which those of a run would be lost.
     pub(crate) fn check_free(path: &Path) -> Result<()> {
-        let flag = format!("--out {}", path.display());
-        if path.join(STATE).symlink_metadata().is_ok() {
-            let resume = quoted(&path.display().to_string());
-            return Err(Failure::usage(format!("{flag}: there is a run in this folder already"))
-                .help(format!("go on with it by --resume {resume}, or choose another folder")));
+        let name = path.display();
+        if Self::has_run(path) {
+            return Err(Failure::usage(format!("{name}: there is a run in this folder already"))
+                .help("choose another folder"));
         }
         let mut names = match fs::read_dir(path) {
             Ok(entries) => entries
@@ -103,8 +107,8 @@ impl RunFolder {
             more => format!(" and {more} more"),
         };
         let inside = quoted(&path.join("run").display().to_string());
-        Err(Failure::usage(format!("{flag}: the folder is not empty and no run: it has {first}{more}"))
-            .help(format!("name a folder that is empty or not there yet, such as --out {inside}")))
+        Err(Failure::usage(format!("{name}: the folder is not empty and no run: it has {first}{more}"))
+            .help(format!("name a folder that is empty or not there yet, such as {inside}")))
     }
 
     /// Opens the folder of a run that was begun.
@@ -114,12 +118,15 @@ impl RunFolder {
             return Err(Failure::usage(format!("--resume {}: this is a file", path.display()))
                 .help(format!("give the run's folder: --resume {}", quoted(&folder.display().to_string()))));
         }
+        let refused = |what: &str| {
+            Failure::usage(format!("--resume {}: {what}", path.display()))
+                .help("give the folder of a run of `gradloom train`")
+        };
+        if !path.is_dir() {
+            return Err(refused("there is no such folder"));
+        }
         if !path.join(STATE).exists() {
-            return Err(Failure::usage(format!(
-                "--resume {}: there is no state.safetensors in it",
-                path.display()
-            ))
-            .help("give the folder of a run of `gradloom train`"));
+            return Err(refused("there is no state.safetensors in it"));
         }
         Self::lock(path.to_path_buf())
     }
@@ -140,7 +147,7 @@ impl RunFolder {
                 "{}: another gradloom is writing to this folder",
                 path.display()
             ))
-            .help("wait for it to end, or choose another folder with --out")),
+            .help("wait for it to end, or choose another folder")),
             // Some network file systems have no locks.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: None, made: Vec::new() }),
         }
@@ -196,15 +203,15 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let help = match error.kind() {
         _ if let Some(refusal) = Refusal::of(error) => refusal.remedy(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "choose a folder that you may write to with --out"
+            "choose a folder that you may write to"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "free some space, or choose a folder on another disk with --out"
+            "free some space, or choose a folder on another disk"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "a part of the path is a file: choose another folder with --out"
+            "a part of the path is a file: choose another folder"
         }
-        _ => "choose another folder with --out",
+        _ => "choose another folder",
     };
     Failure::failed(format!("{}: cannot be written: {error}", path.display())).help(help)
 }

@@ -6,10 +6,14 @@ use crate::train::settings::{Lora, Settings};
 use gradloom::Store;
 use gradloom::ir::DType;
 use gradloom::nn::add_low_rank;
+use gradloom::optim::STATE_PREFIX;
 use gradloom::plan::StoreEntry;
 use gradloom::runtime::files::{TensorBytes, Weights, write};
 use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
+
+/// The note with a run's configuration.
+const CONFIG: &str = "config";
 
 /// Everything that training changes, as it was after a step.
 #[derive(Debug)]
@@ -71,7 +75,7 @@ impl Snapshot {
         let tensors: Vec<TensorBytes<'_>> =
             wanted.map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes }).collect();
         let metadata =
-            [("step".to_string(), self.steps.to_string()), ("config".to_string(), settings.to_json())].into();
+            [("step".to_string(), self.steps.to_string()), (CONFIG.to_string(), settings.to_json())].into();
         Ok(write(path, &tensors, &metadata)?)
     }
 }
@@ -98,12 +102,28 @@ pub(crate) struct Saved {
 impl Saved {
     /// Reads a file and the configuration in it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let checkpoint = Weights::open(path)?;
+        Self::of(Weights::open(path)?)
+    }
+
+    /// Whether a file is a run's model.
+    pub(crate) fn is_one(file: &Weights) -> bool {
+        file.is_verified() && file.entries().contains_key(CONFIG) && !Self::is_state(file)
+    }
+
+    /// Whether a file is a run's state.
+    pub(crate) fn is_state(file: &Weights) -> bool {
+        file.is_verified()
+            && file.entries().contains_key(CONFIG)
+            && file.iter().any(|(name, _)| name.starts_with(STATE_PREFIX))
+    }
+
+    /// Reads the configuration in a file.
+    pub(crate) fn of(checkpoint: Weights) -> Result<Self> {
         if !checkpoint.is_verified() {
             return Err(foreign(&checkpoint));
         }
-        let settings = Settings::parse(checkpoint.entry("config")?).map_err(|reason| {
-            Failure::failed(format!("{}: its configuration cannot be used: {reason}", path.display()))
+        let settings = Settings::parse(checkpoint.entry(CONFIG)?).map_err(|reason| {
+            Failure::failed(format!("{}: its configuration cannot be used: {reason}", checkpoint.name()))
                 .help("use the version of gradloom that wrote it")
         })?;
         let steps = checkpoint.parsed_entry("step")?;

@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use crate::failure::{Failure, Result};
-use gradloom::runtime::regular_file;
+use crate::place::read_text;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -31,10 +31,7 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<String>> {
 }
 
 fn of_file(flag: &str, path: &Path) -> Result<String> {
-    regular_file::read_to_string(path, LONGEST_PROMPT).map_err(|error| {
-        Failure::usage(format!("{flag} {}: cannot be read: {error}", path.display()))
-            .help("give a file of UTF-8 text")
-    })
+    read_text(path, LONGEST_PROMPT, "give a file of UTF-8 text").map_err(|failure| failure.under(flag))
 }
 
 fn of_input(flag: &str) -> Result<String> {

@@ -67,7 +67,10 @@ fn with_draft(
 ) -> Result<()> {
     let session = &opened.session;
     let given = arguments.draft.as_deref().unwrap_or(&arguments.run);
-    let other = Source::open(given)?;
+    let other = Source::open(given).map_err(|failure| match arguments.draft {
+        Some(_) => failure.under("--draft"),
+        None => failure,
+    })?;
     if other.config().vocabulary() != source.config().vocabulary() {
         let (own, other) = (source.config().vocabulary(), other.config().vocabulary());
         return Err(Failure::usage(format!(

@@ -8,8 +8,8 @@ use super::settings::{DataSource, Settings, Training};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
-use crate::model::{self, Evaluator, ModelTrain};
-use crate::output::{printable, say, tell};
+use crate::model::{self, Evaluator, ModelTrain, Smaller};
+use crate::output::{printable, quoted, say, tell};
 use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Snapshot, Taken};
 use crate::tokenizer::AnyTokenizer;
 use gradloom_models::data::Split;
@@ -33,13 +33,15 @@ pub(super) struct Run {
 /// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
 /// step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
-    let begun = Begun::open(options)?;
+    let begun =
+        options.init.as_deref().map(|path| Begun::open(path, options.tokenizer.as_deref(), Some("--init")));
+    let begun = begun.transpose()?;
     let mut settings = match &begun {
         Some(begun) => Settings::begun_from(options, begun.source.config())?,
         None => Settings::resolve(options)?,
     };
     if let Some(folder) = &options.out {
-        RunFolder::check_free(folder)?;
+        check_free(folder)?;
     }
     let (from, tokenizer) = begun.map_or((None, None), |begun| (Some(begun.source), Some(begun.tokenizer)));
     let what = if options.data.is_some() { "--data" } else { "built-in text" };
@@ -73,6 +75,20 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     events.push(0, &began(&settings, &train, &folder, taken, None))?;
     say!("run     {}", folder.path().display());
     Ok(Run { settings, data: split, tokenizer, folder, train, evaluator, metrics, events, steps: 0 })
+}
+
+/// Refuses a folder that cannot become the new run's.
+fn check_free(folder: &Path) -> Result<()> {
+    RunFolder::check_free(folder).map_err(|failure| {
+        let failure = failure.under("--out");
+        match RunFolder::has_run(folder) {
+            true => {
+                let folder = quoted(&folder.display().to_string());
+                failure.help(format!("go on with it by --resume {folder}, or choose another folder"))
+            }
+            false => failure,
+        }
+    })
 }
 
 /// Goes on with a run. All that decides the result comes from the state file; flags may change what is
@@ -240,13 +256,20 @@ fn near(path: &Path) -> String {
     printable(&path.strip_prefix(here).unwrap_or(path).display().to_string())
 }
 
+/// Remedies where a step has no room.
+const SMALLER: Smaller = Smaller {
+    step: "lower --batch or --context, or take a smaller model: --preset, --layers, --width",
+    budgeted: "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, --layers, \
+               --width",
+};
+
 /// The programs of a run, with the threads and the memory that they need.
 fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;
     let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
-    let device = DeviceArguments { device, adapter, precision, tune, threads }.open()?;
-    let train = model::compile(settings, &device)?;
+    let device = DeviceArguments { device, adapter, precision, tune, threads, of_run: true }.open()?;
+    let train = model::compile(settings, &device, SMALLER)?;
     let evaluator = Evaluator::new(&train, &data.held_out, training.batch)?;
     report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));

@@ -6,7 +6,7 @@
 use super::options::Options;
 use crate::failure::{Failure, Result};
 use crate::output::printable;
-use gradloom::runtime::regular_file::{self, Refusal};
+use crate::place::read_text;
 use std::path::Path;
 
 /// Most bytes of a configuration file.
@@ -15,10 +15,8 @@ const LARGEST: u64 = 1 << 20;
 /// Reads a file whose keys are the flags' names.
 pub(crate) fn read(path: &Path) -> Result<Options> {
     let flag = format!("--config {}", path.display());
-    let text = regular_file::read_to_string(path, LARGEST).map_err(|error| {
-        Failure::usage(format!("{flag}: cannot be read: {error}"))
-            .help(Refusal::of(&error).map_or("give a TOML file, or a run's config.json", Refusal::remedy))
-    })?;
+    let text = read_text(path, LARGEST, "give a TOML file, or a run's config.json")
+        .map_err(|failure| failure.under("--config"))?;
     // No TOML file begins with a brace.
     let is_json = path.extension().is_some_and(|end| end == "json") || text.trim_start().starts_with('{');
     parse(&text, is_json).map_err(|problem| problem.told(&flag))

@@ -77,7 +77,7 @@ impl Data {
                 return Err(Failure::usage(format!("--tokenizer {given}: there is no text to train it on"))
                     .help("name the tokenizer that made the tokens"));
             }
-            (None, Some(given)) => AnyTokenizer::open(given)?,
+            (None, Some(given)) => named(given)?,
             (None, None) => {
                 let beside = paths.folder().map(|folder| folder.join(FILE)).filter(|path| path.exists());
                 let beside = beside.ok_or_else(|| {
@@ -110,12 +110,23 @@ impl Data {
     }
 }
 
+/// The tokenizer that the option names.
+fn named(given: &str) -> Result<AnyTokenizer> {
+    of_option(AnyTokenizer::open(given))
+}
+
+fn of_option<T>(opened: Result<T>) -> Result<T> {
+    opened.map_err(|failure| failure.context("--tokenizer"))
+}
+
 /// The tokenizer that was asked for, for a text.
 fn chosen(settings: &Settings, text: &[u8]) -> Result<AnyTokenizer> {
     let given = settings.tokenizer.given.as_deref().unwrap_or(BYTES);
     match AnyTokenizer::trained_size(given) {
         // What is held out teaches the tokenizer nothing either.
-        Some(size) => AnyTokenizer::train(&text[..text.len() - text.len() / 10], size?),
-        None => AnyTokenizer::open(given),
+        Some(size) => {
+            of_option(size.and_then(|size| AnyTokenizer::train(&text[..text.len() - text.len() / 10], size)))
+        }
+        None => named(given),
     }
 }

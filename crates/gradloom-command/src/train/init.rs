@@ -17,32 +17,40 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Opens the model that `--init` names, if it names one.
-    pub(crate) fn open(options: &Options) -> Result<Option<Self>> {
-        let Some(path) = options.init.as_deref() else { return Ok(None) };
-        let source = Source::open(Path::new(path)).map_err(|failure| failure.context("--init"))?;
-        let tokenizer = tokenizer(&source, options)?;
+    /// Opens a model with its own tokenizer, or the one of `--tokenizer`. `option` named the model, unless it
+    /// was named without one.
+    pub(crate) fn open(path: &str, tokenizer: Option<&str>, option: Option<&str>) -> Result<Self> {
+        let of_model = |failure: Failure| match option {
+            Some(option) => failure.context(option),
+            None => failure,
+        };
+        let source = Source::open(Path::new(path)).map_err(of_model)?;
+        let tokenizer = chosen(&source, tokenizer, of_model)?;
         let (known, vocabulary) = (tokenizer.get().vocabulary(), source.config().vocabulary());
         if known > vocabulary {
             let name = tokenizer.get().name();
-            return Err(Failure::usage(format!(
-                "--init: {path}: the model has {vocabulary} tokens, and the tokenizer {name} {known}"
-            ))
-            .help("name the tokenizer that belongs to the model with --tokenizer"));
+            let message =
+                format!("{path}: the model has {vocabulary} tokens, and the tokenizer {name} {known}");
+            return Err(of_model(Failure::usage(message))
+                .help("name the tokenizer that belongs to the model with --tokenizer"));
         }
-        Ok(Some(Self { source, tokenizer }))
+        Ok(Self { source, tokenizer })
     }
 }
 
 /// The model's own tokenizer, which a flag may only repeat; of a model without one, that of the flag.
-fn tokenizer(source: &Source, options: &Options) -> Result<AnyTokenizer> {
+fn chosen(
+    source: &Source,
+    given: Option<&str>,
+    of_model: impl Fn(Failure) -> Failure,
+) -> Result<AnyTokenizer> {
     let own = source.tokenizer();
-    let Some(given) = &options.tokenizer else { return own.map_err(|failure| failure.context("--init")) };
-    let named = AnyTokenizer::open(given)?;
+    let Some(given) = given else { return own.map_err(of_model) };
+    let named = AnyTokenizer::open(given).map_err(|failure| failure.context("--tokenizer"))?;
     match own {
         Ok(own) if own.name_and_sha256() != named.name_and_sha256() => {
             Err(Failure::usage(format!("--tokenizer {given}: this is not the tokenizer of the model"))
-                .help("leave it out: a run that --init begins has the model's"))
+                .help("leave it out: the model's own is taken"))
         }
         _ => Ok(named),
     }

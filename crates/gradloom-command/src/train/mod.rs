@@ -67,7 +67,7 @@ Ctrl-C finishes the step, saves, and says how to go on; a second one stops at
 once, and loses only what came after the last saving.
 
 Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line
-or the data cannot be used.";
+is wrong, or names what is not there or of another kind.";
 
 /// Runs `gradloom train`.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {

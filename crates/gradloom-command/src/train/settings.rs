@@ -187,7 +187,11 @@ impl Settings {
             },
         };
         if let Some(given) = &options.tokenizer {
-            let is_path = given != BYTES && AnyTokenizer::trained_size(given).transpose()?.is_none();
+            let is_path = given != BYTES
+                && AnyTokenizer::trained_size(given)
+                    .transpose()
+                    .map_err(|failure| failure.under("--tokenizer"))?
+                    .is_none();
             settings.tokenizer.given = Some(if is_path { absolute(given) } else { given.clone() });
         }
         settings.change(options)?;
@@ -249,7 +253,7 @@ impl Settings {
         match elements {
             Some(n) if n <= 1 << 40 => Ok(()),
             _ => Err(Failure::usage(format!(
-                "--batch {batch} --context {}: a step of so many tokens is too large",
+                "a step of {batch} texts of {} tokens is too large",
                 model.context()
             ))
             .help("lower one of them until the step fits into memory")),
@@ -272,7 +276,8 @@ impl Settings {
             _ => from_preset(&options).map(|model| model.with_vocabulary(run.vocabulary)),
         };
         let settings = model.and_then(|model| Self::of(&options, model));
-        let mut settings = settings.map_err(|failure| failure.message().to_string())?;
+        // The keys are called like the options.
+        let mut settings = settings.map_err(|failure| failure.message().replace("--", ""))?;
         settings.data = settings.recorded(&run);
         settings.tokenizer.name = run.tokenizer;
         settings.tokenizer.sha256 = run.tokenizer_sha256;
@@ -513,7 +518,10 @@ mod tests {
         assert!(message(Options { data: Some(Vec::new()), ..none() }).contains("--data: the list is empty"));
         assert!(message(Options { clip: Some(f64::NAN), ..none() }).contains("--clip NaN"));
         assert!(message(Options { threads: Some(9999), ..none() }).contains("--threads 9999"));
-        assert!(message(Options { batch: Some(usize::MAX), ..none() }).contains("a step of so many tokens"));
+        assert!(
+            message(Options { batch: Some(usize::MAX), ..none() })
+                .contains("a step of 18446744073709551615 texts")
+        );
         let deep = message(Options { layers: Some(1_000_000_000), ..none() });
         assert!(deep.contains("--layers 1000000000: 1000000000 layers are more than"), "{deep}");
         let wide = message(Options { width: Some(100_000_000), ..none() });

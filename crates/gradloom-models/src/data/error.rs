@@ -1,5 +1,6 @@
 //! Errors of training data.
 
+use gradloom_runtime::files::FileKind;
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
@@ -82,6 +83,14 @@ pub enum DataError {
         /// What is wrong.
         reason: String,
     },
+    /// A file of another kind, named as one of tokens.
+    #[error("{}: the file is {kind}, and no file of tokens", .path.display())]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// Its kind.
+        kind: FileKind,
+    },
     /// A token of a file that the tokenizer does not have.
     #[error(
         "{}: the token at {position} is {token}, but the vocabulary has {vocabulary} tokens",
@@ -128,10 +137,10 @@ impl DataError {
                 "give a folder or pattern with text files in it; a .gitignore or .ignore may leave some out"
                     .to_string()
             }
-            DataError::Shard { .. } => {
+            DataError::Shard { .. } | DataError::OtherKind { .. } => {
                 "give files of tokens whole, as `gradloom prepare`, llm.c or nanoGPT write them".to_string()
             }
-            DataError::Token { .. } => "give the tokenizer that made the file with --tokenizer".to_string(),
+            DataError::Token { .. } => "give the tokenizer that made the file".to_string(),
             DataError::Mixed { .. } => "name either files of tokens (.bin) or text".to_string(),
             DataError::TooShort { part, tokens, .. } => {
                 match (tokens / if *part == "data" { 2 } else { 1 }).checked_sub(1) {

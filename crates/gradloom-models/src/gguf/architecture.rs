@@ -120,7 +120,7 @@ impl Gguf {
             None | Some(0 | 1) => Ok(architecture),
             Some(count) => {
                 Err(error(&self.name, format_args!("the file has one part of {count} of a model"))
-                    .help("join the parts with `llama-gguf-split --merge`"))
+                    .help("join the parts with llama.cpp's llama-gguf-split"))
             }
         }
     }

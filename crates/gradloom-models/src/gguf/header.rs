@@ -14,7 +14,8 @@ use super::cursor::{Cursor, Fault};
 use super::error::{damaged, error};
 use super::types::TensorType;
 use super::value::{FromValue, Value};
-use gradloom_core::error::Result;
+use gradloom_core::error::{Error, Result};
+use gradloom_runtime::files::{BEGINNING, FileKind};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -56,8 +57,7 @@ impl Header {
     pub(super) fn parse(bytes: &[u8], file: &str) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, 0);
         if cursor.take(4).ok() != Some(b"GGUF") {
-            return Err(error(file, "the file is no GGUF file: it does not begin with `GGUF`")
-                .help("check that this is the file you meant"));
+            return Err(no_gguf(bytes, file));
         }
         let in_header = |fault: Fault| damaged(file, fault);
         let version = cursor.u32().map_err(in_header)?;
@@ -127,6 +127,18 @@ impl Header {
         let overlap = places.windows(2).find(|pair| pair[1].0 < pair[0].1)?;
         Some((overlap[0].2, overlap[1].2))
     }
+}
+
+/// The error of a file that does not begin with `GGUF`.
+fn no_gguf(bytes: &[u8], file: &str) -> Error {
+    let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
+    let message = match kind {
+        FileKind::Empty => "the file is empty".to_string(),
+        // What begins with the letters in the other order.
+        FileKind::Gguf | FileKind::Other => "the file is no GGUF file: it does not begin with `GGUF`".into(),
+        kind => format!("the file is {kind}, and no GGUF file"),
+    };
+    error(file, message).help(kind.remedy())
 }
 
 /// What a header says of a tensor.

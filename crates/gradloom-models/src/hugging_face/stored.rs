@@ -45,7 +45,7 @@ pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
     }
     let what = format!("`{KEY}` is {} with the weights {}", found["quant_method"], found["weights"]);
     Err(Error::new(ErrorKind::File, format!("{path}: {what}, which is not read"))
-        .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export --weights`"))
+        .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export`"))
 }
 
 /// Writes the model of a session, whose matrices are kept as

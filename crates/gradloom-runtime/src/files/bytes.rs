@@ -54,6 +54,10 @@ impl Bytes {
     /// # Errors
     /// When the system does not allow it, or the file has another size by now.
     pub(super) fn map(file: &File, size: u64, name: &str) -> Result<Self> {
+        // No memory can be mapped of an empty file.
+        if size == 0 {
+            return Ok(Vec::new().into());
+        }
         // SAFETY: the file is mapped for reading. What another process makes of it meanwhile, these bytes
         // show, and any bytes are valid; one that cuts the file off ends this process when it is read, as
         // with every mapped file: gradloom replaces files by renaming, and never does so.

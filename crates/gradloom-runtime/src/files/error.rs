@@ -1,5 +1,6 @@
 //! Errors of files. Every message names the file; every error has a remedy.
 
+use super::FileKind;
 use crate::regular_file::Refusal;
 use gradloom_core::error::{Error, ErrorKind};
 use std::fmt::{self, Display};
@@ -49,11 +50,14 @@ pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
         .help("check that this is the file you meant; if it is, restore it from a copy")
 }
 
-/// The file is one of `torch.save`: a zip archive of pickles.
-pub(super) fn pickled(file: &str) -> Error {
-    error(file, "the file is a zip archive, as `torch.save` writes, and no safetensors file").help(
-        "convert it in Python: `safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")`",
-    )
+/// The file is of another kind.
+pub(super) fn of_another_kind(file: &str, kind: FileKind) -> Error {
+    error(file, format_args!("the file is {kind}, and no safetensors file")).help(kind.remedy())
+}
+
+/// The file has no byte.
+pub(super) fn empty(file: &str) -> Error {
+    error(file, "the file is empty").help(RESTORE)
 }
 
 /// The contents are not those that were written.
@@ -64,7 +68,7 @@ pub(super) fn changed(file: &str) -> Error {
 /// A sound safetensors file that gradloom did not write.
 pub(super) fn foreign(file: &str, differences: &Differences) -> Error {
     error(file, format_args!("the file was not written by gradloom{}", differences.in_brackets()))
-        .help("take its tensors by `load`, which needs none of gradloom's notes")
+        .help("`Session::load_with` takes its tensors: it needs none of gradloom's notes")
 }
 
 /// A sound file with other tensors than are wanted.

@@ -1,14 +1,14 @@
 //! The header of a safetensors file: eight bytes with its length, then JSON, then the tensors' data.
 
-use super::Bytes;
-use super::error::{malformed, pickled, truncated, unreadable};
+use super::error::{empty, malformed, of_another_kind, truncated, unreadable};
+use super::{BEGINNING, Bytes, FileKind};
 use gradloom_core::error::Result;
 use safetensors::tensor::{Metadata, SafeTensorError};
 use std::fs::File;
 use std::io::Read;
 
 /// The largest header that the format allows.
-const LARGEST: u64 = 100_000_000;
+pub(super) const LARGEST: u64 = 100_000_000;
 
 /// Maps a file whose size is what its header says, and gives its header. Of another file, however large, the
 /// header alone is read.
@@ -20,10 +20,11 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
     let size = file.metadata().map_err(failed)?.len();
     let mut head = Vec::new();
     let reader = file;
-    reader.take(8).read_to_end(&mut head).map_err(failed)?;
-    let length = head.as_slice().try_into().map_or(u64::MAX, u64::from_le_bytes);
+    reader.take(BEGINNING).read_to_end(&mut head).map_err(failed)?;
+    let length = head.first_chunk().map_or(u64::MAX, |length| u64::from_le_bytes(*length));
     if length <= LARGEST {
-        reader.take(length).read_to_end(&mut head).map_err(failed)?;
+        let rest = (8 + length).saturating_sub(head.len() as u64);
+        reader.take(rest).read_to_end(&mut head).map_err(failed)?;
     }
     let metadata = parse(&head, size, name)?;
     Ok((Bytes::map(file, size, name)?, metadata))
@@ -32,15 +33,18 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
 /// The header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
 ///
 /// # Errors
-/// When there is no header, it is cut off or damaged, or the file has another size than it says.
+/// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another size than it says.
 pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
+    match FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]) {
+        FileKind::Empty => return Err(empty(name)),
+        // What is damaged may be of no kind.
+        FileKind::Safetensors | FileKind::Other => {}
+        kind => return Err(of_another_kind(name, kind)),
+    }
     let Some((length, rest)) = bytes.split_first_chunk() else {
         return Err(truncated(name, format_args!("it has only {size} bytes")));
     };
     let length = u64::from_le_bytes(*length);
-    if length > LARGEST && bytes.starts_with(b"PK") {
-        return Err(pickled(name));
-    }
     if length > LARGEST {
         return Err(malformed(name, SafeTensorError::HeaderTooLarge));
     }

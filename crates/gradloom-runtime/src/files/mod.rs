@@ -18,6 +18,7 @@ mod checksum;
 mod convert;
 mod error;
 mod header;
+mod kind;
 mod load;
 mod save;
 mod weights;
@@ -29,6 +30,7 @@ pub use convert::transposed;
 pub use error::Differences;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use error::unwritable;
+pub use kind::{BEGINNING, FileKind};
 pub use load::{Load, LoadReport, Source};
 pub use save::{TensorBytes, swapped, write, write_for_transformers};
 pub use weights::{Found, Weights};

@@ -2,7 +2,7 @@
 
 use super::checksum::Checksum;
 use super::error::{self, Differences};
-use super::{Bytes, Entries, METADATA_KEY, convert, header, safetensors_dtype};
+use super::{Bytes, Entries, FileKind, METADATA_KEY, convert, header, safetensors_dtype};
 use crate::regular_file;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
@@ -305,10 +305,28 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     match (&indices[..], &files[..]) {
         ([index], _) => Ok((*index).clone()),
         ([], [file]) => Ok((*file).clone()),
+        ([], []) => Err(without_weights(&name, &found)),
         _ => {
             let count = indices.len().max(files.len());
             Err(Error::new(ErrorKind::File, format!("{name}: the folder has {count} files of weights"))
                 .help("give the path of one, or of an index (.safetensors.index.json) of several"))
+        }
+    }
+}
+
+/// The error of a folder without a safetensors file: names the weights of another kind that it has.
+fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
+    let kinds = entries.iter().filter_map(|path| Some((path, FileKind::of_file(path).ok()?)));
+    let mut foreign: Vec<(&PathBuf, FileKind)> = kinds.filter(|(_, kind)| kind.is_certain()).collect();
+    foreign.sort();
+    let message = format!("{folder}: no safetensors file in this folder");
+    match foreign.first() {
+        None => {
+            Error::new(ErrorKind::File, message).help("give the folder of a model, or the path of a file")
+        }
+        Some((path, kind)) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Error::new(ErrorKind::File, format!("{message}; its {name} is {kind}")).help(kind.remedy())
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Programs whose batch may have any extent: compiled for each that comes, and kept.
 
-use crate::feed::Data;
+use crate::feed::{self, Data};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::trace::Input;
 
@@ -8,10 +8,11 @@ use gradloom_core::trace::Input;
 const KEPT: usize = 8;
 
 /// Puts the program for the batch of the data first among those that there are; makes it, if there is none.
+/// The declared inputs come with the number of micro-batches that they have.
 pub(super) fn select<L>(
     lanes: &mut Vec<L>,
     inputs: impl Fn(&L) -> &[Input],
-    declared: &[Input],
+    (declared, micro_batches): (&[Input], usize),
     data: &[Data<'_>],
     make: impl FnOnce(Vec<Input>) -> Result<L>,
 ) -> Result<()> {
@@ -19,7 +20,7 @@ pub(super) fn select<L>(
     if cfg!(target_family = "wasm") {
         return Ok(());
     }
-    let Some(extent) = extent(declared, data) else { return whole(declared, data) };
+    let Some(extent) = extent(declared, data) else { return whole(declared, micro_batches, data) };
     let lane = match lanes.iter().position(|lane| batch(inputs(lane)) == Some(extent)) {
         Some(0) => return Ok(()),
         Some(known) => lanes.remove(known),
@@ -46,11 +47,12 @@ fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
 ///
 /// # Errors
 /// When data ends within an example. Other mistakes are found with the program that is there.
-fn whole(declared: &[Input], data: &[Data<'_>]) -> Result<()> {
+fn whole(declared: &[Input], micro_batches: usize, data: &[Data<'_>]) -> Result<()> {
     match (declared, data) {
         ([Input { name, ty }, ..], [data, ..])
             if data.dtype() == ty.dtype && ty.shape.iter().skip(1).all(|&extent| extent > 0) =>
         {
+            let ty = feed::declared(ty, micro_batches);
             let message = format!("the input `{name}` is {ty}, of any batch, got {} elements", data.len());
             Err(Error::new(ErrorKind::Feed, message).help("pass whole examples: the first axis is the batch"))
         }

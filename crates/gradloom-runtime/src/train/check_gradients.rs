@@ -77,7 +77,7 @@ impl<M: Module> Session<M> {
         loss: impl FnOnce(&M, [Tensor; K]) -> Tensor,
     ) -> Result<GradientCheck> {
         let data = data.feed();
-        check_all(&inputs, &data, &self.device().backend)?;
+        check_all(&inputs, &data, 1, &self.device().backend)?;
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
         let traced =
             trace(self.model(), &inputs, false, |x| loss(self.model(), array(x)), |loss| vec![loss])?;

@@ -92,7 +92,7 @@ impl<const K: usize, R> Infer<K, R> {
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
         let make = |inputs: Vec<Input>| recipe(&inputs).map(|program| Lane::new(inputs, program));
-        any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)
+        any_batch::select(&mut self.lanes, |lane| &lane.inputs, (declared, 1), data, make)
     }
 
     /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read
@@ -115,7 +115,7 @@ impl<const K: usize, R> Infer<K, R> {
         self.token.stop().check()?;
         self.select(data)?;
         let Lane { inputs, program, .. } = &mut self.lanes[0];
-        check_all(inputs, data, program.backend())?;
+        check_all(inputs, data, 1, program.backend())?;
         program.feed(inputs.iter().map(|input| input.name.as_str()).zip(data))?;
         program.set_scalars(random_key(key(&self.seed), self.runs))
     }
@@ -302,7 +302,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, &data, program.backend())?;
+        check_all(inputs, &data, 1, program.backend())?;
         let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;
         let fed: Vec<(&str, &[u8])> =
             inputs.iter().zip(&bytes).map(|(input, bytes)| (input.name.as_str(), &bytes[..])).collect();

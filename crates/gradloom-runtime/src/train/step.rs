@@ -47,7 +47,8 @@ impl Done {
                     .help(
                         "lower the learning rate, warm it up, or clip gradients; look at the data of this \
                          step",
-                    );
+                    )
+                    .help("`Train::find_not_finite` names the op that made it, given the data of this step");
                 Ok(Self { error: Some(error), values })
             }
             Err(error) if error.kind() == ErrorKind::Trap => {

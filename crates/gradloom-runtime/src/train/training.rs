@@ -125,7 +125,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.select(data)?;
         self.tell()?;
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, data, program.backend())?;
+        check_all(inputs, data, self.options.micro_batches, program.backend())?;
         self.update_numbers()?;
         let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
         let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
@@ -162,6 +162,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
         let make = |inputs| recipe(&self.session, &*self.optimizer, &self.options, inputs);
+        let declared = (&declared[..], self.options.micro_batches);
         any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)?;
         // Steps of two programs are numbered apart: what fails in one must be known before the other's.
         if let Some(before) = self.lanes.get(1) {
@@ -289,7 +290,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         run: impl FnOnce(&Program, &[(&str, &[u8])], &dyn Fn(&str) -> Option<Number>) -> Result<R>,
     ) -> Result<R> {
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, data, program.backend())?;
+        check_all(inputs, data, self.options.micro_batches, program.backend())?;
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, None)?;
         let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;

@@ -5,7 +5,7 @@
 use crate::failure::{Failure, Result};
 use gradloom::Store;
 use gradloom::ir::{DType, Type};
-use gradloom::runtime::regular_file::{self, Refusal};
+use gradloom::runtime::regular_file;
 use gradloom_models::gpt2::Gpt2Config;
 use serde::Deserialize;
 use std::path::Path;
@@ -47,12 +47,11 @@ pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
         let path = folder.join(format!("{name}.{suffix}"));
         regular_file::read(&path, LARGEST).map_err(|error| {
             let help = "make the files first, or leave it out for random weights";
-            Failure::usage(format!("--data-dir: {} cannot be read: {error}", path.display()))
-                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
+            Failure::unreadable(&path, &error, help).context("--data-dir")
         })
     };
     let wrong = |suffix: &str, what: String| {
-        Failure::usage(format!("--data-dir: {}: {what}", folder.join(format!("{name}.{suffix}")).display()))
+        Failure::failed(format!("--data-dir: {}: {what}", folder.join(format!("{name}.{suffix}")).display()))
             .help("make the files anew")
     };
     let description: Description =
@@ -182,7 +181,7 @@ mod tests {
             |suffix: &str, bytes: &[u8]| fs::write(folder.path().join(format!("X.{suffix}")), bytes).unwrap();
         let message = |shape: &Shape| format!("{:?}", load(folder.path(), "X", shape).err().unwrap());
         let shape = Shape { model: config(), batch: 2 };
-        assert!(message(&shape).contains("X.json cannot be read"));
+        assert!(message(&shape).contains("X.json: cannot be read"));
         put(
             "json",
             br#"{"vocab":3,"d":4,"heads":2,"layers":1,"ctx":2,"batch":2,"names":[["lnfg",[4]]],"more":1}"#,

@@ -2,6 +2,7 @@
 
 use super::format::{self, Layout};
 use crate::data::DataError;
+use gradloom_runtime::files::{BEGINNING, FileKind};
 use gradloom_runtime::regular_file;
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
@@ -57,6 +58,10 @@ impl TokenShards {
             // show, and any bytes are valid; one that cuts the file off ends this process when it is read, as
             // with every mapped file: gradloom replaces files by renaming, and never does so.
             let bytes = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+            let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
+            if kind.is_certain() {
+                return Err(DataError::OtherKind { path, kind });
+            }
             let found = format::layout(&bytes, size).and_then(|layout| match bytes.len() as u64 == size {
                 true => Ok(layout),
                 false => Err("it changes while it is read".to_string()),

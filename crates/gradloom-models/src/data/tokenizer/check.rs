@@ -22,7 +22,7 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
     let model = &file["model"];
     match model["type"].as_str() {
         _ if !model.is_object() => {
-            return Err(malformed("it has no `model`: it is no tokenizer.json".into()));
+            return Err(TokenizerError::OtherJson { name: name.to_string() });
         }
         Some(kind) if kind != "BPE" => return Err(unsupported(format!("a model of type {kind}"))),
         _ => {}

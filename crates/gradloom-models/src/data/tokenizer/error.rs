@@ -34,6 +34,12 @@ pub enum TokenizerError {
         /// What is wrong, and where.
         reason: String,
     },
+    /// JSON of another kind.
+    #[error("{name}: it has no `model`: it is no tokenizer.json")]
+    OtherJson {
+        /// The file.
+        name: String,
+    },
     /// A sound file of a kind that is not understood.
     #[error("{name}: {what} is not supported")]
     Unsupported {
@@ -99,7 +105,9 @@ impl TokenizerError {
             Self::Unreadable { source, .. } => {
                 Refusal::of(source).map_or("check the permissions", Refusal::remedy)
             }
-            Self::Malformed { .. } => "give the tokenizer.json that belongs to the model, whole",
+            Self::Malformed { .. } | Self::OtherJson { .. } => {
+                "give the tokenizer.json that belongs to the model, whole"
+            }
             Self::Unsupported { .. } => {
                 "give a byte-pair encoding over bytes (as GPT-2, Llama 3, Qwen) or with byte fallback (as \
                  Llama 2, Gemma)"

@@ -1,0 +1,63 @@
+//! What a path leads to.
+//!
+//! In: a path that the user named. Out: a folder, or a file with its kind. Always holds: what is not there,
+//! and what is neither file nor folder, is told as such.
+
+use crate::failure::{Failure, Result};
+use gradloom::runtime::files::FileKind;
+use gradloom::runtime::regular_file;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Folder,
+    File(FileKind),
+}
+
+/// Looks at a path; `wanted` says what should be there.
+pub(crate) fn look(path: &Path, wanted: &str) -> Result<Place> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(Place::Folder),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            let message = format!("{}: no such file or folder", path.display());
+            return Err(Failure::usage(message).help(wanted));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let kind = FileKind::of_file(path);
+    kind.map(Place::File).map_err(|error| Failure::unreadable(path, &error, "check the permissions"))
+}
+
+/// Reads a text of at most `limit` bytes; `wanted` says what should be there.
+pub(crate) fn read_text(path: &Path, limit: u64, wanted: &'static str) -> Result<String> {
+    check_is_text(path, wanted)?;
+    regular_file::read_to_string(path, limit).map_err(|error| Failure::unreadable(path, &error, wanted))
+}
+
+/// Refuses a file of another kind than text. What is of no kind is left to its reader, which tells the place.
+pub(crate) fn check_is_text(path: &Path, wanted: &'static str) -> Result<()> {
+    match FileKind::of_file(path) {
+        Ok(kind) if !kind.may_be_text() => {
+            let message = format!("{}: the file is {kind}, and no text", path.display());
+            Err(Failure::usage(message).help(wanted))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::unreadable(path, &error, wanted)),
+    }
+}
+
+/// What a folder has, in a few words: `notes.txt and 3 more`; `None` if it is empty or cannot be read.
+pub(crate) fn contents(folder: &Path) -> Option<String> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let first = names.first()?;
+    Some(match names.len() - 1 {
+        0 => first.clone(),
+        more => format!("{first} and {more} more"),
+    })
+}

@@ -1,0 +1,287 @@
+//! Kinds of files, told by their first bytes.
+//!
+//! In: the beginning of a file. Out: its kind, its name in messages, and a way to get tensors out of it.
+//! Always holds: the file's name decides nothing.
+
+use crate::regular_file;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes at the beginning of a file that tell its kind.
+pub const BEGINNING: u64 = 1 << 16;
+
+/// The kind of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// No byte.
+    Empty,
+    /// Tensors in safetensors form.
+    Safetensors,
+    /// A model in GGUF form.
+    Gguf,
+    /// A model in one of the forms of llama.cpp before GGUF.
+    Ggml,
+    /// A zip archive of `torch.save` (PyTorch 1.6 and later) or of TorchScript.
+    TorchZip,
+    /// Pickles of `torch.save` before PyTorch 1.6.
+    TorchPickle,
+    /// Another pickle of Python.
+    Pickle,
+    /// A zip archive of NumPy: `numpy.savez`.
+    Npz,
+    /// An array of NumPy: `numpy.save`.
+    Npy,
+    /// A zip archive of Keras 3.
+    Keras,
+    /// Another zip archive.
+    Zip,
+    /// HDF5, as Keras wrote weights before version 3.
+    Hdf5,
+    /// A tar archive.
+    Tar,
+    /// A file that a program packed: gzip, xz, zstd, bzip2 or 7z.
+    Packed(&'static str),
+    /// A model in ONNX form.
+    Onnx,
+    /// A model in TensorFlow Lite form.
+    TensorFlowLite,
+    /// The pointer that Git LFS leaves in place of a large file.
+    LfsPointer,
+    /// A web page, as failed downloads leave.
+    Html,
+    /// JSON, or the beginning of it.
+    Json,
+    /// Other text in UTF-8.
+    Text,
+    /// Bytes of none of these kinds.
+    Other,
+}
+
+impl FileKind {
+    /// Tells the kind of a file by its first [`BEGINNING`] bytes, or by all if it has fewer.
+    pub fn of(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::Empty;
+        }
+        if is_safetensors(bytes) {
+            return Self::Safetensors;
+        }
+        let magic =
+            MAGIC.iter().find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
+        if let Some(&(_, _, kind)) = magic {
+            return if kind == Self::Zip { zip(bytes) } else { kind };
+        }
+        if is_pickle(bytes) {
+            return Self::Pickle;
+        }
+        // `ir_version`, then the name of the program that exported the model.
+        if matches!(bytes, [8, 1..=32, 0x12, 1..=64, first, ..] if first.is_ascii_alphanumeric()) {
+            return Self::Onnx;
+        }
+        match text(bytes) {
+            Some(text) => text_kind(text),
+            None => Self::Other,
+        }
+    }
+
+    /// Tells the kind of a regular file.
+    ///
+    /// # Errors
+    /// The system's, and a [`Refusal`](crate::regular_file::Refusal) where the path leads to no file.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        let mut beginning = Vec::new();
+        regular_file::open_to_read(path)?.take(BEGINNING).read_to_end(&mut beginning)?;
+        Ok(Self::of(&beginning))
+    }
+
+    /// Whether bytes alone, without a length or a structure behind them, make this kind certain: no file of
+    /// tokens or other numbers begins so by chance.
+    pub fn is_certain(self) -> bool {
+        matches!(
+            self,
+            Self::Safetensors
+                | Self::Gguf
+                | Self::Ggml
+                | Self::TorchZip
+                | Self::TorchPickle
+                | Self::Npz
+                | Self::Npy
+                | Self::Keras
+                | Self::Zip
+                | Self::Hdf5
+        )
+    }
+
+    /// Whether a file of this kind may be read as text.
+    pub fn may_be_text(self) -> bool {
+        matches!(self, Self::Empty | Self::LfsPointer | Self::Html | Self::Json | Self::Text | Self::Other)
+    }
+
+    /// Gives the way from this kind to tensors that are read here.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Empty => "get the file once more: nothing of it arrived",
+            Self::TorchZip | Self::TorchPickle => {
+                "convert it in Python: read it by torch.load, and write its tensors by save_file of \
+                 safetensors.torch"
+            }
+            Self::Npz | Self::Npy => {
+                "convert it in Python: read it by numpy.load, and write its arrays by save_file of \
+                 safetensors.numpy"
+            }
+            Self::Hdf5 | Self::Keras => {
+                "convert it in Python: read it by Keras or h5py, and write its weights by save_file of \
+                 safetensors.numpy"
+            }
+            Self::Pickle => {
+                "convert it in Python: read it by the program that wrote it, and write its tensors by \
+                 save_file of safetensors.numpy"
+            }
+            Self::Ggml => "convert the model once more, by a llama.cpp that writes GGUF",
+            Self::Onnx | Self::TensorFlowLite => {
+                "export the model that it was made of as safetensors, which has the weights by name"
+            }
+            Self::Zip | Self::Tar | Self::Packed(_) => "unpack it first",
+            Self::LfsPointer => "get the file itself: git lfs pull",
+            Self::Html => "get the file itself: this is the page of a web site",
+            Self::Safetensors | Self::Gguf | Self::Json | Self::Text | Self::Other => {
+                "check that this is the file you meant"
+            }
+        }
+    }
+}
+
+/// The kind with its article: `a NumPy archive (.npz)`.
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "empty",
+            Self::Safetensors => "a safetensors file",
+            Self::Gguf => "a GGUF file",
+            Self::Ggml => "a GGML file, the form before GGUF",
+            Self::TorchZip => "a zip archive of PyTorch's torch.save",
+            Self::TorchPickle => "pickles of PyTorch's torch.save before version 1.6",
+            Self::Pickle => "a Python pickle",
+            Self::Npz => "a NumPy archive (.npz)",
+            Self::Npy => "a NumPy array (.npy)",
+            Self::Keras => "a Keras archive (.keras)",
+            Self::Zip => "a zip archive",
+            Self::Hdf5 => "an HDF5 file",
+            Self::Tar => "a tar archive",
+            Self::Packed(by) => return write!(f, "packed by {by}"),
+            Self::Onnx => "an ONNX model",
+            Self::TensorFlowLite => "a TensorFlow Lite model",
+            Self::LfsPointer => "a pointer of Git LFS",
+            Self::Html => "a web page (HTML)",
+            Self::Json => "JSON",
+            Self::Text => "text",
+            Self::Other => "of no kind that is known here",
+        })
+    }
+}
+
+/// Bytes that begin a kind, with their offset.
+const MAGIC: [(usize, &[u8], FileKind); 20] = [
+    (0, b"GGUF", FileKind::Gguf),
+    // Big-endian.
+    (0, b"FUGG", FileKind::Gguf),
+    (0, b"lmgg", FileKind::Ggml),
+    (0, b"fmgg", FileKind::Ggml),
+    (0, b"tjgg", FileKind::Ggml),
+    (0, b"PK\x03\x04", FileKind::Zip),
+    // Archives without a file.
+    (0, b"PK\x05\x06", FileKind::Zip),
+    // Protocol 2, and the number that `torch.save` wrote first.
+    (0, b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", FileKind::TorchPickle),
+    (0, b"\x93NUMPY", FileKind::Npy),
+    (0, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
+    (0, b"\x1f\x8b", FileKind::Packed("gzip")),
+    (0, b"\xfd7zXZ\0", FileKind::Packed("xz")),
+    (0, b"\x28\xb5\x2f\xfd", FileKind::Packed("zstd")),
+    (0, b"BZh", FileKind::Packed("bzip2")),
+    (0, b"7z\xbc\xaf\x27\x1c", FileKind::Packed("7z")),
+    (257, b"ustar", FileKind::Tar),
+    (4, b"TFL3", FileKind::TensorFlowLite),
+    (0, b"version https://git-lfs.github.com/spec", FileKind::LfsPointer),
+    // HDF5 may begin behind a block of the user's.
+    (512, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
+    (1024, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
+];
+
+/// Whether a length and a header in JSON begin the file; the length, or the header, may be damaged.
+fn is_safetensors(bytes: &[u8]) -> bool {
+    let Some((length, header)) = bytes.split_first_chunk() else { return false };
+    let has = |word: &[u8]| header.windows(word.len()).any(|window| window == word);
+    let is_small = u64::from_le_bytes(*length) <= super::header::LARGEST;
+    (is_small && header.first() == Some(&b'{')) || has(b"\"data_offsets\"")
+}
+
+/// The kind of a zip archive, by the names of its first files.
+fn zip(bytes: &[u8]) -> FileKind {
+    const FILE: &[u8] = b"PK\x03\x04";
+    let starts = bytes.windows(FILE.len()).enumerate().filter(|(_, window)| *window == FILE);
+    for (at, _) in starts {
+        let length =
+            bytes.get(at + 26..at + 28).map_or(0, |two| usize::from(two[0]) | usize::from(two[1]) << 8);
+        let Some(name) = bytes.get(at + 30..at + 30 + length) else { break };
+        let name = String::from_utf8_lossy(name);
+        if name.ends_with(".npy") {
+            return FileKind::Npz;
+        }
+        // `archive/data.pkl` and the like.
+        let within = name.split_once('/').map_or("", |(_, within)| within);
+        let of_torch = ["data.pkl", "constants.pkl", "byteorder", "version", ".format_version", ".data/"];
+        if of_torch.iter().any(|part| within.starts_with(part)) {
+            return FileKind::TorchZip;
+        }
+        if name.ends_with(".weights.h5") || name == "metadata.json" {
+            return FileKind::Keras;
+        }
+    }
+    FileKind::Zip
+}
+
+/// Whether a pickle begins here: of protocol 2 or later, or of the first two, of a dictionary, a list or an
+/// object.
+fn is_pickle(bytes: &[u8]) -> bool {
+    let old: [&[u8]; 6] = [b"(dp", b"(lp", b"ccopy_reg\n", b"ccollections\n", b"}q\0", b"]q\0"];
+    match bytes {
+        // An op, or a frame, follows the protocol.
+        [0x80, 2..=5, op, ..] => b"}](cX\x8a\x95JKM\x8c)".contains(op),
+        _ => old.iter().any(|begin| bytes.starts_with(begin)),
+    }
+}
+
+/// The text that these bytes are, up to a character that is cut off.
+fn text(bytes: &[u8]) -> Option<&str> {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    let is_control = |c: char| c.is_control() && !c.is_whitespace() && !"\u{8}\u{1b}".contains(c);
+    (!text.is_empty() && !text.chars().any(is_control)).then_some(text)
+}
+
+fn text_kind(text: &str) -> FileKind {
+    let start = text.trim_start_matches('\u{feff}').trim_start();
+    let lower: String = start.chars().take(16).collect::<String>().to_ascii_lowercase();
+    if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
+        return FileKind::Html;
+    }
+    if !start.starts_with(['{', '[']) {
+        return FileKind::Text;
+    }
+    // What may follow the bracket, in JSON and in no table or link that begins with one.
+    let rest = start[1..].trim_start();
+    let word = ["true", "false", "null"].iter().any(|word| rest.starts_with(word));
+    let is_json = match start.as_bytes()[0] {
+        b'{' => rest.is_empty() || rest.starts_with(['"', '}']),
+        _ => {
+            rest.is_empty() || word || rest.starts_with(|c: char| "\"{[]-".contains(c) || c.is_ascii_digit())
+        }
+    };
+    if is_json { FileKind::Json } else { FileKind::Text }
+}
