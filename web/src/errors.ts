@@ -74,6 +74,13 @@ function text(value: ErrorValue): string {
   return lines.join('\n');
 }
 
+/** An error of the module without remedies that name what the page has not: functions of the Rust library. */
+export function withoutRust(value: ErrorValue): ErrorValue {
+  const isRust = (line: string) => /`[^`]*::[^`]*`/.test(line);
+  const rendered = value.rendered?.split('\n').filter((line) => !(/^\s*(= )?help: /.test(line) && isRust(line))).join('\n');
+  return { ...value, help: value.help?.filter((line) => !isRust(line)), ...(rendered !== undefined && { rendered }) } as ErrorValue;
+}
+
 /** The error that a value describes. */
 export function errorOf(value: ErrorValue, options?: ErrorOptions): GradloomError {
   return value.kind === 'trace' ? new ShapeError(value, options) : new GradloomError(value, options);

@@ -10,7 +10,8 @@ import { arrays, declared, filled, wildcard, type Declared, type InputDecls, typ
 import type { Module } from './module.js';
 import { checkOptions, type Rules } from './options.js';
 import { failed, runResult, type RunResult } from './results.js';
-import { download, handed, upload, type Model, type ParamValues } from './session.js';
+import { download, downloadOwn, handed, upload, uploadOwn, type Model, type ParamValues } from './session.js';
+import { modelState, stateFrom, type TrainingState } from './state.js';
 import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Results } from './tracing.js';
 import { graphOf, inspectProgram, type CompiledIR, type Inspection } from './inspect.js';
@@ -87,6 +88,18 @@ export interface CompiledForward<M extends Module = Module, D extends InputDecls
   uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
   /** The parameters by path. */
   downloadParams(): Promise<Record<string, Float32Array>>;
+  /**
+   * The parameters and the model's states by name, with the seed: `saveSafetensors(state.tensors, state.metadata)` makes a
+   * file of them. Nothing of an optimizer is in it.
+   */
+  downloadState(): Promise<TrainingState>;
+  /**
+   * Takes over parameters and the model's states of what `downloadState` gave, or of a file of it, also of a training:
+   * all of them or nothing.
+   */
+  uploadState(state: TrainingState | ArrayBuffer | Uint8Array): Promise<void>;
+  /** Sets the model's states to their initial values; parameters stay. */
+  resetStates(): Promise<void>;
   /** Drops the compiled programs; runs that were not begun are aborted. */
   destroy(): Promise<void>;
 }
@@ -231,6 +244,27 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     const site = new Error();
     await this.#store(site);
     return download(this.#owner.host, this.#owner.model(), site);
+  }
+
+  async downloadState(): Promise<TrainingState> {
+    const site = new Error();
+    await this.#store(site);
+    const model = this.#owner.model();
+    return modelState(await downloadOwn(this.#owner.host, model, site), model.seed);
+  }
+
+  async uploadState(given: TrainingState | ArrayBuffer | Uint8Array): Promise<void> {
+    const site = new Error();
+    const state = stateFrom(given);
+    await this.#store(site);
+    return uploadOwn(this.#owner.host, this.#owner.model(), state, site);
+  }
+
+  async resetStates(): Promise<void> {
+    const site = new Error();
+    await this.#store(site);
+    const { session } = this.#owner.model();
+    await this.#owner.host.client.ask('reset', { session, params: false, states: true, optimizer: false }, [], site);
   }
 
   /** Sees to it that there are parameters: a model of its own has them with its first program. */

@@ -37,11 +37,6 @@ export interface Resolved extends Declared {
   shape: readonly number[];
 }
 
-/** Inputs that have the data of so many micro-batches: with as many times the first axis. */
-export function ofAllBatches(inputs: readonly Resolved[], count: number): Resolved[] {
-  return inputs.map((input) => ({ ...input, shape: input.shape.map((n, i) => (i === 0 ? n * count : n)) }));
-}
-
 /** Declarations in order. */
 export function declared(inputs: InputDecls): Declared[] {
   return Object.entries(inputs).map(([name, decl]) => {
@@ -103,8 +98,8 @@ export function wildcard(inputs: readonly Declared[], given: Readonly<Record<str
   return found?.extent ?? null;
 }
 
-/** The arrays in order, checked. */
-export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>): Data[] {
+/** The arrays in order, checked: of each input, those of so many micro-batches one after the other. */
+export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>, batches = 1): Data[] {
   if (typeof given !== 'object' || given === null) throw fail('feed', `the inputs are ${String(given)}, not an object of typed arrays`);
   const names = inputs.map((input) => input.name);
   for (const name of Object.keys(given)) {
@@ -114,9 +109,12 @@ export function arrays(inputs: readonly Resolved[], given: Readonly<Record<strin
   }
   return inputs.map((input) => {
     const array = typed(input, given[input.name]);
-    const count = elements(input.shape);
+    // A number is one for all of them.
+    const parts = input.shape.length > 0 ? batches : 1;
+    const count = elements(input.shape) * parts;
     if (array.length !== count) {
-      throw fail('feed', `the input '${input.name}' has ${array.length} elements; [${show(input.shape)}] has ${count}`);
+      const all = parts > 1 ? `, and a step takes ${parts} micro-batches of it: ${count}` : '';
+      throw fail('feed', `the input '${input.name}' has ${array.length} elements; [${show(input.shape)}] has ${elements(input.shape)}${all}`);
     }
     return array;
   });

@@ -44,7 +44,7 @@ export class Param extends Tensor {
 
   /** The initial values. */
   get init(): Init {
-    return this.#options.init ?? inits.randn();
+    return this.#options.init === undefined ? inits.randn() : this.#options.init;
   }
 
   /** @internal The initial values, complete. */

@@ -170,7 +170,7 @@ type Conv = (x: Tensor, weights: Tensor, options?: ConvOptions) => Tensor;
 /** The groups of a convolution, whose options are checked here: before anything is made of them. */
 function groupsOf(options: Conv2dLayerOptions): number {
   checkOptions('a convolution', options, {
-    bias: 'flag', ...WEIGHT, stride: 'any', padding: 'any', dilation: 'any', groups: 'extent', outputPadding: 'any',
+    bias: 'flag', ...WEIGHT, stride: 'sizes', padding: 'sizes', dilation: 'sizes', groups: 'extent', outputPadding: 'sizes',
   });
   return options.groups ?? 1;
 }

@@ -35,16 +35,17 @@ export function nearest(name: string, known: readonly string[]): string | undefi
 }
 
 /**
- * What an option may be: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `flag` true or
- * false, `signal` an AbortSignal; a list has the texts that it may be; `any` is left to whoever takes it.
+ * What an option may be: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `sizes` a whole
+ * number or one for each axis, `flag` true or false, `signal` an AbortSignal; a list has the texts that it may be; `any` is left to whoever takes it.
  */
-export type Rule = 'number' | 'whole' | 'extent' | 'flag' | 'function' | 'signal' | 'any' | readonly string[];
+export type Rule = 'number' | 'whole' | 'extent' | 'sizes' | 'flag' | 'function' | 'signal' | 'any' | readonly string[];
 
 /** Options by name. */
 export type Rules = Readonly<Record<string, Rule>>;
 
 const WORDS = {
-  number: 'a finite number', whole: 'a whole number from 0 up', extent: 'a whole number from 1 up', flag: 'true or false',
+  number: 'a finite number', whole: 'a whole number from 0 up', extent: 'a whole number from 1 up',
+  sizes: 'a whole number or an array of them, one for each axis', flag: 'true or false',
   function: 'a function', signal: 'an AbortSignal',
 } as const;
 
@@ -54,6 +55,7 @@ function fits(value: unknown, rule: Exclude<Rule, 'any'>): boolean {
     case 'number': return typeof value === 'number' && Number.isFinite(value);
     case 'whole': return Number.isSafeInteger(value) && (value as number) >= 0;
     case 'extent': return Number.isSafeInteger(value) && (value as number) >= 1;
+    case 'sizes': return (Array.isArray(value) ? value : [value]).every((size) => fits(size, 'whole'));
     case 'flag': return typeof value === 'boolean';
     case 'function': return typeof value === 'function';
     case 'signal': return typeof (value as AbortSignal | null)?.addEventListener === 'function';

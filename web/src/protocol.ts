@@ -68,14 +68,15 @@ export interface Requests {
   /** A forward program that shares a session's parameters. */
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };
   step: { ask: { program: number; inputs: Stored[]; read: boolean }; answer: StepReply };
-  run: { ask: { program: number; inputs: Stored[] }; answer: StepReply };
+  /** Runs a forward program on these inputs, or on part `part` of `parts` of those of a program's last step. */
+  run: { ask: { program: number; inputs: Stored[]; of?: { program: number; part: number; parts: number } }; answer: StepReply };
   /** With a program and a position everything that is kept must be there, and it goes on from there. */
   upload: {
     ask: { session: number; strict: boolean; tensors: [string, Stored][]; at?: Position & { program: number; types: string[] } }; answer: null;
   };
   /** Parameters; with `states` also what is kept beside them, and, with a training program, its attempted steps. */
   download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };
-  reset: { ask: { session: number; params: boolean; optimizer: boolean }; answer: null };
+  reset: { ask: { session: number } & Parts; answer: null };
   /** A schedule, behind whether it counts from the next step; gives the number of steps before that. */
   rate: { ask: { program: number; schedule: number[] }; answer: number };
   lr: { ask: { program: number }; answer: number };
@@ -87,6 +88,13 @@ export interface Requests {
   counters: { ask: Record<never, never>; answer: Counters };
   /** Drops everything; the last request. */
   destroy: { ask: Record<never, never>; answer: Counters };
+}
+
+/** What `reset` sets back: parameters, the model's states, what the optimizer keeps. */
+export interface Parts {
+  params: boolean;
+  states: boolean;
+  optimizer: boolean;
 }
 
 /** Names of requests. */

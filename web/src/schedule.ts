@@ -4,7 +4,7 @@
 // is not known is an error.
 
 import { fail } from './errors.js';
-import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
+import { FLAGS, OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
 import { checkKind, checkOptions, shownValue, type Rules } from './options.js';
 import type { Precision } from './wasm.js';
 
@@ -154,24 +154,30 @@ function normalized(choice: CommonConfig['normalizeGrads'], names: readonly stri
   return chosen;
 }
 
+/** Fails if an optimizer is of no kind that there is, or an option is none of its own, or not what it may be. */
+export function checkOptimizer(config: OptimizerConfig): void {
+  const kinds = Object.keys(OPTIMIZERS);
+  checkKind('optimizer', 'optimizer', config.kind, kinds);
+  const settingRules = Object.fromEntries(OPTIMIZERS[config.kind].map((name) => [name, FLAGS.includes(name) ? 'flag' : 'number'] as const));
+  checkOptions(`the optimizer '${config.kind}'`, config, { kind: 'any', ...COMMON, ...settingRules }, {
+    b1: "write 'beta1'", b2: "write 'beta2'",
+  });
+}
+
 /**
  * An optimizer as numbers: code, bounds, micro-batches, whether parameters may be unused, the parameters whose gradients are normalised, schedule,
  * then each setting that was given as its code and its number.
  */
 export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
-  const kinds = Object.keys(OPTIMIZERS);
-  checkKind('optimizer', 'optimizer', config.kind, kinds);
-  const code = kinds.indexOf(config.kind);
-  checkOptions(`the optimizer '${config.kind}'`, config, { kind: 'any', ...COMMON, ...named(OPTIMIZERS[config.kind]) }, {
-    b1: "write 'beta1'", b2: "write 'beta2'",
-  });
+  checkOptimizer(config);
+  const code = Object.keys(OPTIMIZERS).indexOf(config.kind);
   // Without momentum there is no buffer for it, and nothing to look ahead along.
   const given: Record<string, unknown> = { ...config };
   if (!given.momentum) delete given.momentum;
   if (given.nesterov && !given.momentum) throw fail('trace', 'optimizer.nesterov needs momentum above 0');
   const settings = OPTIMIZERS[config.kind].flatMap((name, i) => {
     const value = given[name];
-    return value === undefined ? [] : [i, typeof value === 'boolean' ? Number(value) : finite(name, value)];
+    return value === undefined ? [] : [i, Number(value)];
   });
   const chosen = normalized(config.normalizeGrads, names);
   return [

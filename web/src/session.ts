@@ -2,12 +2,13 @@
 // and writing parameters. What always holds: names are the model's paths; what is uploaded is checked here,
 // and then all of it is written, or nothing.
 
-import { elements, isPlain, storedOf, type Data, type Dtype, type Stored } from './dtype.js';
+import { elements, isPlain, storedOf, typeOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail } from './errors.js';
 import type { Host } from './host.js';
 import type { NamedParam } from './module.js';
 import { nearest } from './options.js';
-import type { Counters } from './protocol.js';
+import type { Counters, Sent } from './protocol.js';
+import { partsOf, type TrainingState } from './state.js';
 
 /** A model that a worker has. */
 export interface Model {
@@ -89,6 +90,29 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
   const tensors = names.map((name, i): [string, Stored] => [name, data[i]!]);
   await host.client.ask('upload', { session: model.session, strict: !partial, tensors }, transfer, site);
 }
+
+/** The parameters and the model's states, without what an optimizer keeps. */
+export async function downloadOwn(host: Host, model: Model, site: Error): Promise<Sent[]> {
+  const { tensors } = await host.client.ask('download', { session: model.session, states: true }, [], site);
+  return tensors.filter(({ name }) => !name.startsWith(OPTIMIZER));
+}
+
+/** Overwrites the parameters and the model's states: all of them, or nothing. */
+export async function uploadOwn(host: Host, model: Model, state: TrainingState, site: Error): Promise<void> {
+  const { names, dtypes, data, types } = partsOf(state);
+  const own = names.flatMap((name, i) => (name.startsWith(OPTIMIZER) ? [] : [i]));
+  const known = new Map(model.params.map((param) => [param.name, typeOf(param)]));
+  for (const i of own) {
+    const wanted = known.get(names[i]!);
+    if (wanted !== undefined && wanted !== types[i]) throw fail('store', `'${names[i]}' of the state is ${types[i]}; here it is ${wanted}`);
+  }
+  const stored = handed(own.map((i) => dtypes[i]!), own.map((i) => data[i]!));
+  const tensors = own.map((i, k): [string, Stored] => [names[i]!, stored.data[k]!]);
+  await host.client.ask('upload', { session: model.session, strict: true, tensors }, stored.transfer, site);
+}
+
+/** What names of an optimizer's states begin with. */
+const OPTIMIZER = 'optim.';
 
 /** The parameters, by first name. */
 export async function download(host: Host, model: Model, site: Error): Promise<Record<string, Float32Array>> {

@@ -48,6 +48,14 @@ export function stateOf(sent: readonly Sent[], attempted: number, seed: number, 
   };
 }
 
+/** The state of a model that is not trained: parameters, states and the seed. */
+export function modelState(sent: readonly Sent[], seed: number): TrainingState {
+  return {
+    tensors: Object.fromEntries(sent.map(({ name, data, shape, dtype }) => [name, { data, shape, dtype }])),
+    metadata: { [KEYS.version]: '1', [KEYS.seed]: String(seed) },
+  };
+}
+
 /** A state of a file's bytes, or as it is. */
 export function stateFrom(given: TrainingState | ArrayBuffer | Uint8Array): TrainingState {
   const isFile = given instanceof Uint8Array || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
@@ -87,7 +95,7 @@ export function positionOf({ tensors, metadata }: TrainingState, seed: number): 
   const whole = (key: string) => {
     const text = metadata?.[key];
     if (text === undefined) {
-      throw fail('store', `the state does not say '${key}'`, 'it must be what downloadState() gave; uploadParams(..) takes parameters alone');
+      throw fail('store', `the state does not say '${key}'`, 'it must be what downloadState() of a training gave; uploadParams(..) takes parameters alone');
     }
     const number = Number(text);
     if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw fail('store', `the state's '${key}' is '${text}', not a whole number`);

@@ -179,7 +179,7 @@ export class Trace {
   #encodeOptions(op: string, kind: string, given: unknown, out: number[]): void {
     const options = given as Record<string, unknown>;
     const fields = OPTIONS[kind]!;
-    const rule = (field: string): Rule => (field === 'flag' ? 'flag' : field === 'number' ? 'number' : 'any');
+    const rule = (field: string): Rule => (field === 'flag' || field === 'number' ? field : field === 'perAxis' ? 'sizes' : 'any');
     checkOptions(`\`${op}\``, options, Object.fromEntries(fields.map(([name, field]) => [name, options[name] === null ? 'any' : rule(field)])));
     for (const [name, field] of fields) {
       const value = options[name] ?? undefined;

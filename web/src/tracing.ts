@@ -41,6 +41,8 @@ export interface TraceSpec<M extends object, D extends InputDecls> {
   decayFilter?: ((name: string) => boolean) | undefined;
   /** Leaves initial values out: a session has the parameters already. */
   withoutValues?: boolean;
+  /** Leaves out what the function sets the model's states to. */
+  keepsStates?: boolean;
 }
 
 /** Traces; synchronous, as the user's function is. */
@@ -49,7 +51,7 @@ export function traceFunction<M extends object, D extends InputDecls>(core: Core
   const { ids, params, aliases } = declare(log, spec.model, {
     decayFilter: spec.decayFilter, withoutValues: spec.withoutValues ?? false,
   });
-  const trace = new Trace(log, ids, spec.training);
+  const trace = new Trace(log, ids, spec.training, spec.keepsStates ?? false);
   try {
     const inputs = Object.fromEntries(spec.inputs.map(({ name, dtype, shape }) => [name, trace.input(name, dtype, shape)]));
     const given = spec.run(spec.model, inputs as InputTensors<D>);

@@ -3,11 +3,11 @@
 // each with its own inputs and scalars; a model that cannot be traced or compiled leaves the one before
 // running; `destroy` settles everything.
 
-import type { Dtype, Stored } from './dtype.js';
+import { elements, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
 import { ForwardProgram, type CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
 import type { Host } from './host.js';
-import { arrays, ofAllBatches, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
+import { arrays, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
 import { graphOf, inspectHere, inspectProgram, type CompiledIR, type Graph, type Inspection, type Kernel } from './inspect.js';
 import { gradients } from './blocks.js';
 import { walk, type Module } from './module.js';
@@ -15,7 +15,7 @@ import { checkOptions, type Rules } from './options.js';
 import type { Counters } from './protocol.js';
 import { failed, stepResult, type QueuedResult, type StepResult } from './results.js';
 import type { OptimizerConfig } from './generated/training.js';
-import { optimizerNumbers, scheduleNumbers, type LR, type TrainingOptions } from './schedule.js';
+import { checkOptimizer, optimizerNumbers, scheduleNumbers, type LR, type TrainingOptions } from './schedule.js';
 import { counters, download, handed, randomSeed, upload, type Model, type ParamValues } from './session.js';
 import { partsOf, positionOf, stateFrom, stateOf, type TrainingState } from './state.js';
 import type { Tensor } from './tensor.js';
@@ -50,8 +50,10 @@ export interface StepOptions extends RunOptions {
 
 /** What `reset` sets back. */
 export interface ResetOptions {
-  /** Parameters, and the model's states; true if not given. */
+  /** Parameters; true if not given. */
   params?: boolean;
+  /** The model's states; as `params` if not given. */
+  states?: boolean;
   /** What the optimizer keeps, and the count of steps; true if not given. */
   optimizer?: boolean;
 }
@@ -108,12 +110,20 @@ export interface CompiledTraining<M extends Module = Module, D extends InputDecl
   uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
   /** The parameters by path, as 'layers.0.W': what `uploadParams` and `saveSafetensors` take. */
   downloadParams(): Promise<Record<string, Float32Array>>;
+  /**
+   * Gradients of the loss by path, without clipping: at the parameters as they are now, for these inputs, or, where none
+   * are given, for those of the last step; of micro-batches, their mean. Random ops draw anew; nothing is changed. The function is compiled when it is
+   * first called. To have the gradients of a step itself, call it with the step's inputs before the step.
+   */
+  downloadParamGrads(inputs?: TypedInputs<D>): Promise<Record<string, Float32Array>>;
   /** Everything that is needed to go on from exactly here. */
   downloadState(): Promise<TrainingState>;
   /** Takes over what `downloadState` gave, or a file of it, of the same model, optimizer and seed: all or nothing. */
   uploadState(state: TrainingState | ArrayBuffer | Uint8Array): Promise<void>;
   /** Initial values again, of parameters and of what the optimizer keeps, unless one is left out. */
   reset(options?: ResetOptions): Promise<void>;
+  /** Sets the model's states to their initial values; parameters and the optimizer stay. */
+  resetStates(): Promise<void>;
   /** Another learning rate from the next step on; a schedule without `startStep` counts from there. */
   setLR(rate: LR): Promise<void>;
   /** The learning rate of the next step. */
@@ -219,7 +229,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     try {
       checkOptions('step', options, { read: 'flag', signal: 'signal', transfer: 'flag', withCaptures: 'flag' });
       const site = new Error();
-      const given = arrays(ofAllBatches(this.#inputs, this.#spec.accumulate ?? 1), inputs as Readonly<Record<string, unknown>>);
+      const given = arrays(this.#inputs, inputs as Readonly<Record<string, unknown>>, this.#spec.accumulate);
       const { data, transfer } = handed(this.#inputs.map(({ dtype }) => dtype), given, options.transfer);
       const { client } = this.#host;
       const reply = await client.ask('step', { program, inputs: data, read }, transfer, site, (id) => {
@@ -255,6 +265,46 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     return download(this.#host, this.#model, new Error());
   }
 
+  async downloadParamGrads(inputs?: TypedInputs<D>): Promise<Record<string, Float32Array>> {
+    const site = new Error();
+    const { client } = this.#host;
+    const { program, grads } = this.#made;
+    const parts = this.#spec.accumulate ?? 1;
+    const given = inputs && arrays(this.#inputs, inputs as Readonly<Record<string, unknown>>, parts);
+    grads.program ??= this.#compileGrads(site);
+    const { program: of, names } = await grads.program.catch((thrown: unknown) => {
+      grads.program = null;
+      throw thrown;
+    });
+    const sums: Float32Array[] = [];
+    for (let part = 0; part < parts; part++) {
+      const { data, transfer } = handed(this.#inputs.map(({ dtype }) => dtype), given?.map((array, i) => this.#part(array, i, part)) ?? []);
+      const reply = await client.ask('run', { program: of, inputs: data, ...(!given && { of: { program, part, parts } }) }, transfer, site);
+      if (reply.kind !== 'completed') throw fail('aborted', 'the model was replaced');
+      names.forEach((_, i) => {
+        const one = reply.outputs.find((output) => output.name === `result.${i}`)!.data as Float32Array;
+        const sum = (sums[i] ??= new Float32Array(one.length));
+        one.forEach((value, k) => { sum[k]! += value / parts; });
+      });
+    }
+    return Object.fromEntries(names.map((name, i) => [name, sums[i]!]));
+  }
+
+  /** The elements of one micro-batch of an input. */
+  #part(array: Data, input: number, part: number): Data {
+    const count = elements(this.#inputs[input]!.shape);
+    return array.length === count ? array : array.subarray(part * count, (part + 1) * count) as Data;
+  }
+
+  /** The program of the gradients, over the parameters in training. */
+  #compileGrads(site: Error): Promise<Grads> {
+    return shown(async () => {
+      const { params, traced: { log } } = traceGrads(this.#core, this.#spec, this.#inputs);
+      const { program } = await this.#host.client.ask('attach', { session: this.#model.session, log }, [log.commands.buffer as ArrayBuffer], site);
+      return { program, names: params.map(({ name }) => name) };
+    });
+  }
+
   async downloadState(): Promise<TrainingState> {
     const { model: { session, seed }, program } = this.#made;
     const rate = this.#rate;
@@ -274,9 +324,13 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
 
   async reset(options: ResetOptions = {}): Promise<void> {
     checkOptions('reset', options, { params: 'flag', states: 'flag', optimizer: 'flag' });
-    const { params = true, optimizer = true } = options;
-    const done = this.#host.client.ask('reset', { session: this.#model.session, params, optimizer }, [], new Error());
+    const { params = true, states = params, optimizer = true } = options;
+    const done = this.#host.client.ask('reset', { session: this.#model.session, params, states, optimizer }, [], new Error());
     await (optimizer ? this.#setting(null, done) : done);
+  }
+
+  resetStates(): Promise<void> {
+    return this.reset({ params: false, states: true, optimizer: false });
   }
 
   async setLR(rate: LR): Promise<void> {
@@ -334,8 +388,16 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   }
 }
 
+/** A program that gives the gradients of parameters of these names. */
+interface Grads {
+  program: number;
+  names: readonly string[];
+}
+
 /** A compiled loss. */
 export interface Made {
+  /** The program of its gradients, where they were asked for. */
+  grads: { program: Promise<Grads> | null };
   model: Model;
   program: number;
   captures: string[];
@@ -349,6 +411,7 @@ export function traceLoss<M extends Module, D extends InputDecls>(
   if (typeof spec.optimizer !== 'object' || spec.optimizer === null) {
     throw fail('trace', `the optimizer is ${String(spec.optimizer)}`, "write optimizer: { kind: 'adam', lr: 0.001 }");
   }
+  checkOptimizer(spec.optimizer);
   const traced = traceFunction<M, D>(core, {
     model: spec.model, inputs, run: spec.loss, training: true, decayFilter: spec.optimizer.decayFilter,
   });
@@ -359,16 +422,22 @@ export function traceLoss<M extends Module, D extends InputDecls>(
   return { ...traced, optimizer: optimizerNumbers(spec.optimizer, spec, traced.params.map(({ name }) => name)) };
 }
 
-/** What a loss would be compiled to: on this thread, for WebGPU's default limits. */
-export function lossIR<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[]): CompiledIR {
+/** Traces the gradients of a loss, behind the loss itself where `withLoss` says so. */
+function traceGrads<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[], withLoss = false) {
   const params = walk(spec.model).params.filter(({ param }) => !param.frozen);
-  const { trace } = traceFunction<M, D>(core, {
-    model: spec.model, inputs, training: true, several: true, withoutValues: true,
+  const traced = traceFunction<M, D>(core, {
+    model: spec.model, inputs, training: true, several: true, withoutValues: true, keepsStates: !withLoss,
     run: (model, tensors) => {
       const loss = spec.loss(model, tensors);
-      return [loss, ...gradients(loss, params.map(({ param }) => param))];
+      return [...(withLoss ? [loss] : []), ...gradients(loss, params.map(({ param }) => param))];
     },
   });
+  return { params, traced };
+}
+
+/** What a loss would be compiled to: on this thread, for WebGPU's default limits. */
+export function lossIR<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[]): CompiledIR {
+  const { params, traced: { trace } } = traceGrads(core, spec, inputs, true);
   const graph = graphOf(core, trace);
   const [loss, ...grads] = graph.outputs.map((id) => graph.tensors[id]!);
   const traced = traceLoss(core, spec, inputs);
@@ -403,7 +472,7 @@ export async function compileLoss<M extends Module, D extends InputDecls>(
     console.warn(`gradloom: the loss does not depend on ${unused.slice(0, 8).join(', ')}${unused.length > 8 ? ', ..' : ''}: `
       + `${unused.length > 1 ? 'these parameters are' : 'this parameter is'} not trained. Compile with unused: 'allow' to be silent, or 'error' to refuse.`);
   }
-  return { program, captures, unused, model: { instance: spec.model, params, aliases, session, seed } };
+  return { program, captures, unused, grads: { program: null }, model: { instance: spec.model, params, aliases, session, seed } };
 }
 
 function destroyed(): GradloomError {

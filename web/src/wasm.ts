@@ -4,7 +4,8 @@
 // again.
 
 import { DTYPES, type Dtype } from './dtype.js';
-import { errorOf, fail, type ErrorValue } from './errors.js';
+import { errorOf, fail, withoutRust, type ErrorValue } from './errors.js';
+import type { Parts } from './protocol.js';
 import { fileBytes } from './node.js';
 
 /** The raw exports (docs: the interface of `gradloom-web`). */
@@ -38,7 +39,7 @@ interface Exports {
   upload(session: number, strict: number, ptr: number, count: number): number;
   described(program: number): number;
   lose(ptr: number, len: number): void;
-  reset_session(session: number, parameters: number, optimizer: number): number;
+  reset_session(session: number, parts: number): number;
   attempted(program: number): number;
   count_from(program: number, steps: number): number;
   graph(trace: number): number;
@@ -268,7 +269,7 @@ export class Core {
   error(): Error {
     const text = this.output();
     try {
-      return errorOf(JSON.parse(text) as ErrorValue);
+      return errorOf(withoutRust(JSON.parse(text) as ErrorValue));
     } catch {
       return fail('internal', `an error that cannot be read: ${text}`);
     }
@@ -459,9 +460,9 @@ export class Core {
     }
   }
 
-  /** Initial values again. */
-  resetSession(session: number, parameters: boolean, optimizer: boolean): void {
-    this.#check(() => this.#exports.reset_session(session, parameters ? 1 : 0, optimizer ? 1 : 0));
+  /** Initial values again, of these parts. */
+  resetSession(session: number, { params, states, optimizer }: Parts): void {
+    this.#check(() => this.#exports.reset_session(session, (params ? 1 : 0) + (states ? 2 : 0) + (optimizer ? 4 : 0)));
   }
 
   /** A text about a program. */

@@ -3,7 +3,7 @@
 // submitted steps are not known to be done; what was cancelled before it began is answered with 'aborted'; a
 // lost device answers everything with kind 'lost'.
 
-import { dataOf, typeOf } from './dtype.js';
+import { dataOf, typeOf, type Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
 import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
@@ -67,6 +67,8 @@ export class Server {
   #core: Core | null = null;
   readonly #sessions = new Map<number, Session>();
   readonly #owners = new Map<number, Session>();
+  /** Inputs of the last step of each training program. */
+  readonly #last = new Map<number, Stored[]>();
   /** Requests that came and are not answered. */
   readonly #open = new Set<number>();
   readonly #cancelled = new Set<number>();
@@ -107,7 +109,7 @@ export class Server {
       case 'upload': return this.#inOrder(this.#session(request.session), () => this.#upload(request));
       case 'download': return this.#download(request, transfer);
       case 'reset': return this.#inOrder(this.#session(request.session), () => {
-        this.#ready().resetSession(request.session, request.params, request.optimizer);
+        this.#ready().resetSession(request.session, request);
         return null;
       });
       case 'rate': return this.#inOrder(this.#owner(request.program), () => {
@@ -250,7 +252,9 @@ export class Server {
       while (session.flying.length >= IN_FLIGHT && !gone()) await session.flying[0];
       if (gone()) return { reply: Promise.resolve({ kind: 'aborted' }) };
       const core = this.#ready();
-      request.inputs.forEach((data, i) => core.feed(request.program, i, data));
+      if (request.kind === 'step') this.#last.set(request.program, request.inputs);
+      const inputs = request.kind === 'run' && request.of ? this.#part(request.of) : request.inputs;
+      inputs.forEach((data, i) => core.feed(request.program, i, data));
       const step = core.step(request.program);
       const reply = this.#finish(step, read, transfer);
       const flight: Promise<unknown> = (read ? reply : this.#gpu?.done() ?? Promise.resolve())
@@ -263,6 +267,16 @@ export class Server {
     });
     session.chain = queued.catch(() => undefined);
     return (await queued).reply;
+  }
+
+  /** A part of the inputs of a program's last step, cut along their first axes; a number has no part. */
+  #part({ program, part, parts }: NonNullable<Requests['run']['ask']['of']>): Stored[] {
+    const inputs = this.#last.get(program);
+    if (!inputs) throw fail('feed', 'no step was made whose gradients could be had', 'give inputs: downloadParamGrads({ .. })');
+    return inputs.map((data) => {
+      const length = data.length / parts;
+      return data.length > 1 ? data.subarray(part * length, (part + 1) * length) as Stored : data;
+    });
   }
 
   /** What a submitted step gave. */
@@ -336,6 +350,7 @@ export class Server {
     // Runs that were asked for before still happen.
     await session.chain;
     this.#owners.delete(program);
+    this.#last.delete(program);
     await Promise.all(session.flying);
     // The session may have been dropped meanwhile, with its programs.
     if (session.programs.delete(program) && !session.dropped) this.#ready().release('program', program);
@@ -349,7 +364,10 @@ export class Server {
     this.#sessions.delete(id);
     await this.#idle(session);
     const core = this.#ready();
-    for (const program of session.programs) this.#owners.delete(program);
+    for (const program of session.programs) {
+      this.#owners.delete(program);
+      this.#last.delete(program);
+    }
     // After a trap there is nothing to release in it.
     if (core.dead) return null;
     for (const program of session.programs) core.release('program', program);

@@ -364,10 +364,10 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
     })
 }
 
-/// Sets parameters or the optimizer back.
+/// Sets parts of a session back: of the sum `parts`, 1 is the parameters, 2 the model's states, 4 the optimizer.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32) -> i32 {
-    answer(|module| module.sessions.reset(session, parameters != 0, optimizer != 0))
+pub extern "C" fn reset_session(session: usize, parts: u32) -> i32 {
+    answer(|module| module.sessions.reset(session, [1, 2, 4].map(|part| parts & part != 0)))
 }
 
 /// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4

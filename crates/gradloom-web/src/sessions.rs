@@ -429,10 +429,16 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Sets parameters or the optimizer's states to what they were before the first step.
-    pub(crate) fn reset(&mut self, session: usize, parameters: bool, optimizer: bool) -> Result<usize> {
+    /// Sets the parameters, the model's states or the optimizer's to what they were before the first step.
+    pub(crate) fn reset(
+        &mut self,
+        session: usize,
+        [parameters, states, optimizer]: [bool; 3],
+    ) -> Result<usize> {
         if parameters {
             self.session(session)?.reset_parameters()?;
+        }
+        if states {
             self.session(session)?.reset_states("")?;
         }
         if optimizer

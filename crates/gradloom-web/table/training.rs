@@ -67,6 +67,16 @@ pub(crate) fn typescript(optim: &[File], init: &[File]) -> String {
         let _ = writeln!(out, "  {}: [{}],", optimizer.name.to_lowercase(), names.join(", "));
     }
     out += "} as const\n";
+    let mut flags: Vec<String> = all
+        .iter()
+        .flat_map(|optimizer| &optimizer.settings)
+        .filter(|setting| setting.flag)
+        .map(|setting| format!("'{}'", setting.public()))
+        .collect();
+    flags.sort();
+    flags.dedup();
+    out += "\n/** Settings that are true or false; the others are numbers. */\n";
+    let _ = writeln!(out, "export const FLAGS: readonly string[] = [{}]", flags.join(", "));
     for optimizer in &all {
         out += "\n";
         comment(&mut out, "", first_paragraph(&optimizer.doc));

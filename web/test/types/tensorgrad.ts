@@ -66,6 +66,14 @@ function lossFn(m: MyModel, { tokens, targets, image }: { tokens: Tensor; target
   return add(crossEntropy(named, targets, { reduction: 'mean' }), mul(mean(square(m.conv.fwd(image))), 0.1))
 }
 
+// Initial values as plain objects.
+const starts: InitSpec[] = [
+  { kind: 'randn' }, { kind: 'randn', scale: 0.1 }, { kind: 'zeros' }, { kind: 'ones' }, { kind: 'kaiming' }, { kind: 'kaiming', gain: 1 },
+  { kind: 'literal', data: new Float32Array(4) },
+]
+// @ts-expect-error a kind that is not there
+const noStart: InitSpec = { kind: 'kaimming' }
+
 // Optimizers and learning rates as plain objects.
 const rate: LR = { kind: 'warmup', peak: 0.01, steps: 10, after: { kind: 'cosineAnnealing', peak: 0.01, final: 0, steps: 90 } }
 const rates: LR[] = [
@@ -123,6 +131,8 @@ await compile({ model: new MyModel(27), loss: lossFn, inputs, optimizer: adam, s
 
 const params: Record<string, Float32Array> = await train.downloadParams()
 await train.uploadParams(params)
+const gradsOfLast: Record<string, Float32Array> = await train.downloadParamGrads()
+await train.resetStates()
 await train.reset()
 await train.reset({ params: false, optimizer: true })
 for (const one of rates) await train.setLR(one)
@@ -197,5 +207,5 @@ function all(x: Tensor, i: Tensor, image: Tensor, w: Tensor): Tensor[] {
 }
 
 export const seen = {
-  adamw, mistaken, facts, kept, op, site, gone, grad, planned, declarations, spellings, options, message, tensors, shapes, skipped, flown, isShape, all,
+  starts, noStart, gradsOfLast, adamw, mistaken, facts, kept, op, site, gone, grad, planned, declarations, spellings, options, message, tensors, shapes, skipped, flown, isShape, all,
 }

@@ -65,7 +65,7 @@ impl Found<'_> {
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         convert::to_f32(self.dtype, self.bytes).ok_or_else(|| {
             Error::new(ErrorKind::File, format!("tensors of {} are not read as f32", self.dtype))
-                .help("convert it with the program that wrote it, or take its `bytes`")
+                .help("convert it with the program that wrote it, or take its bytes as they are")
         })
     }
 }
