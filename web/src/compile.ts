@@ -51,7 +51,7 @@ const INSTEAD = {
 /** Fails if what is to be compiled is not what it should be. */
 function checkSpec(where: string, spec: unknown, known: Rules): void {
   checkOptions(where, spec, known, INSTEAD);
-  const { model, loss, forward, inputs } = spec as Record<string, unknown>;
+  const { model, loss, forward, inputs } = (spec ?? {}) as Record<string, unknown>;
   const name = 'loss' in known ? 'loss' : 'forward';
   if (!(model instanceof Module)) {
     throw fail('trace', `${where}: the model is ${typeof model === 'function' ? 'a class or a function' : String(model)}`, 'write model: new MyModel(), of a class that extends Module');

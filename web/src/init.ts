@@ -34,6 +34,17 @@ const KINDS: readonly Kind[] = [...(Object.keys(NUMBERS) as Exclude<Kind, 'liter
 /** What the compiler calls a kind, where the name is another. */
 const CODES: Readonly<Partial<Record<Kind, keyof typeof INITS>>> = { randn: 'normal', literal: 'values' };
 
+/** Options of a kind. */
+function rulesOf(kind: Exclude<Kind, 'literal'>): Rules {
+  return Object.fromEntries(Object.keys(NUMBERS[kind]).map((name) => [name, 'number']));
+}
+
+/** Initial values of a kind with these options. */
+function made<K extends Exclude<Kind, 'literal'>>(kind: K, options: object): Init {
+  checkOptions(`init.${kind}`, options, rulesOf(kind));
+  return { ...options, kind } as Init;
+}
+
 /** Initial values of parameters. */
 export const init = {
   /** All 0. */
@@ -43,24 +54,24 @@ export const init = {
   /** All the same. */
   constant: (value: number): Init => ({ kind: 'constant', value }),
   /** Normal with mean 0 and standard deviation `scale`; 0.02 if not given. */
-  randn: (options: { scale?: number } = {}): Init => ({ ...options, kind: 'randn' }),
+  randn: (options: { scale?: number } = {}): Init => made('randn', options),
   /** Uniform between two numbers. */
   uniform: (low: number, high: number): Init => ({ kind: 'uniform', low, high }),
   /**
    * Normal with standard deviation `gain / sqrt(fan-in)`; the gain is sqrt(2) if not given. He et al., 2015. The fan-in
    * of a matrix is its first extent, that of the weights of a convolution is their channels and places.
    */
-  kaiming: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'kaiming' }),
+  kaiming: (options: { gain?: number } = {}): Init => made('kaiming', options),
   /** Uniform within `±gain * sqrt(3 / fan-in)`; the gain is sqrt(2) if not given. */
-  kaimingUniform: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'kaimingUniform' }),
+  kaimingUniform: (options: { gain?: number } = {}): Init => made('kaimingUniform', options),
   /** Normal with standard deviation `gain * sqrt(2 / (fan-in + fan-out))`. Glorot and Bengio, 2010. */
-  xavier: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'xavier' }),
+  xavier: (options: { gain?: number } = {}): Init => made('xavier', options),
   /** Uniform within `±gain * sqrt(6 / (fan-in + fan-out))`. */
-  xavierUniform: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'xavierUniform' }),
+  xavierUniform: (options: { gain?: number } = {}): Init => made('xavierUniform', options),
   /** Normal with standard deviation `std` (0.02 if not given), without what lies beyond two of them. */
-  truncatedNormal: (options: { std?: number } = {}): Init => ({ ...options, kind: 'truncatedNormal' }),
+  truncatedNormal: (options: { std?: number } = {}): Init => made('truncatedNormal', options),
   /** A matrix with orthonormal rows or columns, times `gain`. Saxe et al., 2014. */
-  orthogonal: (options: { gain?: number } = {}): Init => ({ ...options, kind: 'orthogonal' }),
+  orthogonal: (options: { gain?: number } = {}): Init => made('orthogonal', options),
   /** Uniform within `±1 / sqrt(fan-in)`, PyTorch's default of linear layers. */
   fanIn: (): Init => ({ kind: 'fanIn' }),
   /** These elements, row-major. */
@@ -95,8 +106,7 @@ export function initial(given: unknown, shape: readonly number[]): Initial {
     return { kind, numbers: [code, 0, 0], data: literal(given as { data?: unknown; values?: unknown }, shape) };
   }
   const numbers = NUMBERS[kind];
-  const rules: Rules = { kind: 'any', ...Object.fromEntries(Object.keys(numbers).map((name) => [name, 'number'])) };
-  checkOptions(where, given, rules);
+  checkOptions(where, given, { kind: 'any', ...rulesOf(kind) });
   const [a = 0, b = 0] = Object.entries(numbers).map(([name, usual]) => {
     const value = (given as Readonly<Record<string, number | undefined>>)[name] ?? usual;
     if (value === undefined) throw wrong(`${where}: ${name} is missing`, `its options are ${Object.keys(numbers).join(', ')}`);

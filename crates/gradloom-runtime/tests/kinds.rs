@@ -56,6 +56,8 @@ fn samples() -> Vec<(&'static str, FileKind, Vec<u8>)> {
         ("tar", FileKind::Tar, tar()),
         ("gzip", FileKind::Packed("gzip"), b"\x1f\x8b\x08\0\0\0\0\0".to_vec()),
         ("xz", FileKind::Packed("xz"), b"\xfd7zXZ\0\0\x04".to_vec()),
+        ("bzip2", FileKind::Packed("bzip2"), b"BZh91AY&SY\x01".to_vec()),
+        ("words in brackets", FileKind::Text, b"(lp 3, side A) BZh".to_vec()),
         ("zstd", FileKind::Packed("zstd"), b"\x28\xb5\x2f\xfd\x04\0".to_vec()),
         ("onnx", FileKind::Onnx, b"\x08\x08\x12\x07pytorch\x1a\x05".to_vec()),
         ("tflite", FileKind::TensorFlowLite, b"\x1c\0\0\0TFL3\x14\0".to_vec()),

@@ -92,6 +92,23 @@ test('initial values that are none are errors that list the kinds', () => {
   }
 });
 
+test('functions of initial values take objects of their own options', () => {
+  for (const [call, message] of [
+    [() => g.init.randn(0.5), /the options of init\.randn are 0\.5, not an object\nhelp: its options are scale/], [() => g.init.kaiming(NaN), /are NaN, not an object/],
+    [() => g.init.kaiming({ scale: 1 }), /init\.kaiming has no option 'scale'\nhelp: .*gain/], [() => g.init.xavier({ gain: NaN }), /gain is NaN/], [() => g.init.orthogonal(null), /are null/],
+    [() => param({ init: g.init.uniform(1) }), /high is missing/], [() => param({ init: g.init.constant() }), /value is missing/], [() => param({ init: g.init.literal() }), /data is undefined/],
+    [() => param({ init: g.init.uniform(NaN, 1) }), /low is NaN/],
+  ]) assert.throws(call, (error) => error instanceof g.GradloomError && message.test(error.message) || assert.fail(error.message), String(call));
+});
+
+test('what is compiled from nothing is an error, too', async () => {
+  for (const make of [g.compile, g.compileForward, g.trace, g.traceForward]) {
+    for (const spec of [undefined, null, 3, 'x', [], {}, { model: param({}) }]) {
+      await assert.rejects(async () => make(spec), (error) => error instanceof g.GradloomError || assert.fail(`${make.name} ${String(spec)}: ${error.stack}`));
+    }
+  }
+});
+
 /** Traces a function of one tensor. */
 const traced = (run, inputs = { x: [2, 3, 8, 8] }) => g.traceForward({ model: new (class extends g.Module {})(), forward: (m, { x }) => run(x), inputs });
 

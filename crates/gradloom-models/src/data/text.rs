@@ -1,5 +1,6 @@
 //! Text in memory, and the check that a file is text.
 
+use gradloom_runtime::files::{BEGINNING, FileKind};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
@@ -39,9 +40,15 @@ impl Text {
 /// such bytes.
 const LARGEST_ODD_SHARE: f64 = 0.3;
 
-/// Why these bytes are no text, if they are none: a NUL byte, or too many control characters and broken UTF-8
-/// sequences.
+/// The evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL byte, or
+/// too many control characters and broken UTF-8 sequences.
 pub(super) fn binary_evidence(bytes: &[u8]) -> Option<String> {
+    let evidence = odd_bytes(bytes)?;
+    let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
+    Some(if kind.may_be_text() { evidence } else { format!("it is {kind}") })
+}
+
+fn odd_bytes(bytes: &[u8]) -> Option<String> {
     if let Some(position) = bytes.iter().position(|&byte| byte == 0) {
         return Some(format!("a NUL byte at offset {position}"));
     }
@@ -59,6 +66,7 @@ mod tests {
     #[test]
     fn a_nul_byte_is_found() {
         assert_eq!(binary_evidence(b"abc\0def").unwrap(), "a NUL byte at offset 3");
+        assert_eq!(binary_evidence(b"\x93NUMPY\x01\0v\0").unwrap(), "it is a NumPy array (.npy)");
     }
 
     #[test]

@@ -200,7 +200,7 @@ const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (0, b"\x1f\x8b", FileKind::Packed("gzip")),
     (0, b"\xfd7zXZ\0", FileKind::Packed("xz")),
     (0, b"\x28\xb5\x2f\xfd", FileKind::Packed("zstd")),
-    (0, b"BZh", FileKind::Packed("bzip2")),
+    (4, b"1AY&SY", FileKind::Packed("bzip2")),
     (0, b"7z\xbc\xaf\x27\x1c", FileKind::Packed("7z")),
     (257, b"ustar", FileKind::Tar),
     (4, b"TFL3", FileKind::TensorFlowLite),
@@ -246,7 +246,7 @@ fn zip(bytes: &[u8]) -> FileKind {
 /// Whether a pickle begins here: of protocol 2 or later, or of the first two, of a dictionary, a list or an
 /// object.
 fn is_pickle(bytes: &[u8]) -> bool {
-    let old: [&[u8]; 6] = [b"(dp", b"(lp", b"ccopy_reg\n", b"ccollections\n", b"}q\0", b"]q\0"];
+    let old: [&[u8]; 6] = [b"(dp0\n", b"(dp1\n", b"(lp0\n", b"(lp1\n", b"}q\0", b"]q\0"];
     match bytes {
         // An op, or a frame, follows the protocol.
         [0x80, 2..=5, op, ..] => b"}](cX\x8a\x95JKM\x8c)".contains(op),
