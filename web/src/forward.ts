@@ -32,7 +32,7 @@ export interface ForwardSpec<M extends Module, D extends InputDecls, O extends D
   maxCachedShapes?: number;
 }
 
-/** What `ForwardSpec` has. */
+/** Options of `ForwardSpec`. */
 export const FORWARD_SPEC: Rules = { forward: 'any', inputs: 'any', output: DTYPES, maxCachedShapes: 'extent' };
 
 /** What a run can vary. */

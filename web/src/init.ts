@@ -8,7 +8,7 @@ import { INITS } from './generated/training.js';
 import { checkKind, checkOptions, shownValue, type Rules } from './options.js';
 import { here } from './origin.js';
 
-/** How a parameter's initial values are made. What may be left out is as in the functions of `init`. */
+/** The initial values of a parameter. Numbers that are left out are those of the functions of `init`. */
 export type Init =
   | { readonly kind: 'zeros' }
   | { readonly kind: 'ones' }
@@ -31,7 +31,7 @@ const NUMBERS: { readonly [K in Exclude<Kind, 'literal'>]: Readonly<Record<strin
 };
 const KINDS: readonly Kind[] = [...(Object.keys(NUMBERS) as Exclude<Kind, 'literal'>[]), 'literal'];
 
-/** What the compiler calls a kind, where the name is another. */
+/** The compiler's names of kinds, where they are others. */
 const CODES: Readonly<Partial<Record<Kind, keyof typeof INITS>>> = { randn: 'normal', literal: 'values' };
 
 /** Options of a kind. */

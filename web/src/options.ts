@@ -35,7 +35,7 @@ export function nearest(name: string, known: readonly string[]): string | undefi
 }
 
 /**
- * What an option may be: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `sizes` a whole
+ * The values that an option may have: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `sizes` a whole
  * number or one for each axis, `flag` true or false, `signal` an AbortSignal; a list has the texts that it may be; `any` is left to whoever takes it.
  */
 export type Rule = 'number' | 'whole' | 'extent' | 'sizes' | 'flag' | 'function' | 'signal' | 'any' | readonly string[];
@@ -49,7 +49,7 @@ const WORDS = {
   function: 'a function', signal: 'an AbortSignal',
 } as const;
 
-/** Whether a value is what a rule says. */
+/** Checks a value against a rule. */
 function fits(value: unknown, rule: Exclude<Rule, 'any'>): boolean {
   switch (rule) {
     case 'number': return typeof value === 'number' && Number.isFinite(value);

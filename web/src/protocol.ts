@@ -90,7 +90,7 @@ export interface Requests {
   destroy: { ask: Record<never, never>; answer: Counters };
 }
 
-/** What `reset` sets back: parameters, the model's states, what the optimizer keeps. */
+/** The parts that `reset` sets back: parameters, the model's states, what the optimizer keeps. */
 export interface Parts {
   params: boolean;
   states: boolean;

@@ -111,7 +111,7 @@ export async function uploadOwn(host: Host, model: Model, state: TrainingState, 
   await host.client.ask('upload', { session: model.session, strict: true, tensors }, stored.transfer, site);
 }
 
-/** What names of an optimizer's states begin with. */
+/** The beginning of the names of an optimizer's states. */
 const OPTIMIZER = 'optim.';
 
 /** The parameters, by first name. */

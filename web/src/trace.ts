@@ -43,7 +43,7 @@ export class Trace {
   #origin: Origin | null = null;
   /** Whether a training loss is traced. */
   readonly training: boolean;
-  /** Whether the model's states stay as they are, whatever the function sets them to. */
+  /** True if the model's states stay as they are, whatever the function sets them to. */
   readonly keepsStates: boolean;
   /** Names that were captured, in order. */
   readonly captures: string[] = [];

@@ -34,7 +34,7 @@ export interface LossSpec<M extends Module, D extends InputDecls> extends Traini
   seed?: number;
 }
 
-/** What `LossSpec` has. */
+/** Options of `LossSpec`. */
 export const LOSS_SPEC: Rules = {
   model: 'any', loss: 'any', inputs: 'any', optimizer: 'any', seed: 'whole', clipGradNorm: 'number', memoryBudget: 'number',
   averageDecay: 'number', accumulate: 'extent', precision: PRECISIONS, unused: ['warn', 'allow', 'error'],

@@ -1,5 +1,5 @@
-//! What commands say of paths and options that cannot be used: the truth about the path, in the words of the
-//! command that was given, with the exit code of its kind.
+//! Errors of commands about paths and options that cannot be used: they tell the truth about the path, name the
+//! options of their own command, and have the exit code of their kind.
 
 mod common;
 #[path = "absurd/help.rs"]
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// A file or folder of the workspace.
 struct Thing {
     path: &'static str,
-    /// What a refusal says of it, where one is due; in any of these words.
+    /// Words for it in an error, any of which will do.
     is: &'static [&'static str],
 }
 
@@ -181,8 +181,8 @@ const LINES: [&str; 18] = [
     "train --resume PATH",
 ];
 
-/// What is wrong about the words of a failure: an option that the command does not have, a function of the
-/// library, more than one error.
+/// Lists the faults of an error: an option that the command does not have, a function of the library, more
+/// than one error.
 fn faults(line: &str, finished: &Finished, commands: &[help::Command]) -> Vec<String> {
     let command = line.split(' ').next().unwrap();
     let own = commands.iter().find(|known| known.name == command).expect("a command");

@@ -85,7 +85,7 @@ pub(crate) struct DeviceArguments {
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Whether they are those of a run, which keeps them.
+    /// Set for the flags of a run, which keeps them.
     #[arg(skip)]
     pub(crate) of_run: bool,
 }

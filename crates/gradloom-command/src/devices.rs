@@ -83,7 +83,7 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
     all.into_iter().map(gpu).collect()
 }
 
-/// What is told where CUDA has no GPU to give.
+/// The line of CUDA where it has no GPU.
 #[cfg(feature = "cuda")]
 const NO_CUDA: &str = "none: no driver of NVIDIA's is installed, or it has no GPU";
 

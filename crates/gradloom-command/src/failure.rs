@@ -85,14 +85,14 @@ impl Failure {
     }
 }
 
-/// Whether a path that the system did not let be read leads nowhere, or to something that is no file.
+/// Tells errors of a path that leads nowhere, or to no file, from others of the system.
 fn is_usage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
     Refusal::of(error).is_some()
         || matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData)
 }
 
-/// Whether a text names functions or types of the library, in backticks: `.load(..)`, `Device::cpu()`.
+/// Finds functions and types of the library in a text, in backticks: `.load(..)`, `Device::cpu()`.
 fn names_functions(text: &str) -> bool {
     let quoted = text.split('`').skip(1).step_by(2);
     let is_command = |code: &str| code.starts_with("gradloom ") || code.starts_with("--");

@@ -1,4 +1,4 @@
-//! What a path leads to.
+//! Looks at paths that the user named.
 //!
 //! In: a path that the user named. Out: a folder, or a file with its kind. Always holds: what is not there,
 //! and what is neither file nor folder, is told as such.
@@ -10,14 +10,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What is at a path.
+/// The thing at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Folder,
     File(FileKind),
 }
 
-/// Looks at a path; `wanted` says what should be there.
+/// Looks at a path; `wanted` is the remedy where nothing is there.
 pub(crate) fn look(path: &Path, wanted: &str) -> Result<Place> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Ok(Place::Folder),
@@ -31,7 +31,7 @@ pub(crate) fn look(path: &Path, wanted: &str) -> Result<Place> {
     kind.map(Place::File).map_err(|error| Failure::unreadable(path, &error, "check the permissions"))
 }
 
-/// Reads a text of at most `limit` bytes; `wanted` says what should be there.
+/// Reads a text of at most `limit` bytes; `wanted` is the remedy where it is none.
 pub(crate) fn read_text(path: &Path, limit: u64, wanted: &'static str) -> Result<String> {
     check_is_text(path, wanted)?;
     regular_file::read_to_string(path, limit).map_err(|error| Failure::unreadable(path, &error, wanted))
@@ -49,7 +49,7 @@ pub(crate) fn check_is_text(path: &Path, wanted: &'static str) -> Result<()> {
     }
 }
 
-/// What a folder has, in a few words: `notes.txt and 3 more`; `None` if it is empty or cannot be read.
+/// Names the contents of a folder: `notes.txt and 3 more`; `None` if it is empty or cannot be read.
 pub(crate) fn contents(folder: &Path) -> Option<String> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let mut names: Vec<String> =

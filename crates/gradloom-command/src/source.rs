@@ -26,11 +26,11 @@ enum Kind {
     Folder(Box<Folder>),
 }
 
-/// What commands that take a model take.
+/// The remedy where no model is.
 const MODELS: &str =
     "give the folder of a run, such as runs/tiny-1, a folder of transformers, or a GGUF file";
 
-/// What a path leads to.
+/// A model, or tensors, at a path.
 pub(crate) enum Found {
     Model(Source),
     /// Tensors without a configuration.
@@ -288,7 +288,7 @@ impl Found {
 /// The configuration of a run, and of a model of transformers.
 const CONFIG: &str = "config.json";
 
-/// Whether a file joins several files of tensors.
+/// Returns true for the name of an index, which joins several files of tensors.
 fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".safetensors.index.json")
 }

@@ -21,7 +21,7 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// What stands before the size of a vocabulary that is to be trained.
 const TRAINED: &str = "bpe:";
 
-/// Whether a folder is that of a run whose tokens are bytes, which has no file of a tokenizer.
+/// Returns true for the folder of a run whose tokens are bytes: it has no file of a tokenizer.
 fn is_run_of_bytes(folder: &Path) -> bool {
     Saved::open(&folder.join(MODEL)).is_ok_and(|saved| saved.settings.tokenizer.name == BYTES)
 }

@@ -112,7 +112,7 @@ test('what is compiled from nothing is an error, too', async () => {
 /** Traces a function of one tensor. */
 const traced = (run, inputs = { x: [2, 3, 8, 8] }) => g.traceForward({ model: new (class extends g.Module {})(), forward: (m, { x }) => run(x), inputs });
 
-/** Where options are taken: what is called with them, and what is right. */
+/** Calls that take options, by place. */
 const optim = (config) => g.trace({ model: param({}), loss: (m) => g.sum(m.w), inputs: {}, optimizer: config });
 const spec = (more) => g.trace({ model: param({}), loss: (m) => g.sum(m.w), inputs: {}, optimizer: { kind: 'sgd', lr: 0.1 }, ...more });
 const forward = (more) => g.traceForward({ model: param({}), forward: (m) => m.w, inputs: {}, ...more });

@@ -73,7 +73,7 @@ impl RunFolder {
         remove(&self.made);
     }
 
-    /// Whether a folder has a run.
+    /// Returns true for a folder that has a run.
     pub(crate) fn has_run(path: &Path) -> bool {
         path.join(STATE).symlink_metadata().is_ok()
     }

@@ -105,12 +105,12 @@ impl Saved {
         Self::of(Weights::open(path)?)
     }
 
-    /// Whether a file is a run's model.
+    /// Returns true for a run's model.
     pub(crate) fn is_one(file: &Weights) -> bool {
         file.is_verified() && file.entries().contains_key(CONFIG) && !Self::is_state(file)
     }
 
-    /// Whether a file is a run's state.
+    /// Returns true for a run's state.
     pub(crate) fn is_state(file: &Weights) -> bool {
         file.is_verified()
             && file.entries().contains_key(CONFIG)

@@ -96,8 +96,8 @@ impl FileKind {
         Ok(Self::of(&beginning))
     }
 
-    /// Whether bytes alone, without a length or a structure behind them, make this kind certain: no file of
-    /// tokens or other numbers begins so by chance.
+    /// Returns true if no file of tokens or other numbers begins so by chance: the first bytes make this kind
+    /// certain.
     pub fn is_certain(self) -> bool {
         matches!(
             self,
@@ -114,7 +114,7 @@ impl FileKind {
         )
     }
 
-    /// Whether a file of this kind may be read as text.
+    /// Returns true if a file of this kind may be read as text.
     pub fn may_be_text(self) -> bool {
         matches!(self, Self::Empty | Self::LfsPointer | Self::Html | Self::Json | Self::Text | Self::Other)
     }
@@ -210,7 +210,7 @@ const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (1024, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
 ];
 
-/// Whether a length and a header in JSON begin the file; the length, or the header, may be damaged.
+/// Looks for a length and a header in JSON, either of which may be damaged.
 fn is_safetensors(bytes: &[u8]) -> bool {
     let Some((length, header)) = bytes.split_first_chunk() else { return false };
     let has = |word: &[u8]| header.windows(word.len()).any(|window| window == word);
@@ -243,8 +243,7 @@ fn zip(bytes: &[u8]) -> FileKind {
     FileKind::Zip
 }
 
-/// Whether a pickle begins here: of protocol 2 or later, or of the first two, of a dictionary, a list or an
-/// object.
+/// Looks for the beginning of a pickle: of protocol 2 or later, or of a dictionary or a list in an older one.
 fn is_pickle(bytes: &[u8]) -> bool {
     let old: [&[u8]; 6] = [b"(dp0\n", b"(dp1\n", b"(lp0\n", b"(lp1\n", b"}q\0", b"]q\0"];
     match bytes {
