@@ -411,7 +411,7 @@ fn devices_tells_of_every_kind() {
     }
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let has = |device: &str| json.as_array().unwrap().iter().any(|found| found["device"] == device);
-    assert!(["cpu", "cuda"].into_iter().all(has), "{json}");
+    assert!(["cpu", "cuda", "wgpu"].into_iter().all(has), "{json}");
 }
 
 /// Arguments that a command needs beside the one that is tried.

@@ -97,12 +97,16 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
     Vec::new()
 }
 
+/// The line of WebGPU where it has no GPU.
+#[cfg(feature = "wgpu")]
+const NO_GPU: &str = "none: no driver of Vulkan, Metal or Direct3D 12 offers a GPU";
+
 /// The adapters, with what they offer.
 #[cfg(feature = "wgpu")]
 fn gpus() -> Result<()> {
     let all = gradloom::adapters();
     if all.is_empty() {
-        return print_line!("{:<6} none: no driver of Vulkan, Metal or Direct3D 12 offers a GPU", "wgpu");
+        return print_line!("{:<6} {NO_GPU}", "wgpu");
     }
     for gpu in all {
         let limits = &gpu.limits;
@@ -132,8 +136,12 @@ fn gpus() -> Result<()> {
 
 #[cfg(feature = "wgpu")]
 fn gpus_as_json() -> Vec<serde_json::Value> {
-    let all = gradloom::adapters().into_iter();
-    all.map(|gpu| {
+    let all = gradloom::adapters();
+    if all.is_empty() {
+        return vec![serde_json::json!({ "device": "wgpu", "error": NO_GPU })];
+    }
+    let gpus = all.into_iter();
+    gpus.map(|gpu| {
         serde_json::json!({
             "device": "wgpu",
             "name": gpu.name,
