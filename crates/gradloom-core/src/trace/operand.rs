@@ -77,11 +77,15 @@ macro_rules! number_operand {
 }
 number_operand!(f32: true, f64: true, i32: false);
 
-/// A number of the dtype of the tensor beside it, rank 0.
+/// A number of the dtype of the tensor beside it, rank 0. Beside floats of 16 bits it is rounded as what is
+/// computed with it is: at the end of the user's call.
 #[track_caller]
 pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
     let number = Number::of(dtype, value);
+    if dtype.is_float() && dtype.is_for_memory() {
+        return full(DType::F32, Shape::scalar(), value).cast(dtype);
+    }
     if dtype.is_float() || (number.fits(dtype) && number.as_f64() == value) {
         return full(dtype, Shape::scalar(), value);
     }

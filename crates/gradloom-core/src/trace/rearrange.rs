@@ -156,7 +156,7 @@ impl Tensor {
         let weight: Vec<f64> = (0..size).map(|i| place(i).fract()).collect();
         let mut along = vec![1; shape.rank()];
         along[at] = size;
-        let weight = constant(&weight, Type::new(self.dtype(), along));
+        let weight = constant(&weight, Type::new(DType::F32, along)).cast(self.dtype());
         self.reordered(at, &left).lerp(self.reordered(at, &right), weight)
     }
 

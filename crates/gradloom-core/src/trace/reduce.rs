@@ -1,6 +1,6 @@
 //! Reductions, and the functions made of them.
 
-use super::tensor::{emit, fail, full, has_floats, placeholder};
+use super::tensor::{emit, fail, has_floats, placeholder};
 use super::{Tensor, acting};
 use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
@@ -165,7 +165,7 @@ impl Tensor {
             return placeholder(DType::F32, sum.shape());
         }
         let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
-        sum / full(self.dtype(), Shape::scalar(), count as f64)
+        sum / super::operand::number(count as f64, sum)
     }
 
     /// Mean over all elements; NaN for none.

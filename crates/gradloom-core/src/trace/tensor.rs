@@ -3,7 +3,7 @@
 use super::scope::{with_scope, with_scope_of};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
-use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
+use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, ScatterOp, Shape, Type, ValueId};
 use std::marker::PhantomData;
 
 /// A value of the open trace: an id, cheap to copy, without data.
@@ -348,46 +348,69 @@ fn counted_from(kind: &OpKind) -> usize {
     }
 }
 
-/// The dtype of 16 bits that all floats among the operands have, of an op that computes in f32.
+/// The dtype of 16 bits that all floats among the operands have, of an op that is to run in f32: one that
+/// computes, or one that moves what was computed in the same call of the user's.
+#[track_caller]
 fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
-    if kind.moves_elements() {
-        return None;
-    }
     let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
     let first = floats.next().filter(|dtype| dtype.is_for_memory())?;
     // Of several dtypes, the shape rule says so.
-    floats.all(|dtype| dtype == first).then_some(first)
+    if !floats.all(|dtype| dtype == first) {
+        return None;
+    }
+    let moves = match kind {
+        OpKind::Select
+        | OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Windows { .. }
+        | OpKind::Concat { .. }
+        | OpKind::Pad { .. }
+        | OpKind::Gather { .. }
+        | OpKind::Scatter { op: ScatterOp::Set | ScatterOp::Distinct, .. }
+        | OpKind::DynamicSlice { .. }
+        | OpKind::DynamicUpdateSlice => true,
+        kind if kind.moves_elements() => return None,
+        _ => false,
+    };
+    let mut wide = !moves;
+    // Not a closure, so that the caller's place is known.
+    for operand in operands {
+        wide = wide || unrounded(*operand).is_some();
+    }
+    wide.then_some(first)
 }
 
 /// A tensor in f32, if its elements are floats of 16 bits. What one call of the user's computes is rounded
-/// once, at its end: if the tensor comes out of the call that is made, it is taken before it was rounded,
-/// also behind views.
+/// once, at its end: if the tensor comes out of the call that is made, it is taken before it was rounded.
 #[track_caller]
 fn widened(t: Tensor) -> Tensor {
     if !t.dtype().is_for_memory() {
         return t;
     }
+    let from = unrounded(t).unwrap_or(t);
+    match from.dtype() {
+        DType::F32 => from,
+        _ => emit(OpKind::Cast { dtype: DType::F32 }, &[from], "cast"),
+    }
+}
+
+/// What a tensor of 16 bits was rounded from in the call of the user's that is made, if it was.
+#[track_caller]
+fn unrounded(t: Tensor) -> Option<Tensor> {
+    if !t.dtype().is_for_memory() || !t.dtype().is_float() {
+        return None;
+    }
     let caller = Origin::caller();
-    let before = with_scope(|scope| {
+    with_scope(|scope| {
         let origin = scope.intern(caller);
         let value = scope.checked(t);
-        let op = scope.graph.defining_op(value).filter(|op| op.origin == Some(origin))?;
-        let from = *op.operands.first().filter(|_| op.operands.len() == 1)?;
-        Some((op.kind.clone(), scope.tensor(from)))
-    });
-    match before {
-        Some((OpKind::Cast { .. }, from)) => from,
-        Some((
-            kind @ (OpKind::Reshape { .. }
-            | OpKind::Permute { .. }
-            | OpKind::Broadcast { .. }
-            | OpKind::Slice { .. }
-            | OpKind::Pad { .. }
-            | OpKind::Windows { .. }),
-            from,
-        )) => emit(kind, &[widened(from)], "view"),
-        _ => emit(OpKind::Cast { dtype: DType::F32 }, &[t], "cast"),
-    }
+        let op = scope.graph.defining_op(value)?;
+        let is_rounded = matches!(op.kind, OpKind::Cast { .. }) && op.origin == Some(origin);
+        let from = *op.operands.first().filter(|_| is_rounded)?;
+        Some(scope.tensor(from)).filter(|_| !scope.graph.ty(from).dtype.is_for_memory())
+    })
 }
 
 /// Adds an op with one result.

@@ -5,6 +5,7 @@ mod activations;
 mod attention;
 mod indexing;
 mod joining;
+mod narrow;
 mod norms;
 mod random;
 mod rope;
@@ -39,9 +40,14 @@ fn drawn(shape: &[usize], seed: u64) -> Value {
 
 /// Runs a function of tensors in float64.
 fn run(values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
+    run_as(false, values, f)
+}
+
+/// Runs a function of tensors in float64, of a training loss or not.
+fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
     let input = |(i, value): (usize, &Value)| Input { name: i.to_string(), ty: value.ty.clone() };
     let inputs: Vec<Input> = values.iter().enumerate().map(input).collect();
-    let mut traced = trace(&(), &inputs, false, f, |results| results)?;
+    let mut traced = trace(&(), &inputs, training, f, |results| results)?;
     for (i, &value) in traced.results.iter().enumerate() {
         traced.graph.outputs.push(Output { name: i.to_string(), value });
     }
