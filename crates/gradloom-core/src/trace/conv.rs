@@ -261,14 +261,15 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[cut, turned], token)
     }
 
-    /// Windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window. None after an
-    /// error of the op named `token`.
+    /// Windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window. The padding
+    /// holds the number `outside`, or without one repeats the edge. None after an error of the op named
+    /// `token`.
     #[track_caller]
     pub(super) fn places(
         self,
         token: &str,
         [size, step, padding]: [&[usize]; 3],
-        outside: f64,
+        outside: Option<f64>,
     ) -> Option<Vec<Tensor>> {
         let (shape, axes) = (self.shape(), size.len());
         let first = shape.rank().checked_sub(axes);
@@ -288,7 +289,18 @@ impl Tensor {
         };
         let mut padded = self;
         for (i, &n) in padding.iter().enumerate().filter(|(_, n)| **n > 0) {
-            padded = padded.pad((first + i) as isize, n, n, outside);
+            let axis = (first + i) as isize;
+            padded = match (outside, shape[first + i]) {
+                (Some(outside), _) => padded.pad(axis, n, n, outside),
+                (None, 0) => padded.pad(axis, n, n, f64::NEG_INFINITY),
+                (None, extent) => {
+                    let (low, high) = (padded.slice(axis, 0..1), padded.slice(axis, extent - 1..extent));
+                    let mut parts = vec![low; n];
+                    parts.push(padded);
+                    parts.resize(2 * n + 1, high);
+                    super::concat(axis, &parts)
+                }
+            };
         }
         let whole = padded.shape();
         let mut places = Vec::new();

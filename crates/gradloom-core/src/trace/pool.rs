@@ -1,8 +1,13 @@
 //! Pooling: windows of the last axes, each as one number.
+//!
+//! The rule of every maximum, PyTorch's: of equal elements, the first in row-major order of the window gets
+//! the gradient. NaN is larger than any number. Padding is never the maximum, not of a window of `-inf`
+//! either.
 
-use super::Tensor;
 use super::conv::{PerAxis, nothing, per_axis};
 use super::tensor::{fail_with_help, has_floats};
+use super::{Tensor, acting, iota};
+use crate::ir::DType;
 
 /// What pooling can vary.
 #[derive(Clone, Debug, Default)]
@@ -92,9 +97,9 @@ impl Tensor {
 
     #[track_caller]
     fn max_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
-        let Some(places) = self.pooled(token, size, axes, &options, f64::NEG_INFINITY) else {
-            return nothing(self);
-        };
+        // Where a window reaches past an edge, it has the edge itself: repeating it changes no maximum, and
+        // not which of equals comes first.
+        let Some(places) = self.pooled(token, size, axes, &options, None) else { return nothing(self) };
         let (mut largest, others) = (places[0], &places[1..]);
         for &place in others {
             // A NaN is larger than nothing, and nothing than it.
@@ -106,7 +111,7 @@ impl Tensor {
 
     #[track_caller]
     fn avg_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
-        let Some(places) = self.pooled(token, size, axes, &options, 0.0) else { return nothing(self) };
+        let Some(places) = self.pooled(token, size, axes, &options, Some(0.0)) else { return nothing(self) };
         let (mut sum, others) = (places[0], &places[1..]);
         for &place in others {
             sum = sum + place;
@@ -122,7 +127,7 @@ impl Tensor {
         size: &[usize],
         axes: usize,
         options: &PoolOptions,
-        outside: f64,
+        outside: Option<f64>,
     ) -> Option<Vec<Tensor>> {
         if !has_floats(token, self) {
             return None;
@@ -148,10 +153,13 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn adaptive_avg_pool2d(self, size: impl PerAxis) -> Tensor {
+        let _called = acting("adaptive_avg_pool2d");
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
 
-    /// The largest elements of as many windows as wanted. See [`Tensor::adaptive_avg_pool2d`].
+    /// The largest elements of as many windows as wanted, which lie as those of
+    /// [`Tensor::adaptive_avg_pool2d`]. Of equal ones the first in row-major order gets the gradient; NaN
+    /// stays NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -160,7 +168,16 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn adaptive_max_pool2d(self, size: impl PerAxis) -> Tensor {
-        self.adaptive("adaptive_max_pool2d", &size.list(), |window, axis| window.max_keep(axis))
+        let _called = acting("adaptive_max_pool2d");
+        self.adaptive("adaptive_max_pool2d", &size.list(), Tensor::first_max)
+    }
+
+    /// The largest element along an axis, which stays with extent 1. Of equal ones the first gets the
+    /// gradient.
+    #[track_caller]
+    fn first_max(self, axis: isize) -> Tensor {
+        let place = self.argmax(axis).unsqueeze(axis);
+        iota(DType::I32, self.shape(), axis).eq(place).select(self, 0.0).sum_keep(axis)
     }
 
     #[track_caller]
@@ -171,7 +188,8 @@ impl Tensor {
         }
         let Some(size) = per_axis(token, "size", size, 2, 1) else { return self };
         let mut x = self;
-        for (axis, &windows) in [-2, -1].into_iter().zip(&size) {
+        // Columns first: of the rows with the largest element, the first one is then chosen.
+        for (axis, &windows) in [-1, -2].into_iter().zip(size.iter().rev()) {
             let extent = shape.rank().checked_sub(2).map_or(0, |first| shape[first + (axis + 2) as usize]);
             if extent == 0 || windows == 0 {
                 let help = "the last two axes have elements, and there is at least one window";

@@ -7,6 +7,7 @@ mod indexing;
 mod joining;
 mod narrow;
 mod norms;
+mod pooling;
 mod random;
 mod rope;
 
