@@ -88,7 +88,7 @@ impl Tensor {
         self * self.softplus().tanh()
     }
 
-    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
+    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `x + log(1 + e^-x)` above 0, which
     /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
     ///
     /// ```
@@ -102,7 +102,9 @@ impl Tensor {
         if !has_floats("softplus", self) {
             return self;
         }
-        self.maximum(0.0) + (-self.abs()).exp().log1p()
+        // Branches, not `-|x|`: each has the derivatives of the whole, of any order, also at 0.
+        let positive = self.gt(0.0);
+        positive.select(self, 0.0) + positive.select(-self, self).exp().log1p()
     }
 
     /// `log(sigmoid(x))`, which does not underflow.
@@ -159,7 +161,8 @@ impl Tensor {
     #[must_use]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
         let _called = acting("prelu");
-        self.gt(0.0).select(self, self * weight.tensor(self))
+        // The weight's gradient is a product with the branch, which leaves out what is above 0.
+        self.gt(0.0).select(self, self.not_above_zero() * weight.tensor(self))
     }
 
     /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
@@ -203,7 +206,7 @@ impl Tensor {
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// The branch of an exponential that is not taken above 0, where it could overflow.
+    /// The operand of a branch that is not taken above 0, where it could overflow.
     #[track_caller]
     fn not_above_zero(self) -> Tensor {
         self.gt(0.0).select(0.0, self)
@@ -234,7 +237,9 @@ impl Tensor {
     #[must_use]
     pub fn hard_swish(self) -> Tensor {
         let _called = acting("hard_swish");
-        self * self.hard_sigmoid()
+        // Not a product outside of -3..3, which infinity times 0 would be.
+        let inside = self.clamp(-3.0, 3.0);
+        self.ge(3.0).select(self, inside * (inside * (1.0 / 6.0) + 0.5))
     }
 
     /// `x - tanh(x)`.

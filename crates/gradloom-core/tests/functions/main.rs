@@ -3,6 +3,7 @@
 
 mod activations;
 mod attention;
+mod curvature;
 mod indexing;
 mod joining;
 mod narrow;
