@@ -112,7 +112,10 @@ impl Optimizer for RmsProp {
         if self.centered {
             let centre = s.running_mean("gradient", parameter, gradient, "one_minus_alpha");
             let off = s.builder.mul(centre, centre);
-            mean = s.builder.sub(mean, off);
+            // By rounding, the difference can be below 0, which has no root.
+            let difference = s.builder.sub(mean, off);
+            let zeros = s.builder.splat_like(difference, 0.0);
+            mean = s.builder.binary(BinaryOp::Max, difference, zeros);
         }
         let root = s.builder.unary(UnaryOp::Sqrt, mean);
         let epsilon = s.scalar("epsilon");

@@ -59,13 +59,15 @@ impl AttentionOptions {
     }
 
     /// A query sees a key only where this is true: bool, as `[batch, heads, queries, keys]` or what can be
-    /// broadcast to it.
+    /// broadcast to it. A key that no query sees, and a query that sees no key, may hold anything, NaN too.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
     }
 
     /// Is added to the scaled scores: f32, as `[batch, heads, queries, keys]` or what can be broadcast to it.
+    /// `-inf` hides a key as a mask does; a query all of whose scores are `f32::MIN` sees all keys alike, as
+    /// in PyTorch.
     pub fn bias(mut self, bias: Tensor) -> Self {
         self.scores.bias = Some(bias);
         self
@@ -173,7 +175,6 @@ impl Tensor {
         let shared = [q[0], k[1], q[1] / k[1] * q[2], q[3]];
         let scale = options.scale.unwrap_or(1.0 / (q[3] as f64).sqrt());
         let pairs = [q[0], q[1], q[2], k[2]];
-        let mut scores = self.reshape(shared).matmul(keys.transpose(-1, -2)).reshape(pairs) * scale;
         let broadcasts = |x: Tensor| {
             let (from, rank) = (x.shape(), x.rank());
             rank <= 4 && from.iter().zip(&pairs[4 - rank..]).all(|(&from, &to)| from == to || from == 1)
@@ -186,16 +187,34 @@ impl Tensor {
                 "it must have the shape of the scores, or one that can be broadcast to it",
             );
         }
+        let seen = options.seen(pairs);
+        let (mut queries, mut keys, mut values) = (self, keys, values);
+        if let Some(seen) = seen.filter(|_| !options.each_sees_itself(&pairs)) {
+            // Products add up what has a weight of 0, too, and 0 times NaN is NaN: a query that sees no key,
+            // and a key that no query sees, are zeros.
+            let shape = seen.shape();
+            let [batch, heads, from, to] = std::array::from_fn(|axis| match shape.rank() + axis {
+                at @ 4.. => shape[at - 4],
+                _ => 1,
+            });
+            queries = seen.reshape([batch, heads, from, to]).any_keep(-1).select(queries, 0.0);
+            let groups = if heads == 1 { 1 } else { k[1] };
+            let used = seen.reshape([batch, groups, heads / groups * from, to]).any_axes(2).unsqueeze(3);
+            (keys, values) = (used.select(keys, 0.0), used.select(values, 0.0));
+        }
+        let mut scores = queries.reshape(shared).matmul(keys.transpose(-1, -2)).reshape(pairs) * scale;
         if let Some(bias) = options.scores.bias {
             scores = scores + bias;
         }
-        let seen = options.seen(pairs);
         if let Some(seen) = seen {
             scores = seen.select(scores, LOWEST);
         }
-        // Above the lowest, so that a query without keys has weights of 0.
-        let largest = scores.max_keep(-1).maximum(LOWEST / 2.0).detach();
-        let weights = (scores - largest).exp();
+        let largest = scores.max_keep(-1).maximum(LOWEST).detach();
+        let mut weights = (scores - largest).exp();
+        if let Some(seen) = seen {
+            // Not by the scores alone: a query may see nothing but the lowest ones, and then sees them alike.
+            weights = seen.select(weights, 0.0);
+        }
         let total = weights.sum_keep(-1);
         let share = weights / total.eq(0.0).select(1.0, total);
         let output = share.dropout(options.scores.dropout).reshape([shared[0], shared[1], shared[2], k[2]]);
@@ -204,8 +223,8 @@ impl Tensor {
     }
 }
 
-/// Below every score that is a finite number of use.
-const LOWEST: f64 = -3e38;
+/// The lowest score that is a number.
+const LOWEST: f64 = f32::MIN as f64;
 
 /// What needs the scores one by one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,7 +243,14 @@ impl Scores {
 }
 
 impl AttentionOptions {
-    /// Which keys each query sees, as bools that can be broadcast to the scores; none if it is all.
+    /// Whether each query sees a key, and each key is seen: that of its own position.
+    fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
+        let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
+        pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)
+    }
+
+    /// Returns the keys that each query sees, as bools that can be broadcast to the scores; none if it is
+    /// all.
     #[track_caller]
     fn seen(&self, pairs: [usize; 4]) -> Option<Tensor> {
         let of_each = |x: Tensor| if x.rank() == 0 { x } else { x.reshape([pairs[0], 1, 1, 1]) };
@@ -241,6 +267,7 @@ impl AttentionOptions {
             window.filter(|_| !self.causal).map(|window| (key - query).lt(window)),
             self.key_length.map(|length| key.lt(of_each(length))),
             self.scores.mask,
+            self.scores.bias.map(|bias| bias.ne(f64::NEG_INFINITY)),
         ];
         conditions.into_iter().flatten().reduce(|a, b| a.logical_and(b))
     }

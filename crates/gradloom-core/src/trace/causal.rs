@@ -35,8 +35,7 @@ impl Tensor {
     pub fn softmax_causal(self) -> Tensor {
         let _called = acting("softmax_causal");
         match self.not_after("softmax_causal") {
-            // Each row has its own diagonal, which is above this, so that the rest becomes exactly 0.
-            Some(mask) => mask.select(self, -3e38).softmax(-1),
+            Some(mask) => mask.select(self, f64::NEG_INFINITY).softmax(-1),
             None => self,
         }
     }

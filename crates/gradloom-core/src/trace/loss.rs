@@ -75,7 +75,9 @@ impl Tensor {
             normaliser - shifted.take_last(targets)
         } else {
             let targets = targets.cast(DType::F32);
-            targets.sum_axes(-1) * normaliser - (targets * shifted).sum_axes(-1)
+            // A class that is not wanted may have a logit of `-inf`.
+            let wanted = targets.eq(0.0).select(0.0, shifted);
+            targets.sum_axes(-1) * normaliser - (targets * wanted).sum_axes(-1)
         };
         losses.cast(dtype)
     }

@@ -42,8 +42,11 @@ impl CrossEntropyOptions {
 
 impl Tensor {
     /// Mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats, with class
-    /// weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class numbers. NaN
-    /// if all targets are ignored.
+    /// weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class numbers. The
+    /// logits of an ignored target may be anything, NaN too.
+    ///
+    /// If all targets are ignored, the loss and its gradients are 0, where PyTorch's loss is NaN: of several
+    /// micro-batches, one without a target adds nothing.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -88,7 +91,8 @@ impl Tensor {
         let counts = ignore_index.map(|index| targets.ne(index));
         // Any class will do for what does not count.
         let targets = counts.map_or(targets, |counts| counts.select(targets, 0));
-        let logs = self.log_softmax(-1);
+        let logits = counts.map_or(self, |counts| counts.unsqueeze(-1).select(self, 0.0));
+        let logs = logits.log_softmax(-1);
         let mut weight =
             weights.map_or(full(self.dtype(), lead, 1.0), |weights| weights.gather_rows(targets));
         if let Some(counts) = counts {
@@ -100,7 +104,9 @@ impl Tensor {
             let spread = -weighted.sum_axes(-1) * (smoothing / classes as f64);
             losses = losses + counts.map_or(spread, |counts| counts.select(spread, 0.0));
         }
-        losses.sum() / weight.sum()
+        let total = weight.sum();
+        // Nothing counts: 0, not 0 / 0. Weights of 0 give NaN, as in PyTorch.
+        losses.sum() / counts.map_or(total, |counts| counts.any().select(total, 1.0))
     }
 
     /// Mean negative log-likelihood: of logarithms of probabilities `[B.., classes]` and class numbers i32
@@ -215,8 +221,18 @@ impl Tensor {
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("bce_loss");
         let targets = targets.tensor(self);
-        let log = |x: Tensor| x.log().clamp(-100.0, f64::INFINITY);
-        -(targets * log(self) + (1.0 - targets) * log(1.0 - self)).mean()
+        // Below this product of p and 1 - p, the gradient is PyTorch's, (p - y) / 1e-12: that of a parabola
+        // which adds nothing to the value.
+        const LEAST: f64 = 1e-12;
+        let mixed = |log: Tensor, log_of_rest: Tensor| -(targets * log + (1.0 - targets) * log_of_rest);
+        let ordinary = (self * (1.0 - self)).gt(LEAST);
+        let p = ordinary.select(self, 0.5);
+        let near = mixed(p.log(), (1.0 - p).log());
+        let bounded = |x: Tensor| x.detach().log().clamp(-100.0, f64::INFINITY);
+        let edge = ordinary.select(0.5, self);
+        let parabola = (edge - targets.detach()).square() * (0.5 / LEAST);
+        let far = mixed(bounded(edge), bounded(1.0 - edge)) + (parabola - parabola.detach());
+        ordinary.select(near, far).mean()
     }
 
     /// Mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from target
@@ -235,7 +251,9 @@ impl Tensor {
         let _called = acting("kl_div_loss");
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
-        (own - targets * self).sum_axes(-1).mean()
+        // A class that is not wanted may have a logarithm of `-inf`.
+        let logs = targets.eq(0.0).select(0.0, self);
+        (own - targets * logs).sum_axes(-1).mean()
     }
 
     /// Mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) - margin)` where it
@@ -270,9 +288,12 @@ impl Tensor {
     #[must_use]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
         let _called = acting("triplet_loss");
-        let near = (self - positive + 1e-6).norm_axes(-1, 2.0);
-        let far = (self - negative + 1e-6).norm_axes(-1, 2.0);
-        (near - far + margin).relu().mean()
+        let (near, far) = (self - positive + 1e-6, self - negative + 1e-6);
+        let excess = |near: Tensor, far: Tensor| near.norm_axes(-1, 2.0) - far.norm_axes(-1, 2.0) + margin;
+        // What is infinitely far gives no gradient, which the slope of its norm, inf / inf, would not be.
+        let closed = excess(near, far).le(0.0);
+        let rows = closed.unsqueeze(-1);
+        closed.select(0.0, excess(rows.select(0.0, near), rows.select(0.0, far))).mean()
     }
 
     /// Mean of `max(0, 1 - x y)`, with targets of -1 and 1.
@@ -285,7 +306,11 @@ impl Tensor {
     #[must_use]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("hinge_loss");
-        (1.0 - self * targets).relu().mean()
+        let targets = targets.tensor(self);
+        let kept = (self * targets).ge(1.0);
+        // What is far on the right side gives no gradient, to targets either.
+        let product = kept.select(1.0, self) * kept.select(1.0, targets);
+        (1.0 - product).relu().mean()
     }
 
     /// Mean negative log-likelihood of Poisson counts whose rates have these logarithms, without the term

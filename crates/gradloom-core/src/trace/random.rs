@@ -121,7 +121,7 @@ impl Tensor {
         // finite.
         let u = uniform(shape) * (1.0 - 2f64.powi(-23)) + 2f64.powi(-25);
         let noise = -(-u.log()).log();
-        (self + noise).argmax(at as isize)
+        (self + noise.cast(self.dtype())).argmax(at as isize)
     }
 
     /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
@@ -144,7 +144,8 @@ impl Tensor {
             return self;
         }
         if p == 1.0 {
-            return full(self.dtype(), self.shape(), 0.0);
+            // Not zeros of their own: a loss still depends on x, with gradients of 0.
+            return full(DType::Bool, Shape::scalar(), 0.0).select(self, 0.0);
         }
         uniform(self.shape()).ge(p).select(self * (1.0 / (1.0 - p)), 0.0)
     }

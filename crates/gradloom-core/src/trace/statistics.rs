@@ -132,7 +132,10 @@ impl Tensor {
         // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
         let largest = self.max_keep(&axes[..]).detach();
         let shift = largest.is_finite().select(largest, 0.0);
-        (self - shift).exp().sum_keep(&axes[..]).log() + shift
+        let sum = (self - shift).exp().sum_keep(&axes[..]);
+        // The gradient of nothing but `-inf` is 0, not 0 / 0.
+        let none = sum.eq(0.0);
+        none.select(f64::NEG_INFINITY, none.select(1.0, sum).log() + shift)
     }
 
     /// [`Tensor::norm`] over the given axes, which stay with extent 1.
@@ -169,7 +172,9 @@ impl Tensor {
         if p == f64::INFINITY {
             return size.max_keep(axes);
         }
-        let sum = size.pow(p).sum_keep(axes);
+        // The slope of a power at 0 may be infinite.
+        let nothing = size.eq(0.0);
+        let sum = nothing.select(0.0, nothing.select(1.0, size).pow(p)).sum_keep(axes);
         let zero = sum.eq(0.0);
         zero.select(0.0, zero.select(1.0, sum).pow(1.0 / p))
     }

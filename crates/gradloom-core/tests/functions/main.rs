@@ -4,6 +4,7 @@
 mod activations;
 mod attention;
 mod curvature;
+mod ignored;
 mod indexing;
 mod joining;
 mod narrow;
