@@ -1,6 +1,6 @@
 //! Adafactor (Shazeer and Stern, 2018), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon};
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
 
@@ -130,9 +130,10 @@ impl Optimizer for Adafactor {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "epsilon1", "epsilon2", "weight_decay"] {
+        for name in ["lr", "epsilon2", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
+        check_epsilon(numbers, "epsilon1")?;
         check(numbers, "threshold", |v| v > 0.0, "greater than 0")?;
         check(numbers, "beta2_decay", |v| v <= 0.0 && v.is_finite(), "finite and not above 0")?;
         Ok(())

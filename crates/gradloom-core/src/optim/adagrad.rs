@@ -1,6 +1,6 @@
 //! Adagrad (Duchi, Hazan, Singer, 2011), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon};
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
@@ -70,9 +70,10 @@ impl Optimizer for Adagrad {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "epsilon", "weight_decay"] {
+        for name in ["lr", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
+        check_epsilon(numbers, "epsilon")?;
         Ok(())
     }
 

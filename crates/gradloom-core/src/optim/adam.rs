@@ -1,6 +1,8 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon, set_number,
+};
 use crate::error::Result;
 use crate::float;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
@@ -101,9 +103,10 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "epsilon", "weight_decay"] {
+        for name in ["lr", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
+        check_epsilon(numbers, "epsilon")?;
         // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are
         // taken.
         for (name, complement, logarithm) in

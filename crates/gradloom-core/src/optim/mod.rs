@@ -387,13 +387,34 @@ pub fn attach(
     Ok(graph)
 }
 
-/// A number that must lie in a range, or an error that names it.
+/// Largest learning rate and weight decay. A gradient of which the norm is finite has elements up to 1.8e19,
+/// so that the step that it makes is finite, too: no weight becomes infinite at once, and nothing needs to be
+/// looked for on the device.
+const LARGEST_RATE: f64 = 1e18;
+
+/// Returns a number that must lie in a range, or an error that names it.
 fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str) -> Result<f64> {
     let value = numbers.get(name).copied().unwrap_or(f64::NAN);
-    // The device computes in float32.
-    if ok(value) && (value as f32).is_finite() {
+    let most = match name {
+        "lr" | "weight_decay" | "others_rate" => LARGEST_RATE,
+        // The device computes in float32.
+        _ => f32::MAX.into(),
+    };
+    if ok(value) && value.abs() <= most {
         return Ok(value);
     }
+    let range = match most == LARGEST_RATE && ok(value) {
+        true => "at most 1e18, so that what it is multiplied with stays finite",
+        false => range,
+    };
     Err(Error::new(ErrorKind::Feed, format!("the optimizer's `{name}` is {}", Decimal::from(value)))
         .help(format!("`{name}` must be {range}")))
+}
+
+/// Checks a number that keeps a divisor from being 0. So that 0 divided by 0 makes no weight NaN, it is at
+/// least 1e-19, whose square is a float32, too.
+fn check_epsilon(numbers: &mut Hyperparameters, name: &str) -> Result<()> {
+    let value = check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+    set_number(numbers, name, value.max(1e-19));
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! RMSProp (Tieleman and Hinton, 2012), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon, set_number,
+};
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
@@ -94,9 +96,10 @@ impl Optimizer for RmsProp {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "epsilon", "weight_decay"] {
+        for name in ["lr", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
+        check_epsilon(numbers, "epsilon")?;
         if self.momentum.is_some() {
             check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
         }

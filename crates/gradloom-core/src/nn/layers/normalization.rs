@@ -33,8 +33,8 @@ impl Tensor {
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
     }
 
-    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group. Ulyanov, Vedaldi, Lempitsky,
-    /// 2016.
+    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one position, as
+    /// one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -43,7 +43,14 @@ impl Tensor {
     #[track_caller]
     pub fn instance_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("instance_norm");
-        let channels = self.shape().get(1).copied().unwrap_or(1);
+        let shape = self.shape();
+        if shape.rank() >= 2 && shape[2..].iter().product::<usize>() == 1 {
+            let message = format!("`instance_norm` of {shape}: each channel has one position");
+            let help = "its mean is itself and its variance 0: use LayerNorm or GroupNorm";
+            fail_with_help("instance_norm", message, help);
+            return self;
+        }
+        let channels = shape.get(1).copied().unwrap_or(1);
         self.group_norm(channels.max(1), weight, epsilon)
     }
 
@@ -208,15 +215,26 @@ impl BatchNorm {
         }
     }
 
-    /// f32 `[batch, channels, S..]`, as it was. At most once in a training program.
+    /// f32 `[batch, channels, S..]`, as it was. At most once in a training program, and there with more than
+    /// one number for each channel, as in PyTorch: one alone would always become 0.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
+        let shape = x.shape();
         // Of other channels, `batch_norm` says what is wrong.
-        let fits = x.shape().get(1) == self.weight.shape().first();
+        let fits = shape.get(1) == self.weight.shape().first();
         let (mean, variance) = if is_training() && fits {
+            let count: usize =
+                shape.iter().enumerate().filter(|(axis, _)| *axis != 1).map(|(_, n)| n).product();
+            if count == 1 {
+                let message = format!("`BatchNorm` of {shape} in training: each channel has one number");
+                let help = "its mean is itself and its variance 0: train on larger batches, or use LayerNorm or \
+                            GroupNorm, which do not look at the batch";
+                fail_with_help("forward", message, help);
+                return x;
+            }
             let mean = x.channel_mean();
             let variance = x.channel_variance(mean);
-            let count = x.shape().elements().checked_div(mean.shape().elements()).unwrap_or(0) as f64;
+            let count = count as f64;
             let of_sample = variance.detach() * (count / (count - 1.0).max(1.0));
             let moved = |running: &State, now: Tensor| running.tensor().lerp(now, self.momentum);
             self.running_mean.set(moved(&self.running_mean, mean.detach()));

@@ -1,0 +1,173 @@
+//! Trainings at the ends of what numbers can be: no step makes a weight infinite or NaN, and data that counts
+//! for nothing changes nothing.
+
+use gradloom::nn::BatchNorm;
+use gradloom::optim::{Adafactor, Adagrad, Adam, Lion, Muon, Optimizer, RmsProp};
+use gradloom::prelude::*;
+use gradloom::trace::CrossEntropyOptions;
+
+/// A matrix and a vector.
+#[derive(Module)]
+struct Weights {
+    matrix: Param,
+    vector: Param,
+}
+
+impl Weights {
+    fn new() -> Self {
+        Self { matrix: Param::new([2, 3], Init::Ones), vector: Param::new([3], Init::Ones) }
+    }
+}
+
+/// Weights with constant gradients: those of `slope` times their sum.
+fn constant_slope(optimizer: impl Optimizer) -> Train<Weights, 1> {
+    Trainer::new(Weights::new())
+        .inputs([f32("slope", [3])])
+        .loss(|w, [slope]| ((slope * &w.matrix).sum() + (slope * &w.vector).sum()) * 1.0)
+        .optimizer(optimizer)
+        .compile(&Device::cpu())
+        .unwrap()
+}
+
+fn weights(train: &Train<Weights, 1>) -> Vec<f32> {
+    let store = train.store();
+    [store.read_f32("matrix").unwrap(), store.read_f32("vector").unwrap()].concat()
+}
+
+/// Runs `f` with every optimizer at a learning rate.
+fn each(lr: f64, mut f: impl FnMut(&str, Train<Weights, 1>)) {
+    f("sgd", constant_slope(Sgd::new(lr)));
+    f("momentum", constant_slope(Sgd::new(lr).momentum(0.9).nesterov()));
+    f("adam", constant_slope(Adam::new(lr)));
+    f("adamw", constant_slope(AdamW::new(lr).weight_decay(0.1)));
+    f("rmsprop", constant_slope(RmsProp::new(lr)));
+    f("centred", constant_slope(RmsProp::new(lr).centered().momentum(0.5)));
+    f("adagrad", constant_slope(Adagrad::new(lr)));
+    f("lion", constant_slope(Lion::new(lr)));
+    f("adafactor", constant_slope(Adafactor::new(lr)));
+    f("muon", constant_slope(Muon::new(lr)));
+}
+
+#[test]
+fn a_rate_that_would_make_weights_infinite_is_refused() {
+    for lr in [3e38, 1e38, 1e30, 2e18] {
+        each(lr, |name, mut train| {
+            let before = weights(&train);
+            for slope in [1.0, 1e-3, 1e10] {
+                let refused = train.step([&[slope, 2.0, -slope]]).and_then(|step| step.loss());
+                assert!(refused.is_err(), "{name} at {lr}");
+                assert_eq!(weights(&train), before, "{name} at {lr}");
+            }
+        });
+    }
+    // The largest that is allowed, with the largest gradients: whatever was committed is finite.
+    each(1e18, |name, mut train| {
+        for slope in [1e18, 1e-30, 0.0, 3e18] {
+            let _ = train.step([&[slope, 2.0, -slope]]).and_then(|step| step.loss());
+            let now = weights(&train);
+            assert!(now.iter().all(|w| w.is_finite()), "{name}, {slope}: {now:?}");
+        }
+    });
+}
+
+#[test]
+fn no_divisor_of_zero_and_no_root_below_it() {
+    let check = |name: &str, mut train: Train<Weights, 1>, slopes: [f32; 3]| {
+        for _ in 0..300 {
+            train.step([&slopes]).unwrap().loss().unwrap();
+        }
+        let now = weights(&train);
+        assert!(now.iter().all(|w| w.is_finite()), "{name}, {slopes:?}: {now:?}");
+    };
+    for slopes in [[0.0; 3], [0.1, 0.3, 0.7], [1e-20, 3.3, 1e-4], [1e4, 123.4, 1e-3]] {
+        for alpha in [0.9, 0.99, 0.5] {
+            check("centred", constant_slope(RmsProp::new(1e-3).centered().alpha(alpha)), slopes);
+        }
+        check("centred", constant_slope(RmsProp::new(1e-3).centered().epsilon(0.0)), slopes);
+        check("rmsprop", constant_slope(RmsProp::new(1e-3).epsilon(0.0)), slopes);
+        check("adam", constant_slope(Adam::new(1e-3).epsilon(0.0)), slopes);
+        check("adagrad", constant_slope(Adagrad::new(1e-3).epsilon(0.0)), slopes);
+        check("adafactor", constant_slope(Adafactor::new(1e-3).epsilon1(0.0)), slopes);
+    }
+}
+
+#[test]
+fn dropout_of_everything_trains_with_gradients_of_zero() {
+    let mut train = Trainer::new(Linear::new(3, 2))
+        .inputs([f32("x", [4, 3])])
+        .loss(|net, [x]| net.forward(x).dropout(1.0).square().mean())
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::cpu())
+        .unwrap();
+    let before = train.store().read_f32("weight").unwrap();
+    let step: Step = train.step([&[1.0f32; 12]]).unwrap();
+    assert_eq!(step.loss().unwrap(), 0.0);
+    assert_eq!(step.get("gradient_norm").unwrap(), [0.0]);
+    assert_eq!(train.store().read_f32("weight").unwrap(), before);
+}
+
+/// The weights after a step with these targets, in so many micro-batches.
+fn after(targets: &[i32], micro_batches: usize) -> (f32, Vec<f32>) {
+    let rows = targets.len() / micro_batches;
+    let mut train = Trainer::new(Linear::new(3, 4))
+        .inputs([f32("x", [rows, 3]), i32("class", [rows])])
+        .loss(|net, [x, class]| {
+            net.forward(x).cross_entropy_with(class, CrossEntropyOptions::new().ignore_index(-1))
+        })
+        .optimizer(Sgd::new(if micro_batches == 1 { 0.5 } else { 1.0 }))
+        .accumulate(micro_batches)
+        .compile(&Device::cpu())
+        .unwrap();
+    let mut x: Vec<f32> = (0..targets.len() * 3).map(|i| (i % 7) as f32 - 3.0).collect();
+    // The inputs of what is ignored may be anything.
+    for (row, _) in targets.iter().enumerate().filter(|(_, target)| **target == -1) {
+        x[row * 3] = 0.25;
+    }
+    let loss = train.step((&x, targets)).unwrap().loss().unwrap();
+    (loss, train.store().read_f32("weight").unwrap())
+}
+
+#[test]
+fn a_micro_batch_without_a_target_adds_nothing() {
+    let (one, (two_loss, two)) = (after(&[2, 0], 1), after(&[2, 0, -1, -1], 2));
+    assert!((two_loss - one.0 / 2.0).abs() < 1e-6, "{two_loss}, {}", one.0);
+    let near = one.1.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-6);
+    assert!(near, "{two:?}, not {:?}", one.1);
+    let (loss, _) = after(&[-1, -1, -1, -1], 2);
+    assert_eq!(loss, 0.0);
+}
+
+#[test]
+fn batch_norm_of_one_number_a_channel_is_an_error_in_training_only() {
+    let compile = |shape: &[usize]| {
+        Trainer::new(BatchNorm::new(3))
+            .inputs([f32("x", shape)])
+            .loss(|norm, [x]| norm.forward(x).square().mean())
+            .optimizer(Sgd::new(0.1))
+            .compile(&Device::cpu())
+    };
+    for shape in [&[1, 3][..], &[1, 3, 1], &[1, 3, 1, 1]] {
+        let error = compile(shape).err().expect("one number a channel").to_string();
+        assert!(error.contains("each channel has one number") && error.contains("extremes.rs"), "{error}");
+    }
+    for shape in [&[2, 3][..], &[1, 3, 2], &[1, 3, 1, 2]] {
+        let train = compile(shape).unwrap();
+        let mut infer = train.infer([f32("x", [1, 3])], |norm, [x]| norm.forward(x)).unwrap();
+        assert_eq!(infer.run([&[0.0f32; 3]]).unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn a_saturated_sigmoid_trains_on() {
+    let mut train = Trainer::new(Linear::new(1, 1))
+        .inputs([f32("x", [4, 1]), f32("y", [4, 1])])
+        .loss(|net, [x, y]| net.forward(x).sigmoid().bce_loss(y))
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::cpu())
+        .unwrap();
+    for _ in 0..3 {
+        let x = [1e6f32, -1e6, 0.5, -0.5];
+        train.step((&x, &[1.0f32, 1.0, 0.0, 0.0])).unwrap().loss().unwrap();
+    }
+    assert!(train.store().read_f32("weight").unwrap()[0].is_finite());
+}
