@@ -52,7 +52,6 @@ pub trait LanguageModel: Module {
 }
 
 /// Attention of texts that are there as a whole.
-#[track_caller]
 pub(crate) fn causal(_: usize, [q, k, v]: [Tensor; 3]) -> Tensor {
     q.attention(k, v, AttentionOptions::causal())
 }

@@ -1,7 +1,7 @@
 //! Multi-head self-attention.
 
 use super::{Init, Linear, Module, Visitor};
-use crate::trace::{AttentionOptions, Tensor};
+use crate::trace::{AttentionOptions, Tensor, within};
 
 /// Causal multi-head self-attention as in GPT-2: one projection to queries, keys and values, one back.
 #[derive(Clone, Debug)]
@@ -44,6 +44,7 @@ impl CausalSelfAttention {
     /// [`KeyValueCache`]: super::KeyValueCache
     #[track_caller]
     pub fn forward_by(&self, x: Tensor, attend: impl FnOnce([Tensor; 3]) -> Tensor) -> Tensor {
+        let _place = within();
         let parts = self.c_attn.forward(x).heads_of_three(self.heads, "self_attention");
         self.c_proj.forward(attend(parts).merge_heads())
     }

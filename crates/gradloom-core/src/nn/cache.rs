@@ -2,7 +2,7 @@
 
 use super::{Module, State, Visitor};
 use crate::ir::{DType, Shape};
-use crate::trace::{AttentionOptions, Tensor, full};
+use crate::trace::{AttentionOptions, Tensor, full, within};
 
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
@@ -78,6 +78,7 @@ impl Module for KeyValueCache {
 /// each, put together with attention over earlier ones, as [`Tensor::attention_with_log_sum`] gives it.
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
+    let _place = within();
     let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);
     if time > 1 || key_heads == 0 {
         let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());

@@ -1,43 +1,147 @@
-//! The name under which a function that is made of other ops speaks in messages: the one that the user
-//! called.
+//! The calls of the user's that are being made: a name for messages, and a place for ops that have none.
 //!
-//! In: the name of a method, when it begins. Out: a guard; while it lives, errors of the ops inside name the
-//! method instead. Always holds: the outermost method is named.
+//! In: the beginning of a method or a layer. Out: a guard; while it lives, errors of the ops inside name the
+//! outermost method, and an op whose caller is not known to be the user's stands at the innermost call that
+//! is. The caller's place is lost in closures of our own, behind `dyn`, and where a method is passed as a path:
+//! the compiler then reports the standard library's `function.rs`. Always holds: no place that is kept lies in
+//! the standard library or in this crate, unless the trace itself was begun there.
 
-use super::scope::{with_scope, with_scope_of};
+use super::scope::{Scope, with_scope, with_scope_of};
 use crate::ir::Origin;
+use std::panic::Location;
+use std::sync::OnceLock;
 
-/// Ends the method's name. See [`acting`].
+/// Ends the call. See [`acting`] and [`within`].
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Acting {
-    /// The trace in which the name was set; none where an outer method has set it.
+    /// The trace of the call; none where there is nothing to take back.
     generation: Option<u32>,
+    /// True if the name was set here, and not by an outer method.
+    is_named: bool,
+    /// True if the place was noted.
+    is_placed: bool,
 }
 
 /// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for
-/// from inside a closure of the method, where the caller's place is lost, stands at the method's caller.
+/// where the caller's place is lost stands at the method's caller.
 ///
 /// In a browser's module, where it would take kilobytes, it does nothing: the page knows which op it called.
 #[track_caller]
 #[inline]
 pub(crate) fn acting(name: &'static str) -> Acting {
+    begin(Some(name))
+}
+
+/// Has ops stand at the caller's place where their own is lost, until the guard is dropped: for layers and
+/// blocks, which keep the names of the methods that they call.
+#[track_caller]
+#[inline]
+pub(crate) fn within() -> Acting {
+    begin(None)
+}
+
+#[track_caller]
+#[inline]
+fn begin(name: Option<&'static str>) -> Acting {
     if cfg!(target_family = "wasm") {
-        return Acting { generation: None };
+        return Acting { generation: None, is_named: false, is_placed: false };
     }
     let caller = Origin::caller();
     with_scope(|scope| {
-        let generation = scope.acting.is_none().then(|| scope.generation());
-        scope.acting.get_or_insert((name, caller));
-        Acting { generation }
+        let is_placed = !is_internal(&caller.file);
+        if is_placed {
+            scope.places.push(caller);
+        }
+        let is_named = name.is_some() && scope.acting.is_none();
+        if is_named {
+            scope.acting = name;
+        }
+        let generation = (is_named || is_placed).then(|| scope.generation());
+        Acting { generation, is_named, is_placed }
     })
 }
 
 impl Drop for Acting {
     fn drop(&mut self) {
-        if let Some(generation) = self.generation {
-            // The trace may have ended: then there is nothing to take back.
-            with_scope_of(generation, |scope| scope.acting = None);
+        let Some(generation) = self.generation else { return };
+        // The trace may have ended: then there is nothing to take back.
+        with_scope_of(generation, |scope| {
+            if self.is_named {
+                scope.acting = None;
+            }
+            if self.is_placed {
+                scope.places.pop();
+            }
+        });
+    }
+}
+
+/// Returns whether a caller's file is of this crate or of the standard library: a place that says nothing to users.
+fn is_internal(file: &str) -> bool {
+    file.starts_with(own_sources()) || is_of_library(file)
+}
+
+/// Returns whether a file is one of the standard library's sources.
+pub(crate) fn is_of_library(file: &str) -> bool {
+    // What was compiled with the library, and what the compiler makes of it in other crates: the latter has
+    // the path of the sources where they are installed.
+    file.starts_with("/rustc/") || file.starts_with(library_sources())
+}
+
+/// Returns the folder of this crate's sources as the compiler names it, wherever the crate was built.
+fn own_sources() -> &'static str {
+    const OWN: &str = file!();
+    OWN.strip_suffix("trace/acting.rs").expect("the name of this file")
+}
+
+/// Returns the folder of the standard library's sources as the compiler names it in this crate.
+fn library_sources() -> &'static str {
+    static FOLDER: OnceLock<&str> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        // A function that is passed as a path is called by code of the library, which is the caller.
+        fn called(f: impl FnOnce() -> &'static Location<'static>) -> &'static str {
+            f().file()
         }
+        let file = called(Location::caller);
+        let ending = "core/src/ops/function.rs".len();
+        file.get(..file.len().saturating_sub(ending)).filter(|folder| !folder.is_empty()).unwrap_or(file)
+    })
+}
+
+impl Scope {
+    /// Returns the origin to record for a caller: its own place, unless that is in the standard library or in this
+    /// crate; then the innermost call of the user's that is known.
+    pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
+        if let Some(foreign) = &self.foreign {
+            return foreign.clone();
+        }
+        if !is_internal(&caller.file) {
+            return caller;
+        }
+        self.places.last().unwrap_or(&self.root).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart() {
+        assert!(is_internal(file!()));
+        assert!(is_internal("/rustc/0123abcd/library/core/src/option.rs"));
+        let shim = {
+            fn called(f: impl FnOnce() -> Origin) -> Origin {
+                f()
+            }
+            called(Origin::caller)
+        };
+        assert!(shim.file.ends_with("function.rs"), "{shim}");
+        assert!(is_of_library(&shim.file), "{shim}");
+        assert!(is_of_library(&format!("{}alloc/src/boxed.rs", library_sources())));
+        // Folders of users may have any names.
+        assert!(!is_internal("library/core/model.rs") && !is_internal("/home/me/rustc/model.rs"));
+        assert!(!is_internal("src/model.rs"));
     }
 }

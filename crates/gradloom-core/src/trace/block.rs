@@ -1,9 +1,9 @@
 //! Blocks: segments that the backward pass may compute again, and loops.
 
-use super::Tensor;
 use super::open_block::OpenBlock;
 use super::scope::{Frame, Scope, with_scope};
 use super::tensor::fail;
+use super::{Tensor, within};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
 
@@ -122,6 +122,7 @@ fn add_op(
 #[doc(alias = "remat")]
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
+    let _place = within();
     let open = OpenCheckpoint::begin();
     let (group, inner) = members(f());
     let mut outer = open.end(&inner).into_iter();
@@ -180,6 +181,7 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     stacked: S,
     f: impl FnOnce(C, S) -> (C, O),
 ) -> (C, O) {
+    let _place = within();
     let (carried, initial) = members(carried);
     let (stacked, stacks) = members(stacked);
     let Some((open, inside)) = OpenScan::begin(trip, &initial, &stacks) else {

@@ -38,7 +38,7 @@ mod statistics;
 mod table;
 mod tensor;
 
-pub(crate) use acting::acting;
+pub(crate) use acting::{acting, within};
 pub use attention::AttentionOptions;
 pub use block::{OpenCheckpoint, OpenScan, TensorGroup, checkpoint, scan};
 pub use conv::{ConvOptions, PerAxis};

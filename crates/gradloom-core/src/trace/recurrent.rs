@@ -1,7 +1,7 @@
 //! Recurrent functions, over [`scan`].
 
 use super::tensor::fail_with_help;
-use super::{Tensor, acting, full, scan};
+use super::{Tensor, acting, full, scan, within};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
 /// recurrent function, each with its gates side by side.
@@ -49,6 +49,7 @@ impl Gates {
     /// The outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state is given.
     #[track_caller]
     pub(crate) fn lstm(&self, x: Tensor, state: Option<(Tensor, Tensor)>) -> (Tensor, (Tensor, Tensor)) {
+        let _place = within();
         let Some(hidden) = self.hidden("lstm", x, 4) else { return (x, (x, x)) };
         let state = state.unwrap_or_else(|| (zeros(x, hidden), zeros(x, hidden)));
         // Both biases are added for all steps at once.
@@ -67,6 +68,7 @@ impl Gates {
     /// state is given.
     #[track_caller]
     pub(crate) fn gru(&self, x: Tensor, state: Option<Tensor>) -> (Tensor, Tensor) {
+        let _place = within();
         let Some(hidden) = self.hidden("gru", x, 3) else { return (x, x) };
         let state = state.unwrap_or_else(|| zeros(x, hidden));
         let (last, outputs) = scan(x.shape()[1], state, self.of_input(x, self.bias_ih), |h, seen| {

@@ -52,11 +52,13 @@ pub(crate) struct Scope {
     pub(super) sites: u32,
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a
     /// library.
-    root: Origin,
+    pub(super) root: Origin,
     /// Where ops stand that another language asks for.
-    foreign: Option<Origin>,
+    pub(super) foreign: Option<Origin>,
     /// The method that the user called, while it is made of others: see [`super::acting`].
-    pub(super) acting: Option<(&'static str, Origin)>,
+    pub(super) acting: Option<&'static str>,
+    /// Places of the user's calls that are being made, the innermost last: see [`super::acting`].
+    pub(super) places: Vec<Origin>,
     /// The place of the op that is being added, for an error of one of its operands.
     pub(super) here: Option<Origin>,
     /// The parameter that was asked for last, and where.
@@ -99,17 +101,6 @@ pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
 #[track_caller]
 pub fn is_training() -> bool {
     with_scope(|scope| scope.training)
-}
-
-/// The folder of this crate's sources as the compiler names it, wherever the crate was built.
-fn own_sources() -> &'static str {
-    file!().strip_suffix("trace/scope.rs").expect("the name of this file")
-}
-
-/// Whether a text contains another. `str::contains` has a search in linear time for long ones, which would
-/// be a part of the browser's module for this.
-fn contains(text: &str, part: &[u8]) -> bool {
-    text.as_bytes().windows(part.len()).any(|window| window == part)
 }
 
 /// What is wrong with a handle that left its trace.
@@ -258,6 +249,7 @@ impl Scope {
             root,
             foreign: None,
             acting: None,
+            places: Vec::new(),
             here: None,
             last_param: None,
             frames: Vec::new(),
@@ -393,7 +385,7 @@ impl Scope {
 
     /// The method that the user called, while it is made of others.
     pub(super) fn called(&self) -> Option<&'static str> {
-        self.acting.as_ref().map(|(name, _)| *name)
+        self.acting
     }
 
     /// What an op says, and the token under which the caret goes, by the method that the user called.
@@ -425,22 +417,6 @@ impl Scope {
         if let Some(frame) = self.frames.last() {
             let block = frame.block;
             self.owners.extend(values.iter().map(|&v| (v, block)));
-        }
-    }
-
-    /// The origin to record for a caller: its own place, unless that is inside the standard library or
-    /// gradloom.
-    pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
-        if let Some(foreign) = &self.foreign {
-            return foreign.clone();
-        }
-        let internal = contains(&caller.file, b"/rustc/")
-            || contains(&caller.file, b"library/core/")
-            || caller.file.starts_with(own_sources());
-        match &self.acting {
-            _ if !internal => caller,
-            Some((_, called_from)) if !called_from.file.starts_with(own_sources()) => called_from.clone(),
-            _ => self.root.clone(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};
-use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats, is_training};
+use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats, is_training, within};
 
 impl Tensor {
     /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
@@ -219,6 +219,7 @@ impl BatchNorm {
     /// one number for each channel, as in PyTorch: one alone would always become 0.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
+        let _place = within();
         let shape = x.shape();
         // Of other channels, `batch_norm` says what is wrong.
         let fits = shape.get(1) == self.weight.shape().first();

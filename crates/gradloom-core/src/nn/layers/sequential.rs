@@ -5,7 +5,7 @@ use super::{
     Embedding, Flatten, GroupNorm, Gru, LayerNorm, Linear, Lstm, MaxPool2d, RmsNorm, TransformerBlock,
 };
 use crate::nn::{CausalSelfAttention, Module, Visitor};
-use crate::trace::Tensor;
+use crate::trace::{Tensor, within};
 
 /// A module that makes one tensor of one.
 pub trait Layer: Module + CloneLayer {
@@ -80,6 +80,7 @@ impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Module for Functio
 impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function<F> {
     #[track_caller]
     fn apply(&self, x: Tensor) -> Tensor {
+        let _place = within();
         self.0(x)
     }
 }
@@ -119,6 +120,7 @@ impl Sequential {
     /// All layers, in order.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
+        let _place = within();
         let mut x = x;
         for layer in &self.0 {
             x = layer.apply(x);

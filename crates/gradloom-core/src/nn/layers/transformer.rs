@@ -2,7 +2,7 @@
 
 use super::{Dropout, LayerNorm, Linear};
 use crate::nn::{Module, Visitor};
-use crate::trace::{AttentionOptions, Tensor};
+use crate::trace::{AttentionOptions, Tensor, within};
 
 /// Multi-head attention with a projection each for queries, keys, values and the output. Vaswani et al.,
 /// 2017.
@@ -164,6 +164,7 @@ impl TransformerBlock {
     /// `[batch, time, width]`, of the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
+        let _place = within();
         let options = if self.causal { AttentionOptions::causal() } else { AttentionOptions::full() };
         let attended = |x: Tensor| self.dropout.forward(self.attention.forward(x, options));
         let hidden = |x: Tensor| self.dropout.forward(self.linear1.forward(x).gelu());
