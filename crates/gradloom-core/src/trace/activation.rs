@@ -1,5 +1,6 @@
 //! Activation functions, with PyTorch's gradients at their kinks.
 
+use super::alike::is_within;
 use super::tensor::{fail_with_help, has_floats};
 use super::{Operand, Tensor, acting};
 
@@ -151,7 +152,8 @@ impl Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts. He, Zhang, Ren, Sun, 2015.
+    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts to the shape of `x`. He, Zhang, Ren, Sun,
+    /// 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -161,8 +163,12 @@ impl Tensor {
     #[must_use]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
         let _called = acting("prelu");
+        let weight = weight.tensor(self);
+        if !is_within("prelu", self, "weight", weight) {
+            return self;
+        }
         // The weight's gradient is a product with the branch, which leaves out what is above 0.
-        self.gt(0.0).select(self, self.not_above_zero() * weight.tensor(self))
+        self.gt(0.0).select(self, self.not_above_zero() * weight)
     }
 
     /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.

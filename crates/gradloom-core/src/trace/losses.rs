@@ -1,6 +1,8 @@
 //! Losses of predictions against targets. Each is a mean over all elements or rows; what is to be weighted or
-//! summed otherwise is written with the same functions.
+//! summed otherwise is written with the same functions. Always holds: nothing broadcasts but a target that is
+//! one number for all predictions, and a variance where its doc says so.
 
+use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::tensor::{fail_with_help, full};
 use super::{Operand, Tensor, acting};
 use crate::decimal::Decimal;
@@ -139,6 +141,9 @@ impl Tensor {
     #[must_use]
     pub fn mse_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("mse_loss");
+        if !are_targets("mse_loss", self, targets) {
+            return no_loss(self);
+        }
         (self - targets).square().mean()
     }
 
@@ -153,6 +158,9 @@ impl Tensor {
     #[must_use]
     pub fn l1_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("l1_loss");
+        if !are_targets("l1_loss", self, targets) {
+            return no_loss(self);
+        }
         (self - targets).abs().mean()
     }
 
@@ -169,6 +177,9 @@ impl Tensor {
     #[must_use]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
         let _called = acting("huber_loss");
+        if !are_targets("huber_loss", self, targets) {
+            return no_loss(self);
+        }
         let error = self - targets;
         let size = error.abs();
         let near = size.lt(delta);
@@ -187,6 +198,9 @@ impl Tensor {
     #[must_use]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
         let _called = acting("smooth_l1_loss");
+        if !are_targets("smooth_l1_loss", self, targets) {
+            return no_loss(self);
+        }
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
     }
 
@@ -202,6 +216,9 @@ impl Tensor {
     #[must_use]
     pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
         let _called = acting("bce_with_logits");
+        if !are_targets("bce_with_logits", self, targets) {
+            return no_loss(self);
+        }
         let targets = targets.tensor(self);
         // -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))
         (self.softplus() - self * targets).mean()
@@ -220,6 +237,9 @@ impl Tensor {
     #[must_use]
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("bce_loss");
+        if !are_targets("bce_loss", self, targets) {
+            return no_loss(self);
+        }
         let targets = targets.tensor(self);
         // Below this product of p and 1 - p, the gradient is PyTorch's, (p - y) / 1e-12: that of a parabola
         // which adds nothing to the value.
@@ -249,6 +269,9 @@ impl Tensor {
     #[must_use]
     pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
         let _called = acting("kl_div_loss");
+        if !are_alike("kl_div_loss", ["predictions", "targets"], self, targets) {
+            return no_loss(self);
+        }
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
         // A class that is not wanted may have a logarithm of `-inf`.
@@ -271,6 +294,12 @@ impl Tensor {
     #[must_use]
     pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
         let _called = acting("cosine_embedding_loss");
+        let token = "cosine_embedding_loss";
+        if !are_alike(token, ["vectors", "other vectors"], self, other)
+            || !is_one_per_row(token, ["vectors", "targets"], self, targets)
+        {
+            return no_loss(self);
+        }
         let cosine = self.cosine_similarity(other, -1);
         targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
     }
@@ -288,6 +317,11 @@ impl Tensor {
     #[must_use]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
         let _called = acting("triplet_loss");
+        if !are_alike("triplet_loss", ["anchors", "positive examples"], self, positive)
+            || !are_alike("triplet_loss", ["anchors", "negative examples"], self, negative)
+        {
+            return no_loss(self);
+        }
         let (near, far) = (self - positive + 1e-6, self - negative + 1e-6);
         let excess = |near: Tensor, far: Tensor| near.norm_axes(-1, 2.0) - far.norm_axes(-1, 2.0) + margin;
         // What is infinitely far gives no gradient, which the slope of its norm, inf / inf, would not be.
@@ -306,6 +340,9 @@ impl Tensor {
     #[must_use]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("hinge_loss");
+        if !are_targets("hinge_loss", self, targets) {
+            return no_loss(self);
+        }
         let targets = targets.tensor(self);
         let kept = (self * targets).ge(1.0);
         // What is far on the right side gives no gradient, to targets either.
@@ -325,11 +362,16 @@ impl Tensor {
     #[must_use]
     pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("poisson_nll_loss");
+        if !are_targets("poisson_nll_loss", self, targets) {
+            return no_loss(self);
+        }
         (self.exp() - self * targets).mean()
     }
 
     /// Mean negative log-likelihood of normal numbers with this mean and the given variance, without the
-    /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6.
+    /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6. As in PyTorch, there is a
+    /// variance for each number, or one for all along an axis of extent 1 or along the last axis, which is
+    /// then left out, or one in all.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -340,7 +382,27 @@ impl Tensor {
     #[must_use]
     pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
         let _called = acting("gaussian_nll_loss");
+        if !are_targets("gaussian_nll_loss", self, targets) {
+            return no_loss(self);
+        }
+        let Some(variance) = variance_of(self, variance) else { return no_loss(self) };
         let variance = variance.clamp(1e-6, f64::INFINITY);
         (0.5 * (variance.log() + (self - targets).square() / variance)).mean()
     }
+}
+
+/// Returns variances beside means `x`, with an axis of extent 1 where there is one for all along an axis; none after
+/// an error of `gaussian_nll_loss`.
+#[track_caller]
+fn variance_of(x: Tensor, variance: Tensor) -> Option<Tensor> {
+    let (shape, own) = (x.shape(), variance.shape());
+    let differ = shape.iter().zip(own.iter()).filter(|(extent, own)| extent != own);
+    let one_for_several = shape.rank() == own.rank() && differ.clone().count() <= 1;
+    if own.rank() == 0 || (one_for_several && differ.clone().all(|(_, &own)| own == 1)) {
+        return Some(variance);
+    }
+    if shape.split_last().is_some_and(|(_, lead)| own[..] == *lead) {
+        return Some(variance.unsqueeze(-1));
+    }
+    are_alike("gaussian_nll_loss", ["predictions", "variances"], x, variance).then_some(variance)
 }

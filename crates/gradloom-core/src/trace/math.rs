@@ -1,5 +1,6 @@
 //! Elementwise functions.
 
+use super::alike::is_within;
 use super::operand::{binary, number, unify};
 use super::scope::with_scope;
 use super::tensor::{emit, full};
@@ -667,7 +668,8 @@ impl Tensor {
         self.abs().lt(f64::INFINITY)
     }
 
-    /// `value` where the bool `mask` is true, `self` elsewhere; the three broadcast together.
+    /// `value` where the bool `mask` is true, `self` elsewhere. Mask and value broadcast to the shape of
+    /// `self`, which is that of the result.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -681,6 +683,10 @@ impl Tensor {
     #[must_use]
     pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
         let _called = acting("masked_fill");
-        mask.select(value.tensor(self), self)
+        let value = value.tensor(self);
+        if !is_within("masked_fill", self, "mask", mask) || !is_within("masked_fill", self, "value", value) {
+            return self;
+        }
+        mask.select(value, self)
     }
 }

@@ -6,6 +6,7 @@
 
 mod acting;
 mod activation;
+mod alike;
 mod attention;
 mod block;
 mod causal;

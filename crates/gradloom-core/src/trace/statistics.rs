@@ -3,6 +3,7 @@
 //! Each comes in three forms, as sums do: over all axes, over some, which vanish, and over some, which stay
 //! with extent 1.
 
+use super::alike::{common_axis, no_loss};
 use super::reduce::Axes;
 use super::tensor::{fail_with_help, has_floats};
 use super::{Tensor, acting, iota};
@@ -220,7 +221,8 @@ impl Tensor {
     }
 
     /// The cosine of the angle between two tensors along an axis, which vanishes: `x · y / (|x| |y|)`, with
-    /// norms of at least 1e-8.
+    /// norms of at least 1e-8. As in PyTorch, the axis is one of the shape that both broadcast to; along it
+    /// both have the same extent.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -231,6 +233,7 @@ impl Tensor {
     #[must_use]
     pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
         let _called = acting("cosine_similarity");
+        let Some(axis) = common_axis("cosine_similarity", self, other, axis) else { return no_loss(self) };
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
 

@@ -2,6 +2,7 @@
 //! gradients against central differences.
 
 mod activations;
+mod alike;
 mod attention;
 mod curvature;
 mod ignored;

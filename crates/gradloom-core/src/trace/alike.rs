@@ -1,0 +1,128 @@
+//! Shapes that belong together, of functions in which broadcasting would be a mistake: a loss of `[32, 1]`
+//! against `[32]` would compare each prediction with every target, and train towards their mean.
+//!
+//! In: the tensors of a call. Out: whether their shapes fit; if not, the trace has an error that says how they
+//! would. Always holds: what passes gives one term for each prediction.
+
+use super::reduce::resolve_axis;
+use super::tensor::{fail_with_help, placeholder};
+use super::{Operand, Tensor};
+use crate::ir::{DType, Shape};
+
+/// Returns whether targets have the shape of the predictions, or are one number for all of them; if not, that is an
+/// error of the function named `token`.
+#[track_caller]
+pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operand) -> bool {
+    if targets.number().is_some() {
+        return true;
+    }
+    let targets = targets.tensor(predictions);
+    // Of dtypes that differ, the function itself says so.
+    predictions.dtype().computed() != targets.dtype().computed()
+        || targets.rank() == 0
+        || are_alike(token, ["predictions", "targets"], predictions, targets)
+}
+
+/// Returns whether two tensors have one shape; if not, that is an error of the function named `token`, which calls
+/// them by these names.
+#[track_caller]
+pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Tensor) -> bool {
+    let (a, b) = (first.shape(), second.shape());
+    if a == b {
+        return true;
+    }
+    let [one, other] = names;
+    let message = format!("`{token}` of {one} {a} and {other} {b}: the shapes differ");
+    fail_with_help(token, message, &remedy(names, &a, &b));
+    false
+}
+
+/// Says how two tensors get one shape.
+fn remedy([one, other]: [&str; 2], a: &Shape, b: &Shape) -> String {
+    if let Some(axis) = superfluous(a, b) {
+        return format!("`.squeeze({axis})` on the {one} gives them the shape of the {other}");
+    }
+    if let Some(axis) = superfluous(b, a) {
+        return format!("`.squeeze({axis})` on the {other} gives them the shape of the {one}");
+    }
+    let long = |shape: &Shape| shape.iter().copied().filter(|&extent| extent != 1).collect::<Vec<_>>();
+    if long(a) == long(b) {
+        return format!("`.reshape({a})` on the {other} gives them the shape of the {one}");
+    }
+    let common = a.broadcast(b);
+    if common.as_ref() == Some(a) {
+        return format!("they do not broadcast; if each is for several, `.broadcast_to({a})` on the {other}");
+    }
+    if common.as_ref() == Some(b) {
+        return format!("they do not broadcast; if each is for several, `.broadcast_to({b})` on the {one}");
+    }
+    format!("the {one} and the {other} have one shape, and do not broadcast")
+}
+
+/// Finds the last axis of extent 1 without which a shape is the other.
+fn superfluous(shape: &Shape, other: &Shape) -> Option<usize> {
+    (0..shape.rank()).rev().find(|&axis| shape[axis] == 1 && shape.without(&[axis]) == *other)
+}
+
+/// Returns whether `part` broadcasts to the shape of `x`, and does not make it larger; if not, that is an error of the
+/// function named `token`, which calls the part by this name.
+#[track_caller]
+pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> bool {
+    let (whole, own) = (x.shape(), part.shape());
+    let fits = whole.broadcast(&own).as_ref() == Some(&whole);
+    if !fits {
+        let message = format!("`{token}` of {whole} with a {name} {own}");
+        let help = format!("from the right, the extents of the {name} are those of {whole}, or 1");
+        fail_with_help(token, message, &help);
+    }
+    fits
+}
+
+/// Returns whether there is a number for each row of `rows` `[B.., width]`, `[B..]`, or one for all; if not, that is an
+/// error of the function named `token`, which calls them by these names.
+#[track_caller]
+pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
+    let (shape, own) = (rows.shape(), numbers.shape());
+    let Some((_, lead)) = shape.split_last() else {
+        fail_with_help(token, format!("`{token}` of {one} {shape}"), "they are [.., width]");
+        return false;
+    };
+    let fits = own.rank() == 0 || own[..] == *lead;
+    if !fits {
+        let lead = Shape::from(lead);
+        let message = format!("`{token}` of {one} {shape} and {other} {own}: there is not one for each row");
+        let help = match superfluous(&own, &lead) {
+            Some(axis) => format!("`.squeeze({axis})` on the {other} gives them the shape {lead}"),
+            None => format!("the {other} are {lead}"),
+        };
+        fail_with_help(token, message, &help);
+    }
+    fits
+}
+
+/// Returns an axis of the shape that two tensors broadcast to, counted from the last, along which both have
+/// the same extent; none after an error of the function named `token`.
+#[track_caller]
+pub(super) fn common_axis(token: &str, first: Tensor, second: Tensor, axis: isize) -> Option<isize> {
+    let (a, b) = (first.shape(), second.shape());
+    let Some(common) = a.broadcast(&b) else {
+        let message = format!("`{token}` of {a} and {b}: the shapes do not broadcast");
+        fail_with_help(token, message, "from the right, extents are equal or 1");
+        return None;
+    };
+    let from_last = common.rank() - resolve_axis(token, axis, &common)?;
+    let extent = |shape: &Shape| shape.rank().checked_sub(from_last).map(|axis| shape[axis]);
+    if extent(&a).is_none() || extent(&a) != extent(&b) {
+        let message = format!("`{token}` of {a} and {b} along axis {axis}: the extents differ");
+        fail_with_help(token, message, "the axis has the same extent in both; the other axes broadcast");
+        return None;
+    }
+    Some(-(from_last as isize))
+}
+
+/// Returns a loss to go on with after an error.
+#[track_caller]
+pub(super) fn no_loss(predictions: Tensor) -> Tensor {
+    let dtype = predictions.dtype();
+    placeholder(if dtype.is_float() { dtype } else { DType::F32 }, Shape::scalar())
+}
