@@ -35,25 +35,39 @@ pub struct Batches {
     epoch: u64,
     /// Batches of this epoch that were given.
     given: usize,
+    /// The examples in the order of this epoch; empty where that is the order of their numbers.
     order: Vec<usize>,
 }
+
+/// Examples that can be shuffled: their order takes 8 bytes for each, and four times that while it is made.
+const MOST_SHUFFLED: usize = 1 << 28;
 
 impl Batches {
     /// Batches of so many of the examples, in order; the last of an epoch has what is left.
     ///
     /// # Panics
     /// When there is no example, or a batch has none.
+    #[track_caller]
     pub fn new(examples: usize, batch: usize) -> Self {
-        assert!(examples > 0 && batch > 0, "batches of {batch} of {examples} examples");
-        let mut batches =
-            Self { examples, batch, seed: None, drops_last: false, epoch: 0, given: 0, order: Vec::new() };
-        batches.arrange();
-        batches
+        assert!(
+            examples > 0 && batch > 0,
+            "batches of {batch} of {examples} examples: there is at least one example, and one in a batch"
+        );
+        Self { examples, batch, seed: None, drops_last: false, epoch: 0, given: 0, order: Vec::new() }
     }
 
     /// In another order in each epoch.
+    ///
+    /// # Panics
+    /// When there are more than 2^28 examples, whose order would take gigabytes.
     #[must_use]
+    #[track_caller]
     pub fn shuffled(mut self, seed: u64) -> Self {
+        assert!(
+            self.examples <= MOST_SHUFFLED,
+            "{} examples are too many to shuffle, {MOST_SHUFFLED} are the most: shuffle parts of them",
+            self.examples
+        );
         self.seed = Some(seed);
         self.arrange();
         self
@@ -64,6 +78,7 @@ impl Batches {
     /// # Panics
     /// When there are fewer examples than a batch has.
     #[must_use]
+    #[track_caller]
     pub fn drop_last(mut self) -> Self {
         assert!(self.batch <= self.examples, "no batch of {} in {} examples", self.batch, self.examples);
         let given = self.position();
@@ -81,7 +96,7 @@ impl Batches {
 
     /// Batches that were given since the start, of all epochs.
     pub fn position(&self) -> u64 {
-        self.epoch * self.per_epoch() as u64 + self.given as u64
+        self.epoch.saturating_mul(self.per_epoch() as u64).saturating_add(self.given as u64)
     }
 
     /// The same batches, as if so many had been given.
@@ -96,10 +111,14 @@ impl Batches {
     /// The next batch; behind the last one of an epoch, the first of the next.
     pub fn next_batch(&mut self) -> Vec<usize> {
         let start = self.given * self.batch;
-        let batch = self.order[start..(start + self.batch).min(self.examples)].to_vec();
+        let end = start.saturating_add(self.batch).min(self.examples);
+        let batch = match self.seed {
+            Some(_) => self.order[start..end].to_vec(),
+            None => (start..end).collect(),
+        };
         self.given += 1;
         if self.given == self.per_epoch() {
-            (self.epoch, self.given) = (self.epoch + 1, 0);
+            (self.epoch, self.given) = (self.epoch.wrapping_add(1), 0);
             self.arrange();
         }
         batch
@@ -113,8 +132,8 @@ impl Batches {
 
     /// Sorts the examples by random numbers of 64 bits, keyed by seed, epoch and example.
     fn arrange(&mut self) {
-        self.order = (0..self.examples).collect();
         let Some(seed) = self.seed else { return };
+        self.order = (0..self.examples).collect();
         let words = |number: u64| [number as u32, (number >> 32) as u32];
         let ([e0, e1], key) = (words(self.epoch), words(seed));
         self.order.sort_by_cached_key(|&example| {
@@ -128,19 +147,34 @@ impl Batches {
 /// The data of some examples, one behind the other; each has `width` elements.
 ///
 /// # Panics
-/// When there is no such example.
+/// When there is no such example; when examples have no elements, or the data are not those of whole examples.
+#[track_caller]
 pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
-    examples.iter().flat_map(|&example| &data[example * width..(example + 1) * width]).copied().collect()
+    assert!(width > 0, "examples of 0 elements: give the number of elements of an example");
+    assert!(
+        data.len().is_multiple_of(width),
+        "{} elements are no whole number of examples of {width}: give the number of elements of an example",
+        data.len()
+    );
+    let count = data.len() / width;
+    // Not a closure, so that the panic is at the caller's line.
+    for &example in examples {
+        assert!(example < count, "there is no example {example}: the data have {count}, counted from 0");
+    }
+    examples.iter().flat_map(|&example| &data[example * width..][..width]).copied().collect()
 }
 
-/// What an iterator gives, fetched on a thread of its own, at most so many items ahead. A panic of it comes
-/// out of [`Prefetch::next`].
+/// Items that are fetched ahead at most: there is a place for each from the start.
+const MOST_AHEAD: usize = 1 << 12;
+
+/// What an iterator gives, fetched on a thread of its own, at most so many items ahead, and 4,096. A panic of
+/// it comes out of [`Prefetch::next`].
 pub fn prefetch<I>(ahead: usize, items: I) -> Prefetch<I::Item>
 where
     I: Iterator + Send + 'static,
     I::Item: Send + 'static,
 {
-    let (sender, receiver) = sync_channel(ahead);
+    let (sender, receiver) = sync_channel(ahead.min(MOST_AHEAD));
     let fetcher = std::thread::spawn(move || {
         for item in items {
             // The receiver is gone.

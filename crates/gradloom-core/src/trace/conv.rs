@@ -1,5 +1,6 @@
 //! Convolutions over the last axes.
 
+use super::bounds::fits_parts;
 use super::tensor::{emit, fail_with_help, has_floats, placeholder};
 use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
@@ -235,10 +236,19 @@ impl Tensor {
         let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
         let (mut start, mut limit) = (vec![0; axes + 2], x.to_vec());
         for i in 0..axes {
-            let (axis, reach) = (i + 2, dilation[i] * (w[i + 2] - 1));
+            let axis = i + 2;
+            let of_axis = Spread { extent: x[axis], size: w[axis], stride: stride[i], dilation: dilation[i] };
+            let Some([reach, spread, whole]) = of_axis.counted(more[i]) else {
+                let message = format!(
+                    "`{token}` of {x} with weights {w}, a stride of {} and a dilation of {}: the result is \
+                     larger than any memory",
+                    stride[i], dilation[i]
+                );
+                fail_with_help(token, message, "make the stride or the dilation smaller");
+                return self;
+            };
             interior[axis] = stride[i] - 1;
-            let spread = x[axis] + x[axis].saturating_sub(1) * interior[axis];
-            let wanted = (spread + reach + more[i]).saturating_sub(2 * padding[i]);
+            let wanted = whole.saturating_sub(padding[i].saturating_mul(2));
             if wanted == 0 {
                 let message =
                     format!("`{token}` of {x} with weights {w}: a padding of {} leaves nothing", padding[i]);
@@ -287,6 +297,11 @@ impl Tensor {
             fail_with_help(token, message, help);
             return None;
         };
+        let count = size.iter().fold(1usize, |count, &n| count.saturating_mul(n));
+        let call = || format!("`{token}` of {shape}: windows of {size:?}");
+        if !fits_parts(token, count, call) {
+            return None;
+        }
         let mut padded = self;
         for (i, &n) in padding.iter().enumerate().filter(|(_, n)| **n > 0) {
             let axis = (first + i) as isize;
@@ -303,6 +318,10 @@ impl Tensor {
             };
         }
         let whole = padded.shape();
+        // After an error, it is not.
+        if (0..axes).any(|i| whole[first + i] < size[i]) {
+            return None;
+        }
         let mut places = Vec::new();
         let mut index = vec![0; axes];
         loop {
@@ -319,6 +338,27 @@ impl Tensor {
             index[axis + 1..].fill(0);
         }
         Some(places)
+    }
+}
+
+/// An axis of a transposed convolution.
+struct Spread {
+    extent: usize,
+    size: usize,
+    stride: usize,
+    dilation: usize,
+}
+
+impl Spread {
+    /// Counts the elements that the weights reach over but the first, those of the input with the gaps between
+    /// them, and all without padding, with so many more at the end; none beyond what 64 bits hold with ease.
+    fn counted(&self, more: usize) -> Option<[usize; 3]> {
+        let reach = self.dilation.checked_mul(self.size - 1)?;
+        let gaps = self.extent.saturating_sub(1).checked_mul(self.stride - 1)?;
+        let spread = self.extent.checked_add(gaps)?;
+        let whole = spread.checked_add(reach)?.checked_add(more)?;
+        // What follows adds a few of them.
+        (whole < usize::MAX / 8).then_some([reach, spread, whole])
     }
 }
 

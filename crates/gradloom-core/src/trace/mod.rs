@@ -9,6 +9,7 @@ mod activation;
 mod alike;
 mod attention;
 mod block;
+mod bounds;
 mod causal;
 mod conv;
 mod ctc;

@@ -4,6 +4,7 @@
 //! the gradient. NaN is larger than any number. Padding is never the maximum, not of a window of `-inf`
 //! either.
 
+use super::bounds::fits_parts;
 use super::conv::{PerAxis, nothing, per_axis};
 use super::tensor::{fail_with_help, has_floats};
 use super::{Tensor, acting, iota};
@@ -194,6 +195,9 @@ impl Tensor {
             if extent == 0 || windows == 0 {
                 let help = "the last two axes have elements, and there is at least one window";
                 fail_with_help(token, format!("`{token}` of {shape} to {size:?}"), help);
+                return self;
+            }
+            if !fits_parts(token, windows, || format!("`{token}` of {shape} to {size:?}")) {
                 return self;
             }
             let mut parts = Vec::with_capacity(windows);

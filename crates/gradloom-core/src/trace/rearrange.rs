@@ -1,5 +1,6 @@
 //! Rearrangements that are made of views, joins and lookups.
 
+use super::bounds::fits_constants;
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
 use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
@@ -40,6 +41,9 @@ impl Tensor {
         let mut x = self;
         for axis in axes.list() {
             let Some(at) = resolve_axis("flip", axis, &shape) else { return self };
+            if !fits_constants("flip", shape[at], || format!("`flip` of {shape} along axis {axis}")) {
+                return self;
+            }
             if shape[at] > 1 {
                 x = x.reordered(at, &(0..shape[at]).rev().collect::<Vec<_>>());
             }
@@ -61,10 +65,11 @@ impl Tensor {
         let shape = self.shape();
         let Some(at) = resolve_axis("roll", axis, &shape) else { return self };
         let extent = shape[at] as isize;
-        let first = if extent == 0 { 0 } else { (-shift).rem_euclid(extent) as usize };
-        if first == 0 {
+        let places = if extent == 0 { 0 } else { shift.rem_euclid(extent) as usize };
+        if places == 0 {
             return self;
         }
+        let first = shape[at] - places;
         concat(at as isize, &[self.slice(at as isize, first..), self.slice(at as isize, 0..first)])
     }
 
@@ -145,6 +150,10 @@ impl Tensor {
         if extent == 0 {
             let message = format!("`resize_linear` of {shape}: axis {axis} has no elements");
             fail_with_help("resize_linear", message, "there must be an element to interpolate");
+            return self;
+        }
+        let call = || format!("`resize_linear` of {shape} to {size} along axis {axis}");
+        if !fits_constants("resize_linear", size, call) {
             return self;
         }
         let place = |i: usize| {
@@ -238,6 +247,11 @@ impl Tensor {
             let message = format!("`{token}` of {shape} along axis {axis} by {low} and {high}");
             let help = format!("the axis has {} elements to take them from", shape[at]);
             fail_with_help(token, message, &help);
+            return self;
+        }
+        let count = shape[at].saturating_add(sides[0]).saturating_add(sides[1]);
+        let call = || format!("`{token}` of {shape} along axis {axis} by {} and {}", sides[0], sides[1]);
+        if !fits_constants(token, count, call) {
             return self;
         }
         let extent = shape[at] as isize;
@@ -380,6 +394,9 @@ pub fn eye(n: usize) -> Tensor {
 #[must_use]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     let _called = acting("linspace");
+    if !fits_constants("linspace", count, || "`linspace`".to_string()) {
+        return placeholder(DType::F32, Shape::scalar());
+    }
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
     // From the nearer end, so that both are met exactly.
     let number = |i: usize| {

@@ -1,5 +1,6 @@
 //! Views and data movement.
 
+use super::bounds::fits_parts;
 use super::extents::Extent;
 use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, placeholder};
@@ -345,6 +346,9 @@ impl Tensor {
         }
         let size = shape[at].div_ceil(count).max(1);
         let parts = shape[at].div_ceil(size).max(1);
+        if !fits_parts("chunk", parts, || format!("`chunk` of {shape} along axis {axis}")) {
+            return vec![self];
+        }
         let sizes: Vec<usize> = (0..parts).map(|i| size.min(shape[at] - i * size)).collect();
         self.split_sizes(axis, &sizes)
     }
