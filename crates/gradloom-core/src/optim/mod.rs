@@ -46,6 +46,7 @@ mod rmsprop;
 mod schedule;
 mod settings;
 mod sgd;
+mod words;
 
 pub use accumulate::{accumulate, of_all_batches};
 pub use adafactor::Adafactor;

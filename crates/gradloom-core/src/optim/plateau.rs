@@ -1,20 +1,31 @@
 //! A learning rate that falls when the loss no longer does.
 
+use super::words::{Words, wrong};
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
 /// PyTorch's `ReduceLROnPlateau` for a measure that should fall: when it has not improved by a part
 /// `threshold` of itself for more than `patience` looks in a row, the rate is multiplied by `factor`.
 ///
-/// It follows a measure that the host knows, so it is no [`Schedule`](super::Schedule):
+/// It follows a measure that the host knows, so it is no [`Schedule`](super::Schedule). `Train::set_plateau`
+/// has a training follow it, with what it remembers in its checkpoints:
+/// `train.set_plateau(Plateau::new(0.1))`, then `train.look(loss)?` after each epoch. By itself:
 ///
 /// ```
 /// # use gradloom_core::optim::Plateau;
 /// let mut plateau = Plateau::new(0.1).patience(1);
 /// let rates = [5.0, 4.0, 4.0, 4.0, 4.0].map(|loss| plateau.look(loss));
-/// // To be given to `Train::set_lr`.
 /// assert_eq!(rates, [0.1, 0.1, 0.1, 0.010000000000000002, 0.010000000000000002]);
+/// // All of it as a text, to go on from.
+/// assert_eq!(plateau.to_string().parse::<Plateau>()?, plateau);
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plateau {
     lr: f64,
+    /// The rate before it fell.
+    start: f64,
     factor: f64,
     patience: u64,
     threshold: f64,
@@ -33,6 +44,7 @@ impl Plateau {
     pub fn new(lr: f64) -> Self {
         Self {
             lr,
+            start: lr,
             factor: 0.1,
             patience: 10,
             threshold: 1e-4,
@@ -84,13 +96,22 @@ impl Plateau {
         self.lr
     }
 
+    /// Returns the rate of a group of parameters that began at `rate` when this one did at its own: it has
+    /// fallen by the same factors, but not below the least rate.
+    pub fn scaled(&self, rate: f64) -> f64 {
+        if self.lr == self.start {
+            return rate;
+        }
+        (rate * (self.lr / self.start)).max(self.least.min(rate))
+    }
+
     /// Takes note of a measure, and gives the rate from now on. A NaN is no improvement.
     pub fn look(&mut self, measure: f64) -> f64 {
         if measure < self.best * (1.0 - self.threshold) {
             self.best = measure;
             self.bad = 0;
         } else {
-            self.bad += 1;
+            self.bad = self.bad.saturating_add(1);
         }
         if self.resting > 0 {
             self.resting -= 1;
@@ -109,9 +130,69 @@ impl Plateau {
     }
 }
 
+/// Writes all numbers, each behind its name, for [`FromStr`].
+impl fmt::Display for Plateau {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lr, start, factor, patience, threshold, cooldown, least, best, bad, resting } = self;
+        write!(f, "lr {lr} start {start} factor {factor} patience {patience} threshold {threshold} ")?;
+        write!(f, "cooldown {cooldown} least {least} best {best} bad {bad} resting {resting}")
+    }
+}
+
+impl FromStr for Plateau {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut words = Words::of("plateau", text);
+        let plateau = Self {
+            lr: words.named("lr")?,
+            start: words.named("start")?,
+            factor: words.named("factor")?,
+            patience: words.named("patience")?,
+            threshold: words.named("threshold")?,
+            cooldown: words.named("cooldown")?,
+            least: words.named("least")?,
+            best: words.named("best")?,
+            bad: words.named("bad")?,
+            resting: words.named("resting")?,
+        };
+        if words.is_empty() { Ok(plateau) } else { Err(wrong("plateau", text)) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_goes_on_from_its_text() {
+        let measures = [3.0, 2.0, 2.0, f64::NAN, 2.5, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5];
+        let new = || Plateau::new(0.3).factor(0.7).patience(1).cooldown(1).least(0.01).threshold(0.01);
+        let mut whole = new();
+        let rates = measures.map(|measure| whole.look(measure));
+        for cut in 0..measures.len() {
+            let mut first = new();
+            measures[..cut].iter().for_each(|&measure| _ = first.look(measure));
+            let mut rest: Plateau = first.to_string().parse().unwrap();
+            assert_eq!(rest, first);
+            let later: Vec<f64> = measures[cut..].iter().map(|&measure| rest.look(measure)).collect();
+            assert_eq!(later, rates[cut..], "{cut}");
+        }
+        let text = new().to_string();
+        for damaged in [&text[1..], &text[..text.len() - 1], &format!("{text} 1"), "", "lr x"] {
+            assert!(damaged.parse::<Plateau>().is_err(), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn groups_fall_with_it() {
+        let mut plateau = Plateau::new(0.5).factor(0.5).patience(0).least(0.1);
+        plateau.look(1.0);
+        assert_eq!(plateau.scaled(0.3), 0.3);
+        plateau.look(1.0);
+        assert_eq!([0.4, 0.15, 0.05].map(|rate| plateau.scaled(rate)), [0.2, 0.1, 0.05]);
+    }
 
     /// torch.optim.lr_scheduler.ReduceLROnPlateau(SGD(.., lr=0.5), factor=0.5, patience=2, cooldown=3,
     /// min_lr=0.1): the rate after each step.

@@ -1,10 +1,24 @@
 //! Learning rates over time.
 
+use super::words::{Words, wrong};
+use crate::error::Error;
 use crate::float;
 use std::f64::consts::PI;
+use std::fmt;
+use std::str::FromStr;
 
 /// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known
 /// only on the device, and the schedule does not wait for it.
+///
+/// As a text, which checkpoints have, it is its kind and its numbers in order:
+///
+/// ```
+/// # use gradloom_core::optim::Schedule;
+/// let schedule = Schedule::warmup_cosine(0.5, 10, 100, 0.01);
+/// assert_eq!(schedule.to_string(), "warmup 0.5 10 cosine 0.5 0.01 90");
+/// assert_eq!("warmup 0.5 10 cosine 0.5 0.01 90".parse::<Schedule>()?, schedule);
+/// # Ok::<(), gradloom_core::error::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// The same rate at every step.
@@ -126,7 +140,7 @@ impl Schedule {
                 to + (from - to) * 0.5 * (1.0 + float::cos(PI * progress(*steps)))
             }
             Schedule::Warmup { peak, steps, then } => match step.checked_sub(*steps) {
-                None => peak * (step + 1) as f64 / *steps as f64,
+                None => peak * (step as f64 + 1.0) / *steps as f64,
                 Some(later) => then.at(later),
             },
             Schedule::Staircase { peak, every, gamma } => {
@@ -145,6 +159,72 @@ impl Schedule {
             Schedule::Delayed { start, then } => then.at(step.saturating_sub(*start)),
             Schedule::Advanced { by, then } => then.at(step.saturating_add(*by)),
         }
+    }
+}
+
+/// Schedules within each other in a text at most: a reader goes into each.
+const MOST_NESTED: usize = 500;
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Constant(lr) => write!(f, "constant {lr}"),
+            Schedule::Linear { from, to, steps } => write!(f, "linear {from} {to} {steps}"),
+            Schedule::Cosine { from, to, steps } => write!(f, "cosine {from} {to} {steps}"),
+            Schedule::Warmup { peak, steps, then } => write!(f, "warmup {peak} {steps} {then}"),
+            Schedule::Staircase { peak, every, gamma } => write!(f, "staircase {peak} {every} {gamma}"),
+            Schedule::Milestones { peak, milestones, gamma } => {
+                write!(f, "milestones {peak} {}", milestones.len())?;
+                milestones.iter().try_for_each(|step| write!(f, " {step}"))?;
+                write!(f, " {gamma}")
+            }
+            Schedule::Exponential { peak, gamma } => write!(f, "exponential {peak} {gamma}"),
+            Schedule::Chained { first, steps, then } => write!(f, "chained {first} {steps} {then}"),
+            Schedule::Repeated { every, then } => write!(f, "repeated {every} {then}"),
+            Schedule::Delayed { start, then } => write!(f, "delayed {start} {then}"),
+            Schedule::Advanced { by, then } => write!(f, "advanced {by} {then}"),
+        }
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut words = Words::of("schedule", text);
+        let schedule = Self::read(&mut words, 0, text)?;
+        if words.is_empty() { Ok(schedule) } else { Err(wrong("schedule", text)) }
+    }
+}
+
+impl Schedule {
+    fn read(words: &mut Words<'_>, depth: usize, text: &str) -> Result<Self, Error> {
+        if depth > MOST_NESTED {
+            return Err(wrong("schedule", text));
+        }
+        let inner = |words: &mut Words<'_>| Self::read(words, depth + 1, text).map(Box::new);
+        Ok(match words.word()? {
+            "constant" => Self::Constant(words.number()?),
+            "linear" => Self::Linear { from: words.number()?, to: words.number()?, steps: words.number()? },
+            "cosine" => Self::Cosine { from: words.number()?, to: words.number()?, steps: words.number()? },
+            "warmup" => Self::Warmup { peak: words.number()?, steps: words.number()?, then: inner(words)? },
+            "staircase" => {
+                Self::Staircase { peak: words.number()?, every: words.number()?, gamma: words.number()? }
+            }
+            "milestones" => {
+                let (peak, count) = (words.number()?, words.number::<usize>()?);
+                // Not reserved: the text may say any number.
+                let milestones = (0..count).map(|_| words.number()).collect::<Result<_, _>>()?;
+                Self::Milestones { peak, milestones, gamma: words.number()? }
+            }
+            "exponential" => Self::Exponential { peak: words.number()?, gamma: words.number()? },
+            "chained" => Self::Chained { first: inner(words)?, steps: words.number()?, then: inner(words)? },
+            "repeated" => Self::Repeated { every: words.number()?, then: inner(words)? },
+            "delayed" => Self::Delayed { start: words.number()?, then: inner(words)? },
+            "advanced" => Self::Advanced { by: words.number()?, then: inner(words)? },
+            _ => return Err(wrong("schedule", text)),
+        })
     }
 }
 
@@ -190,5 +270,43 @@ mod tests {
         assert_eq!([0, 1, 9].map(|s| advanced.at(s)), [1, 2, 10].map(|s| linear.at(s)));
         let late = Schedule::Delayed { start: 10, then: Box::new(linear) };
         assert_eq!([0, 9, 10, 12].map(|s| late.at(s)), [1.0, 1.0, 1.0, 0.6]);
+    }
+
+    #[test]
+    fn texts_are_read_as_they_were_written() {
+        let numbers = [0.0, -0.0, 0.1, 1e-3, 1e300, 5e-324, f64::MAX, f64::INFINITY, f64::NEG_INFINITY];
+        let steps = [0, 1, 1000, u64::MAX];
+        let mut all: Vec<Schedule> = numbers.map(Schedule::Constant).to_vec();
+        for (&from, &steps) in numbers.iter().zip(steps.iter().cycle()) {
+            let then = || Box::new(all[(steps % 7) as usize].clone());
+            let more = [
+                Schedule::Linear { from, to: -from, steps },
+                Schedule::Cosine { from, to: 0.3, steps },
+                Schedule::Warmup { peak: from, steps, then: then() },
+                Schedule::Staircase { peak: from, every: steps, gamma: 0.3 },
+                Schedule::Milestones { peak: from, milestones: vec![1, steps], gamma: 0.5 },
+                Schedule::Milestones { peak: from, milestones: vec![], gamma: 0.5 },
+                Schedule::Exponential { peak: from, gamma: 0.9 },
+                Schedule::Chained { first: then(), steps, then: then() },
+                Schedule::Repeated { every: steps, then: then() },
+                Schedule::Delayed { start: steps, then: then() },
+                Schedule::Advanced { by: steps, then: then() },
+            ];
+            all.extend(more);
+        }
+        for schedule in &all {
+            let read: Schedule = schedule.to_string().parse().unwrap();
+            assert_eq!(&read, schedule);
+            for step in [0, 1, 7, u64::MAX] {
+                assert_eq!(read.at(step).to_bits(), schedule.at(step).to_bits(), "{schedule} at {step}");
+            }
+            let text = schedule.to_string();
+            assert!(text[1..].parse::<Schedule>().is_err(), "{text}");
+            assert!(format!("{text} 1").parse::<Schedule>().is_err(), "{text}");
+        }
+        let deep = "advanced 1 ".repeat(1_000_000) + "constant 1";
+        let error = deep.parse::<Schedule>().unwrap_err();
+        assert!(error.to_string().len() < 300, "{error}");
+        assert!("milestones 1 18446744073709551615 1".parse::<Schedule>().is_err());
     }
 }

@@ -2,9 +2,10 @@
 
 use super::{Entries, TensorBytes, Weights, write};
 use crate::Train;
+use crate::train::Rates;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::Module;
-use gradloom_core::optim::{Hyperparameters, Schedule};
+use gradloom_core::optim::{Hyperparameters, Plateau, Schedule};
 use std::path::Path;
 
 // What a checkpoint of the npm package says in the texts of its header has the same names: see
@@ -15,8 +16,15 @@ pub(super) const PREFIX: &str = "gradloom.";
 pub(super) const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
-/// The number that replaces the optimizer's schedule; a schedule that does is another text.
+/// The number that replaces the optimizer's schedule. A schedule that does is another text, which the npm
+/// package and earlier versions take for one that is to be set again; they do not know the next notes.
 const LR: &str = "lr";
+/// The schedule that replaces the optimizer's.
+const SCHEDULE: &str = "schedule";
+/// A schedule that replaces that of a group of the optimizer.
+const RATE: &str = "rate.";
+/// The plateau that is followed.
+const PLATEAU: &str = "plateau";
 /// A hyperparameter that was set.
 const NUMBER: &str = "number.";
 
@@ -27,7 +35,8 @@ pub struct Restored {
     pub entries: Entries,
     /// Steps that were submitted before the checkpoint.
     pub attempted_steps: u64,
-    /// Whether a schedule was set with [`Train::set_schedule`], which is not in the file: set it again.
+    /// Whether a schedule was set with [`Train::set_schedule`] that is not in the file: set it again. Files
+    /// of this version have it; those of earlier ones, and of the npm package, may not.
     pub was_scheduled: bool,
 }
 
@@ -36,14 +45,14 @@ struct Notes {
     attempted_steps: u64,
     seed: u64,
     numbers: Hyperparameters,
-    schedule: Option<Schedule>,
+    rates: Rates,
     was_scheduled: bool,
 }
 
 impl<M: Module, const N: usize> Train<M, N> {
     /// Writes everything that training changes to a safetensors file, which replaces an old one at once:
-    /// parameters, states, those of all optimizers, the counters, numbers that were set, what keys random
-    /// numbers; and `entries`, the caller's own notes, such as the position in the data. Training goes on
+    /// parameters, states, those of all optimizers, the counters, numbers and schedules that were set, a
+    /// plateau with what it remembers, what keys random numbers; and `entries`, the caller's own notes, such as the position in the data. Training goes on
     /// from it with the same bits. Waits for the device.
     ///
     /// Of several trainings over one session, one writes the file, with the [notes](Train::notes) of the
@@ -75,10 +84,19 @@ impl<M: Module, const N: usize> Train<M, N> {
         note(VERSION, "1".to_string());
         note(ATTEMPTED, self.attempted_steps().to_string());
         note(SEED, self.seed().to_string());
-        match self.replaced_schedule() {
-            None => {}
-            Some(Schedule::Constant(lr)) => note(LR, lr.to_string()),
-            Some(_) => note(LR, "\"scheduled\"".to_string()),
+        let Rates { schedules, plateau } = self.rates();
+        for (name, schedule) in schedules.iter() {
+            match schedule {
+                _ if name != LR => note(&format!("{RATE}{name}"), schedule.to_string()),
+                Schedule::Constant(lr) => note(LR, lr.to_string()),
+                _ => note(SCHEDULE, schedule.to_string()),
+            }
+        }
+        if let Some(plateau) = plateau {
+            note(PLATEAU, plateau.to_string());
+        }
+        if schedules.get(LR).map_or(plateau.is_some(), |lr| !matches!(lr, Schedule::Constant(_))) {
+            note(LR, "\"scheduled\"".to_string());
         }
         for (name, value) in self.numbers_set() {
             note(&format!("{NUMBER}{name}"), value.to_string());
@@ -92,7 +110,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When they are not there, or cannot be understood; nothing changes then.
     pub fn load_notes(&mut self, entries: &Entries) -> Result<()> {
         let notes = self.parsed(entries)?;
-        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
+        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.rates);
         Ok(())
     }
 
@@ -118,7 +136,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let entries = self.store().entries();
         let tensors = checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
         self.store().write_all(&tensors)?;
-        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
+        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.rates);
         let others = checkpoint.entries().iter().filter(|(key, _)| !self.is_own(key));
         Ok(Restored {
             entries: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
@@ -129,7 +147,8 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Whether a note's name is one that this trainer's notes may have.
     fn is_own(&self, key: &str) -> bool {
-        key.strip_prefix(&self.prefix()).is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER))
+        key.strip_prefix(&self.prefix())
+            .is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER) || key.starts_with(RATE))
     }
 
     fn prefix(&self) -> String {
@@ -152,18 +171,34 @@ impl<M: Module, const N: usize> Train<M, N> {
             );
         }
         let (attempted_steps, seed) = (whole(ATTEMPTED)?, whole(SEED)?);
-        let lr = entries.get(&format!("{prefix}{LR}"));
+        let found = |name: &str| entries.get(&format!("{prefix}{name}"));
+        let lr = found(LR);
         // An object, or a text in quotes, as JSON has them.
-        let was_scheduled = lr.is_some_and(|lr| lr.starts_with(['{', '"']));
-        let schedule =
-            if lr.is_some() && !was_scheduled { Some(Schedule::Constant(number(LR)?)) } else { None };
+        let is_scheduled = lr.is_some_and(|lr| lr.starts_with(['{', '"']));
+        let mut rates = Rates::default();
+        if lr.is_some() && !is_scheduled {
+            rates.schedules.insert(LR.to_string(), Schedule::Constant(number(LR)?));
+        }
+        if let Some(text) = found(SCHEDULE) {
+            let schedule = text.parse().map_err(|_| wrong(SCHEDULE, "is no schedule"))?;
+            rates.schedules.insert(LR.to_string(), schedule);
+        }
+        if let Some(text) = found(PLATEAU) {
+            rates.plateau = Some(text.parse::<Plateau>().map_err(|_| wrong(PLATEAU, "is no plateau"))?);
+        }
+        let was_scheduled = is_scheduled && rates == Rates::default();
         let mut numbers = Vec::new();
         for key in entries.keys() {
             if let Some(name) = key.strip_prefix(&prefix).and_then(|key| key.strip_prefix(NUMBER)) {
                 numbers.push((name, number(&format!("{NUMBER}{name}"))?));
             }
+            if let Some(name) = key.strip_prefix(&prefix).and_then(|key| key.strip_prefix(RATE)) {
+                let note = format!("{RATE}{name}");
+                let schedule = text(&note)?.parse().map_err(|_| wrong(&note, "is no schedule"))?;
+                rates.schedules.insert(name.to_string(), schedule);
+            }
         }
-        let numbers = self.derived(&numbers, attempted_steps, schedule.as_ref())?;
-        Ok(Notes { attempted_steps, seed, numbers, schedule, was_scheduled })
+        let numbers = self.derived(&numbers, attempted_steps, &rates)?;
+        Ok(Notes { attempted_steps, seed, numbers, rates, was_scheduled })
     }
 }

@@ -12,6 +12,7 @@ mod infer;
 mod lane;
 #[cfg(not(target_family = "wasm"))]
 mod merged;
+mod rates;
 mod session;
 mod step;
 mod summary;
@@ -26,6 +27,7 @@ pub(crate) use base::{Base, ModelEntry};
 pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
+pub(crate) use rates::Rates;
 pub use session::Session;
 pub use step::Step;
 pub use summary::{Row, Summary, thousands};

@@ -1,6 +1,7 @@
 //! A compiled training step.
 
 use super::lane::Lane;
+use super::rates::{LR, Rates};
 use super::summary::Summary;
 #[cfg(not(target_family = "wasm"))]
 use super::verify::{Verification, verify};
@@ -24,7 +25,8 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, Number, OpId, OpKind, Update};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{
-    APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, STATE_PREFIX, Schedule, set_number,
+    APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, Plateau, STATE_PREFIX, Schedule,
+    set_number,
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, ParamUse, Tensor};
@@ -44,8 +46,10 @@ pub struct Train<M, const N: usize> {
     /// Makes others, where the batch may have any extent, of the declared inputs.
     recipe: Option<(Recipe<M>, Vec<Input>)>,
     numbers: Hyperparameters,
-    /// The schedule that replaces the optimizer's, if one was set.
-    schedule: Option<Schedule>,
+    /// What replaces the optimizer's rates.
+    rates: Rates,
+    /// The names of its rates.
+    rate_names: Vec<String>,
     attempted: u64,
     /// What ends steps early.
     token: Token,
@@ -80,6 +84,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let mut numbers = optimizer.hyperparameters();
         numbers.extend(options.settings.numbers());
         let lanes = vec![lane];
+        let rate_names = Rates::names(&*optimizer);
         Self {
             session,
             name,
@@ -88,7 +93,8 @@ impl<M: Module, const N: usize> Train<M, N> {
             lanes,
             recipe,
             numbers,
-            schedule: None,
+            rates: Rates::default(),
+            rate_names,
             attempted: 0,
             token: Token::default(),
         }
@@ -129,7 +135,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.update_numbers()?;
         let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
         let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
-        self.attempted += 1;
+        self.attempted = self.attempted.saturating_add(1);
         Ok(step)
     }
 
@@ -188,29 +194,33 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Brings numbers up to date with the next step: the rates, one that is changed, and what is derived.
     fn derive(&self, numbers: &mut Hyperparameters, changed: Option<(&str, f64)>) -> Result<()> {
-        self.derive_at(numbers, self.attempted, self.schedule.as_ref(), changed.as_slice())
+        self.derive_at(numbers, self.attempted, &self.rates, changed.as_slice())
     }
 
-    /// The same after so many attempted steps, where a schedule replaces the optimizer's, or none does.
+    /// The same after so many attempted steps, with these rates.
     fn derive_at(
         &self,
         numbers: &mut Hyperparameters,
         attempted: u64,
-        schedule: Option<&Schedule>,
+        rates: &Rates,
         changed: &[(&str, f64)],
     ) -> Result<()> {
-        self.optimizer.set_rates(numbers, attempted);
-        set_number(numbers, "lr", schedule.unwrap_or_else(|| self.optimizer.schedule()).at(attempted));
+        rates.set(numbers, &self.rate_names, &*self.optimizer, attempted);
         changed.iter().for_each(|(name, value)| set_number(numbers, name, *value));
         self.optimizer.derive(numbers)?;
         self.options.settings.derive(numbers)
     }
 
-    /// The numbers that the trainer was made with, but the learning rate.
+    /// The numbers that the trainer was made with, but the learning rates.
     fn own_numbers(&self) -> Hyperparameters {
         let mut numbers = self.optimizer.hyperparameters();
         numbers.extend(self.options.settings.numbers());
-        numbers.iter().filter(|(name, _)| *name != "lr").map(|(name, value)| (name.clone(), *value)).collect()
+        let is_rate = |name: &String| self.rate_names.contains(name);
+        numbers
+            .iter()
+            .filter(|(name, _)| !is_rate(name))
+            .map(|(name, value)| (name.clone(), *value))
+            .collect()
     }
 
     /// Those of them that [`Train::set_hyperparameter`] has changed.
@@ -232,7 +242,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         &self,
         given: &[(&str, f64)],
         attempted: u64,
-        schedule: Option<&Schedule>,
+        rates: &Rates,
     ) -> Result<Hyperparameters> {
         let known = self.own_numbers();
         let mut numbers = self.numbers.clone();
@@ -241,26 +251,24 @@ impl<M: Module, const N: usize> Train<M, N> {
                 .help("use the optimizer and the settings that the checkpoint was made with"));
         }
         numbers.extend(known);
-        self.derive_at(&mut numbers, attempted, schedule, given)?;
+        if let Some(name) = rates.schedules.keys().find(|name| !self.rate_names.contains(name)) {
+            return Err(Error::new(ErrorKind::Store, format!("the optimizer has no rate `{name}`"))
+                .help("use the optimizer and the settings that the checkpoint was made with"));
+        }
+        self.derive_at(&mut numbers, attempted, rates, given)?;
         Ok(numbers)
     }
 
-    /// The schedule that replaces the optimizer's.
+    /// What replaces the optimizer's rates.
     #[cfg(feature = "files")]
-    pub(crate) fn replaced_schedule(&self) -> Option<&Schedule> {
-        self.schedule.as_ref()
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
     }
 
     /// Goes on where another trainer stopped, whose parameters and states are in the store.
     #[cfg(feature = "files")]
-    pub(crate) fn go_on(
-        &mut self,
-        attempted: u64,
-        seed: u64,
-        numbers: Hyperparameters,
-        schedule: Option<Schedule>,
-    ) {
-        (self.attempted, self.numbers, self.schedule) = (attempted, numbers, schedule);
+    pub(crate) fn go_on(&mut self, attempted: u64, seed: u64, numbers: Hyperparameters, rates: Rates) {
+        (self.attempted, self.numbers, self.rates) = (attempted, numbers, rates);
         self.session.base().set_seed(seed);
     }
 
@@ -349,27 +357,129 @@ impl<M: Module, const N: usize> Train<M, N> {
         Summary::of(self.session.params(), is_trained).with_step(graph, self.plan())
     }
 
-    /// Learning rate of the next step.
+    /// Learning rate of the next step; with [`Groups`](gradloom_core::optim::Groups), of the parameters that
+    /// are in none.
     pub fn lr(&self) -> f64 {
-        self.schedule.as_ref().unwrap_or_else(|| self.optimizer.schedule()).at(self.attempted)
+        self.rate(LR)
     }
 
-    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too. A
-    /// rate that is negative or not finite is an error of the next step.
+    /// Returns the learning rate of a group at the next step. A group is called after its pattern.
+    ///
+    /// # Errors
+    /// When the optimizer has no such group.
+    pub fn lr_of(&self, group: &str) -> Result<f64> {
+        Ok(self.rate(&Rates::name_of(&self.rate_names, group)?))
+    }
+
+    /// Returns the rate of this name at the next step.
+    fn rate(&self, name: &str) -> f64 {
+        let mut numbers = Hyperparameters::new();
+        self.rates.set(&mut numbers, &self.rate_names, &*self.optimizer, self.attempted);
+        numbers.get(name).copied().unwrap_or_default()
+    }
+
+    /// Sets the learning rate of all parameters from now on, of those in groups too, instead of schedules and
+    /// a plateau. Decay that goes with it changes too. A rate that is negative or not finite is an error of
+    /// the next step.
     pub fn set_lr(&mut self, lr: f64) {
         self.set_schedule(lr);
     }
 
-    /// Sets the learning rate over the attempted steps from now on, instead of the optimizer's schedule. To
-    /// begin at its first number with the next step, delay it by the steps so far: [`Schedule::Delayed`].
-    pub fn set_schedule(&mut self, schedule: impl Into<Schedule>) {
-        self.schedule = Some(schedule.into());
+    /// Sets the learning rate of one group of the optimizer from now on. A group is called after its pattern.
+    ///
+    /// ```
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, optim::{Groups, Sgd}, trace::f32};
+    /// use gradloom::{Device, Trainer};
+    ///
+    /// let mut train = Trainer::new(Linear::new(3, 1))
+    ///     .inputs([f32("x", [4, 3])])
+    ///     .loss(|layer, [x]| layer.forward(x).square().mean())
+    ///     .optimizer(Groups::new(Sgd::new(0.1)).group("bias", Sgd::new(0.2)))
+    ///     .compile(&Device::cpu())?;
+    /// train.set_lr_of("bias", 0.05)?;
+    /// assert_eq!((train.lr(), train.lr_of("bias")?), (0.1, 0.05));
+    /// train.set_lr(0.01);
+    /// assert_eq!((train.lr(), train.lr_of("bias")?), (0.01, 0.01));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the optimizer has no such group.
+    pub fn set_lr_of(&mut self, group: &str, lr: f64) -> Result<()> {
+        self.set_schedule_of(group, lr)
     }
 
-    /// Takes the learning rate from the optimizer's schedule again, after [`Train::set_lr`] or
-    /// [`Train::set_schedule`].
+    /// Sets the learning rate of all parameters over the attempted steps from now on, of those in groups too,
+    /// instead of the optimizer's schedules and a plateau. To begin at its first number with the next step,
+    /// delay it by the steps so far: [`Schedule::Delayed`].
+    pub fn set_schedule(&mut self, schedule: impl Into<Schedule>) {
+        let schedule = schedule.into();
+        let all = self.rate_names.iter().map(|name| (name.clone(), schedule.clone()));
+        self.rates = Rates { schedules: all.collect(), plateau: None };
+    }
+
+    /// Sets the learning rate of one group of the optimizer over the attempted steps from now on. See
+    /// [`Train::set_schedule`]; where a plateau is followed, the group falls with it.
+    ///
+    /// # Errors
+    /// When the optimizer has no such group.
+    pub fn set_schedule_of(&mut self, group: &str, schedule: impl Into<Schedule>) -> Result<()> {
+        let name = Rates::name_of(&self.rate_names, group)?;
+        self.rates.schedules.insert(name, schedule.into());
+        Ok(())
+    }
+
+    /// Has the learning rate follow a plateau from now on: its rate instead of the schedule, and groups of the
+    /// optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures; what it
+    /// remembers is part of checkpoints.
+    ///
+    /// ```
+    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// use gradloom::{nn::Linear, optim::{Groups, Plateau, Sgd}, trace::f32};
+    /// use gradloom::{Device, Trainer};
+    ///
+    /// let mut train = Trainer::new(Linear::new(3, 1))
+    ///     .inputs([f32("x", [4, 3])])
+    ///     .loss(|layer, [x]| layer.forward(x).square().mean())
+    ///     .optimizer(Groups::new(Sgd::new(0.5)).group("bias", Sgd::new(0.25)))
+    ///     .compile(&Device::cpu())?;
+    /// train.set_plateau(Plateau::new(0.5).factor(0.5).patience(1));
+    /// for loss in [3.0, 3.0, 3.0] {
+    ///     train.look(loss)?;
+    /// }
+    /// assert_eq!((train.lr(), train.lr_of("bias")?), (0.25, 0.125));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn set_plateau(&mut self, plateau: Plateau) {
+        let of_groups = self.rates.schedules.iter().filter(|(name, _)| *name != LR);
+        let schedules = of_groups.map(|(name, schedule)| (name.clone(), schedule.clone())).collect();
+        self.rates = Rates { schedules, plateau: Some(plateau) };
+    }
+
+    /// Shows a measure that should fall to the plateau: a loss of validation, after each epoch. Returns the
+    /// learning rate from now on.
+    ///
+    /// # Errors
+    /// When no plateau is followed.
+    pub fn look(&mut self, measure: f64) -> Result<f64> {
+        let Some(plateau) = &mut self.rates.plateau else {
+            return Err(Error::new(ErrorKind::Feed, "there is no plateau that could look at a measure")
+                .help("set one with `train.set_plateau(Plateau::new(lr))` before"));
+        };
+        plateau.look(measure);
+        Ok(self.lr())
+    }
+
+    /// The plateau that the learning rate follows, if it does.
+    pub fn plateau(&self) -> Option<&Plateau> {
+        self.rates.plateau.as_ref()
+    }
+
+    /// Takes the learning rates from the optimizer's schedules again, after [`Train::set_lr`],
+    /// [`Train::set_schedule`], [`Train::set_plateau`] or those of a group.
     pub fn follow_schedule(&mut self) {
-        self.schedule = None;
+        self.rates = Rates::default();
     }
 
     /// Parameters that are not trained, as the loss does not depend on them: none, unless
@@ -384,13 +494,16 @@ impl<M: Module, const N: usize> Train<M, N> {
         &self.numbers
     }
 
-    /// Sets one of the optimizer's numbers from the next step on.
+    /// Sets one of the optimizer's numbers from the next step on: `beta1`, or `*.bias:weight_decay` of the
+    /// group `*.bias`. A rate is a number, too: `*.bias:lr`, and `lr` of the parameters in no group.
     ///
     /// # Errors
     /// When the optimizer has no such number, or the value is out of range; nothing changes then.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
         let mut settable = self.own_numbers();
-        settable.insert("lr".to_string(), self.lr());
+        for name in &self.rate_names {
+            settable.insert(name.clone(), self.rate(name));
+        }
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the optimizer has no number `{name}`"))
@@ -399,8 +512,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, Some((name, value)))?;
         self.numbers = numbers;
-        if name == "lr" {
-            self.set_lr(value);
+        if self.rate_names.iter().any(|rate| rate == name) {
+            self.rates.schedules.insert(name.to_string(), Schedule::Constant(value));
         }
         Ok(())
     }
