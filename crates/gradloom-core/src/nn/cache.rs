@@ -2,7 +2,7 @@
 
 use super::{Module, State, Visitor};
 use crate::ir::{DType, Shape};
-use crate::trace::{AttentionOptions, Tensor, full, within};
+use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
@@ -79,6 +79,14 @@ impl Module for KeyValueCache {
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
     let _place = within();
+    for (name, tensor) in [("queries", queries), ("keys", keys), ("values", values)] {
+        let shape = tensor.shape();
+        if shape.rank() != 4 {
+            let message = format!("attention to new positions: the {name} are {shape}");
+            fail_with_help("attend_to_new", message, "they are [batch, heads, time, depth]");
+            return queries;
+        }
+    }
     let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);
     if time > 1 || key_heads == 0 {
         let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());

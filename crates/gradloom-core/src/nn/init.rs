@@ -72,8 +72,8 @@ pub fn fans(shape: &Shape) -> [f64; 2] {
         [n] => [n, n],
         [inputs, outputs] => [inputs, outputs],
         [outputs, channels, ref places @ ..] => {
-            let places: usize = places.iter().product();
-            [channels * places, outputs * places]
+            let places = places.iter().fold(1usize, |product, &n| product.saturating_mul(n));
+            [channels.saturating_mul(places), outputs.saturating_mul(places)]
         }
     };
     fans.map(|fan| fan.max(1) as f64)

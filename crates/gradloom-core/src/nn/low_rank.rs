@@ -140,6 +140,9 @@ impl LowRank {
 /// Adds `scale · A B` to a weight, each row in f64: `A` `[in, rank]`, `B` `[rank, out]`, the weight
 /// `[in, out]`, all row-major.
 pub fn add_low_rank(weight: &mut [f32], [a, b]: [&[f32]; 2], rank: usize, scale: f64) {
+    if rank == 0 {
+        return;
+    }
     // Without elements, there may be rows of none.
     let columns = (b.len() / rank).max(1);
     for (row, a) in weight.chunks_exact_mut(columns).zip(a.chunks_exact(rank)) {

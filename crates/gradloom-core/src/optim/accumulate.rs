@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::expand_blocks;
 use crate::ir::{Builder, DType, Graph, Id, Op, OpKind, Output, Type, Update, ValueId};
 use crate::trace::Input;
+use crate::verify::MAX_EXPANDED_OPS;
 
 /// The inputs that have the data of all micro-batches: with as many times the first axis. A number is the
 /// same for all.
@@ -31,7 +32,7 @@ fn of_all(ty: &Type, micro_batches: usize) -> Type {
 /// behind the other along the first axis.
 ///
 /// # Errors
-/// When there is no micro-batch; when the model updates a part of a state.
+/// When there is no micro-batch, or they have more than 2^18 ops together; when the model updates a part of a state.
 pub fn accumulate(
     graph: &Graph,
     parameters: &[Trainable],
@@ -43,6 +44,13 @@ pub fn accumulate(
     }
     let mut source = graph.clone();
     expand_blocks(&mut source);
+    let ops = source.entry_ops().count();
+    if ops.saturating_mul(micro_batches) > MAX_EXPANDED_OPS {
+        let message = format!(
+            "{micro_batches} micro-batches of {ops} ops each: more than {MAX_EXPANDED_OPS} ops in a step"
+        );
+        return Err(refuse(message).help("accumulate fewer, larger micro-batches"));
+    }
     if source.updates.iter().any(|update| update.region.is_some() || update.must_alias) {
         return Err(refuse("micro-batches cannot update a part of a state".into())
             .help("update the whole state, or train without `.accumulate(..)`"));

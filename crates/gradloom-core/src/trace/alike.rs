@@ -32,7 +32,11 @@ pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Te
         return true;
     }
     let [one, other] = names;
-    let message = format!("`{token}` of {one} {a} and {other} {b}: the shapes differ");
+    let (first, second) = (first.ty(), second.ty());
+    let message = match first.dtype == second.dtype {
+        true => format!("`{token}` of {one} {a} and {other} {b}: the shapes differ"),
+        false => format!("`{token}` of {one} {first} and {other} {second}: the shapes and the dtypes differ"),
+    };
     fail_with_help(token, message, &remedy(names, &a, &b));
     false
 }
@@ -56,7 +60,7 @@ fn remedy([one, other]: [&str; 2], a: &Shape, b: &Shape) -> String {
     if common.as_ref() == Some(b) {
         return format!("they do not broadcast; if each is for several, `.broadcast_to({b})` on the {one}");
     }
-    format!("the {one} and the {other} have one shape, and do not broadcast")
+    format!("give the {one} and the {other} the same shape: they do not broadcast")
 }
 
 /// Finds the last axis of extent 1 without which a shape is the other.

@@ -38,9 +38,15 @@ impl Tensor {
     pub fn flip(self, axes: impl Axes) -> Tensor {
         let _called = acting("flip");
         let shape = self.shape();
-        let mut x = self;
+        let (mut x, mut flipped) = (self, Vec::new());
         for axis in axes.list() {
             let Some(at) = resolve_axis("flip", axis, &shape) else { return self };
+            if flipped.contains(&at) {
+                let message = format!("`flip` of {shape}: axis {at} is given twice");
+                fail_with_help("flip", message, "name each axis once; -1 is the last one");
+                return self;
+            }
+            flipped.push(at);
             if !fits_constants("flip", shape[at], || format!("`flip` of {shape} along axis {axis}")) {
                 return self;
             }

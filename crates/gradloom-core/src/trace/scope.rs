@@ -86,6 +86,12 @@ pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
     SCOPES.with(|scopes| f(scopes.borrow_mut().last_mut().expect("just looked")))
 }
 
+/// Returns what to do about an op that was refused, if it is known.
+pub(super) fn remedy(problem: &TypeError) -> Option<String> {
+    let is_too_large = ["any memory", "any memory can hold"].iter().any(|end| problem.message.ends_with(end));
+    problem.help.clone().or_else(|| is_too_large.then(|| "make its extents smaller".to_string()))
+}
+
 /// Runs `f` on the open trace of this number, if there is one.
 pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
     // Not `with`: the thread may be ending.
@@ -265,7 +271,12 @@ impl Scope {
         match added {
             Ok(values) => values[0],
             Err(problem) => {
-                self.fail(Error::new(ErrorKind::Trace, problem.message).at(self.root.clone(), ""));
+                let help = remedy(&problem);
+                let mut error = Error::new(ErrorKind::Trace, problem.message).at(self.root.clone(), "");
+                if let Some(help) = help {
+                    error = error.help(help);
+                }
+                self.fail(error);
                 self.placeholder(Type::scalar(crate::ir::DType::F32))
             }
         }

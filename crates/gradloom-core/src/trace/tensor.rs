@@ -1,6 +1,6 @@
 //! The tensor handle and how an operation enters the graph.
 
-use super::scope::{with_scope, with_scope_of};
+use super::scope::{remedy, with_scope, with_scope_of};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, ScatterOp, Shape, Type, ValueId};
@@ -315,13 +315,14 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
             }
             Err(problem) => {
                 let place = scope.graph.origins.get(origin).expect("just interned").clone();
+                let help = remedy(&problem);
                 let message = match problem.message.strip_prefix(name) {
                     Some(rest) if rest.starts_with([' ', ':']) => format!("`{token}`{rest}"),
                     _ => problem.message,
                 };
                 let (token, message) = scope.as_called(token, message);
                 let mut error = Error::new(ErrorKind::Trace, message).at(place, token);
-                if let Some(help) = problem.help {
+                if let Some(help) = help {
                     error = error.help(help);
                 }
                 scope.fail(error);

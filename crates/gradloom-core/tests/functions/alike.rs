@@ -216,7 +216,7 @@ fn what_is_left_of_a_column_is_said() {
         "`.reshape([32, 1, 1])` on the targets gives them the shape of the predictions"
     );
     assert!(help(&[8, 4], &[4]).contains("`.broadcast_to([8, 4])` on the targets"));
-    assert!(help(&[8, 4], &[4, 8]).contains("have one shape"));
+    assert!(help(&[8, 4], &[4, 8]).contains("the same shape: they do not broadcast"));
 }
 
 #[test]

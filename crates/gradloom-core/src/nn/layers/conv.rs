@@ -6,7 +6,7 @@ use crate::trace::{ConvOptions, PerAxis, Tensor};
 /// Weights that start uniform within ±1/sqrt(fan-in), as in PyTorch, and a bias likewise.
 fn parameters(extents: [usize; 2], size: &[usize], outputs: usize) -> (Param, Option<Param>) {
     // PyTorch counts it so of transposed convolutions, too.
-    let fan_in = extents[1] * size.iter().product::<usize>();
+    let fan_in = size.iter().fold(extents[1], |product, &n| product.saturating_mul(n));
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     let init = Init::Uniform { low: -bound, high: bound };
     (Param::of_shape([&extents, size].concat(), init.clone()), Some(Param::new([outputs], init)))

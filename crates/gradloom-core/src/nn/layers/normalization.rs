@@ -27,7 +27,8 @@ impl Tensor {
             return self;
         }
         let positions: usize = shape[2..].iter().product();
-        let rows = self.reshape([shape[0] * groups, shape[1] / groups * positions]);
+        // Of no channels, there may be any number of groups.
+        let rows = self.reshape([shape[0].saturating_mul(groups), shape[1] / groups * positions]);
         let centred = rows - rows.mean_keep(-1);
         let normal = centred * (centred.square().mean_keep(-1) + epsilon).rsqrt();
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
