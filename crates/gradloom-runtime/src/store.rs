@@ -362,12 +362,12 @@ impl Content {
 
     fn entry(&self, name: &str) -> Result<&StoreEntry> {
         self.layout.get(name).ok_or_else(|| {
-            let mut error =
+            let error =
                 Error::new(ErrorKind::Store, format!("there is no parameter or state called `{name}`"));
-            if let Some(near) = nearest(name, self.layout.entries().iter().map(|e| e.name.as_str())) {
-                error = error.help(format!("did you mean `{near}`?"));
+            match nearest(name, self.layout.entries().iter().map(|e| e.name.as_str())) {
+                Some(near) => error.help(format!("did you mean `{near}`?")),
+                None => error.help("`summary()` lists the names"),
             }
-            error
         })
     }
 

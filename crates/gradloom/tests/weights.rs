@@ -330,14 +330,23 @@ fn training_goes_on_from_a_checkpoint_with_the_same_bits() {
     assert_eq!((restored.attempted_steps, &restored.entries, restored.was_scheduled), (5, &entries, false));
     assert_eq!((resumed.attempted_steps(), resumed.applied_steps().unwrap(), resumed.seed()), (5, 5, 7));
     assert_eq!(losses(&mut resumed, 5), rest);
-    // A rate that was set replaces the schedule; a schedule that was set is said.
+    // A rate that was set replaces the schedule, and so does a schedule.
     resumed.set_lr(0.01);
     resumed.save_checkpoint(file("c.safetensors"), &Entries::new()).unwrap();
     let next = losses(&mut resumed, 3);
     resumed.set_schedule(Schedule::Linear { from: 1.0, to: 0.0, steps: 9 });
     resumed.save_checkpoint(file("d.safetensors"), &Entries::new()).unwrap();
     let mut third = trainer(1);
-    assert!(third.load_checkpoint(file("d.safetensors")).unwrap().was_scheduled);
+    assert!(!third.load_checkpoint(file("d.safetensors")).unwrap().was_scheduled);
+    assert_eq!(third.lr(), resumed.lr());
+    let scheduled = losses(&mut resumed, 3);
+    assert_eq!(losses(&mut third, 3), scheduled);
+    // Of an earlier version, or of the npm package, it is said that there was one.
+    let mut notes = resumed.notes();
+    notes.remove("gradloom.schedule");
+    third.load_notes(&notes).unwrap();
+    let own = Schedule::Cosine { from: 0.1, to: 0.0, steps: 20 };
+    assert_eq!(third.lr(), own.at(third.attempted_steps()));
     third.load_checkpoint(file("c.safetensors")).unwrap();
     assert_eq!(losses(&mut third, 3), next);
     // The weights alone are taken from a checkpoint, too.

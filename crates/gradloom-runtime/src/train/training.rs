@@ -116,7 +116,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
     /// its error was not read; when the store or the device is lost; when the step was cancelled
-    /// ([`Train::set_cancel_token`]). Nothing took effect then, and the number of attempted steps is as
+    /// ([`Train::set_cancel_token`]); when 2^64 - 1 steps were attempted. Nothing took effect then, and the number of attempted steps is as
     /// before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
@@ -132,10 +132,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.tell()?;
         let Lane { inputs, program, .. } = &self.lanes[0];
         check_all(inputs, data, self.options.micro_batches, program.backend())?;
+        if self.attempted == u64::MAX {
+            return Err(Error::new(ErrorKind::Feed, "the attempted steps are 2^64 - 1, and cannot be more")
+                .help("go on from a smaller number: `set_attempted_steps`"));
+        }
         self.update_numbers()?;
         let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
         let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
-        self.attempted = self.attempted.saturating_add(1);
+        self.attempted += 1;
         Ok(step)
     }
 
