@@ -85,6 +85,11 @@ function nativeNotes({ gradloom: text }: Readonly<Record<string, string>>): Reco
     throw fail('store', `the state was made with another ${number.slice('gradloom.number.'.length)} than the optimizer's, by set_hyperparameter`,
       'give the number to the optimizer before the state is saved');
   }
+  const rate = Object.keys(notes).find((key) => key.startsWith('gradloom.rate.'));
+  if (rate !== undefined) {
+    throw fail('store', `the state was made with a rate of its own for ${rate.slice('gradloom.rate.'.length)}, by set_lr_of`,
+      'groups of parameters are the native library\'s: go on with it');
+  }
   return notes as Record<string, string>;
 }
 

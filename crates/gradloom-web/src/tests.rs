@@ -101,6 +101,29 @@ fn a_mistake_is_told_at_the_line_of_the_script() {
 }
 
 #[test]
+fn targets_of_another_shape_are_refused() {
+    for name in ["mse_loss", "l1_loss", "bce_with_logits", "hinge_loss", "poisson_nll_loss", "kl_div_loss"] {
+        let mut commands = Commands::default();
+        let [x, y, file] = ["x", "y", "http://page/model.ts"].map(|name| text(&mut commands, name));
+        run(&mut commands, 0, &[]);
+        run(&mut commands, 3, &[1.0]);
+        let x = run(&mut commands, 4, &[x, 0.0, 32.0, 1.0]) as f64;
+        let y = run(&mut commands, 4, &[y, 0.0, 32.0]) as f64;
+        run(&mut commands, 6, &[file, 41.0, 9.0]);
+        let table = TABLE.contains(&format!("{name}: ["));
+        let camel: String = name.split('_').enumerate().map(|(i, word)| match i {
+            0 => word.to_string(),
+            _ => word[..1].to_uppercase() + &word[1..],
+        }).collect();
+        // A tensor where a number could stand is marked so.
+        let marked: &[f64] = if name == "kl_div_loss" { &[x, y] } else { &[x, 0.0, y] };
+        let error = commands.run(code(if table { name } else { &camel }), marked).unwrap_err();
+        assert_eq!(error.origin().unwrap().to_string(), "http://page/model.ts:41:9");
+        assert!(error.to_string().contains("`.squeeze(1)` on the predictions"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn loops_segments_states_and_gradients_are_commands() {
     let mut commands = Commands::default();
     let commands = &mut commands;

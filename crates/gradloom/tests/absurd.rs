@@ -269,7 +269,7 @@ fn settings_of_a_training() {
         for elements in [&[][..], &[1.0f32; 3][..], &[f32::NAN; 4][..]] {
             is_sound(name, session.set(name, elements));
         }
-        if name != "" {
+        if !name.is_empty() {
             is_sound(name, session.reset_states(name));
         }
     }

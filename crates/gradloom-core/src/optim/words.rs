@@ -35,8 +35,8 @@ impl<'t> Words<'t> {
     }
 
     /// Returns whether all words were taken.
-    pub(super) fn is_empty(mut self) -> bool {
-        self.rest.next().is_none()
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.clone().next().is_none()
     }
 }
 
