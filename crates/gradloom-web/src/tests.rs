@@ -111,10 +111,14 @@ fn targets_of_another_shape_are_refused() {
         let y = run(&mut commands, 4, &[y, 0.0, 32.0]) as f64;
         run(&mut commands, 6, &[file, 41.0, 9.0]);
         let table = TABLE.contains(&format!("{name}: ["));
-        let camel: String = name.split('_').enumerate().map(|(i, word)| match i {
-            0 => word.to_string(),
-            _ => word[..1].to_uppercase() + &word[1..],
-        }).collect();
+        let camel: String = name
+            .split('_')
+            .enumerate()
+            .map(|(i, word)| match i {
+                0 => word.to_string(),
+                _ => word[..1].to_uppercase() + &word[1..],
+            })
+            .collect();
         // A tensor where a number could stand is marked so.
         let marked: &[f64] = if name == "kl_div_loss" { &[x, y] } else { &[x, 0.0, y] };
         let error = commands.run(code(if table { name } else { &camel }), marked).unwrap_err();

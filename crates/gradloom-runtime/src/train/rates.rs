@@ -51,6 +51,17 @@ impl Rates {
         Err(Error::new(ErrorKind::Feed, format!("the optimizer has no group `{group}`")).help(help))
     }
 
+    /// Returns the rate of the parameters in no group at a step. Allocates nothing.
+    pub(crate) fn of_rest(&self, optimizer: &dyn Optimizer, step: u64) -> f64 {
+        let replaced = self.schedules.get(LR);
+        let own = replaced.unwrap_or_else(|| optimizer.schedule()).at(step);
+        match &self.plateau {
+            None => own,
+            Some(plateau) if replaced.is_none() => plateau.lr(),
+            Some(plateau) => plateau.scaled(own),
+        }
+    }
+
     /// Sets the rates of a step among the optimizer's numbers. Allocates nothing where they are there.
     pub(crate) fn set(
         &self,

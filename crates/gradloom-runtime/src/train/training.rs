@@ -364,7 +364,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Learning rate of the next step; with [`Groups`](gradloom_core::optim::Groups), of the parameters that
     /// are in none.
     pub fn lr(&self) -> f64 {
-        self.rate(LR)
+        self.rates.of_rest(&*self.optimizer, self.attempted)
     }
 
     /// Returns the learning rate of a group at the next step. A group is called after its pattern.
