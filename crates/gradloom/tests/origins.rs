@@ -1,6 +1,9 @@
 //! Where ops stand: no op of any model or layer stands in the standard library, and what a user calls stands
 //! in the user's file, also where a method is passed as a path.
 
+// A path is handed on, as users do, where a call would be shorter.
+#![allow(clippy::unnecessary_map_on_constructor)]
+
 use gradloom::ir::Graph;
 use gradloom::nn::{CausalSelfAttention, Function, Layer};
 use gradloom::prelude::*;
@@ -122,12 +125,14 @@ fn layers_stand_at_their_callers() {
         image: GroupNorm::new(2, 4);
     }
     let attention = MultiHeadAttention::new(8, 2);
-    stands_here(&attention, &[rows.clone()], |x| attention.forward(x[0], AttentionOptions::causal()));
+    stands_here(&attention, std::slice::from_ref(&rows), |x| {
+        attention.forward(x[0], AttentionOptions::causal())
+    });
     let table = Embedding::new(5, 3);
     stands_here(&table, &[i32("ids", [4])], |x| table.forward(x[0]));
     let (lstm, gru) = (Lstm::new(8, 3), Gru::new(8, 3));
     let zeros = || full(DType::F32, [2, 3], 0.0);
-    stands_here(&lstm, &[rows.clone()], |x| lstm.run(x[0], (zeros(), zeros())).0);
+    stands_here(&lstm, std::slice::from_ref(&rows), |x| lstm.run(x[0], (zeros(), zeros())).0);
     stands_here(&gru, &[rows], |x| gru.run(x[0], zeros()).0);
 }
 
