@@ -112,7 +112,7 @@ fn a_killed_run_goes_on_in_the_same_file() {
 #[test]
 fn a_failure_is_the_last_event() {
     let workspace = Workspace::new();
-    let failed = workspace.run(&format!("{TRAIN} --lr 1e38 --warmup 0 --clip 0 --json"));
+    let failed = workspace.run(&format!("{TRAIN} --lr 1e18 --warmup 0 --clip 0 --json"));
     assert_eq!(failed.code, Some(1));
     let events = events(&workspace);
     let last = events.last().unwrap();

@@ -1,5 +1,5 @@
-//! Errors of commands about paths and options that cannot be used: they tell the truth about the path, name the
-//! options of their own command, and have the exit code of their kind.
+//! Errors of commands about paths and options that cannot be used: they tell the truth about the path, name
+//! the options of their own command, and have the exit code of their kind.
 
 mod common;
 #[path = "absurd/help.rs"]

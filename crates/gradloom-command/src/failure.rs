@@ -101,8 +101,8 @@ fn names_functions(text: &str) -> bool {
 }
 
 impl From<gradloom::Error> for Failure {
-    /// Takes the message, the notes, and those remedies that are not for programmers. A bug keeps its place in
-    /// the source, for whom it is reported to.
+    /// Takes the message, the notes, and those remedies that are not for programmers. A bug keeps its place
+    /// in the source, for whom it is reported to.
     fn from(error: gradloom::Error) -> Self {
         if matches!(error.kind(), gradloom::ErrorKind::Internal | gradloom::ErrorKind::Verify) {
             let rendered = error.to_string();

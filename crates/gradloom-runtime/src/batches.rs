@@ -147,7 +147,8 @@ impl Batches {
 /// The data of some examples, one behind the other; each has `width` elements.
 ///
 /// # Panics
-/// When there is no such example; when examples have no elements, or the data are not those of whole examples.
+/// When there is no such example; when examples have no elements, or the data are not those of whole
+/// examples.
 #[track_caller]
 pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
     assert!(width > 0, "examples of 0 elements: give the number of elements of an example");
@@ -167,8 +168,8 @@ pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
 /// Items that are fetched ahead at most: there is a place for each from the start.
 const MOST_AHEAD: usize = 1 << 12;
 
-/// What an iterator gives, fetched on a thread of its own, at most so many items ahead, and 4,096. A panic of
-/// it comes out of [`Prefetch::next`].
+/// Fetches the items of an iterator on a thread of its own, at most `ahead` of them ahead, and 4,096. A panic
+/// of it comes out of [`Prefetch::next`].
 pub fn prefetch<I>(ahead: usize, items: I) -> Prefetch<I::Item>
 where
     I: Iterator + Send + 'static,

@@ -364,7 +364,8 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
     })
 }
 
-/// Sets parts of a session back: of the sum `parts`, 1 is the parameters, 2 the model's states, 4 the optimizer.
+/// Sets parts of a session back: of the sum `parts`, 1 is the parameters, 2 the model's states, 4 the
+/// optimizer.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset_session(session: usize, parts: u32) -> i32 {
     answer(|module| module.sessions.reset(session, [1, 2, 4].map(|part| parts & part != 0)))

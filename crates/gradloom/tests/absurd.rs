@@ -1,6 +1,6 @@
 //! Absurd arguments outside of models: batches, sessions, trainers, and programs as a whole. Each is fine, an
-//! error with a remedy, or a panic at the caller's line whose text is our own. Of functions of tensors, layers
-//! and optimizers, `gradloom-core/tests/absurd` does the same.
+//! error with a remedy, or a panic at the caller's line whose text is our own. Of functions of tensors,
+//! layers and optimizers, `gradloom-core/tests/absurd` does the same.
 
 use gradloom::batches::prefetch;
 use gradloom::prelude::*;

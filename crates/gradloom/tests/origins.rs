@@ -1,4 +1,4 @@
-//! Where ops stand: no op of any model or layer stands in the standard library, and what a user calls stands
+//! Places of ops: no op of any model or layer stands in the standard library, and what a user calls stands
 //! in the user's file, also where a method is passed as a path.
 
 // A path is handed on, as users do, where a call would be shorter.

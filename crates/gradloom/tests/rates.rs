@@ -1,5 +1,5 @@
-//! Learning rates of groups, schedules and plateaus, and that a training which is stopped and goes on from its
-//! checkpoint has the same rates and the same bits as one that is not.
+//! Learning rates of groups, schedules and plateaus, and that a training which is stopped and goes on from
+//! its checkpoint has the same rates and the same bits as one that is not.
 
 use gradloom::files::Entries;
 use gradloom::prelude::*;
@@ -127,7 +127,7 @@ fn a_plateau_lowers_every_group() {
     assert_eq!((rates(&train), train.plateau()), ([0.3; 3], None));
 }
 
-/// What a user may do between steps.
+/// An action of the user between steps.
 fn act(train: &mut Train<Model, 1>, number: usize, choice: usize) {
     match (choice, number) {
         (0, 0) => train.set_plateau(Plateau::new(0.4).factor(0.5).patience(1).cooldown(1)),

@@ -211,8 +211,8 @@ fn numbers_of_groups() {
     assert_eq!(error.message(), "`nesterov` of an optimizer without momentum");
 }
 
-/// Wrong data is told in the type that was declared, wherever it was declared, and in no words of another way to
-/// declare it.
+/// Wrong data is told in the type that was declared, wherever it was declared, and in no words of another way
+/// to declare it.
 #[test]
 fn wrong_data_is_told_as_it_was_declared() {
     let device = Device::cpu();

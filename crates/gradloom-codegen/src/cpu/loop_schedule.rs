@@ -5,7 +5,7 @@
 //! reduced; columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
 //! results are combined in order.
 
-use gradloom_core::ir::CostClass;
+use gradloom_core::ir::{CostClass, DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 use std::ops::Range;
 
@@ -19,6 +19,10 @@ const TASK_COST: usize = 16_000;
 const COLUMN_UNIT: usize = 256;
 /// Partial results start on a cache line.
 const LINE: usize = 64;
+/// Rows whose sums of columns are added up in f32. The sums of more rows are totals in f64, which lose
+/// nothing that shows in a float: a sum of positive numbers is off by at most 1e-6 of it, whatever their
+/// number.
+pub const LEAF_ROWS: usize = 32;
 
 /// The split of a fused loop: pieces of rows, times pieces of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,17 +93,37 @@ impl LoopSchedule {
     }
 }
 
-/// Bytes of the partial results of one range of rows: of each [`Store::ColumnReduce`] one for each column,
-/// and room for uniform results. A multiple of a cache line.
+/// Returns the bytes that one range of rows keeps for a store until all ranges are done: of a
+/// [`Store::ColumnReduce`] a partial result for each column, with a total behind it where there is one
+/// ([`column_total`]); room for a uniform result. A multiple of a cache line.
+pub fn partial_bytes(body: &Body, store: &Store) -> usize {
+    let partials = (4 * body.columns).next_multiple_of(LINE);
+    match store {
+        Store::ColumnReduce { .. } if column_total(body, store).is_some() => {
+            partials + (8 * body.columns).next_multiple_of(LINE)
+        }
+        Store::ColumnReduce { .. } => partials,
+        Store::Value { level: Level::Uniform, .. } => LINE,
+        Store::Value { .. } => 0,
+    }
+}
+
+/// Returns the bytes from the partial results of a store to its totals in f64; `None` for what is no sum of
+/// floats over more than [`LEAF_ROWS`] rows.
+pub fn column_total(body: &Body, store: &Store) -> Option<usize> {
+    match *store {
+        Store::ColumnReduce { op: ReduceOp::Sum, node, .. }
+            if body.rows > LEAF_ROWS && body.node(node).dtype == DType::F32 =>
+        {
+            Some((4 * body.columns).next_multiple_of(LINE))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the bytes of the partial results of one range of rows.
 pub fn column_partials(body: &Body) -> usize {
-    body.stores
-        .iter()
-        .map(|store| match store {
-            Store::ColumnReduce { .. } => (4 * body.columns).next_multiple_of(LINE),
-            Store::Value { level: Level::Uniform, .. } => LINE,
-            Store::Value { .. } => 0,
-        })
-        .sum()
+    body.stores.iter().map(|store| partial_bytes(body, store)).sum()
 }
 
 /// Bytes of scratch that a fused loop needs.

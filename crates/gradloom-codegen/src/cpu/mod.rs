@@ -26,6 +26,8 @@ mod rows;
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_plan::{DotPlan, Form, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
-pub use loop_schedule::{LoopSchedule, column_partials, loop_workspace};
+pub use loop_schedule::{
+    LEAF_ROWS, LoopSchedule, column_partials, column_total, loop_workspace, partial_bytes,
+};
 pub use lower::{lower, lower_fused};
 pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};

@@ -38,7 +38,7 @@ pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
         UnaryOp::Sign if is_float => spelling("sign_or_nan({a})", "sign_of({a})"),
         UnaryOp::Sign => spelling("sign({a})", "sign_of({a})"),
         UnaryOp::Floor => spelling("floor({a})", "floorf({a})"),
-        UnaryOp::Exp => spelling("exp({a})", "expf({a})"),
+        UnaryOp::Exp => spelling("exp_or_nan({a})", "expf({a})"),
         UnaryOp::Expm1 => spelling("expm1({a})", "expm1f({a})"),
         UnaryOp::Log => spelling("log_or_nan({a})", "logf({a})"),
         UnaryOp::Log1p => spelling("log1p({a})", "log1pf({a})"),

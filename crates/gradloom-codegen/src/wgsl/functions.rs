@@ -61,6 +61,11 @@ helpers! {
     return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
 }
 ";
+        // SwiftShader's exponential function makes a number of NaN.
+        Exp "exp_or_nan" [IsNan] = "fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
+}
+";
         // Near zero the Taylor series, whose next term is below half a unit in the last place.
         Expm1 "expm1" [FromBits IsNan] = "fn expm1(x: f32) -> f32 {
     if (abs(x) < 0.35) {

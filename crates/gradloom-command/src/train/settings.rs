@@ -8,6 +8,7 @@ use crate::format::number;
 use crate::size::Size;
 use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
 use gradloom::nn::{LowRank, Module};
+use gradloom::optim::LARGEST_RATE;
 use gradloom_models::any_model::{AnyConfig, AnyConfigError};
 use gradloom_models::gpt2::{ConfigError, Preset};
 use serde::Deserialize;
@@ -383,11 +384,12 @@ impl Training {
             ("--clip", self.clip, "0 turns it off"),
         ];
         for (flag, value, help) in numbers {
+            let most = if flag == "--clip" { f32::MAX.into() } else { LARGEST_RATE };
             let problem = match value as f32 {
                 _ if flag == "--lr" && value <= 0.0 => "must be above 0".to_string(),
                 _ if value < 0.0 => "must be 0 or more".to_string(),
                 _ if value.is_nan() => "must be a number".to_string(),
-                f32::INFINITY => format!("too large: must be at most {:.1e}", f32::MAX),
+                _ if value > most => format!("too large: must be at most {}", number(most)),
                 small if value > 0.0 && small < f32::MIN_POSITIVE => {
                     format!("too small: must be at least {:.1e}", f32::MIN_POSITIVE)
                 }
@@ -506,8 +508,8 @@ mod tests {
         for (lr, expected) in [
             (0.0, "--lr 0: must be above 0"),
             (f64::NAN, "--lr NaN: must be a number"),
-            (f64::INFINITY, "--lr inf: too large: must be at most 3.4e38"),
-            (1e39, "--lr 1e39: too large: must be at most 3.4e38"),
+            (f64::INFINITY, "--lr inf: too large: must be at most 1e18"),
+            (1e39, "--lr 1e39: too large: must be at most 1e18"),
             (1e-40, "--lr 1e-40: too small: must be at least 1.2e-38"),
         ] {
             let found = message(Options { lr: Some(lr), ..none() });

@@ -21,7 +21,7 @@ impl OpKind {
                 let windowed = &extents[extents.len().saturating_sub(size.len())..];
                 for (((&size, step), dilation), &n) in size.iter().zip(step).zip(dilation).zip(windowed) {
                     if size == 1 {
-                        *dilation = 1;
+                        *dilation = (*dilation).min(1);
                     }
                     // The shortest step that leaves one window stands for all longer ones.
                     if let Some(room) = (Window { size, step: 1, dilation: *dilation }).room(n) {
@@ -92,7 +92,7 @@ mod tests {
             let mut graph = Graph::new();
             let x =
                 Builder::new(&mut graph, None).op(OpKind::Input { name: "x".into(), ty: ty.clone() }, &[]);
-            let mut types = |kind: &OpKind| infer(&graph, kind, &[x]).ok();
+            let types = |kind: &OpKind| infer(&graph, kind, &[x]).ok();
             let before = types(&kind);
             assert_eq!(before, types(&settled), "{kind:?} of {ty} became {settled:?}");
             if before.is_some() {

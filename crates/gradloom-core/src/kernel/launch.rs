@@ -244,8 +244,8 @@ impl<'l> Overwrites<'l> {
         writes.all(|(w, _)| self.allow(w, read))
     }
 
-    /// Returns whether a write may take the bytes of a buffer that the launch reads: every read of that buffer
-    /// must allow it, or look at other bytes.
+    /// Returns whether a write may take the bytes of a buffer that the launch reads: every read of that
+    /// buffer must allow it, or look at other bytes.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let Access { layout, dtype, .. } = &self.launch.writes[write];
         let allows = |r: usize| {

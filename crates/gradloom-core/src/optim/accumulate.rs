@@ -32,7 +32,8 @@ fn of_all(ty: &Type, micro_batches: usize) -> Type {
 /// behind the other along the first axis.
 ///
 /// # Errors
-/// When there is no micro-batch, or they have more than 2^18 ops together; when the model updates a part of a state.
+/// When there is no micro-batch, or they have more than 2^18 ops together; when the model updates a part of a
+/// state.
 pub fn accumulate(
     graph: &Graph,
     parameters: &[Trainable],

@@ -391,7 +391,7 @@ pub fn attach(
 /// Largest learning rate and weight decay. A gradient of which the norm is finite has elements up to 1.8e19,
 /// so that the step that it makes is finite, too: no weight becomes infinite at once, and nothing needs to be
 /// looked for on the device.
-const LARGEST_RATE: f64 = 1e18;
+pub const LARGEST_RATE: f64 = 1e18;
 
 /// Returns a number that must lie in a range, or an error that names it.
 fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str) -> Result<f64> {

@@ -1,14 +1,14 @@
 //! Numbers as words of a text, from which a training goes on.
 //!
-//! In: a text of words with spaces between. Out: numbers, in order. Always holds: what `Display` of f64 and u64
-//! writes is read as the same bits, but those of a NaN.
+//! In: a text of words with spaces between. Out: numbers, in order. Always holds: what `Display` of f64 and
+//! u64 writes is read as the same bits, but those of a NaN.
 
 use crate::error::{Error, ErrorKind};
 use std::str::{FromStr, SplitAsciiWhitespace};
 
 /// A text that is read word by word.
 pub(super) struct Words<'t> {
-    /// What the text describes.
+    /// Value that the text describes, for messages.
     subject: &'static str,
     text: &'t str,
     rest: SplitAsciiWhitespace<'t>,

@@ -2,9 +2,9 @@
 //!
 //! In: the beginning of a method or a layer. Out: a guard; while it lives, errors of the ops inside name the
 //! outermost method, and an op whose caller is not known to be the user's stands at the innermost call that
-//! is. The caller's place is lost in closures of our own, behind `dyn`, and where a method is passed as a path:
-//! the compiler then reports the standard library's `function.rs`. Always holds: no place that is kept lies in
-//! the standard library or in this crate, unless the trace itself was begun there.
+//! is. The caller's place is lost in closures of our own, behind `dyn`, and where a method is passed as a
+//! path: the compiler then reports the standard library's `function.rs`. Always holds: no place that is kept
+//! lies in the standard library or in this crate, unless the trace itself was begun there.
 
 use super::scope::{Scope, with_scope, with_scope_of};
 use crate::ir::Origin;
@@ -77,7 +77,8 @@ impl Drop for Acting {
     }
 }
 
-/// Returns whether a caller's file is of this crate or of the standard library: a place that says nothing to users.
+/// Returns whether a caller's file is of this crate or of the standard library: a place that says nothing to
+/// users.
 fn is_internal(file: &str) -> bool {
     file.starts_with(own_sources()) || is_of_library(file)
 }
@@ -110,8 +111,8 @@ fn library_sources() -> &'static str {
 }
 
 impl Scope {
-    /// Returns the origin to record for a caller: its own place, unless that is in the standard library or in this
-    /// crate; then the innermost call of the user's that is known.
+    /// Returns the origin to record for a caller: its own place, unless that is in the standard library or in
+    /// this crate; then the innermost call of the user's that is known.
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
         if let Some(foreign) = &self.foreign {
             return foreign.clone();

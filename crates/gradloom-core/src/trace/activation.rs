@@ -152,7 +152,8 @@ impl Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts to the shape of `x`. He, Zhang, Ren, Sun,
+    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts to the shape of `x`. He, Zhang,
+    /// Ren, Sun,
     /// 2015.
     ///
     /// ```

@@ -1,16 +1,16 @@
 //! Shapes that belong together, of functions in which broadcasting would be a mistake: a loss of `[32, 1]`
 //! against `[32]` would compare each prediction with every target, and train towards their mean.
 //!
-//! In: the tensors of a call. Out: whether their shapes fit; if not, the trace has an error that says how they
-//! would. Always holds: what passes gives one term for each prediction.
+//! In: the tensors of a call. Out: whether their shapes fit; if not, the trace has an error that says how
+//! they would. Always holds: what passes gives one term for each prediction.
 
 use super::reduce::resolve_axis;
 use super::tensor::{fail_with_help, placeholder};
 use super::{Operand, Tensor};
 use crate::ir::{DType, Shape};
 
-/// Returns whether targets have the shape of the predictions, or are one number for all of them; if not, that is an
-/// error of the function named `token`.
+/// Returns whether targets have the shape of the predictions, or are one number for all of them; if not, that
+/// is an error of the function named `token`.
 #[track_caller]
 pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operand) -> bool {
     if targets.number().is_some() {
@@ -23,8 +23,8 @@ pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operan
         || are_alike(token, ["predictions", "targets"], predictions, targets)
 }
 
-/// Returns whether two tensors have one shape; if not, that is an error of the function named `token`, which calls
-/// them by these names.
+/// Returns whether two tensors have one shape; if not, that is an error of the function named `token`, which
+/// calls them by these names.
 #[track_caller]
 pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Tensor) -> bool {
     let (a, b) = (first.shape(), second.shape());
@@ -68,8 +68,8 @@ fn superfluous(shape: &Shape, other: &Shape) -> Option<usize> {
     (0..shape.rank()).rev().find(|&axis| shape[axis] == 1 && shape.without(&[axis]) == *other)
 }
 
-/// Returns whether `part` broadcasts to the shape of `x`, and does not make it larger; if not, that is an error of the
-/// function named `token`, which calls the part by this name.
+/// Returns whether `part` broadcasts to the shape of `x`, and does not make it larger; if not, that is an
+/// error of the function named `token`, which calls the part by this name.
 #[track_caller]
 pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> bool {
     let (whole, own) = (x.shape(), part.shape());
@@ -82,8 +82,8 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
     fits
 }
 
-/// Returns whether there is a number for each row of `rows` `[B.., width]`, `[B..]`, or one for all; if not, that is an
-/// error of the function named `token`, which calls them by these names.
+/// Returns whether there is a number for each row of `rows` `[B.., width]`, `[B..]`, or one for all; if not,
+/// that is an error of the function named `token`, which calls them by these names.
 #[track_caller]
 pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
     let (shape, own) = (rows.shape(), numbers.shape());

@@ -243,7 +243,7 @@ impl Scores {
 }
 
 impl AttentionOptions {
-    /// Whether each query sees a key, and each key is seen: that of its own position.
+    /// True if each query sees a key and each key is seen: that of its own position.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
         pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)

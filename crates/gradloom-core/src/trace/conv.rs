@@ -350,8 +350,9 @@ struct Spread {
 }
 
 impl Spread {
-    /// Counts the elements that the weights reach over but the first, those of the input with the gaps between
-    /// them, and all without padding, with so many more at the end; none beyond what 64 bits hold with ease.
+    /// Counts the elements that the weights reach over but the first, those of the input with the gaps
+    /// between them, and all without padding, with so many more at the end; none beyond what 64 bits hold
+    /// with ease.
     fn counted(&self, more: usize) -> Option<[usize; 3]> {
         let reach = self.dilation.checked_mul(self.size - 1)?;
         let gaps = self.extent.saturating_sub(1).checked_mul(self.stride - 1)?;

@@ -391,8 +391,8 @@ impl Tensor {
     }
 }
 
-/// Returns variances beside means `x`, with an axis of extent 1 where there is one for all along an axis; none after
-/// an error of `gaussian_nll_loss`.
+/// Returns variances beside means `x`, with an axis of extent 1 where there is one for all along an axis;
+/// none after an error of `gaussian_nll_loss`.
 #[track_caller]
 fn variance_of(x: Tensor, variance: Tensor) -> Option<Tensor> {
     let (shape, own) = (x.shape(), variance.shape());

@@ -165,7 +165,17 @@ impl Tensor {
             return placeholder(DType::F32, sum.shape());
         }
         let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
+        if count == 0 {
+            return sum.undefined();
+        }
         sum / super::operand::number(count as f64, sum)
+    }
+
+    /// NaN for each element: what 0 / 0 is, without a division that a GPU's compiler, which may assume that
+    /// there is neither NaN nor infinity, could make 0 of.
+    #[track_caller]
+    pub(super) fn undefined(self) -> Tensor {
+        self.is_nan().select(self, f64::NAN)
     }
 
     /// Mean over all elements; NaN for none.

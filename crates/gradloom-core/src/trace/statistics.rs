@@ -102,8 +102,12 @@ impl Tensor {
         let axes = axes.list();
         let squares = (self - self.mean_keep(&axes[..])).square().sum_keep(&axes[..]);
         let count = self.shape().elements().checked_div(squares.shape().elements()).unwrap_or(0);
-        // As PyTorch: too few elements give infinity or NaN.
-        squares * (1.0 / (count as f64 - correction).max(0.0))
+        let freedom = count as f64 - correction;
+        if freedom > 0.0 {
+            return squares * (1.0 / freedom);
+        }
+        // As PyTorch: too few elements give infinity, or NaN if all are equal.
+        squares.gt(0.0).select(f64::INFINITY, squares.undefined())
     }
 
     /// [`Tensor::std`] over the given axes, which stay with extent 1.

@@ -376,8 +376,11 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
         _ => false,
     };
     let mut wide = !moves;
+    // What is written into keeps its dtype: a cache of keys in 16 bits is not widened for the newest one.
+    let written = matches!(kind, OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice);
+    let telling = if written { &operands[..1] } else { operands };
     // Not a closure, so that the caller's place is known.
-    for operand in operands {
+    for operand in telling {
         wide = wide || unrounded(*operand).is_some();
     }
     wide.then_some(first)
@@ -397,7 +400,7 @@ fn widened(t: Tensor) -> Tensor {
     }
 }
 
-/// What a tensor of 16 bits was rounded from in the call of the user's that is made, if it was.
+/// Returns the tensor that one of 16 bits was rounded from in the present call of the user's, if it was.
 #[track_caller]
 fn unrounded(t: Tensor) -> Option<Tensor> {
     if !t.dtype().is_for_memory() || !t.dtype().is_float() {

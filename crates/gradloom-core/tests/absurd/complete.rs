@@ -11,7 +11,8 @@ fn functions(source: &str) -> Vec<String> {
             names.push(rest.split(['(', '<']).next().expect("a name").to_string());
         }
     }
-    // Methods that macros declare: `exp => Exp;`, `sum sum_axes sum_keep => Sum;`, `var var_axes var_keep(..);`.
+    // Methods that macros declare: `exp => Exp;`, `sum sum_axes sum_keep => Sum;`, `var var_axes
+    // var_keep(..);`.
     for line in source.lines().map(str::trim).filter(|line| line.ends_with(';')) {
         let declared = match line.split_once(" => ") {
             Some((names, op)) if op.trim_end_matches(';').chars().all(char::is_alphanumeric) => Some(names),

@@ -1,6 +1,6 @@
-//! Absurd arguments: every public function of tensors, every layer, optimizer and schedule with numbers at the
-//! edges of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program is fine or an
-//! error at the user's line, and takes little time and memory.
+//! Absurd arguments: every public function of tensors, every layer, optimizer and schedule with numbers at
+//! the edges of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program is fine
+//! or an error at the user's line, and takes little time and memory.
 //!
 //! The tables are `tensors.rs` and others; `complete.rs` finds a public function that is in none.
 
@@ -29,7 +29,7 @@ const MOST_TIME: Duration = Duration::from_secs(5);
 /// Bytes that the process may ever have had.
 const MOST_MEMORY: usize = 1 << 30;
 
-/// What came of the programs of a table.
+/// Outcomes of the programs of a table.
 #[derive(Default)]
 pub(crate) struct Report {
     programs: usize,

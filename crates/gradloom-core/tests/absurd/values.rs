@@ -2,7 +2,7 @@
 
 use gradloom_core::ir::DType;
 
-/// What has absurd values.
+/// A type with absurd values.
 pub(crate) trait Absurd: Sized {
     fn values() -> Vec<Self>;
 }

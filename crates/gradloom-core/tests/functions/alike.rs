@@ -58,8 +58,8 @@ const TARGETS: [(&str, OfTwo); 10] = [
     ("poisson_nll_loss", |x, y| x.poisson_nll_loss(y)),
     ("gaussian_nll_loss", |x, y| x.gaussian_nll_loss(y, x)),
 ];
-/// The functions of rows, with the dtype of their targets, whether these are one for each row, and whether the
-/// result is.
+/// The functions of rows, with the dtype of their targets, whether these are one for each row, and whether
+/// the result is.
 const ROWS: [(&str, DType, bool, bool, OfTwo); 7] = [
     ("kl_div_loss", DType::F32, false, false, |x, y| x.kl_div_loss(y)),
     ("cross_entropy", DType::F32, false, false, |x, y| x.cross_entropy(y)),

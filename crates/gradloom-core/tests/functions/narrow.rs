@@ -12,7 +12,7 @@ type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
 struct Case {
     name: String,
     inputs: Vec<Value>,
-    /// Whether it is also checked with other magnitudes than 1.
+    /// True if it is also checked with other magnitudes than 1.
     scales: bool,
     f: Function,
 }

@@ -40,8 +40,8 @@ impl Text {
 /// such bytes.
 const LARGEST_ODD_SHARE: f64 = 0.3;
 
-/// The evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL byte, or
-/// too many control characters and broken UTF-8 sequences.
+/// The evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL byte,
+/// or too many control characters and broken UTF-8 sequences.
 pub(super) fn binary_evidence(bytes: &[u8]) -> Option<String> {
     let evidence = odd_bytes(bytes)?;
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);

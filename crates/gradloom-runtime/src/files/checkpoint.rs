@@ -35,7 +35,7 @@ pub struct Restored {
     pub entries: Entries,
     /// Steps that were submitted before the checkpoint.
     pub attempted_steps: u64,
-    /// Whether a schedule was set with [`Train::set_schedule`] that is not in the file: set it again. Files
+    /// True if a schedule was set with [`Train::set_schedule`] that is not in the file: set it again. Files
     /// of this version have it; those of earlier ones, and of the npm package, may not.
     pub was_scheduled: bool,
 }
@@ -52,8 +52,8 @@ struct Notes {
 impl<M: Module, const N: usize> Train<M, N> {
     /// Writes everything that training changes to a safetensors file, which replaces an old one at once:
     /// parameters, states, those of all optimizers, the counters, numbers and schedules that were set, a
-    /// plateau with what it remembers, what keys random numbers; and `entries`, the caller's own notes, such as the position in the data. Training goes on
-    /// from it with the same bits. Waits for the device.
+    /// plateau with what it remembers, what keys random numbers; and `entries`, the caller's own notes, such
+    /// as the position in the data. Training goes on from it with the same bits. Waits for the device.
     ///
     /// Of several trainings over one session, one writes the file, with the [notes](Train::notes) of the
     /// others among the entries.

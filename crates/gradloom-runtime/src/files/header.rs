@@ -33,8 +33,8 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
 /// The header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
 ///
 /// # Errors
-/// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another size
-/// than it says.
+/// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another
+/// size than it says.
 pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     match FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]) {
         FileKind::Empty => return Err(empty(name)),

@@ -13,7 +13,7 @@ pub(crate) const LR: &str = "lr";
 /// The ending of the names of groups' rates.
 const OF_GROUP: &str = ":lr";
 
-/// What replaces an optimizer's rates.
+/// Rates that replace those of an optimizer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     /// Schedules by the names of rates: `lr`, or `*.bias:lr` of a group.

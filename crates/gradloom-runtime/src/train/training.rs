@@ -46,7 +46,7 @@ pub struct Train<M, const N: usize> {
     /// Makes others, where the batch may have any extent, of the declared inputs.
     recipe: Option<(Recipe<M>, Vec<Input>)>,
     numbers: Hyperparameters,
-    /// What replaces the optimizer's rates.
+    /// Rates that replace the optimizer's.
     rates: Rates,
     /// The names of its rates.
     rate_names: Vec<String>,
@@ -116,8 +116,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
     /// its error was not read; when the store or the device is lost; when the step was cancelled
-    /// ([`Train::set_cancel_token`]); when 2^64 - 1 steps were attempted. Nothing took effect then, and the number of attempted steps is as
-    /// before.
+    /// ([`Train::set_cancel_token`]); when 2^64 - 1 steps were attempted. Nothing took effect then, and the
+    /// number of attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
     }
@@ -263,7 +263,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(numbers)
     }
 
-    /// What replaces the optimizer's rates.
+    /// Rates that replace the optimizer's.
     #[cfg(feature = "files")]
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
@@ -434,9 +434,9 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(())
     }
 
-    /// Has the learning rate follow a plateau from now on: its rate instead of the schedule, and groups of the
-    /// optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures; what it
-    /// remembers is part of checkpoints.
+    /// Has the learning rate follow a plateau from now on: its rate instead of the schedule, and groups of
+    /// the optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures; what
+    /// it remembers is part of checkpoints.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }

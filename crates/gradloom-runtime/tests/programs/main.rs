@@ -8,6 +8,7 @@ mod placement;
 mod reference;
 mod results;
 mod stored;
+mod sums;
 mod updates;
 mod worlds;
 

@@ -12,6 +12,7 @@ mod rows;
 mod sums;
 mod table;
 mod tuned;
+mod worlds;
 
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};

@@ -1,6 +1,8 @@
 //! Sums along rows, across them, and of everything, for extents around each limit of how they are shared out.
 
 use crate::{agree, devices};
+use gradloom_core::ir::DType;
+use gradloom_runtime::Program;
 use gradloom_testing::Leaves;
 
 /// Rows and columns: fewer and more rows than invocations take whole, columns of one lane and of more than
@@ -84,6 +86,35 @@ fn totals_of_several_values() {
                  output \"totals\" %{all}\noutput \"norm\" %{norm}"
             );
             agree(&device, &lines, &Leaves::random(3), 1e-5);
+        }
+    }
+}
+
+/// Floats that are added one after the other lose digits; equal ones lose most.
+#[test]
+fn sums_over_many_rows_lose_few_digits() {
+    if crate::skipped() {
+        return;
+    }
+    for device in devices() {
+        for [rows, columns] in [[5000, 20], [1 << 18, 3], [1 << 20, 1], [1 << 14, 65]] {
+            let lines = format!(
+                "%0: f32[{rows}, {columns}] = input \"x\"\n%1: f32[{rows}, {columns}] = mul %0, %0\n\
+                 %2: f32[{columns}] = sum %1 {{axes=[0]}}\noutput \"sum\" %2"
+            );
+            let graph = crate::graph(&lines);
+            for value in [0.1_f32, 0.7] {
+                let elements = vec![f64::from(value); rows * columns];
+                let leaves = Leaves::random(1).with("x", DType::F32, &[rows, columns], &elements);
+                let values = |kind: &_| leaves.value(kind);
+                let mut program = Program::standalone(graph.clone(), &device, &values).unwrap();
+                let got = program.evaluate(&values).unwrap().output("sum").unwrap().to_f64();
+                let want = f64::from(value * value) * rows as f64;
+                for sum in got {
+                    let error = ((sum - want) / want).abs();
+                    assert!(error <= 1e-6, "[{rows}, {columns}] of {value}: {sum}, not {want}: {error:.1e}");
+                }
+            }
         }
     }
 }

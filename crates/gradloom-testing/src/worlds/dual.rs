@@ -74,7 +74,7 @@ pub(super) struct Array {
     pub(super) elements: Vec<Dual>,
     /// Number of derivatives of each element.
     pub(super) leaves: usize,
-    /// Whether a choice between near values decided an element, so that derivatives are not comparable.
+    /// True if a choice between near values decided an element, so that derivatives are not comparable.
     pub(super) kinked: bool,
 }
 

@@ -423,6 +423,9 @@ impl<'a> Compiler<'a> {
                 pass.tile.push(Instruction::Reduce { reduction, operand, target });
             }
             pass.starts.push((target, reduction.identity));
+            if reduction.op == ReduceOp::Sum && reduction.dtype == DType::F32 {
+                pass.sums.push(target);
+            }
             self.homes[id.index()] = target;
         }
         pass.rows = self.row_nodes(stage);

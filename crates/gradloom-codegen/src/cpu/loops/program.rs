@@ -210,6 +210,8 @@ pub struct Check {
 pub struct Pass {
     /// Row-level slots that start as these bits.
     pub starts: Vec<(Slot, u32)>,
+    /// Those that are sums of floats.
+    pub sums: Vec<Slot>,
     /// Instructions that run for each tile.
     pub tile: Vec<Instruction>,
     /// Instructions that run for the rows, after the last tile.
@@ -222,6 +224,8 @@ pub struct ColumnResult {
     pub reduction: Reduction,
     /// Bytes from the start of a panel's partial results.
     pub offset: usize,
+    /// Bytes from there, too, to the totals in f64; `None` if there are none.
+    pub total: Option<usize>,
     pub write: usize,
     pub write_offset: usize,
 }

@@ -7,6 +7,7 @@
 
 use super::compile::{Compiler, grid};
 use super::program::{ColumnResult, Grid, Instruction, Slot, SlotPlace, UniformResult};
+use crate::cpu::loop_schedule::{column_total, partial_bytes};
 use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
 
 impl Compiler<'_> {
@@ -18,6 +19,7 @@ impl Compiler<'_> {
         for store in &body.stores {
             match *store {
                 Store::ColumnReduce { op, node, write, .. } => {
+                    let total = column_total(body, store).map(|behind| offset + behind);
                     let operand = self.spread(node, &mut code);
                     let reduction = self.reduction(op, self.node(node).dtype);
                     code.push(Instruction::Columns { reduction, operand, offset });
@@ -25,14 +27,14 @@ impl Compiler<'_> {
                     self.program.column_results.push(ColumnResult {
                         reduction,
                         offset,
+                        total,
                         write,
                         write_offset: layout.offset,
                     });
-                    offset += (4 * body.columns).next_multiple_of(64);
                 }
-                Store::Value { level: Level::Uniform, .. } => offset += 64,
                 Store::Value { .. } => {}
             }
+            offset += partial_bytes(body, store);
         }
         for id in self.nodes_of(Level::Element) {
             if matches!(self.node(id).kind, NodeKind::CheckIndex { .. }) && !self.checked[id.index()] {
@@ -145,7 +147,6 @@ impl Compiler<'_> {
         let mut offset = 0;
         for store in &body.stores {
             match *store {
-                Store::ColumnReduce { .. } => offset += (4 * body.columns).next_multiple_of(64),
                 Store::Value { node, level: Level::Uniform, write } => {
                     let access = &self.launch.writes[write];
                     self.program.uniform_results.push(UniformResult {
@@ -155,10 +156,10 @@ impl Compiler<'_> {
                         write,
                         write_offset: access.layout.offset,
                     });
-                    offset += 64;
                 }
-                Store::Value { .. } => {}
+                Store::ColumnReduce { .. } | Store::Value { .. } => {}
             }
+            offset += partial_bytes(body, store);
         }
         debug_assert_eq!(offset, self.program.partials);
     }

@@ -52,6 +52,10 @@ pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     columns.enumerate().map(column).collect()
 }
 
+/// Turns whose sums are added up before they are added to those of all: floats that are added one after the
+/// other lose a digit for each ten times as many.
+pub(super) const LEAF_TURNS: usize = 32;
+
 /// An invocation's sums, of each reduction for each of its positions in a row.
 pub(super) enum ColumnSums<'k> {
     Variables(Vec<Vec<Variable<'k>>>),
@@ -85,9 +89,28 @@ impl<'k> ColumnSums<'k> {
         }
     }
 
+    /// Adds other sums, each to its own, and starts those anew.
+    pub(super) fn take(&self, k: &'k Builder, body: &Body, schedule: &RowSchedule, others: &Self) {
+        for column in columns_of(body) {
+            let take = |which: Which<'k>| {
+                self.add(k, &column, which, others.get(k, &column, which));
+                others.set(k, &column, which, column.identity(k));
+            };
+            match others {
+                Self::Variables(_) => (0..schedule.each).map(Which::Unrolled).for_each(take),
+                Self::Arrays(_) => {
+                    k.count(k.u32(0), k.u32(narrow(schedule.each)), k.u32(1), |turn| take(Which::Turn(turn)));
+                }
+            }
+        }
+    }
+
     /// Adds a value to one of them.
     pub(super) fn add(&self, k: &'k Builder, column: &Column, which: Which<'k>, value: Value<'k>) {
-        let sum = self.get(k, column, which).combine(column.op, value);
+        self.set(k, column, which, self.get(k, column, which).combine(column.op, value));
+    }
+
+    fn set(&self, k: &'k Builder, column: &Column, which: Which<'k>, sum: Value<'k>) {
         match (self, which) {
             (Self::Variables(all), Which::Unrolled(i)) => all[column.number][i].set(sum),
             (Self::Arrays(all), Which::Turn(turn)) => k.set_element(all[column.number], turn, sum),
@@ -126,6 +149,27 @@ pub(super) fn finish(
         });
     }
     k.finish()
+}
+
+/// Combines `count` values with `sum`, in order; many of them in parts of [`LEAF_TURNS`].
+pub(super) fn combine_all<'k>(
+    k: &'k Builder,
+    op: ReduceOp,
+    sum: Variable<'k>,
+    count: usize,
+    value: impl Fn(Value<'k>) -> Value<'k>,
+) {
+    if count <= LEAF_TURNS {
+        k.count(k.u32(0), k.u32(narrow(count)), k.u32(1), |i| sum.set(sum.get().combine(op, value(i))));
+        return;
+    }
+    let leaf = narrow(LEAF_TURNS);
+    k.count(k.u32(0), k.u32(narrow(count)), k.u32(leaf), |first| {
+        let part = k.var(k.identity(op, sum.get().dtype()));
+        let end = (first + leaf).min(k.u32(narrow(count)));
+        k.count(first, end, k.u32(1), |i| part.set(part.get().combine(op, value(i))));
+        sum.set(sum.get().combine(op, part.get()));
+    });
 }
 
 /// Combines `sum` over the lanes of each of a workgroup's `wide` columns; lane 0 has the result then.

@@ -6,7 +6,7 @@
 
 use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position, checks_of, stores_of};
-use super::columns::{ColumnSums, columns_of, finish};
+use super::columns::{ColumnSums, LEAF_TURNS, columns_of, combine_all, finish};
 use super::{Builder, Value, Views};
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
@@ -162,12 +162,25 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
         }
         let sums = ColumnSums::new(k, self.body, self.schedule);
-        if steps > 1 {
+        if self.schedule.steps > LEAF_TURNS && self.sums_floats() {
+            let leaf = narrow(LEAF_TURNS);
+            let part = ColumnSums::new(k, self.body, self.schedule);
+            k.count(zero, k.u32(steps), k.u32(leaf), |first| {
+                let end = (first + leaf).min(k.u32(steps));
+                k.count(first, end, k.u32(1), |step| self.turn(&part, Some(step)));
+                sums.take(k, self.body, self.schedule, &part);
+            });
+        } else if steps > 1 {
             k.count(zero, k.u32(steps), k.u32(1), |step| self.turn(&sums, Some(step)));
         } else {
             self.turn(&sums, None);
         }
         self.store_partials(&sums);
+    }
+
+    /// Returns whether a sum of floats goes over the rows.
+    fn sums_floats(&self) -> bool {
+        columns_of(self.body).iter().any(|column| column.op == ReduceOp::Sum && column.dtype == DType::F32)
     }
 
     /// Whether the invocation answers for what there is but once.
@@ -465,7 +478,10 @@ impl<'k, 'b> Rows<'k, 'b> {
                 let is_first = (slots > 1).then(|| self.slot.equals(k.u32(0)));
                 k.guard([is_first, inside, gate], || {
                     let all = k.var(own);
-                    if slots > 1 {
+                    if schedule.slots > LEAF_TURNS && column.op == ReduceOp::Sum {
+                        let others = |other: Value<'k>| k.element(array, (other + 1) * lanes + lane);
+                        combine_all(k, column.op, all, schedule.slots - 1, others);
+                    } else if slots > 1 {
                         k.count(k.u32(1), k.u32(slots), k.u32(1), |other| {
                             let share = k.element(array, other * lanes + lane);
                             all.set(all.get().combine(column.op, share));

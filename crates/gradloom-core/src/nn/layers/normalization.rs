@@ -34,8 +34,8 @@ impl Tensor {
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
     }
 
-    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one position, as
-    /// one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
+    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one position,
+    /// as one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -9,7 +9,8 @@ use super::lines::{LINE, Lines};
 use super::native::Native;
 use super::prefetch::{Ahead, WORTHWHILE};
 use super::program::Program;
-use gradloom_codegen::cpu::loops::{Grid, Positions, SlotPlace};
+use gradloom_codegen::cpu::LEAF_ROWS;
+use gradloom_codegen::cpu::loops::{Grid, Positions, Slot, SlotPlace};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -165,6 +166,7 @@ impl Program {
     /// [`Program::start_partials`] has run for its columns.
     pub(in crate::cpu) unsafe fn run_block(&self, task: &mut Task<'_>, block: Block) {
         let Block { rows, columns, accumulator, partials } = block;
+        let keeps_totals = self.column_results.iter().any(|result| result.total.is_some());
         if rows.start == 0 && columns.start == 0 {
             for result in &self.uniform_results {
                 let from = task.memory.addresses[result.operand as usize].base;
@@ -189,6 +191,8 @@ impl Program {
             true => rows.len(),
             false => (self.capacity / width.max(1)).clamp(1, most_rows),
         };
+        // The rows of one column are added up in vectors, those of many one after the other.
+        let leaf = if columns.len() == 1 { LEAF_ROWS * LEAF_ROWS } else { LEAF_ROWS };
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {
                 SlotPlace::Register(_) => address.row_stride = width * address.bytes,
@@ -206,9 +210,10 @@ impl Program {
         let walk = Walk { rows, columns, width, height, native };
         let mut row = walk.rows.start;
         while row < walk.rows.end {
+            let end = if keeps_totals { (row / leaf + 1) * leaf } else { walk.rows.end }.min(walk.rows.end);
             let mut tile = Tile {
                 row,
-                rows: height.min(walk.rows.end - row),
+                rows: height.min(end - row),
                 column: walk.columns.start,
                 columns: 0,
                 partials,
@@ -218,6 +223,10 @@ impl Program {
             // elements.
             unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
+            if keeps_totals && row % leaf == 0 {
+                // SAFETY: the caller's promise.
+                unsafe { self.add_to_totals(partials, &walk.columns) };
+            }
         }
     }
 
@@ -241,9 +250,11 @@ impl Program {
                     (0..tile.rows).for_each(|row| running.add(row).write(bits));
                 }
                 let mut column = walk.columns.start;
+                let mut totals = Totals::new(task, &pass.sums, tile, walk);
                 while column < walk.columns.end {
                     tile.column = column;
                     tile.columns = walk.width.min(walk.columns.end - column);
+                    totals.before_tile();
                     if let Some(steps) = steps {
                         task.run_list(&pass.tile, Some(&steps.tile), Positions::Tile, tile);
                         column += tile.columns;
@@ -260,12 +271,68 @@ impl Program {
                     }
                     column += tile.columns;
                 }
+                totals.finish();
                 task.run_list(&pass.rows, steps.map(|steps| &steps.rows[..]), Positions::Rows, tile);
             }
             if walk.columns.start == 0 {
                 let steps = native.map(|native| &native.steps.row_stores[..]);
                 task.run_list(&self.row_stores, steps, Positions::Rows, tile);
             }
+        }
+    }
+}
+
+/// Most sums of one row that have totals.
+const ROW_TOTALS: usize = 4;
+
+/// The sums of a row of many tiles, in f64: a running sum in f32 takes those of [`LEAF_ROWS`] tiles at most.
+struct Totals {
+    /// Addresses of the running sums; none if the row is short.
+    running: [*mut f32; ROW_TOTALS],
+    totals: [f64; ROW_TOTALS],
+    count: usize,
+    tiles: usize,
+}
+
+impl Totals {
+    fn new(task: &Task<'_>, sums: &[Slot], tile: &Tile, walk: &Walk<'_>) -> Self {
+        let is_long = tile.rows == 1 && walk.columns.len() > LEAF_ROWS * walk.width;
+        let mut running = [std::ptr::null_mut(); ROW_TOTALS];
+        let slots = sums.iter().take(if is_long { ROW_TOTALS } else { 0 });
+        let mut count = 0;
+        for (&slot, running) in slots.zip(&mut running) {
+            *running = task.memory.addresses[slot as usize].base.cast();
+            count += 1;
+        }
+        Self { running, totals: [0.0; ROW_TOTALS], count, tiles: 0 }
+    }
+
+    /// Moves the running sums to the totals where they are those of many tiles.
+    ///
+    /// # Safety
+    /// The task's memory is what it was when the totals were made, and no other thread's.
+    unsafe fn before_tile(&mut self) {
+        if self.tiles == LEAF_ROWS {
+            self.tiles = 0;
+            for (running, total) in self.running.iter().zip(&mut self.totals).take(self.count) {
+                // SAFETY: the caller's promise; a running sum of one row is one float.
+                unsafe {
+                    *total += f64::from(running.read());
+                    running.write(0.0);
+                }
+            }
+        }
+        self.tiles += 1;
+    }
+
+    /// Leaves the sums of all tiles in the running sums.
+    ///
+    /// # Safety
+    /// As [`Totals::before_tile`].
+    unsafe fn finish(&self) {
+        for (running, total) in self.running.iter().zip(&self.totals).take(self.count) {
+            // SAFETY: the caller's promise.
+            unsafe { running.write((*total + f64::from(running.read())) as f32) };
         }
     }
 }

@@ -25,6 +25,32 @@ impl Program {
             let first = partials.wrapping_add(result.offset).cast::<u32>();
             // SAFETY: there is a partial result for each column.
             columns.clone().for_each(|column| unsafe { first.add(column).write(result.reduction.identity) });
+            if let Some(total) = result.total {
+                let totals = partials.wrapping_add(total).cast::<f64>();
+                // SAFETY: there is a total for each column, too.
+                columns.clone().for_each(|column| unsafe { totals.add(column).write(0.0) });
+            }
+        }
+    }
+
+    /// Adds the partial results of some columns to their totals in f64, and starts them anew.
+    ///
+    /// # Safety
+    /// `partials` are those of a panel, of which no other thread is at these columns.
+    pub(super) unsafe fn add_to_totals(&self, partials: *mut u8, columns: &Range<usize>) {
+        for result in &self.column_results {
+            let Some(total) = result.total else { continue };
+            let count = columns.len();
+            // SAFETY: there is a partial result and a total for each column.
+            let (sums, totals) = unsafe {
+                let sums = partials.add(result.offset).cast::<f32>().add(columns.start);
+                let totals = partials.add(total).cast::<f64>().add(columns.start);
+                (std::slice::from_raw_parts_mut(sums, count), std::slice::from_raw_parts_mut(totals, count))
+            };
+            for (sum, total) in sums.iter_mut().zip(totals) {
+                *total += f64::from(*sum);
+                *sum = f32::from_bits(result.reduction.identity);
+            }
         }
     }
 
@@ -69,13 +95,25 @@ impl Program {
                     let count = CHUNK.min(end - start);
                     let mut combined = [result.reduction.identity; CHUNK];
                     let first = partials.add(result.offset + 4 * start);
-                    let operand = Operand { start: first, row_stride: self.partials, repeated: false };
-                    (self.reductions[result.reduction.number].columns)(
-                        panels,
-                        count,
-                        &operand,
-                        combined.as_mut_ptr().cast(),
-                    );
+                    if let Some(total) = result.total {
+                        for (column, combined) in combined[..count].iter_mut().enumerate() {
+                            let sum = |panel: usize| {
+                                let panel = partials.add(panel * self.partials);
+                                let rest = panel.add(result.offset).cast::<f32>().add(start + column);
+                                let total = panel.add(total).cast::<f64>().add(start + column);
+                                total.read() + f64::from(rest.read())
+                            };
+                            *combined = ((0..panels).map(sum).sum::<f64>() as f32).to_bits();
+                        }
+                    } else {
+                        let operand = Operand { start: first, row_stride: self.partials, repeated: false };
+                        (self.reductions[result.reduction.number].columns)(
+                            panels,
+                            count,
+                            &operand,
+                            combined.as_mut_ptr().cast(),
+                        );
+                    }
                     put(&combined[..count], places, start, to);
                 }
             }

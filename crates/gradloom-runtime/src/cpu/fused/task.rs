@@ -5,6 +5,7 @@
 //! one long row.
 
 use super::execute::{Task, Tile};
+use super::reductions::ReduceFn;
 use crate::cpu::elementwise::{Operand, Target};
 use crate::cpu::index::Places;
 use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
@@ -91,6 +92,8 @@ impl Task<'_> {
                     if tile.columns == 1 && from.row_stride == self.memory.addresses[*operand as usize].bytes
                     {
                         (loops.rows)(1, tile.rows, &from, running);
+                    } else if tile.columns == 1 && from.row_stride > 0 {
+                        self.reduce_strided(loops.rows, tile.rows, &from, running);
                     } else {
                         (loops.columns)(tile.rows, tile.columns, &from, running);
                     }
@@ -106,6 +109,24 @@ impl Task<'_> {
                 }
                 Instruction::Scatter(scatter) => self.scatter(scatter, tile),
             }
+        }
+    }
+
+    /// Reduces one column whose elements, of four bytes, lie apart as if they were side by side.
+    ///
+    /// # Safety
+    /// As [`ReduceFn`], with a running result for the column.
+    unsafe fn reduce_strided(&self, reduce: ReduceFn, rows: usize, from: &Operand, running: *mut u8) {
+        let mut elements = [0_u32; 256];
+        for first in (0..rows).step_by(elements.len()) {
+            let count = elements.len().min(rows - first);
+            for (row, element) in (first..).zip(&mut elements[..count]) {
+                // SAFETY: the caller's promise; `row < rows`.
+                *element = unsafe { from.start.add(row * from.row_stride).cast::<u32>().read_unaligned() };
+            }
+            let side_by_side = Operand { start: elements.as_ptr().cast(), row_stride: 4, repeated: false };
+            // SAFETY: as above; the elements were just read.
+            unsafe { reduce(1, count, &side_by_side, running) };
         }
     }
 
