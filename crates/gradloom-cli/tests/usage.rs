@@ -155,7 +155,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ("--layers 0", "--layers 0: layers is 0\n  help: set layers to 1 or more"),
         ("--lr 0", "--lr 0: must be above 0\n  help: try 0.001"),
         ("--lr -1", "--lr -1: must be above 0\n  help: try 0.001"),
-        ("--lr 1e39", "--lr 1e39: too large: must be at most 3.4e38\n  help: try 0.001"),
+        ("--lr 1e39", "--lr 1e39: too large: must be at most 1e18\n  help: try 0.001"),
         ("--clip -0.5", "--clip -0.5: must be 0 or more\n  help: 0 turns it off"),
         (
             "--dropout -1",

@@ -98,18 +98,38 @@ extern "C" __global__ void __launch_bounds__(256) k_1_kernels_sums_of_columns(co
     float x0 = (0.0f);
     bool v26 = (v24 < v10);
     if (v26) {
-        for (unsigned i0 = v13; i0 < v7; i0 += 8u) {
-            float v32 = b1[((i0 * v10) + v24)];
-            x0 = (x0 + v32);
+        for (unsigned i0 = v13; i0 < v7; i0 += 64u) {
+            float x1 = (0.0f);
+            for (unsigned i1 = i0; i1 < min((i0 + 64u), v7); i1 += 8u) {
+                float v38 = b1[((i1 * v10) + v24)];
+                x1 = (x1 + v38);
+            }
+            x0 = (x0 + x1);
         }
     }
     a0[threadIdx.x] = x0;
     __syncthreads();
+    if ((v13 < 4u)) {
+        float v52 = a0[(threadIdx.x + 128u)];
+        float v55 = a0[threadIdx.x];
+        a0[threadIdx.x] = (v55 + v52);
+    }
+    __syncthreads();
+    if ((v13 < 2u)) {
+        float v62 = a0[(threadIdx.x + 64u)];
+        float v65 = a0[threadIdx.x];
+        a0[threadIdx.x] = (v65 + v62);
+    }
+    __syncthreads();
+    if ((v13 < 1u)) {
+        float v72 = a0[(threadIdx.x + 32u)];
+        float v75 = a0[threadIdx.x];
+        a0[threadIdx.x] = (v75 + v72);
+    }
+    __syncthreads();
     if ((v13 == 0u)) {
-        for (unsigned i1 = 1u; i1 < 8u; i1 += 1u) {
-            float v48 = a0[((i1 * 32u) + threadIdx.x)];
-            x0 = (x0 + v48);
-        }
+        float v80 = a0[threadIdx.x];
+        x0 = v80;
     }
     if (((v13 == 0u) && v26)) {
         b2[v24] = x0;

@@ -22,6 +22,12 @@
 @group(0) @binding(5) var<storage, read_write> b5: array<f32>;
 @group(0) @binding(6) var<storage, read_write> b6: array<f32>;
 @group(0) @binding(7) var<storage, read_write> w0: array<f32>;
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
+}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
@@ -78,7 +84,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             x6 = (x6 + (v62 * v165));
             let v173 = b2[(v111 + 3u)];
             x6 = (x6 + (v67 * v173));
-            let v185 = ((exp(((v144 * 0.5f) - v102)) * (x6 - v85)) * 0.5f);
+            let v185 = ((exp_or_nan(((v144 * 0.5f) - v102)) * (x6 - v85)) * 0.5f);
             x1 = (x1 + (v185 * v116));
             x2 = (x2 + (v185 * v124));
             x3 = (x3 + (v185 * v132));
@@ -104,6 +110,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 @group(0) @binding(5) var<storage, read_write> b7: array<f32>;
 @group(0) @binding(6) var<storage, read_write> b8: array<f32>;
 @group(0) @binding(7) var<storage, read_write> w0: array<f32>;
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
+}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
@@ -158,7 +170,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 let v177 = b5[(v106 + 3u)];
                 x9 = (x9 + (v65 * v177));
                 let v182 = (i1 >= v85);
-                let v188 = select(0.0f, exp(((v148 * 0.5f) - v109)), v182);
+                let v188 = select(0.0f, exp_or_nan(((v148 * 0.5f) - v109)), v182);
                 let v194 = select(0.0f, ((v188 * (x9 - v115)) * 0.5f), v182);
                 x4 = (x4 + (v188 * v153));
                 x5 = (x5 + (v188 * v161));

@@ -16,9 +16,15 @@
 @group(0) @binding(2) var<storage, read_write> b2: array<f32>;
 @group(0) @binding(3) var<storage, read_write> b3: array<f32>;
 @group(0) @binding(4) var<storage, read_write> b4: array<f32>;
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
 fn from_bits(bits: u32) -> f32 {
     var hidden = bits;
     return bitcast<f32>(hidden);
+}
+fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
 }
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -55,9 +61,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             let v115 = (x6 * 0.25f);
             let v116 = x4;
             let v117 = max(v116, v115);
-            let v119 = exp((v116 - v117));
+            let v119 = exp_or_nan((v116 - v117));
             x4 = v117;
-            let v121 = exp((v115 - v117));
+            let v121 = exp_or_nan((v115 - v117));
             x5 = ((x5 * v119) + v121);
             let v127 = b2[v80];
             x0 = ((x0 * v119) + (v121 * v127));

@@ -53,18 +53,38 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var x0 = 0.0f;
     let v26 = (v24 < v10);
     if (v26) {
-        for (var i0 = v13; i0 < v7; i0 += 8u) {
-            let v32 = b0[((i0 * v10) + v24)];
-            x0 = (x0 + v32);
+        for (var i0 = v13; i0 < v7; i0 += 64u) {
+            var x1 = 0.0f;
+            for (var i1 = i0; i1 < min((i0 + 64u), v7); i1 += 8u) {
+                let v38 = b0[((i1 * v10) + v24)];
+                x1 = (x1 + v38);
+            }
+            x0 = (x0 + x1);
         }
     }
     a0[local] = x0;
     workgroupBarrier();
+    if ((v13 < 4u)) {
+        let v52 = a0[(local + 128u)];
+        let v55 = a0[local];
+        a0[local] = (v55 + v52);
+    }
+    workgroupBarrier();
+    if ((v13 < 2u)) {
+        let v62 = a0[(local + 64u)];
+        let v65 = a0[local];
+        a0[local] = (v65 + v62);
+    }
+    workgroupBarrier();
+    if ((v13 < 1u)) {
+        let v72 = a0[(local + 32u)];
+        let v75 = a0[local];
+        a0[local] = (v75 + v72);
+    }
+    workgroupBarrier();
     if ((v13 == 0u)) {
-        for (var i1 = 1u; i1 < 8u; i1 += 1u) {
-            let v48 = a0[((i1 * 32u) + local)];
-            x0 = (x0 + v48);
-        }
+        let v80 = a0[local];
+        x0 = v80;
     }
     if (((v13 == 0u) && v26)) {
         b1[v24] = x0;

@@ -16,6 +16,12 @@
 // map [6 x 50]
 @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
 @group(0) @binding(1) var<storage, read> b1: array<f32>;
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
+}
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
@@ -24,6 +30,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let v14 = b0[v4];
         let v20 = b1[(v4 % 50u)];
         let v21 = (v14 + v20);
-        b0[v4] = select(exp(v21), v21, (v21 > 0.0f));
+        b0[v4] = select(exp_or_nan(v21), v21, (v21 > 0.0f));
     }
 }

@@ -27,6 +27,9 @@ fn from_bits(bits: u32) -> f32 {
 fn max_or_nan(a: f32, b: f32) -> f32 {
     return select(select(max(a, b), b, is_nan(b)), a, is_nan(a));
 }
+fn exp_or_nan(x: f32) -> f32 {
+    return select(exp(x), x, is_nan(x));
+}
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
@@ -60,11 +63,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let v79 = a0[(v5 * 32u)];
     workgroupBarrier();
     var x1 = 0.0f;
-    let v85 = exp((v39 - v79));
+    let v85 = exp_or_nan((v39 - v79));
     x1 = (x1 + v85);
-    let v89 = exp((v47 - v79));
+    let v89 = exp_or_nan((v47 - v79));
     x1 = (x1 + v89);
-    let v94 = exp((v56 - v79));
+    let v94 = exp_or_nan((v56 - v79));
     x1 = (x1 + select(0.0f, v94, v15));
     a0[local] = x1;
     workgroupBarrier();

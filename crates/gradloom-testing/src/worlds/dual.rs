@@ -59,9 +59,8 @@ impl Mul for &Dual {
     type Output = Dual;
 
     fn mul(self, other: Self) -> Dual {
-        let slopes = self.slope.iter().zip(&other.slope);
-        let slope = slopes.map(|(a, b)| chain(other.value, *a) + chain(self.value, *b)).collect();
-        Dual { value: self.value * other.value, slope }
+        let (left, right) = (self.scaled(other.value), other.scaled(self.value));
+        Dual { value: self.value * other.value, ..&left + &right }
     }
 }
 

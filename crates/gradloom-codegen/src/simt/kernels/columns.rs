@@ -21,6 +21,10 @@ pub(super) struct Column {
 }
 
 impl Column {
+    pub(super) fn is_float_sum(&self) -> bool {
+        self.op == ReduceOp::Sum && self.dtype == DType::F32
+    }
+
     pub(super) fn identity<'k>(&self, k: &'k Builder) -> Value<'k> {
         k.identity(self.op, self.dtype)
     }
@@ -52,9 +56,12 @@ pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     columns.enumerate().map(column).collect()
 }
 
-/// Turns whose sums are added up before they are added to those of all: floats that are added one after the
-/// other lose a digit for each ten times as many.
-pub(super) const LEAF_TURNS: usize = 32;
+/// Most turns whose values are added up one after the other: each addition has an error of up to half a unit of
+/// the sum, so that of positive numbers 16 give one of 5e-7 at most. (A compensated sum would need a driver that
+/// does not rearrange floats.)
+pub(super) const MOST_IN_A_ROW: usize = 16;
+/// Sums of turns that are added up one after the other, and slots that one invocation adds up.
+pub(super) const LEAF: usize = 8;
 
 /// An invocation's sums, of each reduction for each of its positions in a row.
 pub(super) enum ColumnSums<'k> {
@@ -90,13 +97,13 @@ impl<'k> ColumnSums<'k> {
     }
 
     /// Adds other sums, each to its own, and starts those anew.
-    pub(super) fn take(&self, k: &'k Builder, body: &Body, schedule: &RowSchedule, others: &Self) {
+    pub(super) fn take(&self, k: &'k Builder, body: &Body, schedule: &RowSchedule, parts: &Self) {
         for column in columns_of(body) {
             let take = |which: Which<'k>| {
-                self.add(k, &column, which, others.get(k, &column, which));
-                others.set(k, &column, which, column.identity(k));
+                self.add(k, &column, which, parts.get(k, &column, which));
+                parts.set(k, &column, which, column.identity(k));
             };
-            match others {
+            match parts {
                 Self::Variables(_) => (0..schedule.each).map(Which::Unrolled).for_each(take),
                 Self::Arrays(_) => {
                     k.count(k.u32(0), k.u32(narrow(schedule.each)), k.u32(1), |turn| take(Which::Turn(turn)));
@@ -151,28 +158,8 @@ pub(super) fn finish(
     k.finish()
 }
 
-/// Combines `count` values with `sum`, in order; many of them in parts of [`LEAF_TURNS`].
-pub(super) fn combine_all<'k>(
-    k: &'k Builder,
-    op: ReduceOp,
-    sum: Variable<'k>,
-    count: usize,
-    value: impl Fn(Value<'k>) -> Value<'k>,
-) {
-    if count <= LEAF_TURNS {
-        k.count(k.u32(0), k.u32(narrow(count)), k.u32(1), |i| sum.set(sum.get().combine(op, value(i))));
-        return;
-    }
-    let leaf = narrow(LEAF_TURNS);
-    k.count(k.u32(0), k.u32(narrow(count)), k.u32(leaf), |first| {
-        let part = k.var(k.identity(op, sum.get().dtype()));
-        let end = (first + leaf).min(k.u32(narrow(count)));
-        k.count(first, end, k.u32(1), |i| part.set(part.get().combine(op, value(i))));
-        sum.set(sum.get().combine(op, part.get()));
-    });
-}
-
-/// Combines `sum` over the lanes of each of a workgroup's `wide` columns; lane 0 has the result then.
+/// Combines `sum` over the lanes of each of a workgroup's `wide` columns, the second half of them with the first
+/// until there is one; lane 0 has the result then.
 pub(super) fn across_columns<'k>(
     k: &'k Builder,
     op: ReduceOp,
@@ -186,10 +173,27 @@ pub(super) fn across_columns<'k>(
     let shares = k.shared(sum.get().dtype(), narrow(lanes * wide));
     k.set_element(shares, k.local(), sum.get());
     k.barrier();
-    k.when(lane.equals(k.u32(0)), || {
-        k.count(k.u32(1), k.u32(narrow(lanes)), k.u32(1), |other| {
-            let share = k.element(shares, other * narrow(wide) + k.local());
-            sum.set(sum.get().combine(op, share));
+    in_halves(k, op, shares, lane, [lanes, wide]);
+    k.when(lane.equals(k.u32(0)), || sum.set(k.element(shares, k.local())));
+}
+
+/// Combines the shares of so many lanes, `wide` elements apart, into those of lane 0: the second half of them
+/// with the first, until there is one.
+pub(super) fn in_halves<'k>(
+    k: &'k Builder,
+    op: ReduceOp,
+    shares: u32,
+    lane: Value<'k>,
+    [lanes, wide]: [usize; 2],
+) {
+    let mut left = lanes;
+    while left > 1 {
+        let half = left.div_ceil(2);
+        k.when(lane.below(narrow(left - half)), || {
+            let other = k.element(shares, k.local() + narrow(half * wide));
+            k.set_element(shares, k.local(), k.element(shares, k.local()).combine(op, other));
         });
-    });
+        k.barrier();
+        left = half;
+    }
 }

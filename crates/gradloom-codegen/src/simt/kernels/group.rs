@@ -6,7 +6,7 @@
 
 use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position};
-use super::columns::across_columns;
+use super::columns::{LEAF, across_columns};
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
@@ -219,9 +219,14 @@ impl<'b> Group<'b> {
             let sum = k.var(k.identity(op, self.body.node(node).dtype));
             let inside = column.less(columns);
             k.when(inside, || {
-                k.count(lane, rows, k.u32(narrow(lanes)), |row| {
-                    let value = self.nodes(k, &found).compute(node, at(k, row * columns + column));
-                    sum.set(sum.get().combine(op, value));
+                k.count(lane, rows, k.u32(narrow(lanes * LEAF)), |first| {
+                    let part = k.var(k.identity(op, self.body.node(node).dtype));
+                    let end = (first + narrow(lanes * LEAF)).min(rows);
+                    k.count(first, end, k.u32(narrow(lanes)), |row| {
+                        let value = self.nodes(k, &found).compute(node, at(k, row * columns + column));
+                        part.set(part.get().combine(op, value));
+                    });
+                    sum.set(sum.get().combine(op, part.get()));
                 });
             });
             across_columns(k, op, sum, lane, [lanes, wide]);

@@ -6,7 +6,7 @@
 
 use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position, checks_of, stores_of};
-use super::columns::{ColumnSums, LEAF_TURNS, columns_of, combine_all, finish};
+use super::columns::{Column, ColumnSums, LEAF, MOST_IN_A_ROW, columns_of, finish, in_halves};
 use super::{Builder, Value, Views};
 use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
@@ -162,14 +162,8 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
         }
         let sums = ColumnSums::new(k, self.body, self.schedule);
-        if self.schedule.steps > LEAF_TURNS && self.sums_floats() {
-            let leaf = narrow(LEAF_TURNS);
-            let part = ColumnSums::new(k, self.body, self.schedule);
-            k.count(zero, k.u32(steps), k.u32(leaf), |first| {
-                let end = (first + leaf).min(k.u32(steps));
-                k.count(first, end, k.u32(1), |step| self.turn(&part, Some(step)));
-                sums.take(k, self.body, self.schedule, &part);
-            });
+        if self.schedule.steps > MOST_IN_A_ROW && self.sums_floats() {
+            self.turns_in_parts(&sums, zero, self.schedule.steps);
         } else if steps > 1 {
             k.count(zero, k.u32(steps), k.u32(1), |step| self.turn(&sums, Some(step)));
         } else {
@@ -178,9 +172,27 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.store_partials(&sums);
     }
 
+    /// Takes `count` turns from `first` on, as far as there are so many, whose sums are those of parts.
+    fn turns_in_parts(&mut self, sums: &ColumnSums<'k>, first: Value<'k>, count: usize) {
+        let k = self.k;
+        let end = (first + narrow(count)).min(k.u32(narrow(self.schedule.steps)));
+        if count <= MOST_IN_A_ROW {
+            return k.count(first, end, k.u32(1), |step| self.turn(sums, Some(step)));
+        }
+        let mut part = MOST_IN_A_ROW;
+        while part * LEAF < count {
+            part *= LEAF;
+        }
+        let sums_of_part = ColumnSums::new(k, self.body, self.schedule);
+        k.count(first, end, k.u32(narrow(part)), |first| {
+            self.turns_in_parts(&sums_of_part, first, part);
+            sums.take(k, self.body, self.schedule, &sums_of_part);
+        });
+    }
+
     /// Returns whether a sum of floats goes over the rows.
     fn sums_floats(&self) -> bool {
-        columns_of(self.body).iter().any(|column| column.op == ReduceOp::Sum && column.dtype == DType::F32)
+        columns_of(self.body).iter().any(Column::is_float_sum)
     }
 
     /// Whether the invocation answers for what there is but once.
@@ -469,19 +481,20 @@ impl<'k, 'b> Rows<'k, 'b> {
             let gate = self.views.gate(k).filter(|_| matches!(target.0, Role::Result(_)));
             let array = if slots > 1 { self.array(column.dtype, 0) } else { 0 };
             let lane = self.lane;
+            let halved = schedule.slots > LEAF && column.is_float_sum();
             let store = |at: Value<'k>, which: Which<'k>, inside: Option<Value<'k>>| {
                 let own = sums.get(k, &column, which);
                 if slots > 1 {
                     k.set_element(array, k.local(), own);
                     k.barrier();
                 }
+                if halved {
+                    in_halves(k, column.op, array, self.slot, [schedule.slots, schedule.lanes]);
+                }
                 let is_first = (slots > 1).then(|| self.slot.equals(k.u32(0)));
                 k.guard([is_first, inside, gate], || {
-                    let all = k.var(own);
-                    if schedule.slots > LEAF_TURNS && column.op == ReduceOp::Sum {
-                        let others = |other: Value<'k>| k.element(array, (other + 1) * lanes + lane);
-                        combine_all(k, column.op, all, schedule.slots - 1, others);
-                    } else if slots > 1 {
+                    let all = k.var(if halved { k.element(array, k.local()) } else { own });
+                    if slots > 1 && !halved {
                         k.count(k.u32(1), k.u32(slots), k.u32(1), |other| {
                             let share = k.element(array, other * lanes + lane);
                             all.set(all.get().combine(column.op, share));

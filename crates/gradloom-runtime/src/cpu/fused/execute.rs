@@ -223,7 +223,7 @@ impl Program {
             // elements.
             unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
-            if keeps_totals && row % leaf == 0 {
+            if keeps_totals && row.is_multiple_of(leaf) {
                 // SAFETY: the caller's promise.
                 unsafe { self.add_to_totals(partials, &walk.columns) };
             }
@@ -329,6 +329,7 @@ impl Totals {
     ///
     /// # Safety
     /// As [`Totals::before_tile`].
+    #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     unsafe fn finish(&self) {
         for (running, total) in self.running.iter().zip(&self.totals).take(self.count) {
             // SAFETY: the caller's promise.

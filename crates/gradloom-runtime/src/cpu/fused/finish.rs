@@ -73,6 +73,7 @@ impl Program {
     /// # Safety
     /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many
     /// panels, of which the first has row 0. `task` is below [`Program::finish_tasks`].
+    #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     pub(in crate::cpu) unsafe fn finish(
         &self,
         writes: &[*mut u8],
