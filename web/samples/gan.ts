@@ -87,7 +87,7 @@ export function parts(points: Float32Array): number[] {
   });
 }
 
-export async function run({ device, steps = 2000, onStep }: Options = {}) {
+export async function run({ device, steps = 2500, onStep }: Options = {}) {
   const train = await compile({ ...duel(), seed: 3, device });
   const random = generator(3);
   const loss = await learn(train, steps, () => ({ real: realPoints(random, 128) }), onStep);

@@ -2,7 +2,7 @@
 //!
 //! In: a largest extent, a rank, a number of ops. Out: programs, each with its graph as a user's code traces
 //! it, forward and backward, and with the numbers that it must give. Random generation rarely makes what is
-//! small and refers to itself; here all of it is made. Always holds: the numbers come from [`dual`], which
+//! small and refers to itself; here all of it is made. Always holds: the numbers come from `dual.rs`, which
 //! shares no code with the compiler.
 
 mod dual;
