@@ -117,9 +117,9 @@ helpers! {
     return select(bitcast<f32>(bitcast<u32>(y) | (bitcast<u32>(x) & 0x80000000u)), x, is_nan(x));
 }
 ";
-        Sigmoid "sigmoid" [] = "fn sigmoid(x: f32) -> f32 {
+        Sigmoid "sigmoid" [IsNan] = "fn sigmoid(x: f32) -> f32 {
     let e = exp(-abs(x));
-    return select(1.0, e, x < 0.0) / (1.0 + e);
+    return select(select(1.0, e, x < 0.0) / (1.0 + e), x, is_nan(x));
 }
 ";
         Erf "erf" [] = "fn erf(x: f32) -> f32 {
