@@ -1,4 +1,4 @@
-//! What is not chosen does not matter: NaN and infinity in ignored, masked, padded or clamped places change
+//! Places that are not chosen do not matter: NaN and inf in ignored, masked, padded or clamped places change
 //! neither values nor gradients, bit for bit.
 
 use super::{Value, drawn, floats, ints, run_as};
