@@ -41,14 +41,14 @@ done
 
 step "format"
 cargo fmt --all --check
-step "lints"
-cargo clippy --workspace --all-targets --quiet -- -D warnings
-# What a user without a GPU's driver builds.
-cargo check --package gradloom-cli --no-default-features --quiet
 if long=$(git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=.{111})\s*//'); then
   echo "comments of more than 110 columns: $long" >&2
   exit 1
 fi
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+# What a user without a GPU's driver builds.
+cargo check --package gradloom-cli --no-default-features --quiet
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 step "licences, bans and sources"

@@ -56,9 +56,9 @@ pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     columns.enumerate().map(column).collect()
 }
 
-/// Most turns whose values are added up one after the other: each addition has an error of up to half a unit of
-/// the sum, so that of positive numbers 16 give one of 5e-7 at most. (A compensated sum would need a driver that
-/// does not rearrange floats.)
+/// Most turns whose values are added up one after the other: each addition has an error of up to half a
+/// unit of the sum, so that of positive numbers 16 give one of 5e-7 at most. (A compensated sum would need a
+/// driver that does not rearrange floats.)
 pub(super) const MOST_IN_A_ROW: usize = 16;
 /// Sums of turns that are added up one after the other, and slots that one invocation adds up.
 pub(super) const LEAF: usize = 8;
@@ -158,8 +158,8 @@ pub(super) fn finish(
     k.finish()
 }
 
-/// Combines `sum` over the lanes of each of a workgroup's `wide` columns, the second half of them with the first
-/// until there is one; lane 0 has the result then.
+/// Combines `sum` over the lanes of each of a workgroup's `wide` columns, the second half of them with the
+/// first until there is one; lane 0 has the result then.
 pub(super) fn across_columns<'k>(
     k: &'k Builder,
     op: ReduceOp,
