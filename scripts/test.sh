@@ -47,8 +47,10 @@ if long=$(git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=.{111})\s*//'
 fi
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
-# What a user without a GPU's driver builds.
-cargo check --package gradloom-cli --no-default-features --quiet
+# What a user without a GPU's driver builds, and the least that a program can depend on.
+for package in gradloom-cli gradloom-runtime; do
+  cargo clippy --package "$package" --no-default-features --quiet -- -D warnings
+done
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 step "licences, bans and sources"

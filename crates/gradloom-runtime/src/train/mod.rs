@@ -27,6 +27,7 @@ pub(crate) use base::{Base, ModelEntry};
 pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
+#[cfg(feature = "files")]
 pub(crate) use rates::Rates;
 pub use session::Session;
 pub use step::Step;
