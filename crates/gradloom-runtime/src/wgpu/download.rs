@@ -6,6 +6,7 @@
 //! lost.
 
 use super::gpu::Gpu;
+use super::poller::Event;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -25,7 +26,7 @@ pub(super) struct Download {
     arrival: Option<Arc<Arrival>>,
 }
 
-/// The state of a mapping, and the waker that waits for it.
+/// The state of a mapping, or of other work, and the wakers that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     state: Mutex<State>,
@@ -43,8 +44,8 @@ impl Arrival {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces the result of the mapping, once.
-    fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
+    /// Announces the result, once.
+    pub(super) fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
         let mut state = self.lock();
         state.result.get_or_insert(result);
         let wakers = std::mem::take(&mut state.wakers);
@@ -71,6 +72,12 @@ impl Arrival {
             state.wakers.push(waker.clone());
         }
         Poll::Pending
+    }
+
+    /// Waits for the announcement for so long; returns whether it was made.
+    pub(super) fn is_made_within(&self, limit: Duration) -> bool {
+        let waited = self.arrived.wait_timeout_while(self.lock(), limit, |state| state.result.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
     }
 
     /// Waits for the announcement, which is due.
@@ -114,7 +121,7 @@ impl Download {
             return Poll::Ready(());
         }
         if !asked {
-            gpu.poller.watch(gpu, self.submission.clone(), arrival);
+            gpu.poller.watch(gpu, self.submission.clone(), arrival, Event::Mapping);
         }
         Poll::Pending
     }

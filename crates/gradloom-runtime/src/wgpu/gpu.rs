@@ -1,19 +1,21 @@
 //! An open device and its health.
 
 use super::adapter::AdapterReport;
+use super::download::Arrival;
 use super::pipeline_cache::SavedPipelines;
 use super::pipelines::Pipelines;
-use super::poller::Poller;
+use super::poller::{Event, Poller};
 use crate::cancel::Stop;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::ALIGNMENT;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wgpu::{
-    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, PollError, PollType, Queue,
-    SubmissionIndex,
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, MapMode, PollError,
+    PollType, Queue, SubmissionIndex,
 };
 
 /// A device with what programs on it share.
@@ -26,6 +28,7 @@ pub(crate) struct Gpu {
     pub(super) health: Arc<Health>,
     pub(super) pipelines: Pipelines,
     pub(super) poller: Poller,
+    canary: Canary,
     /// See [`super::WgpuOverrides`].
     pub(super) dispatch: Option<fn(&mut Dispatch)>,
 }
@@ -40,8 +43,8 @@ impl Gpu {
         kept: Option<SavedPipelines>,
         health: Arc<Health>,
     ) -> Self {
-        let (pipelines, poller) = (Pipelines::new(kept), Poller::default());
-        Self { device, queue, report, limits, health, pipelines, poller, dispatch }
+        let (pipelines, poller, canary) = (Pipelines::new(kept), Poller::default(), Canary::new(&device));
+        Self { device, queue, report, limits, health, pipelines, poller, canary, dispatch }
     }
 
     /// # Errors
@@ -62,16 +65,9 @@ impl Gpu {
     /// Notes a loss that was not announced yet: a device refuses work before the announcement reaches this
     /// thread.
     fn look_for_loss(&self) {
-        let nothing = self.queue.submit([]);
-        if self.refuses(nothing) {
+        if self.canary.is_refused() {
             self.health.fail(ErrorKind::Lost, "the GPU was lost".to_string());
         }
-    }
-
-    /// Whether a submission was not taken. Does not wait.
-    fn refuses(&self, submission: SubmissionIndex) -> bool {
-        let look = PollType::Wait { submission_index: Some(submission), timeout: Some(Duration::ZERO) };
-        matches!(poll(&self.device, &self.health, look), Err(PollError::WrongSubmissionIndex(..)))
     }
 
     /// Calls a function, and returns the error of the validation or the driver.
@@ -103,10 +99,7 @@ impl Gpu {
     /// When the device is lost, or was found ill.
     pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
         let submission = self.queue.submit([encoder.finish()]);
-        // A lost device takes no work and reports no error: only its numbers of submissions stand still.
-        if self.refuses(submission.clone()) {
-            return Err(self.explain(Error::new(ErrorKind::Device, "the GPU refused a submission")));
-        }
+        self.look_for_loss();
         self.check()?;
         Ok(submission)
     }
@@ -116,7 +109,9 @@ impl Gpu {
     /// # Errors
     /// When the device is lost, was found ill, or is not done within the watchdog's time.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
-        self.wait_unless(submission, Stop::default())
+        let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
+        wait(&self.device, &self.health, submission).map_err(|error| self.explain(stopped(error)))?;
+        self.check()
     }
 
     /// Like [`Gpu::wait`], unless the wait is stopped.
@@ -124,10 +119,46 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::wait`], and when it is stopped.
     pub(super) fn wait_unless(&self, submission: SubmissionIndex, stop: Stop<'_>) -> Result<()> {
-        let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
-        let waited = wait(&self.device, &self.health, submission, stop)?;
-        waited.map_err(|error| self.explain(stopped(error)))?;
-        self.check()
+        if stop.is_possible() {
+            let arrival = Arc::new(Arrival::default());
+            self.poller.watch(self, submission.clone(), Arc::clone(&arrival), Event::Work);
+            stop.check()?;
+            while !arrival.is_made_within(LOOK) {
+                stop.check()?;
+            }
+        }
+        self.wait(submission)
+    }
+}
+
+/// A buffer that tells whether a device is lost. Such a device takes submissions and reports no error, but
+/// refuses at once to map a buffer; nothing has to be waited for, nor is the device polled.
+#[derive(Debug)]
+struct Canary(Mutex<Buffer>);
+
+impl Canary {
+    fn new(device: &Device) -> Self {
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let label = Some("canary");
+        Self(Mutex::new(device.create_buffer(&BufferDescriptor {
+            label,
+            size: 4,
+            usage,
+            mapped_at_creation: false,
+        })))
+    }
+
+    /// Whether the device refuses to map the buffer.
+    fn is_refused(&self) -> bool {
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&refused);
+        buffer.map_async(MapMode::Read, .., move |result| told.store(result.is_err(), Ordering::Relaxed));
+        let refused = refused.load(Ordering::Relaxed);
+        if !refused {
+            buffer.unmap();
+        }
+        refused
     }
 }
 
@@ -148,40 +179,35 @@ pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::resul
 /// When it did not get as far as it was waited for: it was lost, or never had the submission.
 pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
     // wgpu panics when a device is lost during a wait, after it has announced the loss.
-    catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|_| {
-        health.fail(ErrorKind::Lost, "the GPU was lost while it was waited for".to_string());
+    catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        health.fail(ErrorKind::Lost, format!("the GPU was lost while it was waited for: {said}"));
         Err(PollError::Timeout)
     })
 }
 
-/// How long a wait that can be stopped lasts before it looks whether it is.
+/// Time after which a wait that can be stopped looks whether it is.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits for a device to do what was submitted up to an index.
 ///
+/// wgpu 30 panics where a wait whose time is over meets the end of the work of another thread, so the
+/// watchdog, after which the device is lost in any case, is the only limit of time that a wait has.
+///
 /// # Errors
-/// When the wait is stopped; inside, as [`poll`], and when the watchdog's time is over.
+/// As [`poll`], and when the watchdog's time is over.
 pub(super) fn wait(
     device: &Device,
     health: &Health,
     submission: SubmissionIndex,
-    stop: Stop<'_>,
-) -> Result<std::result::Result<(), PollError>> {
-    let began = Instant::now();
-    loop {
-        stop.check()?;
-        let left = health.watchdog.map(|limit| limit.saturating_sub(began.elapsed()));
-        let timeout = if stop.is_possible() { Some(left.map_or(LOOK, |left| left.min(LOOK))) } else { left };
-        let how = PollType::Wait { submission_index: Some(submission.clone()), timeout };
-        match poll(device, health, how) {
-            Err(PollError::Timeout) if health.kind() != Some(ErrorKind::Lost) && timeout.is_some() => {}
-            ended => return Ok(ended),
-        }
-        if let Some(limit) = health.watchdog.filter(|limit| began.elapsed() >= *limit) {
-            health.fail(ErrorKind::Lost, format!("the GPU hangs: a step was not done within {limit:?}"));
-            return Ok(Err(PollError::Timeout));
-        }
+) -> std::result::Result<(), PollError> {
+    let how = PollType::Wait { submission_index: Some(submission), timeout: health.watchdog };
+    let ended = poll(device, health, how);
+    if let (Err(PollError::Timeout), Some(limit)) = (&ended, health.watchdog) {
+        health.fail(ErrorKind::Lost, format!("the GPU hangs: a step was not done within {limit:?}"));
     }
+    ended
 }
 
 /// Errors of a device that arrive outside of the calls that cause them.

@@ -1,12 +1,12 @@
 //! Polls the device for futures.
 //!
 //! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping when
-//! the device is polled, so a thread polls it, from the first future on. (A browser needs none: it announces
-//! by itself.) Always holds: each mapping is announced, also when the device is lost.
+//! the device is polled, so a thread polls it, from the first future on, and announces the end of work to
+//! waits that can be stopped. (A browser needs none: it announces by itself.) Always holds: each event is
+//! announced, also when the device is lost.
 
 use super::download::Arrival;
 use super::gpu::{Gpu, Health, wait};
-use crate::cancel::Stop;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle, current};
@@ -19,17 +19,27 @@ pub(super) struct Poller {
     thread: OnceLock<Option<(Sender<Request>, JoinHandle<()>)>>,
 }
 
+/// An event that comes with the end of a submission.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The mapping of a buffer, which wgpu announces.
+    Mapping,
+    /// The end of the work.
+    Work,
+}
+
 #[derive(Debug)]
 struct Request {
     submission: SubmissionIndex,
     arrival: Arc<Arrival>,
+    event: Event,
 }
 
 impl Poller {
-    /// Has a mapping announced when a submission is done.
-    pub(super) fn watch(&self, gpu: &Gpu, submission: SubmissionIndex, arrival: Arc<Arrival>) {
+    /// Has an event announced when a submission is done.
+    pub(super) fn watch(&self, gpu: &Gpu, submission: SubmissionIndex, arrival: Arc<Arrival>, event: Event) {
         let thread = self.thread.get_or_init(|| start(gpu.device.clone(), Arc::clone(&gpu.health)));
-        let request = Request { submission, arrival };
+        let request = Request { submission, arrival, event };
         let unsent = match thread {
             Some((sender, _)) => sender.send(request).map_err(|refused| refused.0).err(),
             None => Some(request),
@@ -49,9 +59,11 @@ fn start(device: Device, health: Arc<Health>) -> Option<(Sender<Request>, JoinHa
 
 impl Request {
     fn serve(self, device: &Device, health: &Health) {
-        if !matches!(wait(device, health, self.submission, Stop::default()), Ok(Ok(()))) {
+        match (wait(device, health, self.submission), self.event) {
+            (Ok(()), Event::Mapping) => {}
+            (Ok(()), Event::Work) => self.arrival.announce(Ok(())),
             // The woken thread finds out why.
-            self.arrival.give_up();
+            (Err(_), _) => self.arrival.give_up(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod nan;
 mod profile;
 mod published;
 mod segments;
+mod threads;
 mod unread;
 
 use gradloom::ir::{DType, Type};
