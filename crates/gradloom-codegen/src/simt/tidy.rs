@@ -2,10 +2,13 @@
 //!
 //! In: a kernel in which every expression is evaluated where it was built. Out: one with the same meaning,
 //! in which an expression has a [`Stmt::Let`] only if it reads memory, or exchanges values, or is used more
-//! than once, or in a loop that it stands before; what nothing uses is gone. A variable that the statement
-//! behind reads once has none: it is read there.
+//! than once, or in a loop that it stands before, or would nest too deeply; what nothing uses is gone. A
+//! variable that the statement behind reads once has none: it is read there.
 
 use super::ir::{Block, Expr, ExprId, Kernel, Stmt};
+
+/// Most expressions inside of each other: parsers of WGSL give up at some depth (naga's beyond 200).
+const MOST_NESTED: u32 = 32;
 
 /// How an expression is used.
 #[derive(Clone, Copy, Default)]
@@ -38,6 +41,12 @@ pub(super) fn tidy(kernel: &mut Kernel) {
             _ => deepest,
         };
         expr.operands().for_each(|id| add(&mut uses, id, depth));
+    }
+    let mut nested = vec![0; uses.len()];
+    for (i, (expr, _)) in kernel.exprs.iter().enumerate() {
+        let inner = expr.operands().map(|id| id.index()).filter(|&i| !named[i]).map(|i| nested[i]).max();
+        nested[i] = inner.map_or(0, |inner| inner + 1);
+        named[i] |= nested[i] > MOST_NESTED && uses[i].count > 0 && uses[i].defined.is_some();
     }
     let single: Vec<bool> = uses.iter().map(|used| used.count == 1).collect();
     read_at_use(

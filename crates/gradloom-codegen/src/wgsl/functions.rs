@@ -222,7 +222,8 @@ const POW: &str = "fn power(x: f32, y: f32) -> f32 {
         let sum = n + high;
         let lost = high - (sum - n);
         let product = y * sum;
-        if (product > 300.0 || product < -300.0) {
+        // Beyond these, every result is infinite or 0; up to them, half of the exponent is that of a float.
+        if (product > 129.0 || product < -160.0) {
             result = select(0.0, from_bits(0x7f800000u), product > 0.0);
         } else {
             let error = fma(y, sum, -product) + y * (lost + low);

@@ -2,8 +2,10 @@
 
 mod angles;
 mod attention;
+mod chains;
 mod data;
 mod index;
+mod magnitudes;
 mod narrow;
 mod pipeline_cache;
 mod random;
