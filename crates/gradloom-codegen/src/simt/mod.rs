@@ -18,6 +18,7 @@ pub(crate) mod spelling;
 mod tests;
 mod text;
 mod tidy;
+mod turns;
 mod types;
 mod verify;
 
@@ -28,4 +29,5 @@ pub use ir::{
     Array, Block, Buffer, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
 };
 pub(crate) use spelling::helpers;
+pub use turns::turns;
 pub use verify::verify;

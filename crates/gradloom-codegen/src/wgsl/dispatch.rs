@@ -19,6 +19,8 @@ pub struct Dispatch {
     pub bindings: Vec<Bound>,
     /// Workgroups along x, y and z.
     pub workgroups: [u32; 3],
+    /// Turns of all loops in an invocation.
+    pub turns: u64,
 }
 
 /// What a shader's binding is.

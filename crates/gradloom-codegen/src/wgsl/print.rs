@@ -11,7 +11,7 @@ use super::shader_builder::{ShaderBuilder, type_name};
 use crate::narrow::has_words;
 use crate::schedule::product::HAS_MATRICES;
 use crate::simt::spelling;
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType, turns};
 use gradloom_core::ir::{DType, Number};
 
 /// The shader of a kernel.
@@ -55,7 +55,7 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
         }
         rest = &rest[count..];
     }
-    source.finish(&kernel.label, kernel.workgroup, kernel.groups)
+    Dispatch { turns: turns(kernel), ..source.finish(&kernel.label, kernel.workgroup, kernel.groups) }
 }
 
 /// What a buffer is in the text.

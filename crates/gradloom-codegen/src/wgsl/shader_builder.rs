@@ -308,7 +308,7 @@ impl<'a> ShaderBuilder<'a> {
         }
         text.push_str(&body);
         text.push_str("}\n");
-        Dispatch { label: label.to_string(), source: text, bindings, workgroups }
+        Dispatch { label: label.to_string(), source: text, bindings, workgroups, turns: 0 }
     }
 }
 

@@ -37,6 +37,18 @@ pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
         .note(dispatch.source.clone())
 }
 
+/// Most turns that Mesa's llvmpipe lets the loops of an invocation take, all together; it leaves them without
+/// a word then (`LP_MAX_TGSI_LOOP_ITERATIONS` of its gallivm).
+const LLVMPIPE_TURNS: u64 = 65_535;
+
+fn ended_early(dispatch: &Dispatch) -> Error {
+    let message = format!(
+        "llvmpipe ends loops after {LLVMPIPE_TURNS} turns, and those of `{}` take {}: results would be wrong",
+        dispatch.label, dispatch.turns
+    );
+    Error::new(ErrorKind::Device, message).help("use the CPU, or a real GPU, which has no such limit")
+}
+
 impl Pipelines {
     /// None yet but those that the driver finds among the kept ones.
     pub(super) fn new(kept: Option<SavedPipelines>) -> Self {
@@ -116,6 +128,9 @@ impl Pipelines {
     }
 
     fn make(&self, gpu: &Gpu, operands: &Operands, dispatch: &Dispatch) -> Result<Pipeline> {
+        if gpu.report.name.contains("llvmpipe") && dispatch.turns > LLVMPIPE_TURNS {
+            return Err(ended_early(dispatch));
+        }
         let (bindings, layout) = self.layout(gpu, writable(operands, dispatch));
         let made = gpu.validated(|| {
             let descriptor = ShaderModuleDescriptor {

@@ -14,6 +14,7 @@ mod rows;
 mod sums;
 mod table;
 mod tuned;
+mod turns;
 mod worlds;
 
 use gradloom_core::fuse::Fusion;
