@@ -5,11 +5,19 @@
 mod common;
 use common::Workspace;
 use gradloom_testing::Random;
-use std::process::Stdio;
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const RESULTS: [&str; 6] =
     ["config.json", "metrics.csv", "loss.svg", "model.safetensors", "state.safetensors", "sample.txt"];
+
+/// Moments to try, unless the environment says how many.
+fn kills(usual: u64) -> u64 {
+    std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
 
 /// A run that saves all the time.
 const TRAIN: &str = "train --config small.toml --data text.txt --steps 120 --save-every 3 --eval-every 20";
@@ -18,7 +26,7 @@ const TRAIN: &str = "train --config small.toml --data text.txt --steps 120 --sav
 /// no state yet is begun again in the same folder.
 #[test]
 fn a_run_that_is_killed_at_any_moment_ends_the_same() {
-    let kills: u64 = std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
+    let kills = kills(4);
     let workspace = Workspace::new();
     let began = Instant::now();
     workspace.succeed(&format!("{TRAIN} --out whole"));
@@ -55,4 +63,135 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
         }
     }
     println!("{kills} kills: {unsaved} before the first state, {midway} after it; {too_late} runs had ended");
+}
+
+/// Files of a folder with their bytes; none if there is no folder. The mark of an unfinished folder is not one
+/// of the model's.
+fn files(folder: &Path) -> Option<BTreeMap<String, Vec<u8>>> {
+    let entries = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap());
+    let entries = entries.filter(|entry| entry.file_name() != ".partial");
+    Some(entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect())
+}
+
+/// Two models whose folders have other files: one of a file, one of shards without a tokenizer of its own.
+fn two_models() -> Workspace {
+    let workspace = Workspace::new();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    fs::copy(data.join("gguf/llama.gguf"), workspace.path("a.gguf")).unwrap();
+    fs::create_dir(workspace.path("b")).unwrap();
+    for entry in fs::read_dir(data.join("hugging_face/llama")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), workspace.path("b").join(entry.file_name())).unwrap();
+    }
+    fs::remove_file(workspace.path("b/expected.safetensors")).unwrap();
+    workspace
+}
+
+/// Kills a command at some moment: any one from its start, or one after it began to write beside `out`, which
+/// come in turn. Returns true if it had ended before.
+fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, random: &mut Random) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
+    let writing = turn % 3 != 0;
+    while writing && !partial.exists() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let most = if writing { whole / 2 } else { whole };
+    std::thread::sleep(most.mul_f64(random.uniform(0.0, 1.0)));
+    child.kill().unwrap();
+    child.wait().unwrap().success()
+}
+
+/// A folder that is imported is not there before it is whole, and the same command makes it after any kill.
+#[test]
+fn an_import_that_is_killed_at_any_moment_is_made_again() {
+    let (workspace, kills) = (two_models(), kills(60));
+    let began = Instant::now();
+    workspace.succeed("import a.gguf whole");
+    let whole_time = began.elapsed();
+    let expected = |path: &str| -> Option<BTreeMap<String, Vec<u8>>> {
+        let mut files = files(&workspace.path(path))?;
+        // It names the path of the model; of both, the same.
+        files.remove("config.json");
+        Some(files)
+    };
+    let whole = expected("whole");
+    let (mut random, mut before) = (Random(kills), 0);
+    for kill in 0..kills {
+        // Into a folder that is not there, or an empty one.
+        let is_empty = kill % 2 == 0;
+        if is_empty {
+            fs::create_dir(workspace.path("out")).unwrap();
+        }
+        killed(
+            workspace.command("import a.gguf out"),
+            &workspace.path("out.partial"),
+            kill,
+            whole_time,
+            &mut random,
+        );
+        let found = expected("out").filter(|files| !files.is_empty());
+        assert!(found.is_none() || found == whole, "kill {kill}: {:?}", found.unwrap().keys());
+        before += u64::from(found.is_none());
+        workspace.succeed("import a.gguf out");
+        assert!(expected("out") == whole, "kill {kill}");
+        assert!(!workspace.path("out.partial").exists(), "kill {kill}: something is left");
+        fs::remove_dir_all(workspace.path("out")).unwrap();
+    }
+    println!("{kills} kills of an import, {before} before the folder was there");
+    assert!(before > kills / 4, "the kills came too late");
+}
+
+/// Of two models, a folder always has one; so it is in the folder that the shell is in, which stays the same.
+#[test]
+fn an_export_that_is_killed_at_any_moment_mixes_no_models() {
+    let (workspace, kills) = (two_models(), kills(60));
+    let models = ["a.gguf", "b"];
+    let mut whole_time = Duration::ZERO;
+    let wholes = models.map(|model| {
+        let began = Instant::now();
+        workspace.succeed(&format!("export {model} --out whole-{model}"));
+        whole_time = began.elapsed();
+        files(&workspace.path(&format!("whole-{model}"))).unwrap()
+    });
+    for inside in [false, true] {
+        let (mut random, mut moments) = (Random(kills), [0; 3]);
+        let out = workspace.path("out");
+        fs::create_dir(&out).unwrap();
+        for kill in 0..kills {
+            let next = usize::from(kill % 2 == 0);
+            let (model, is_last) = (models[next], kill + 1 == kills);
+            let command = || {
+                if !inside {
+                    return workspace.command(&format!("export {model} --out out"));
+                }
+                let mut command = workspace.command(&format!("export ../{model} --out ."));
+                command.current_dir(&out);
+                command
+            };
+            let partial = if inside { out.join(".partial") } else { workspace.path("out.partial") };
+            killed(command(), &partial, kill, whole_time, &mut random);
+            let found = files(&out).unwrap();
+            let moment = match wholes.iter().position(|whole| *whole == found) {
+                Some(whole) => usize::from(whole == next),
+                // Nothing, or what no command takes for a model.
+                None => {
+                    let is_none = found.is_empty() || (inside && !found.contains_key("config.json"));
+                    assert!(is_none, "kill {kill}: {:?}", found.keys());
+                    2
+                }
+            };
+            moments[moment] += 1;
+            if kill % 4 < 2 || is_last {
+                let finished = command().output().unwrap();
+                let said = String::from_utf8_lossy(&finished.stderr);
+                assert!(finished.status.success(), "kill {kill}: {said}");
+                assert!(files(&out).unwrap() == wholes[next], "kill {kill}");
+                assert!(!partial.exists(), "kill {kill}: something is left");
+            }
+        }
+        fs::remove_dir_all(&out).unwrap();
+        let [old, new, none] = moments;
+        println!("{kills} kills of an export: the old model {old} times, the new one {new}, none {none}");
+        assert!(old + none > kills / 4, "the kills came too late");
+    }
 }

@@ -141,6 +141,7 @@ fn a_prepared_folder_has_its_tokenizer_and_both_parts() {
     workspace.put("more/picture.png", b"\x89PNG\0\0");
     let prepare = format!("prepare text.txt more --tokenizer {TOKENIZERS}/gpt2 --out tokens");
     // What an interrupted command leaves is no folder of tokens, and is removed.
+    workspace.put("tokens.partial/.partial", b"");
     workspace.put("tokens.partial/tokens_train_000001.bin", b"half");
     let told = workspace.succeed(&prepare);
     assert!(told.stdout.contains(" tokens of 2 documents, "), "{}", told.stdout);

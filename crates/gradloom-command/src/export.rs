@@ -2,14 +2,19 @@
 
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count};
+use crate::new_folder::{NewFolder, PARTIAL};
 use crate::output::{print_line, quoted};
+use crate::run::unusable;
 use crate::source::Source;
 use crate::weights::Weights;
 use gradloom::Device;
 use gradloom::ir::DType;
 use gradloom::nn::{Module, Visitor};
+use gradloom::runtime::files::replace_file;
+use gradloom::runtime::regular_file;
 use gradloom_models::hugging_face::{Saving, save, save_stored, stored_name};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What `gradloom export` takes.
@@ -117,19 +122,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         saving.extra.entry(key).or_insert(id.into());
     }
     saving.extra.insert(MARK.to_string(), "gradloom".into());
+    let new = NewFolder::begin(&arguments.out)?;
     match stored {
-        Some(_) => save_stored(&session, &arguments.out, &saving.extra)?,
-        None => save(&session, &arguments.out, &saving)?,
-    }
-    // Those of an earlier export may belong to another model.
-    for name in ALONG {
-        let _ = fs::remove_file(arguments.out.join(name));
+        Some(_) => save_stored(&session, new.path(), &saving.extra)?,
+        None => save(&session, new.path(), &saving)?,
     }
     if source.folder().is_some_and(|folder| folder.path().is_dir()) {
-        copy_along(&arguments.path, &arguments.out)?;
+        copy_along(&arguments.path, new.path())?;
     } else if let Some(tokenizer) = &tokenizer {
-        tokenizer.save(&arguments.out)?;
+        tokenizer.save(new.path())?;
     }
+    new.finish("config.json", || check_is_free(&arguments.out, &arguments.path))?;
     let (out, tensors) = (arguments.out.display(), count(tensors, "tensor"));
     if let Some(stored) = stored {
         print_line!("{out}: {tensors}, {kept} of them in {}, {}", stored_name(stored), bytes(size))?;
@@ -156,10 +159,10 @@ fn copy_along(from: &Path, out: &Path) -> Result<()> {
     for name in ALONG {
         let (file, to) = (from.join(name), out.join(name));
         if file.is_file() {
-            fs::copy(&file, &to).map_err(|error| {
-                Failure::failed(format!("{}: cannot be written: {error}", to.display()))
-                    .help("choose a folder that you may write to with --out")
-            })?;
+            let mut from = regular_file::open_to_read(&file)
+                .map_err(|error| Failure::unreadable(&file, &error, "check the permissions"))?;
+            replace_file(&to, |out| io::copy(&mut from, out).map(drop))
+                .map_err(|error| unusable(&to, &error))?;
         }
     }
     Ok(())
@@ -183,7 +186,7 @@ fn check_is_free(out: &Path, from: &Path) -> Result<()> {
     }
     let Ok(entries) = fs::read_dir(out) else { return Ok(()) };
     let is_ours = |name: &str| {
-        name == "config.json"
+        ["config.json", PARTIAL].contains(&name)
             || ALONG.contains(&name)
             || (name.starts_with("model") && name.contains(".safetensors"))
     };

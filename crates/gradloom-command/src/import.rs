@@ -1,17 +1,20 @@
 //! `gradloom import`.
 //!
 //! In: a model's files. Out: a folder with the weights in 32 bits, the configuration and the tokenizer, as a
-//! run of `gradloom train` has them. Always holds: nothing is left behind where the model cannot be read.
+//! run of `gradloom train` has them. Always holds: the folder appears as a whole, when all is written; nothing
+//! is left behind where the model cannot be read.
 
 use crate::failure::Result;
 use crate::format::{bytes, thousands};
+use crate::new_folder::{NewFolder, PARTIAL};
 use crate::output::{print_line, program, quoted, say};
-use crate::run::{RunFolder, Snapshot};
+use crate::run::{MODEL, RunFolder, STATE, Saved, Snapshot, TOKENIZER};
 use crate::train::init::Begun;
 use crate::train::options::Options;
-use crate::train::settings::Settings;
+use crate::train::settings::{Settings, absolute};
 use gradloom::Device;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// What `gradloom import` takes.
 #[derive(clap::Args, Debug)]
@@ -20,7 +23,7 @@ pub(crate) struct Arguments {
     /// A folder of transformers, a GGUF file, or the folder of a run.
     #[arg(value_name = "PATH")]
     path: String,
-    /// Folder to write, empty or not there yet.
+    /// Folder to write: empty, not there yet, or an earlier import of the same model.
     #[arg(value_name = "OUT")]
     out: PathBuf,
     /// The tokenizer of a model whose files have none: a tokenizer.json, a folder with one, or `bytes`.
@@ -38,8 +41,8 @@ The folder has model.safetensors, config.json and the tokenizer, as a run has th
 
 /// Writes a model as a run's folder has it.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    RunFolder::check_free(&arguments.out)?;
     let (path, tokenizer) = (&arguments.path, &arguments.tokenizer);
+    check_free(&arguments.out, path)?;
     let begun = Begun::open(path, tokenizer.as_deref(), None)?;
     // One text at a time: the settings are the model's, and what a training would be is not known.
     let (init, tokenizer) = (Some(path.clone()), tokenizer.clone());
@@ -50,13 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let session = source.session_stored(&Device::cpu(), None)?;
     session.materialize()?;
     let snapshot = Snapshot::of(&session.store(), 0)?;
-    let folder = RunFolder::create(Some(&arguments.out), "")?;
-    let written = tokenizer.save(folder.path()).and_then(|()| snapshot.write_model(&folder, &settings));
-    if let Err(failure) = written {
-        folder.undo();
-        return Err(failure);
-    }
+    let new = NewFolder::begin(&arguments.out)?;
+    let folder = RunFolder::within(&new);
+    tokenizer.save(folder.path())?;
     folder.write_text("config.json", &settings.to_json())?;
+    snapshot.write_model(&folder, &settings)?;
+    new.finish(MODEL, || check_free(&arguments.out, path))?;
     let parameters = settings.model.parameters();
     print_line!(
         "{}: {} parameters, {}",
@@ -68,4 +70,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     say!("  {} sample {out}", program());
     say!("  {} train --init {out} --data TEXT", program());
     Ok(())
+}
+
+/// Refuses a folder that has files of others, or more than an import of the same path wrote.
+fn check_free(out: &Path, path: &str) -> Result<()> {
+    let free = RunFolder::check_free(out);
+    if free.is_err() && !out.join(STATE).exists() {
+        let is_ours =
+            |name: &str| [MODEL, "config.json", PARTIAL].contains(&name) || TOKENIZER.contains(&name);
+        let names = fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let are_ours = names.into_iter().all(|name| name.to_str().is_some_and(is_ours));
+        let saved = Saved::open(&out.join(MODEL)).ok().filter(|_| are_ours);
+        if saved.is_some_and(|saved| saved.steps == 0 && saved.settings.init == Some(absolute(path))) {
+            return Ok(());
+        }
+    }
+    free
 }

@@ -22,6 +22,7 @@ mod inspect;
 mod model;
 #[cfg(test)]
 mod mutations;
+mod new_folder;
 mod output;
 mod place;
 mod prepare;

@@ -6,6 +6,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::format::{count, thousands};
+use crate::new_folder::NewFolder;
 use crate::output::{print_line, program, quoted, say, tell};
 use crate::run::unusable;
 use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
@@ -13,7 +14,6 @@ use gradloom::runtime::regular_file;
 use gradloom_models::data::{
     DataError, LongText, ShardFormat, ShardWriter, Start, Tokenizer, TokenizerError, text_files,
 };
-use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -67,17 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let tokenizer =
         AnyTokenizer::open(&arguments.tokenizer).map_err(|failure| failure.context("--tokenizer"))?;
     let documents = documents(&arguments.text, share)?;
-    let folder = NewFolder::create(&arguments.out)?;
-    let written = write(arguments, &tokenizer, &documents, &folder.partial);
-    let (files, tokens, held_out) =
-        match written.and_then(|counts| tokenizer.save(&folder.partial).map(|()| counts)) {
-            Ok(counts) => counts,
-            Err(failure) => {
-                folder.remove();
-                return Err(failure);
-            }
-        };
-    folder.finish()?;
+    check_free(&arguments.out)?;
+    let folder = NewFolder::begin(&arguments.out)?;
+    let (files, tokens, held_out) = write(arguments, &tokenizer, &documents, folder.path())?;
+    tokenizer.save(folder.path())?;
+    folder.finish(FILE, || check_free(&arguments.out))?;
     print_line!(
         "{}: {} tokens of {}, {} held out, in {}",
         arguments.out.display(),
@@ -256,47 +250,11 @@ fn encoded(
     })
 }
 
-/// A folder that appears when it is complete.
-struct NewFolder {
-    path: PathBuf,
-    partial: PathBuf,
-}
-
-impl NewFolder {
-    /// Makes `DIR.partial`. What an interrupted command left there is removed.
-    fn create(path: &Path) -> Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(Failure::usage(format!("--out {}: it is there already", path.display()))
-                .help("name a folder that is not there yet"));
-        }
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".partial");
-        let partial = path.with_file_name(name);
-        let folder = Self { path: path.to_path_buf(), partial };
-        folder.remove();
-        fs::create_dir_all(&folder.partial).map_err(|error| unusable(&folder.partial, &error))?;
-        if fs::read_dir(&folder.partial).is_ok_and(|mut entries| entries.next().is_some()) {
-            let partial = folder.partial.display();
-            return Err(Failure::usage(format!("{partial}: there are files of others in it"))
-                .help("move them, or name another folder with --out"));
-        }
-        Ok(folder)
-    }
-
-    /// Removes the partial folder, if all in it is of this command.
-    fn remove(&self) {
-        let is_ours = |name: &str| {
-            name.ends_with(".bin")
-                || [FILE, "tokenizer_config.json"].contains(&name.trim_end_matches(".partial"))
-        };
-        let entries = fs::read_dir(&self.partial).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours)) {
-            let _ = fs::remove_file(entry.path());
-        }
-        let _ = fs::remove_dir(&self.partial);
-    }
-
-    fn finish(self) -> Result<()> {
-        fs::rename(&self.partial, &self.path).map_err(|error| unusable(&self.path, &error))
+/// Refuses a folder that is there already.
+fn check_free(out: &Path) -> Result<()> {
+    match out.symlink_metadata() {
+        Ok(_) => Err(Failure::usage(format!("--out {}: it is there already", out.display()))
+            .help("name a folder that is not there yet")),
+        Err(_) => Ok(()),
     }
 }

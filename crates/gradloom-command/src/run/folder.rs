@@ -1,6 +1,7 @@
 //! Making, opening and locking a run's folder.
 
 use crate::failure::{Failure, Result};
+use crate::new_folder::{NewFolder, PARTIAL, missing, remove_empty};
 use crate::output::quoted;
 use gradloom::runtime::files::replace_file;
 use gradloom::runtime::regular_file::{self, Refusal};
@@ -16,10 +17,10 @@ pub(crate) const MODEL: &str = "model.safetensors";
 /// Locked while a process writes to the folder.
 const LOCK: &str = ".lock";
 /// All that is left of a run that was killed before it had a state.
-const REMAINS: [&str; 2] = [LOCK, "state.safetensors.partial"];
+const REMAINS: [&str; 3] = [LOCK, "state.safetensors.partial", PARTIAL];
 
 /// What a run has besides before it has a state, if its tokens are not bytes.
-const TOKENIZER: [&str; 4] =
+pub(crate) const TOKENIZER: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "tokenizer.json.partial", "tokenizer_config.json.partial"];
 
 /// A run's folder, locked while this value lives.
@@ -44,7 +45,7 @@ impl RunFolder {
         Self::check_free(path)?;
         let made = missing(path);
         fs::create_dir_all(path).map_err(|error| {
-            remove(&made);
+            remove_empty(&made);
             unusable(path, &error)
         })?;
         let folder = Self::locked(path.to_path_buf(), made)?;
@@ -58,10 +59,15 @@ impl RunFolder {
         match Self::lock(path) {
             Ok(folder) => Ok(Self { made, ..folder }),
             Err(failure) => {
-                remove(&made);
+                remove_empty(&made);
                 Err(failure)
             }
         }
+    }
+
+    /// A folder that another lock keeps for one process.
+    pub(crate) fn within(folder: &NewFolder) -> Self {
+        Self { path: folder.path().to_path_buf(), _lock: None, made: Vec::new() }
     }
 
     /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other
@@ -70,7 +76,7 @@ impl RunFolder {
         for name in [LOCK].iter().chain(&TOKENIZER) {
             let _ = fs::remove_file(self.path.join(name));
         }
-        remove(&self.made);
+        remove_empty(&self.made);
     }
 
     /// Returns true for a folder that has a run.
@@ -96,9 +102,15 @@ impl RunFolder {
             // What it is instead, and that it cannot be made, is told by what makes it.
             Err(_) => return Ok(()),
         };
-        // A tokenizer may be another one's, if nothing shows that a run was begun.
-        let begun = names.iter().any(|name| name == LOCK);
-        let remains = |name: &str| REMAINS.contains(&name) || begun && TOKENIZER.contains(&name);
+        // A tokenizer or a configuration may be another one's, if nothing shows that a run was begun, or a
+        // model was being moved here.
+        let has = |name: &str| names.iter().any(|found| found == name);
+        let (begun, moved) = (has(LOCK), path.join(PARTIAL).is_dir());
+        let remains = |name: &str| {
+            REMAINS.contains(&name)
+                || (begun || moved) && TOKENIZER.contains(&name)
+                || moved && name == "config.json"
+        };
         names.retain(|name| !remains(name));
         names.sort();
         let Some(first) = names.first() else { return Ok(()) };
@@ -168,19 +180,6 @@ impl RunFolder {
         let path = self.file(name);
         replace_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| unusable(&path, &error))
     }
-}
-
-/// The folders of a path that are not there, the innermost first.
-fn missing(path: &Path) -> Vec<PathBuf> {
-    let is_missing =
-        |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-    parts.take_while(is_missing).map(Path::to_path_buf).collect()
-}
-
-/// Removes folders that have nothing in them.
-fn remove(folders: &[PathBuf]) {
-    let _ = folders.iter().try_for_each(fs::remove_dir);
 }
 
 /// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets

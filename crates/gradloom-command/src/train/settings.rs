@@ -420,7 +420,7 @@ fn set<T: Copy>(value: &mut T, given: Option<T>) {
 }
 
 /// Paths are kept absolute, so that a run can be resumed from another folder.
-fn absolute(path: &str) -> String {
+pub(crate) fn absolute(path: &str) -> String {
     std::path::absolute(path)
         .ok()
         .and_then(|p| p.into_os_string().into_string().ok())

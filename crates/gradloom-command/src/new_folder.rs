@@ -1,0 +1,326 @@
+//! Folders that appear, or take the place of others, when they are complete.
+//!
+//! In: a path, and what writes files. Out: a folder there. Always holds: whenever the process ends, also by
+//! `kill -9`, there is the old folder or the new one under the path, and never files of both; what is left
+//! beside it is known by a mark, and the next command takes it away.
+
+use crate::failure::{Failure, Result};
+use crate::run::unusable;
+use gradloom::runtime::regular_file;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file that marks a folder as one of these; locked while a process writes there.
+pub(crate) const PARTIAL: &str = ".partial";
+
+/// A folder that is being written beside its place.
+#[derive(Debug)]
+pub(crate) struct NewFolder {
+    /// Its place, without links.
+    place: PathBuf,
+    /// Where it is until then.
+    partial: PathBuf,
+    mark: Option<File>,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl NewFolder {
+    /// Makes `OUT.partial`, without what an interrupted command left there. Where a folder cannot be moved,
+    /// as the current one, it is `OUT/.partial`.
+    pub(crate) fn begin(out: &Path) -> Result<Self> {
+        let failed = |error: &io::Error| unusable(out, error);
+        let place = out.canonicalize().unwrap_or_else(|_| out.to_path_buf());
+        if let Err(error) = fs::read_dir(&place)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(failed(&error));
+        }
+        restore(&place).map_err(|error| failed(&error))?;
+        let (beside, inside) = (with_ending(&place, PARTIAL), place.join(PARTIAL));
+        let mut made = missing(&beside);
+        let mut partial = beside;
+        let may_be_inside = place.is_dir();
+        if may_be_inside && (inside.is_dir() || !is_movable(&place) || fs::create_dir_all(&partial).is_err())
+        {
+            (made, partial) = (missing(&inside), inside);
+        }
+        let created = fs::create_dir_all(&partial).map_err(|error| failed(&error));
+        let folder = created.and_then(|()| Self::locked(place, partial));
+        match folder {
+            Ok(mut folder) => {
+                folder.made = made;
+                Ok(folder)
+            }
+            Err(failure) => {
+                remove_empty(&made);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Locks a folder and takes away what an interrupted command left in it.
+    fn locked(place: PathBuf, partial: PathBuf) -> Result<Self> {
+        let name = partial.display();
+        let others = || {
+            Failure::usage(format!("{name}: there are files of others in it"))
+                .help("move them, or choose another folder")
+        };
+        let is_empty = || fs::read_dir(&partial).is_ok_and(|mut entries| entries.next().is_none());
+        if !partial.join(PARTIAL).is_file() && !is_empty() {
+            return Err(others());
+        }
+        let mark = Some(lock(&partial)?);
+        clear(&partial);
+        match fs::read_dir(&partial).map(Iterator::count) {
+            Ok(1) => Ok(Self { place, partial, mark, made: Vec::new() }),
+            _ => Err(others()),
+        }
+    }
+
+    /// Where its files are to be written.
+    pub(crate) fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Puts it in its place, for which `check` must find nothing wrong. Without the file `last`, a folder
+    /// is none that a command reads.
+    pub(crate) fn finish(mut self, last: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        let place = self.place.clone();
+        let failed = |error: io::Error| unusable(&place, &error);
+        if self.partial.parent() == Some(&place) {
+            check()?;
+            self.move_files(last).map_err(failed)?;
+        } else if place.is_dir() {
+            let mark = lock(&place)?;
+            if let Err(failure) = check() {
+                drop(mark);
+                let _ = fs::remove_file(place.join(PARTIAL));
+                return Err(failure);
+            }
+            let permissions = fs::metadata(&place).map(|found| found.permissions());
+            let _ = permissions.and_then(|permissions| fs::set_permissions(&self.partial, permissions));
+            // Windows moves no folder with an open file in it.
+            self.mark = self.mark.take().filter(|_| cfg!(unix));
+            drop(Some(mark).filter(|_| cfg!(windows)));
+            exchange(&self.partial, &place).map_err(failed)?;
+        } else {
+            check()?;
+            self.mark = self.mark.take().filter(|_| cfg!(unix));
+            fs::rename(&self.partial, &place).map_err(failed)?;
+            self.made.clear();
+        }
+        let _ = fs::remove_file(place.join(PARTIAL));
+        sync(&place);
+        place.parent().into_iter().for_each(sync);
+        Ok(())
+    }
+
+    /// Moves the files into the folder around it, which has none of the old ones when `last` comes.
+    fn move_files(&self, last: &str) -> io::Result<()> {
+        let _ = fs::remove_file(self.place.join(last));
+        sync(&self.place);
+        clear(&self.place);
+        let mut names: Vec<OsString> = fs::read_dir(&self.partial)?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<io::Result<_>>()?;
+        names.retain(|name| name != PARTIAL);
+        names.sort_by_key(|name| name == last);
+        names.iter().try_for_each(|name| fs::rename(self.partial.join(name), self.place.join(name)))
+    }
+}
+
+impl Drop for NewFolder {
+    /// Takes away what came to nothing, or the folder that was replaced.
+    fn drop(&mut self) {
+        clear(&self.partial);
+        // Windows removes no open file.
+        self.mark = self.mark.take().filter(|_| cfg!(unix));
+        let _ = fs::remove_file(self.partial.join(PARTIAL));
+        let _ = fs::remove_dir(&self.partial);
+        remove_empty(&self.made);
+    }
+}
+
+/// Creates the mark of a folder and locks it. The system lifts the lock when the process ends, however it
+/// ends.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(PARTIAL);
+    let file = regular_file::open(&path, OpenOptions::new().write(true).create(true).truncate(false));
+    let file = file.map_err(|error| unusable(&path, &error))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            Err(Failure::failed(format!("{}: another gradloom is writing to this folder", folder.display()))
+                .help("wait for it to end, or choose another folder"))
+        }
+        // Some network file systems have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+/// Removes the files in a folder, but for its mark.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name() != PARTIAL && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Exchanges the names of two folders: at once where the system can, otherwise one after the other.
+fn exchange(new: &Path, place: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        if renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
+        }
+    }
+    exchange_by_turns(new, place)
+}
+
+/// The ending of a folder that is out of its place for a moment.
+const OLD: &str = ".old";
+
+fn exchange_by_turns(new: &Path, place: &Path) -> io::Result<()> {
+    let old = with_ending(place, OLD);
+    fs::rename(place, &old)?;
+    if let Err(error) = fs::rename(new, place) {
+        fs::rename(&old, place)?;
+        return Err(error);
+    }
+    fs::rename(&old, new)
+}
+
+/// Puts back a folder that a process left between two names.
+fn restore(place: &Path) -> io::Result<()> {
+    let old = with_ending(place, OLD);
+    if !old.join(PARTIAL).is_file() {
+        return Ok(());
+    }
+    if !place.exists() {
+        return fs::rename(&old, place);
+    }
+    clear(&old);
+    fs::remove_file(old.join(PARTIAL))?;
+    fs::remove_dir(&old)
+}
+
+/// Returns true for a folder that another can take the place of: not one that this process, and so its shell,
+/// is in, nor the root of a file system.
+fn is_movable(folder: &Path) -> bool {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    if here.is_ok_and(|here| here.starts_with(folder)) {
+        return false;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
+        folder.parent().is_some_and(|parent| device(parent) == device(folder))
+    }
+    #[cfg(not(unix))]
+    true
+}
+
+/// Flushes the names in a folder to the disk. Windows has no such call, and journals them.
+fn sync(folder: &Path) {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if cfg!(unix) {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    }
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+/// The folders of a path that are not there, the innermost first.
+pub(crate) fn missing(path: &Path) -> Vec<PathBuf> {
+    let is_missing =
+        |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+    parts.take_while(is_missing).map(Path::to_path_buf).collect()
+}
+
+/// Removes folders that have nothing in them, up to the first that has.
+pub(crate) fn remove_empty(folders: &[PathBuf]) {
+    let _ = folders.iter().try_for_each(fs::remove_dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(out: &Path, text: &str) -> NewFolder {
+        let folder = NewFolder::begin(out).unwrap();
+        fs::write(folder.path().join("last"), text).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folder_comes_as_a_whole_or_not_at_all() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("a/b");
+        drop(begun(&out, "came to nothing"));
+        assert!(!parent.path().join("a").exists(), "nothing is left");
+        for text in ["first", "second"] {
+            let folder = begun(&out, text);
+            folder.finish("last", || Ok(())).unwrap();
+            assert_eq!(fs::read_to_string(out.join("last")).unwrap(), text);
+            assert_eq!(fs::read_dir(parent.path().join("a")).unwrap().count(), 1);
+            assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "no mark stays");
+        }
+        let refused = begun(&out, "third").finish("last", || Err(Failure::usage("no")));
+        assert!(refused.is_err());
+        assert_eq!(fs::read_to_string(out.join("last")).unwrap(), "second");
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "no mark stays");
+    }
+
+    #[test]
+    fn files_of_others_and_other_processes_are_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("out");
+        let first = begun(&out, "first");
+        let failure = format!("{:?}", NewFolder::begin(&out).unwrap_err());
+        assert!(failure.contains("another gradloom is writing"), "{failure}");
+        assert!(first.path().join("last").exists());
+        drop(first);
+        let partial = parent.path().join("out.partial");
+        fs::create_dir(&partial).unwrap();
+        fs::write(partial.join("notes.txt"), "precious").unwrap();
+        let failure = format!("{:?}", NewFolder::begin(&out).unwrap_err());
+        assert!(failure.contains("there are files of others"), "{failure}");
+        assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
+    }
+
+    /// Where the system cannot exchange two names at once: at no moment is a folder lost.
+    #[test]
+    fn folders_are_exchanged_by_turns() {
+        let parent = tempfile::tempdir().unwrap();
+        let [new, place, old] = ["new", "place", "place.old"].map(|name| parent.path().join(name));
+        for folder in [&new, &place] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(PARTIAL), folder.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        exchange_by_turns(&new, &place).unwrap();
+        assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");
+        assert_eq!(fs::read_to_string(new.join(PARTIAL)).unwrap(), "place");
+        // Ended after the first rename, and after the second.
+        fs::rename(&place, &old).unwrap();
+        restore(&place).unwrap();
+        assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");
+        fs::rename(&new, &old).unwrap();
+        restore(&place).unwrap();
+        assert!(place.exists() && !old.exists());
+        // One that is not marked is somebody's.
+        fs::rename(&place, &old).unwrap();
+        fs::remove_file(old.join(PARTIAL)).unwrap();
+        restore(&place).unwrap();
+        assert!(old.exists());
+    }
+}
