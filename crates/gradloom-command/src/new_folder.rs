@@ -139,8 +139,10 @@ impl Drop for NewFolder {
         // Windows removes no open file.
         self.mark = self.mark.take().filter(|_| cfg!(unix));
         let _ = fs::remove_file(self.partial.join(PARTIAL));
-        let _ = fs::remove_dir(&self.partial);
-        remove_empty(&self.made);
+        self.made.retain(|folder| *folder != self.partial);
+        if fs::remove_dir(&self.partial).is_ok() {
+            remove_empty(&self.made);
+        }
     }
 }
 
