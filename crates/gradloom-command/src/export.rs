@@ -59,15 +59,14 @@ enum Type {
 /// The key of a configuration that tells an exported folder from others.
 const MARK: &str = "exported_by";
 
-/// Files of a folder that go along as they are: the tokenizer, and how to generate.
-const ALONG: [&str; 8] = [
+/// Files of the tokenizer, which go along as they are.
+const ALONG: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "vocab.json",
     "merges.txt",
     "added_tokens.json",
-    "generation_config.json",
     "chat_template.jinja",
 ];
 
@@ -115,11 +114,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
     let tokenizer = source.tokenizer().ok();
-    // What a file of another kind says by its tokenizer. Without, transformers would take GPT-2's.
+    // What a run has beside its sizes, and a file of another kind says by its tokenizer. Without, transformers
+    // would take GPT-2's.
+    let generation = source.generation()?;
     let end = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().end_of_text());
     let first = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().beginning());
-    for (key, id) in [("eos_token_id", end), ("bos_token_id", first.or(end))] {
-        saving.extra.entry(key).or_insert(id.into());
+    for (key, id) in [("eos_token_id", end), ("bos_token_id", first.or(end)), ("pad_token_id", None)] {
+        let said = generation.get(key).cloned().unwrap_or_else(|| id.into());
+        saving.extra.entry(key).or_insert(said);
     }
     saving.extra.insert(MARK.to_string(), "gradloom".into());
     let new = NewFolder::begin(&arguments.out)?;
@@ -132,6 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     } else if let Some(tokenizer) = &tokenizer {
         tokenizer.save(new.path())?;
     }
+    generation.save(new.path())?;
     new.finish("config.json", || check_is_free(&arguments.out, &arguments.path))?;
     let (out, tensors) = (arguments.out.display(), count(tensors, "tensor"));
     if let Some(stored) = stored {
@@ -186,7 +189,7 @@ fn check_is_free(out: &Path, from: &Path) -> Result<()> {
     }
     let Ok(entries) = fs::read_dir(out) else { return Ok(()) };
     let is_ours = |name: &str| {
-        ["config.json", PARTIAL].contains(&name)
+        ["config.json", "generation_config.json", PARTIAL].contains(&name)
             || ALONG.contains(&name)
             || (name.starts_with("model") && name.contains(".safetensors"))
     };

@@ -48,6 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (init, tokenizer) = (Some(path.clone()), tokenizer.clone());
     let options = Options { init, tokenizer, batch: Some(1), ..Options::default() };
     let Begun { source, tokenizer } = begun;
+    let generation = source.generation()?;
     let mut settings = Settings::begun_from(&options, source.config())?;
     settings.use_tokenizer(&tokenizer)?;
     let session = source.session_stored(&Device::cpu(), None)?;
@@ -56,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let new = NewFolder::begin(&arguments.out)?;
     let folder = RunFolder::within(&new);
     tokenizer.save(folder.path())?;
+    generation.save(folder.path())?;
     folder.write_text("config.json", &settings.to_json())?;
     snapshot.write_model(&folder, &settings)?;
     new.finish(MODEL, || check_free(&arguments.out, path))?;

@@ -11,7 +11,7 @@ use gradloom::{Device, Session};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Bpe, Bytes, Tokenizer, TokenizerError};
 use gradloom_models::gguf::Gguf;
-use gradloom_models::hugging_face::Folder;
+use gradloom_models::hugging_face::{Folder, Generation};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -86,8 +86,7 @@ impl Source {
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {
-                let folder = Path::new(saved.weights().name()).parent().unwrap_or(Path::new("."));
-                AnyTokenizer::of_run(folder, &saved.settings)
+                AnyTokenizer::of_run(folder_of(Path::new(saved.weights().name())), &saved.settings)
             }
             Kind::Folder(folder) => {
                 let path = folder.path();
@@ -113,21 +112,17 @@ impl Source {
         }
     }
 
-    /// The tokens that end a text: the tokenizer's, and those that the files say.
-    pub(crate) fn ends(&self, tokenizer: &AnyTokenizer) -> Vec<i32> {
-        let mut ends: Vec<i32> = tokenizer.get().end_of_text().into_iter().collect();
-        if let Some(folder) = self.folder() {
-            let text = fs::read_to_string(folder.path().join("generation_config.json"));
-            let generation = text.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-            for said in [Some(folder.json()), generation.as_ref()].into_iter().flatten() {
-                let said = &said["eos_token_id"];
-                let all = said.as_array().map_or(std::slice::from_ref(said), Vec::as_slice);
-                ends.extend(all.iter().filter_map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok())));
-            }
+    /// What the files say of generating text.
+    pub(crate) fn generation(&self) -> Result<Generation> {
+        match &self.kind {
+            Kind::Run(saved) => Ok(Generation::open(folder_of(Path::new(saved.weights().name())), None)?),
+            Kind::Folder(folder) => Ok(folder.generation()?),
         }
-        ends.sort_unstable();
-        ends.dedup();
-        ends
+    }
+
+    /// The tokens that end a text: the tokenizer's, and those that the files say.
+    pub(crate) fn ends(&self, tokenizer: &AnyTokenizer) -> Result<Vec<i32>> {
+        Ok(ends(tokenizer, &self.generation()?))
     }
 
     /// The tensors.
@@ -283,6 +278,15 @@ impl Found {
         };
         Err(Failure::usage(format!("{name}: no model in this folder: {has}")).help(MODELS))
     }
+}
+
+/// The tokens that end a text, of a tokenizer and what files say, sorted.
+pub(crate) fn ends(tokenizer: &AnyTokenizer, generation: &Generation) -> Vec<i32> {
+    let mut ends = generation.ends();
+    ends.extend(tokenizer.get().end_of_text());
+    ends.sort_unstable();
+    ends.dedup();
+    ends
 }
 
 /// The configuration of a run, and of a model of transformers.

@@ -19,9 +19,16 @@ const LOCK: &str = ".lock";
 /// All that is left of a run that was killed before it had a state.
 const REMAINS: [&str; 3] = [LOCK, "state.safetensors.partial", PARTIAL];
 
-/// What a run has besides before it has a state, if its tokens are not bytes.
-pub(crate) const TOKENIZER: [&str; 4] =
-    ["tokenizer.json", "tokenizer_config.json", "tokenizer.json.partial", "tokenizer_config.json.partial"];
+/// What a run has besides before it has a state: the tokenizer, if its tokens are not bytes, and what the
+/// model that it began from says of generating text.
+pub(crate) const TOKENIZER: [&str; 6] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "tokenizer.json.partial",
+    "tokenizer_config.json.partial",
+    "generation_config.json.partial",
+];
 
 /// A run's folder, locked while this value lives.
 #[derive(Debug)]
@@ -252,7 +259,7 @@ mod tests {
         assert!(RunFolder::create(Some(folder.path()), "tiny").is_ok());
         fs::remove_file(folder.path().join(LOCK)).unwrap();
         let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());
-        assert!(failure.contains("it has tokenizer.json and 3 more"), "{failure}");
+        assert!(failure.contains("it has generation_config.json and 5 more"), "{failure}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Opened {
     fn new(source: &Source, device: &Device) -> Result<Self> {
         let session = source.session(device)?;
         let tokenizer = source.tokenizer()?;
-        let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer));
+        let (sizes, ends) = (session.model().sizes(), source.ends(&tokenizer)?);
         Ok(Self { session, tokenizer, sizes, ends })
     }
 

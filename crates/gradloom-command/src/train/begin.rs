@@ -43,6 +43,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     if let Some(folder) = &options.out {
         check_free(folder)?;
     }
+    let generation = begun.as_ref().map(|begun| begun.source.generation()).transpose()?.unwrap_or_default();
     let (from, tokenizer) = begun.map_or((None, None), |begun| (Some(begun.source), Some(begun.tokenizer)));
     let what = if options.data.is_some() { "--data" } else { "built-in text" };
     let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
@@ -62,7 +63,10 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     interrupt::save_first();
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
     // A state without its tokenizer could not be gone on with.
-    let written = tokenizer.save(folder.path()).and_then(|()| beginning.write_state(&folder, &settings));
+    let written = tokenizer
+        .save(folder.path())
+        .and_then(|()| Ok(generation.save(folder.path())?))
+        .and_then(|()| beginning.write_state(&folder, &settings));
     if let Err(failure) = written {
         // Without a state it is no run.
         folder.undo();

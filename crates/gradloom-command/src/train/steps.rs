@@ -9,9 +9,11 @@ use crate::format::thousands;
 use crate::model::{self, Writer};
 use crate::output::{printable, program, quoted, say, tell};
 use crate::run::{Ending, Event, Reason, Row};
+use crate::source::ends;
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
 use gradloom_models::generate::Sampling;
+use gradloom_models::hugging_face::Generation;
 use gradloom_models::language_model::LanguageModel;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -165,7 +167,7 @@ fn finish(run: &Run) -> Result<()> {
     const TOKENS: u64 = 400;
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
-    let ends = run.tokenizer.get().end_of_text().into_iter().collect();
+    let ends = ends(&run.tokenizer, &Generation::open(run.folder.path(), None)?);
     let session = run.train.session();
     let prompt = run.tokenizer.prompt("", session.model().sizes(), TOKENS)?;
     Writer::new(session, &run.tokenizer, ends, prompt, TOKENS)?.write(&sampling, &[], |piece| {

@@ -5,7 +5,7 @@
 //! cannot is an error, so that no model computes something else than the file means.
 
 use super::error::{damaged, unread};
-use super::{Architecture, Gguf, Tensor};
+use super::{Architecture, FromValue, Gguf, Tensor};
 use gradloom_core::error::Result;
 use serde_json::{Map, Value, json};
 use std::f64::consts::TAU;
@@ -13,6 +13,15 @@ use std::f64::consts::TAU;
 /// Divisors of the angles' speeds, one for each pair that a position rotates: how llama.cpp has Llama 3's
 /// scaling.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// How tokens are drawn: transformers' keys, and those of the metadata.
+const SAMPLING: [(&str, &str); 5] = [
+    ("temperature", "temp"),
+    ("top_k", "top_k"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("repetition_penalty", "penalty_repeat"),
+];
 
 impl Gguf {
     /// What `config.json` of the same model says at Hugging Face.
@@ -25,10 +34,41 @@ impl Gguf {
             Architecture::Gpt2 => self.gpt2()?,
             Architecture::Llama => self.llama()?,
         };
-        for name in ["bos_token_id", "eos_token_id"] {
-            config[name] = self.get::<u32>(&format!("tokenizer.ggml.{name}"))?.into();
+        config["bos_token_id"] = self.token_id("bos_token_id").into();
+        // Of a turn and of a message, too: what llama.cpp ends a text at.
+        let mut ends: Vec<u32> = Vec::new();
+        for name in ["eos_token_id", "eot_token_id", "eom_token_id"] {
+            ends.extend(self.token_id(name).filter(|id| !ends.contains(id)));
+        }
+        config["eos_token_id"] = match ends[..] {
+            [] => Value::Null,
+            [end] => end.into(),
+            _ => ends.into(),
+        };
+        if let Some(id) = self.token_id("padding_token_id") {
+            config["pad_token_id"] = id.into();
+        }
+        for (key, name) in SAMPLING {
+            match self.metadata(&format!("general.sampling.{name}")) {
+                Some(found) if let Some(number) = f32::from_value(found) => {
+                    config[key] = decimal(number).into()
+                }
+                Some(found) if let Some(number) = i32::from_value(found) => config[key] = number.into(),
+                _ => {}
+            }
         }
         Ok(config)
+    }
+
+    /// The id of a token with a role. As llama.cpp does, one that is no token's is taken for none: -1, or
+    /// its bits.
+    pub(super) fn token_id(&self, role: &str) -> Option<u32> {
+        let id = u32::from_value(self.metadata(&format!("tokenizer.ggml.{role}"))?)?;
+        let tokens = match self.metadata("tokenizer.ggml.tokens") {
+            Some(super::Value::Array(tokens)) => tokens.len(),
+            _ => self.vocabulary_size().ok()?,
+        };
+        usize::try_from(id).is_ok_and(|id| id < tokens).then_some(id)
     }
 
     fn gpt2(&self) -> Result<Value> {

@@ -74,16 +74,6 @@ impl Gguf {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
         let text = |key: &str| self.get::<&str>(key).map(|text| text.map(str::to_string));
         let tokens = self.texts(&key("tokens"))?;
-        let id = |name: &str| match self.get::<u32>(&key(name))? {
-            Some(id) if id as usize >= tokens.len() => {
-                let name = key(name);
-                Err(damaged(
-                    &self.name,
-                    format_args!("`{name}` is {id}, and there are {} tokens", tokens.len()),
-                ))
-            }
-            id => Ok(id),
-        };
         let vocabulary = Vocabulary {
             model: self.require::<&str>(&key("model"))?.to_string(),
             pre: text(&key("pre"))?,
@@ -94,10 +84,10 @@ impl Gguf {
             } else {
                 vec![]
             },
-            bos: id("bos_token_id")?,
-            eos: id("eos_token_id")?,
-            unknown: id("unknown_token_id")?,
-            padding: id("padding_token_id")?,
+            bos: self.token_id("bos_token_id"),
+            eos: self.token_id("eos_token_id"),
+            unknown: self.token_id("unknown_token_id"),
+            padding: self.token_id("padding_token_id"),
             add_bos: self.get(&key("add_bos_token"))?,
             add_eos: self.get(&key("add_eos_token"))?,
             add_space_prefix: self.get(&key("add_space_prefix"))?,

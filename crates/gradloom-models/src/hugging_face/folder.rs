@@ -1,7 +1,7 @@
 //! A folder that is read.
 
 use super::stored::{built, load_stored, stored_of};
-use super::{from_json, load};
+use super::{Generation, from_json, load, python_json};
 use crate::any_model::{AnyConfig, AnyModel};
 use crate::gguf::Gguf;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -30,7 +30,7 @@ impl Folder {
     /// have another one.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let bytes = regular_file::read(&path.as_ref().join("config.json"), LARGEST);
-        let json = bytes.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let json = bytes.ok().and_then(|bytes| python_json::parse(&bytes).ok());
         json.is_some_and(|json| json.get("model_type").is_some())
     }
 
@@ -52,8 +52,7 @@ impl Folder {
         };
         let bytes = regular_file::read(&file, LARGEST)
             .map_err(|error| unusable(format!("cannot be read: {error}")))?;
-        let json: Value =
-            serde_json::from_slice(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
+        let json = python_json::parse(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
         let config = from_json(&json, &name)?;
         let stored = stored_of(&json, &name)?;
         let weights = Weights::open(&path)?;
@@ -85,6 +84,17 @@ impl Folder {
     /// The whole configuration as it is in the file.
     pub fn json(&self) -> &Value {
         &self.json
+    }
+
+    /// What the folder, or the file, says of generating text.
+    ///
+    /// # Errors
+    /// As [`Generation::open`].
+    pub fn generation(&self) -> Result<Generation> {
+        match self.path.is_file() {
+            true => Ok(Generation::of_config(&self.json)),
+            false => Generation::open(&self.path, Some(&self.json)),
+        }
     }
 
     /// The tensors.

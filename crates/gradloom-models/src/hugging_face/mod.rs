@@ -18,12 +18,15 @@
 
 mod config;
 mod folder;
+mod generation;
 mod names;
+mod python_json;
 mod save;
 mod stored;
 
 pub use config::{from_json, to_json};
 pub use folder::Folder;
+pub use generation::Generation;
 pub use names::load;
 pub use save::{Saving, save};
 pub use stored::{save_stored, stored_name};

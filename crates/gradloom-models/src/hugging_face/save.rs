@@ -1,6 +1,7 @@
 //! A folder that is written.
 
 use super::names::prefix;
+use super::python_json;
 use super::to_json;
 use crate::any_model::{AnyConfig, AnyModel};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -102,7 +103,7 @@ pub(super) fn write_config(
 
 fn write_json(folder: &Path, name: &str, value: &Value) -> Result<()> {
     let file = folder.join(name);
-    let text = format!("{value:#}\n");
+    let text = python_json::text(value);
     replace_file(&file, |out| out.write_all(text.as_bytes())).map_err(|error| failed(&file, &error))
 }
 

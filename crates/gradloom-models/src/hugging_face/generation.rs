@@ -1,0 +1,120 @@
+//! What a model's files say of generating text.
+
+use super::python_json;
+use super::save::failed;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_runtime::files::replace_file;
+use gradloom_runtime::regular_file;
+use serde_json::{Map, Value};
+use std::io;
+use std::path::Path;
+
+/// The name of its file.
+const FILE: &str = "generation_config.json";
+/// Most bytes of it.
+const LARGEST: u64 = 16 << 20;
+
+/// Keys of tokens, which `config.json` has too.
+const TOKENS: [&str; 3] = ["bos_token_id", "eos_token_id", "pad_token_id"];
+/// Keys that `config.json` had before there was a file of their own.
+const SETTINGS: [&str; 14] = [
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "max_length",
+    "min_length",
+    "bad_words_ids",
+];
+
+/// What a model's files say of generating text, as the `generation_config.json` of transformers has it: the
+/// tokens that begin and end a text, and how tokens are drawn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Generation {
+    keys: Map<String, Value>,
+}
+
+impl Generation {
+    /// Reads the file of a folder. What it does not say of tokens is taken from `config.json`, and without
+    /// the file all that is there.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read, or is no JSON object.
+    pub fn open(folder: impl AsRef<Path>, config: Option<&Value>) -> Result<Self> {
+        let path = folder.as_ref().join(FILE);
+        let unusable = |reason: String| {
+            Error::new(ErrorKind::File, format!("{}: {reason}", path.display()))
+                .help("get the file once more, or remove it: `config.json` says the tokens that end a text")
+        };
+        let mut generation = match regular_file::read(&path, LARGEST) {
+            Ok(bytes) => match python_json::parse(&bytes) {
+                Ok(Value::Object(keys)) => Self { keys },
+                Ok(_) => return Err(unusable("it is no JSON object".into())),
+                Err(error) => return Err(unusable(format!("it is no JSON: {error}"))),
+            },
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                config.map(|config| Self::default().with(config, &SETTINGS)).unwrap_or_default()
+            }
+            Err(error) => return Err(unusable(format!("cannot be read: {error}"))),
+        };
+        if let Some(config) = config {
+            generation = generation.with(config, &TOKENS);
+        }
+        Ok(generation)
+    }
+
+    /// Takes what a `config.json` says, such as that of a GGUF file.
+    pub fn of_config(config: &Value) -> Self {
+        Self::default().with(config, &SETTINGS).with(config, &TOKENS)
+    }
+
+    /// The same with these keys of a configuration, as far as it has none of its own.
+    fn with(mut self, config: &Value, keys: &[&str]) -> Self {
+        for key in keys {
+            let is_said = self.keys.get(*key).is_some_and(|value| !value.is_null());
+            if let (false, Some(value)) = (is_said, config.get(key).filter(|value| !value.is_null())) {
+                self.keys.insert(key.to_string(), value.clone());
+            }
+        }
+        self
+    }
+
+    /// The value of a key, unless it is missing or null.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.keys.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The tokens that end a text, in the file's order.
+    pub fn ends(&self) -> Vec<i32> {
+        let said = self.get("eos_token_id");
+        let all =
+            said.and_then(Value::as_array).map_or(said.map_or(&[][..], std::slice::from_ref), Vec::as_slice);
+        all.iter().filter_map(token).collect()
+    }
+
+    /// Writes the file, unless there is nothing to say.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let path = folder.as_ref().join(FILE);
+        let text = python_json::text(&Value::Object(self.keys.clone()));
+        replace_file(&path, |out| out.write_all(text.as_bytes())).map_err(|error| failed(&path, &error))
+    }
+}
+
+/// A token's id; Python's programs write some as floats.
+fn token(value: &Value) -> Option<i32> {
+    let id = value.as_i64().or_else(|| value.as_f64().filter(|id| id.fract() == 0.0).map(|id| id as i64))?;
+    i32::try_from(id).ok().filter(|id| *id >= 0)
+}
