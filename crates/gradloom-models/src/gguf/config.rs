@@ -95,7 +95,7 @@ impl Gguf {
         let (width, heads) = (self.size("llama.embedding_length")?, self.query_heads()?);
         let head = self.size_or("llama.attention.key_length", width / heads)?;
         for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
-            if let Some(other) = self.get::<usize>(key)?.filter(|other| *other != head) {
+            if let Some(other) = self.size_of_all(key)?.filter(|other| *other != head) {
                 let message = format!("`{key}` is {other}, and heads have {head} elements; {ONE_SIZE}");
                 return Err(unread(&self.name, message));
             }

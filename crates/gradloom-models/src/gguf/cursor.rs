@@ -49,9 +49,15 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A text: its length in 64 bits, then UTF-8.
+    /// A text: its length in 64 bits, then bytes, which should be UTF-8.
+    pub(super) fn text(&mut self) -> Result<&'a [u8], Fault> {
+        let length = self.u64()?;
+        self.take(length)
+    }
+
+    /// A text that is UTF-8.
     pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
-        let (at, length) = (self.at, self.u64()?);
-        std::str::from_utf8(self.take(length)?).map_err(|_| format!("the text at byte {at} is not UTF-8"))
+        let at = self.at;
+        std::str::from_utf8(self.text()?).map_err(|_| format!("the text at byte {at} is not UTF-8"))
     }
 }

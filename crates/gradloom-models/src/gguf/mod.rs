@@ -161,14 +161,30 @@ impl Gguf {
 
     /// A size in the metadata, which is not 0.
     fn size(&self, key: &str) -> Result<usize> {
-        self.require::<usize>(key).and_then(|_| self.size_or(key, 0))
+        if self.metadata(key).is_none() {
+            self.require::<usize>(key)?;
+        }
+        self.size_or(key, 0)
     }
 
     /// A size that follows from others if the metadata does not have it; not 0 either.
     fn size_or(&self, key: &str, default: usize) -> Result<usize> {
-        match self.get(key)?.unwrap_or(default) {
+        match self.size_of_all(key)?.unwrap_or(default) {
             0 => Err(damaged(&self.name, format_args!("the metadata makes `{key}` 0"))),
             size => Ok(size),
+        }
+    }
+
+    /// A size, if it is there, which may be given for each layer if it is the same in all.
+    fn size_of_all(&self, key: &str) -> Result<Option<usize>> {
+        let Some(Value::Array(_)) = self.metadata(key) else { return self.get(key) };
+        let sizes: Vec<usize> = self.get(key)?.unwrap_or_default();
+        match sizes.split_first() {
+            Some((size, others)) if others.iter().all(|other| other == size) => Ok(Some(*size)),
+            _ => {
+                let message = format!("`{key}` is {sizes:?}, and layers of several sizes are not read");
+                Err(unread(&self.name, message))
+            }
         }
     }
 }

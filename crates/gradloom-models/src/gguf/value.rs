@@ -22,6 +22,8 @@ pub enum Value<'a> {
     F32(f32),
     Bool(bool),
     String(&'a str),
+    /// A string that is not UTF-8, as programs write that check none.
+    Bytes(&'a [u8]),
     Array(Array<'a>),
     U64(u64),
     I64(i64),
@@ -61,7 +63,10 @@ impl<'a> Value<'a> {
                 [1] => Self::Bool(true),
                 [other] => return Err(format!("a bool is {other} and not 0 or 1")),
             },
-            STRING => Self::String(cursor.string()?),
+            STRING => {
+                let bytes = cursor.text()?;
+                std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), Self::String)
+            }
             ARRAY => Self::Array(Array::read(cursor, deep)?),
             10 => Self::U64(cursor.u64()?),
             11 => Self::I64(i64::from_le_bytes(cursor.array()?)),
@@ -145,6 +150,7 @@ impl fmt::Display for Value<'_> {
             Self::F32(_) => "f32",
             Self::Bool(_) => "bool",
             Self::String(_) => "string",
+            Self::Bytes(_) => "string that is not UTF-8",
             Self::U64(_) => "u64",
             Self::I64(_) => "i64",
             Self::F64(_) => "f64",
@@ -215,6 +221,21 @@ impl<'a> FromValue<'a> for &'a str {
 
     fn from_value(value: Value<'a>) -> Option<Self> {
         if let Value::String(x) = value { Some(x) } else { None }
+    }
+}
+
+/// What is not UTF-8 in it is replaced.
+impl FromValue<'_> for String {
+    fn wanted() -> String {
+        "a string".to_string()
+    }
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(text.to_string()),
+            Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Vocabulary {
 /// The type of a token, with llama.cpp's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenType {
+    /// None that the file names; it is read as a piece of text.
+    Undefined = 0,
     /// A piece of text.
     Normal = 1,
     /// The one for what has none.
@@ -59,9 +61,11 @@ pub enum TokenType {
 }
 
 impl TokenType {
-    fn of(number: i32) -> Option<Self> {
-        use TokenType::{Byte, Control, Normal, Unknown, Unused, UserDefined};
-        [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|ty| *ty as i32 == number)
+    /// The type of a number, as llama.cpp reads it: any that it does not know is none.
+    fn of(number: i32) -> Self {
+        use TokenType::{Byte, Control, Normal, Undefined, Unknown, Unused, UserDefined};
+        let known = [Normal, Unknown, Control, UserDefined, Unused, Byte];
+        known.into_iter().find(|ty| *ty as i32 == number).unwrap_or(Undefined)
     }
 }
 
@@ -72,7 +76,7 @@ impl Gguf {
     /// When it has no kind or no tokens, or what it has does not fit together.
     pub fn vocabulary(&self) -> Result<Vocabulary> {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
-        let text = |key: &str| self.get::<&str>(key).map(|text| text.map(str::to_string));
+        let text = |key: &str| self.get::<String>(key);
         let tokens = self.texts(&key("tokens"))?;
         let vocabulary = Vocabulary {
             model: self.require::<&str>(&key("model"))?.to_string(),
@@ -106,15 +110,11 @@ impl Gguf {
     }
 
     fn texts(&self, key: &str) -> Result<Vec<String>> {
-        Ok(self.require::<Vec<&str>>(key)?.into_iter().map(str::to_string).collect())
+        self.require(key)
     }
 
     fn token_types(&self, key: &str) -> Result<Vec<TokenType>> {
         let numbers: Vec<i32> = self.get(key)?.unwrap_or_default();
-        let of = |(id, number)| {
-            let unknown = || damaged(&self.name, format_args!("`{key}` is {number} for token {id}"));
-            TokenType::of(number).ok_or_else(unknown)
-        };
-        numbers.into_iter().enumerate().map(of).collect()
+        Ok(numbers.into_iter().map(TokenType::of).collect())
     }
 }

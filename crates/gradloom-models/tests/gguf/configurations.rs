@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::refused;
 use gradloom_core::error::Result;
-use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, dequantize, quantize};
+use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, TokenType, dequantize, quantize};
 use serde_json::{Value, json};
 
 /// A GPT-2 without blocks.
@@ -157,7 +157,7 @@ fn sizes_that_make_no_model() {
         assert!(message.ends_with(&format!("the metadata `llama.rope.freq_base` is {theta}")), "{message}");
     }
     let per_layer = llama(2).entry("llama.attention.head_count_kv", 9, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert!(fault(&per_layer).contains("is of type array of 0 x u32 and not an integer"));
+    assert!(fault(&per_layer).contains("is [], and layers of several sizes are not read"));
     assert!(fault(&gpt2()).ends_with("there is no matrix `token_embd.weight`"));
 }
 
@@ -256,17 +256,54 @@ fn vocabularies_that_do_not_fit_together() {
         tokens().entry("tokenizer.ggml.token_type", 9, &crate::builder::array(5, &bytes))
     };
     assert!(vocabulary(numbers(&[1, 6])).is_ok());
+    let undefined = vocabulary(numbers(&[0, 7])).unwrap().types;
+    assert_eq!(undefined, [TokenType::Undefined; 2], "llama.cpp reads them as none");
+    // An id that no token has, as -1 or its bits, is none.
+    for (id, found) in [(1u32, Some(1)), (2, None), (u32::MAX, None)] {
+        for ty in [4, 5] {
+            let builder = tokens().entry("tokenizer.ggml.padding_token_id", ty, &id.to_le_bytes());
+            assert_eq!(vocabulary(builder).unwrap().padding, found);
+        }
+    }
     let cases = [
-        (
-            tokens().u32("tokenizer.ggml.eos_token_id", 2),
-            "`tokenizer.ggml.eos_token_id` is 2, and there are 2 tokens",
-        ),
         (numbers(&[1]), "`tokenizer.ggml.token_type` has 1 elements for 2 tokens"),
-        (numbers(&[1, 7]), "`tokenizer.ggml.token_type` is 7 for token 1"),
         (Builder::new(), "the metadata has no `tokenizer.ggml.tokens`"),
     ];
     for (builder, expected) in cases {
         let message = refused(vocabulary(builder));
         assert!(message.ends_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn sizes_may_be_given_for_each_layer() {
+    let sizes = |sizes: &[u32]| {
+        let sizes: Vec<Vec<u8>> = sizes.iter().map(|size| size.to_le_bytes().to_vec()).collect();
+        let array = crate::builder::array(4, &sizes);
+        Builder::new()
+            .string("general.architecture", "llama")
+            .u32("llama.context_length", 4)
+            .u32("llama.embedding_length", 8)
+            .entry("llama.feed_forward_length", 9, &array)
+            .u32("llama.block_count", 2)
+            .entry("llama.attention.head_count", 9, &array)
+            .entry("llama.attention.head_count_kv", 9, &array)
+            .entry(
+                "llama.attention.value_length",
+                9,
+                &crate::builder::array(4, &[4u32, 4].map(|n| n.to_le_bytes().into())),
+            )
+            .f32("llama.attention.layer_norm_rms_epsilon", 1e-6)
+            .floats("token_embd.weight", &[8, 3], &[0.5; 24])
+    };
+    let found = config(&sizes(&[2, 2])).unwrap();
+    for key in ["num_attention_heads", "num_key_value_heads", "intermediate_size"] {
+        assert_eq!(found[key], 2, "{key}");
+    }
+    for (given, shown) in [(&[2, 1][..], "[2, 1]"), (&[], "[]")] {
+        let message = fault(&sizes(given));
+        let expected =
+            format!("`llama.attention.head_count` is {shown}, and layers of several sizes are not read");
+        assert_eq!(message, expected);
     }
 }

@@ -103,3 +103,28 @@ fn what_is_not_known_is_named() {
     let lacking = lists(Some("gpt-2")).strings("tokenizer.ggml.merges", &["x y"]);
     assert!(Gguf::from_bytes(lacking.build()).is_err(), "a key that comes twice");
 }
+
+/// Of equal tokens a text has the last one; each is written as it is.
+#[test]
+fn equal_tokens_are_read() {
+    for scores in [false, true] {
+        let types: Vec<Vec<u8>> = [3i32, 1, 3, 0, 1, 1].iter().map(|ty| ty.to_le_bytes().to_vec()).collect();
+        let numbers: Vec<Vec<u8>> = (0..6).map(|id| (-id as f32).to_le_bytes().to_vec()).collect();
+        let builder = Builder::new()
+            .string("tokenizer.ggml.model", if scores { "llama" } else { "gpt2" })
+            .string("tokenizer.ggml.pre", "gpt-2")
+            .strings("tokenizer.ggml.tokens", &["<s>", "a", "<s>", "a", "b", "ab"])
+            .strings("tokenizer.ggml.merges", &["a b"])
+            .entry("tokenizer.ggml.token_type", 9, &array(5, &types))
+            .u32("tokenizer.ggml.padding_token_id", u32::MAX)
+            .u32("tokenizer.ggml.eos_token_id", 0);
+        let builder =
+            if scores { builder.entry("tokenizer.ggml.scores", 9, &array(6, &numbers)) } else { builder };
+        let tokenizer = Gguf::from_bytes(builder.build()).unwrap().tokenizer().unwrap();
+        assert_eq!(tokenizer.vocabulary(), 6);
+        let ids = tokenizer.encode_with("a<s>ab", SpecialTokens::Found).unwrap();
+        assert_eq!(ids[ids.len() - 3..], [3, 2, 5], "{ids:?}");
+        assert_eq!(tokenizer.decode_all(&[0, 1, 4]), b"<s>ab");
+        assert!(tokenizer.is_special(2));
+    }
+}

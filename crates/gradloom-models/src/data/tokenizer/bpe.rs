@@ -120,6 +120,14 @@ impl Bpe {
         self
     }
 
+    /// The same where the first token of each pair, which no text has, is written as the second one.
+    pub(super) fn with_equal(mut self, pairs: &[(usize, usize)]) -> Self {
+        for &(id, of) in pairs {
+            self.pieces[id] = self.pieces[of].clone();
+        }
+        self
+    }
+
     /// The names of tokens with a role, and the chat template.
     pub fn roles(&self) -> &Roles {
         &self.roles

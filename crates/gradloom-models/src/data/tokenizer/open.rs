@@ -6,7 +6,6 @@
 use super::{Bpe, Roles, TokenizerError};
 use gradloom_runtime::regular_file;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -100,7 +99,7 @@ impl Bpe {
     /// Makes a tokenizer of tokens and merges; `name` names it in messages.
     ///
     /// # Errors
-    /// When two tokens are equal, an id names none, or a merge is not of the tokens.
+    /// When an id names no token, or a merge is not of the tokens.
     pub fn from_vocabulary(vocabulary: &Vocabulary, name: &str) -> Result<Self, TokenizerError> {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let Vocabulary {
@@ -117,31 +116,29 @@ impl Bpe {
         } = vocabulary;
         let ids: Map<String, Value> =
             tokens.iter().zip(0..).map(|(token, id)| (token.clone(), json!(id))).collect();
-        if ids.len() < tokens.len() {
-            let mut seen = HashMap::new();
-            let twice = tokens
-                .iter()
-                .zip(0..)
-                .find_map(|(token, id)| seen.insert(token, id).map(|first| (first, id)));
-            let (first, second) = twice.unwrap_or_default();
-            return Err(malformed(format!("the tokens {first} and {second} are equal")));
-        }
+        // Of equal tokens, the last one is found in a text, as llama.cpp has it; the others are written alike.
+        let of_text = |id: usize| ids[&tokens[id]].as_u64().map_or(id, |id| id as usize);
+        let equal: Vec<(usize, usize)> =
+            (0..tokens.len()).map(|id| (id, of_text(id))).filter(|(id, of)| id != of).collect();
         let mut found = Vec::new();
         for (&id, is_special) in
             special.iter().zip(std::iter::repeat(true)).chain(others.iter().zip(std::iter::repeat(false)))
         {
             let token = usize::try_from(id).ok().and_then(|id| tokens.get(id));
             let token = token.ok_or_else(|| malformed(format!("there is no token {id}")))?;
+            if ids[token] != id {
+                continue;
+            }
             found.push(added(token, &json!(id), is_special));
         }
         let mut file = if scores.is_empty() {
             let merges = merges.iter().map(|merge| Value::String(merge.clone())).collect();
-            let mut file = over_bytes(ids, merges, found, words);
+            let mut file = over_bytes(ids.clone(), merges, found, words);
             file["model"]["ignore_merges"] = json!(whole_words);
             file
         } else if scores.len() == tokens.len() {
             let merges = merges_by_score(tokens, scores);
-            sentence_piece(ids, merges, found, roles.unk.as_deref(), *starts_plain)
+            sentence_piece(ids.clone(), merges, found, roles.unk.as_deref(), *starts_plain)
         } else {
             return Err(malformed(format!("it has {} tokens and {} scores", tokens.len(), scores.len())));
         };
@@ -159,7 +156,7 @@ impl Bpe {
                 "special_tokens": {bos: {"id": bos, "ids": [id], "tokens": [bos]}},
             });
         }
-        Ok(Self::from_value(&file, name)?.with_roles(roles.clone()))
+        Ok(Self::from_value(&file, name)?.with_roles(roles.clone()).with_equal(&equal))
     }
 }
 
