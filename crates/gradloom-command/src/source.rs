@@ -1,7 +1,7 @@
 //! Where a command takes a model from: the folder of a run, one of transformers, or a GGUF file.
 
 use crate::failure::{Failure, Result};
-use crate::output::quoted;
+use crate::output::{quoted, tell};
 use crate::place::{Place, contents, look};
 use crate::run::{MODEL, STATE, Saved};
 use crate::tokenizer::{AnyTokenizer, FILE};
@@ -47,6 +47,9 @@ impl Source {
     }
 
     fn of_folder(folder: Folder) -> Result<Found> {
+        if let Some(note) = folder.note() {
+            tell!("note: {note}");
+        }
         let (config, kind) = (folder.config().clone(), Kind::Folder(Box::new(folder)));
         Self { config, kind }.checked()
     }

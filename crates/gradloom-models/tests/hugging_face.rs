@@ -166,7 +166,12 @@ fn what_no_model_here_has_is_refused_by_name() {
     for (name, changes, part) in [
         ("gpt2", json!({ "model_type": "bert" }), "`model_type` is \"bert\""),
         ("gpt2", json!({ "activation_function": "relu" }), "`activation_function` is \"relu\""),
-        ("gpt2", json!({ "tie_word_embeddings": false }), "`tie_word_embeddings` is false"),
+        // What a file does not say is what transformers takes.
+        (
+            "llama",
+            json!({ "model_type": "mistral", "max_position_embeddings": 8192 }),
+            "`sliding_window` is 4096, below",
+        ),
         (
             "gpt2",
             json!({ "scale_attn_by_inverse_layer_idx": true }),
@@ -269,5 +274,71 @@ fn parameters_are_counted_without_the_model() {
             config.build().unwrap().visit(&mut Visitor::new(&mut count));
             assert_eq!(config.parameters(), elements, "{name}");
         }
+    }
+}
+
+/// The parameters of a file, with others added and some left out, under metadata.
+fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, &str)]) -> Weights {
+    use safetensors::tensor::{Dtype, TensorView};
+    let folder = Folder::open(path(name)).unwrap();
+    let of = |name: &str| folder.weights().get(name).unwrap();
+    let mut all: Vec<(String, Vec<usize>, Vec<u8>)> = folder
+        .weights()
+        .iter()
+        .filter(|(name, _)| *name != without)
+        .map(|(name, found)| (name.into(), found.shape.into(), found.bytes.into()))
+        .collect();
+    for (name, of_other) in more {
+        let negative = |bytes: &[u8]| [bytes[0], bytes[1], bytes[2], bytes[3] ^ 0x80];
+        let (bytes, is_other) = (of(of_other.trim_start_matches('-')), of_other.starts_with('-'));
+        let changed =
+            bytes.bytes.as_chunks::<4>().0.iter().flat_map(|x| if is_other { negative(x) } else { *x });
+        all.push((name.to_string(), bytes.shape.into(), changed.collect()));
+    }
+    let views = all
+        .iter()
+        .map(|(name, shape, bytes)| (name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
+    let metadata = metadata.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+    Weights::from_bytes(safetensors::serialize(views, Some(metadata)).unwrap()).unwrap()
+}
+
+/// Of two tied tensors a file may have either one, both, or two that differ, which a tied model does not take.
+#[test]
+fn the_output_layer_is_not_dropped() {
+    for (name, embedding) in [("gpt2", "transformer.wte.weight"), ("tied", "model.embed_tokens.weight")] {
+        let (config, head) = (changed(name, json!({})).unwrap(), "lm_head.weight");
+        let whole = Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap();
+        let ids: Vec<i32> = (0..20).collect();
+        for (without, more, metadata) in [
+            ("", &[(head, embedding)][..], &[][..]),
+            (embedding, &[(head, embedding)], &[(embedding, head)]),
+            (embedding, &[(head, embedding)], &[]),
+            ("", &[], &[(head, embedding)]),
+        ] {
+            let file = file_of(name, without, more, metadata);
+            let session = Session::new(config.build().unwrap(), &Device::cpu(), 0).unwrap();
+            gradloom_models::hugging_face::load(&session, &file).unwrap();
+            assert!(logits(&session, &ids) == logits(&whole, &ids), "{name}");
+        }
+        let file = file_of(name, "", &[(head, &format!("-{embedding}"))], &[]);
+        let session = Session::new(config.build().unwrap(), &Device::cpu(), 0).unwrap();
+        let error = gradloom_models::hugging_face::load(&session, &file).unwrap_err();
+        assert!(error.message().contains("`lm_head.weight` is not the token embedding"), "{error}");
+        let mut untied = config.clone();
+        match &mut untied {
+            AnyConfig::Gpt2(config) => config.tied = false,
+            AnyConfig::Llama(config) => config.tied = false,
+        }
+        assert_eq!(untied.parameters() - config.parameters(), config.vocabulary() * config.width());
+        let session = Session::new(untied.build().unwrap(), &Device::cpu(), 0).unwrap();
+        gradloom_models::hugging_face::load(&session, &file).unwrap();
+        let expected: Vec<f32> = logits(&whole, &ids).iter().map(|x| -x).collect();
+        assert!(greatest_difference(&logits(&session, &ids), &expected) < 1e-4, "{name}");
+        // What is saved is such a model, too.
+        let place = tempfile::tempdir().unwrap();
+        save(&session, place.path(), &Saving::default()).unwrap();
+        let copy = Folder::open(place.path()).unwrap();
+        assert_eq!((copy.config(), copy.note()), (&untied, None));
+        assert!(logits(&copy.session(&Device::cpu()).unwrap(), &ids) == logits(&session, &ids), "{name}");
     }
 }

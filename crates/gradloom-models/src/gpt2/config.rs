@@ -27,9 +27,16 @@ pub struct Gpt2Config {
     /// Added to the variance in each normalisation, so that it is not 0.
     #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual")]
     pub epsilon: f64,
+    /// Whether the output layer is the token embedding, as it was published.
+    #[serde(default = "is_tied", skip_serializing_if = "Clone::clone")]
+    pub tied: bool,
 }
 
 const EPSILON: f64 = 1e-5;
+
+fn is_tied() -> bool {
+    true
+}
 
 fn usual_epsilon() -> f64 {
     EPSILON
@@ -153,6 +160,7 @@ impl Gpt2Config {
         dropout: 0.0,
         mlp_width: None,
         epsilon: EPSILON,
+        tied: true,
     };
 
     /// Length of the vectors between the two products of an MLP.
@@ -160,7 +168,7 @@ impl Gpt2Config {
         self.mlp_width.unwrap_or(self.width.saturating_mul(4))
     }
 
-    /// Number of trainable numbers; the output embedding is the input embedding and counts once.
+    /// Number of trainable numbers; an output layer that is the token embedding counts once.
     ///
     /// Only meaningful for a configuration that [`validate`](Self::validate) accepts.
     pub fn parameters(&self) -> usize {
@@ -171,7 +179,8 @@ impl Gpt2Config {
         let square = self.width.checked_mul(self.width)?;
         let mlp = self.width.checked_mul(2)?.checked_add(1)?.checked_mul(self.mlp_width())?;
         let block = square.checked_mul(4)?.checked_add(self.width.checked_mul(9)?)?.checked_add(mlp)?;
-        let embeddings = self.vocabulary.checked_add(self.context)?.checked_mul(self.width)?;
+        let tokens = self.vocabulary.checked_mul(2 - usize::from(self.tied))?;
+        let embeddings = tokens.checked_add(self.context)?.checked_mul(self.width)?;
         block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
     }
 

@@ -16,7 +16,7 @@ use gradloom_core::trace::{Tensor, checkpoint};
 /// out, because attention is one op.
 #[derive(Debug, Module)]
 pub struct Gpt2 {
-    /// Token embedding `[vocabulary, width]`; transposed, the output layer.
+    /// Token embedding `[vocabulary, width]`; transposed, the output layer, unless there is one apart.
     pub wte: Embedding,
     /// Position embedding `[context, width]`.
     pub wpe: Embedding,
@@ -25,6 +25,8 @@ pub struct Gpt2 {
     pub h: Vec<Block>,
     /// The last normalisation.
     pub ln_f: LayerNorm,
+    /// An output layer apart, `[vocabulary, width]` as the token embedding.
+    pub lm_head: Option<Embedding>,
     #[module(skip)]
     config: Gpt2Config,
     #[module(skip)]
@@ -67,10 +69,12 @@ impl Gpt2 {
         let normal = Init::Normal { std: DEVIATION };
         Ok(Self {
             wte: Embedding::new(config.vocabulary, config.width).init(normal.clone()),
-            wpe: Embedding::new(config.context, config.width).init(normal),
+            wpe: Embedding::new(config.context, config.width).init(normal.clone()),
             dropout: Dropout::new(config.dropout),
             h: (0..config.layers).map(|_| Block::new(config)).collect(),
             ln_f: LayerNorm { epsilon: config.epsilon, ..LayerNorm::new(config.width) },
+            lm_head: (!config.tied)
+                .then(|| Embedding::new(config.vocabulary, config.width).init(normal.clone())),
             config: config.clone(),
             checkpoint_blocks: false,
         })
@@ -152,7 +156,8 @@ impl LanguageModel for Gpt2 {
     }
 
     fn logits(&self, hidden: Tensor) -> Tensor {
-        hidden.matmul(self.wte.weight.tensor().transpose(0, 1))
+        let output = self.lm_head.as_ref().unwrap_or(&self.wte);
+        hidden.matmul(output.weight.tensor().transpose(0, 1))
     }
 
     #[track_caller]

@@ -20,14 +20,20 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
     let keys = Keys { map, path, parent: "" };
     match keys.text("model_type", None)? {
         "gpt2" => gpt2(&keys).map(AnyConfig::Gpt2),
-        "llama" => llama(&keys).map(AnyConfig::Llama),
+        "llama" => llama(&keys, &LLAMA).map(AnyConfig::Llama),
         "mistral" => {
-            let window = keys.optional_size("sliding_window")?;
-            let context = keys.size("max_position_embeddings", None)?;
-            if window.is_some_and(|window| window < context) {
-                return Err(keys.unsupported("sliding_window", "null, or not below max_position_embeddings"));
+            // A file without the key has transformers' usual window.
+            let window = match keys.map.contains_key("sliding_window") {
+                true => keys.optional_size("sliding_window")?,
+                false => Some(4096),
+            };
+            let context = keys.first_size(&["max_position_embeddings"], MISTRAL.context)?;
+            if let Some(window) = window.filter(|window| *window < context) {
+                let message = format!("{path}: `sliding_window` is {window}, below the context of {context}");
+                return Err(Error::new(ErrorKind::File, message)
+                    .help("what can be read is null, or not below max_position_embeddings"));
             }
-            llama(&keys).map(AnyConfig::Llama)
+            llama(&keys, &MISTRAL).map(AnyConfig::Llama)
         }
         _ => Err(keys.unsupported("model_type", "gpt2, llama or mistral")),
     }
@@ -35,12 +41,14 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
 
 fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
     let activation = keys.text("activation_function", Some("gelu_new"))?;
-    if !["gelu_new", "gelu_pytorch_tanh"].contains(&activation) {
+    // All are the form with a tangent.
+    if !["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"]
+        .contains(&activation)
+    {
         return Err(keys.unsupported("activation_function", "gelu_new or gelu_pytorch_tanh"));
     }
     for (key, known) in [
         ("scale_attn_weights", true),
-        ("tie_word_embeddings", true),
         ("scale_attn_by_inverse_layer_idx", false),
         ("add_cross_attention", false),
     ] {
@@ -49,30 +57,48 @@ fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
         }
     }
     Ok(Gpt2Config {
-        vocabulary: keys.size("vocab_size", None)?,
-        context: keys.size("n_positions", None)?,
-        width: keys.size("n_embd", None)?,
-        heads: keys.size("n_head", None)?,
-        layers: keys.size("n_layer", None)?,
+        vocabulary: keys.first_size(&["vocab_size"], 50257)?,
+        context: keys.first_size(&["n_positions", "max_position_embeddings"], 1024)?,
+        width: keys.first_size(&["n_embd", "hidden_size"], 768)?,
+        heads: keys.first_size(&["n_head", "num_attention_heads"], 12)?,
+        layers: keys.first_size(&["n_layer", "num_hidden_layers"], 12)?,
         dropout: keys.number("resid_pdrop", Some(0.0))?,
         mlp_width: keys.optional_size("n_inner")?,
         epsilon: keys.number("layer_norm_epsilon", Some(1e-5))?,
+        tied: keys.flag("tie_word_embeddings", true)?,
     })
 }
 
-fn llama(keys: &Keys<'_>) -> Result<LlamaConfig> {
-    if keys.text("hidden_act", Some("silu"))? != "silu" {
+/// Sizes that transformers takes where a file does not say any.
+struct Usual {
+    context: usize,
+    mlp_width: usize,
+    /// As many as there are heads, if none.
+    key_heads: Option<usize>,
+}
+
+const LLAMA: Usual = Usual { context: 2048, mlp_width: 11008, key_heads: None };
+const MISTRAL: Usual = Usual { context: 131_072, mlp_width: 14336, key_heads: Some(8) };
+
+fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
+    // Two names of one function.
+    if !["silu", "swish"].contains(&keys.text("hidden_act", Some("silu"))?) {
         return Err(keys.unsupported("hidden_act", "silu"));
     }
-    let (width, heads) = (keys.size("hidden_size", None)?, keys.size("num_attention_heads", None)?);
+    let (width, heads) =
+        (keys.first_size(&["hidden_size"], 4096)?, keys.first_size(&["num_attention_heads"], 32)?);
+    let key_heads = match keys.map.get("num_key_value_heads") {
+        None => usual.key_heads,
+        Some(_) => keys.optional_size("num_key_value_heads")?,
+    };
     Ok(LlamaConfig {
-        vocabulary: keys.size("vocab_size", None)?,
-        context: keys.size("max_position_embeddings", None)?,
+        vocabulary: keys.first_size(&["vocab_size"], 32000)?,
+        context: keys.first_size(&["max_position_embeddings"], usual.context)?,
         width,
-        mlp_width: keys.size("intermediate_size", None)?,
-        layers: keys.size("num_hidden_layers", None)?,
+        mlp_width: keys.first_size(&["intermediate_size"], usual.mlp_width)?,
+        layers: keys.first_size(&["num_hidden_layers"], 32)?,
         heads,
-        key_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),
+        key_heads: key_heads.unwrap_or(heads),
         depth: keys.optional_size("head_dim")?.unwrap_or(width / heads.max(1)),
         epsilon: keys.number("rms_norm_eps", Some(1e-6))?,
         rotary: rotary(keys)?,
@@ -121,7 +147,7 @@ pub fn to_json(config: &AnyConfig) -> Value {
             "resid_pdrop": config.dropout,
             "embd_pdrop": config.dropout,
             "attn_pdrop": 0.0,
-            "tie_word_embeddings": true,
+            "tie_word_embeddings": config.tied,
         }),
         AnyConfig::Llama(config) => {
             let rotary = &config.rotary;
@@ -207,6 +233,14 @@ impl<'a> Keys<'a> {
 
     fn size(&self, key: &str, usual: Option<usize>) -> Result<usize> {
         self.get(key, usual, "size", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    /// The size under the first of several names that is there, or the usual one.
+    fn first_size(&self, names: &[&str], usual: usize) -> Result<usize> {
+        match names.iter().find(|name| self.map.contains_key(**name)) {
+            Some(name) => self.size(name, None),
+            None => Ok(usual),
+        }
     }
 
     fn optional_size(&self, key: &str) -> Result<Option<usize>> {

@@ -1,5 +1,6 @@
 //! A folder that is read.
 
+use super::names::has_own_head;
 use super::stored::{built, load_stored, stored_of};
 use super::{Generation, from_json, load, python_json};
 use crate::any_model::{AnyConfig, AnyModel};
@@ -23,6 +24,7 @@ pub struct Folder {
     config: AnyConfig,
     weights: Weights,
     stored: Option<Stored>,
+    note: Option<String>,
 }
 
 impl Folder {
@@ -53,10 +55,24 @@ impl Folder {
         let bytes = regular_file::read(&file, LARGEST)
             .map_err(|error| unusable(format!("cannot be read: {error}")))?;
         let json = python_json::parse(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
-        let config = from_json(&json, &name)?;
+        let mut config = from_json(&json, &name)?;
         let stored = stored_of(&json, &name)?;
         let weights = Weights::open(&path)?;
-        Ok(Self { path, json, config, weights, stored })
+        let is_llama = matches!(config, AnyConfig::Llama(_));
+        let tied = match &mut config {
+            AnyConfig::Gpt2(config) => &mut config.tied,
+            AnyConfig::Llama(config) => &mut config.tied,
+        };
+        // As transformers does: the tensors count.
+        let is_untied = *tied && has_own_head(is_llama, &weights)?;
+        *tied &= !is_untied;
+        let note = is_untied.then(|| {
+            format!(
+                "{name}: `tie_word_embeddings` is not false, but the files have a `lm_head.weight` that is \
+                 not the token embedding: it is the output layer"
+            )
+        });
+        Ok(Self { path, json, config, weights, stored, note })
     }
 
     /// Opens a GGUF file as the folder that transformers would have of it.
@@ -68,7 +84,7 @@ impl Folder {
         let file = Gguf::open(&path)?;
         let json = file.hugging_face_config()?;
         let config = from_json(&json, file.name())?;
-        Ok(Self { path, json, config, weights: file.weights()?, stored: None })
+        Ok(Self { path, json, config, weights: file.weights()?, stored: None, note: None })
     }
 
     /// The path as it was given.
@@ -95,6 +111,11 @@ impl Folder {
             true => Ok(Generation::of_config(&self.json)),
             false => Generation::open(&self.path, Some(&self.json)),
         }
+    }
+
+    /// What a user should know: where the tensors contradict the configuration.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The tensors.

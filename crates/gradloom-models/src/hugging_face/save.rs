@@ -1,6 +1,6 @@
 //! A folder that is written.
 
-use super::names::prefix;
+use super::names::full_name;
 use super::python_json;
 use super::to_json;
 use crate::any_model::{AnyConfig, AnyModel};
@@ -154,9 +154,6 @@ fn tensor(session: &Session<AnyModel>, parameter: &Parameter) -> Result<(String,
         DType::F32 => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
         dtype => elements.iter().flat_map(|&x| dtype.narrow_bits(x).to_le_bytes()).collect(),
     };
-    let name = match session.model() {
-        AnyModel::Gpt2(_) => format!("{}{name}", prefix(session.model())),
-        AnyModel::Llama(_) => name.clone(),
-    };
+    let name = full_name(session.model(), name);
     Ok(if *by_columns { (name, swapped(ty), transposed(&bytes, ty)) } else { (name, ty.clone(), bytes) })
 }

@@ -28,6 +28,8 @@ pub struct Weights {
     name: String,
     shards: Vec<Shard>,
     tensors: BTreeMap<String, Place>,
+    /// Other names of tensors, as PyTorch's `save_model` notes them.
+    aliases: BTreeMap<String, String>,
     /// Of a file that is not one of several.
     metadata: BTreeMap<String, String>,
     /// `None` for a file without gradloom's notes.
@@ -160,6 +162,11 @@ impl Weights {
         for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
             self.tensors.insert(name, Place { shard, info: info.clone() });
         }
+        for (alias, name) in metadata.metadata().iter().flatten() {
+            if self.tensors.contains_key(name) && !self.tensors.contains_key(alias) {
+                self.aliases.insert(alias.clone(), name.clone());
+            }
+        }
     }
 
     fn verified_entries(&self) -> Result<Option<Entries>> {
@@ -198,9 +205,11 @@ impl Weights {
         self.tensors.iter().map(|(name, place)| (name.as_str(), self.found(place)))
     }
 
-    /// The tensor of this name.
+    /// The tensor of this name. In a file of `safetensors.torch.save_model`, which has one of several names
+    /// that share a tensor, the others give it, too.
     pub fn get(&self, name: &str) -> Option<Found<'_>> {
-        self.tensors.get(name).map(|place| self.found(place))
+        let kept = || self.tensors.get(self.aliases.get(name)?);
+        self.tensors.get(name).or_else(kept).map(|place| self.found(place))
     }
 
     /// The texts in the file's header; of several files, none.
@@ -252,7 +261,8 @@ impl Weights {
             return Err(error::of_another_model(&self.name, &differences)
                 .help("use the configuration that the file was made with"));
         }
-        Ok(wanted.into_iter().map(|(name, ty)| (name, ty, self.found(&self.tensors[name]).bytes)).collect())
+        let found = |name| self.get(name).expect("no tensor is missing").bytes;
+        Ok(wanted.into_iter().map(|(name, ty)| (name, ty, found(name))).collect())
     }
 
     /// How the file's tensors differ from the wanted ones.
