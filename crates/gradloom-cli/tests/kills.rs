@@ -91,7 +91,7 @@ fn two_models() -> Workspace {
 /// come in turn. Returns true if it had ended before.
 fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, random: &mut Random) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
-    let writing = turn % 3 != 0;
+    let writing = !turn.is_multiple_of(3);
     while writing && !partial.exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }

@@ -105,7 +105,10 @@ impl NewFolder {
             // Windows moves no folder with an open file in it.
             self.mark = self.mark.take().filter(|_| cfg!(unix));
             drop(Some(mark).filter(|_| cfg!(windows)));
-            exchange(&self.partial, &place).map_err(failed)?;
+            // Some file systems of containers rename no folders, but files.
+            if exchange(&self.partial, &place).is_err() {
+                self.move_files(last).map_err(failed)?;
+            }
         } else {
             check()?;
             self.mark = self.mark.take().filter(|_| cfg!(unix));
@@ -298,6 +301,24 @@ mod tests {
         let failure = format!("{:?}", NewFolder::begin(&out).unwrap_err());
         assert!(failure.contains("there are files of others"), "{failure}");
         assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
+    }
+
+    /// Where no folder can be renamed, files are; the one that makes it a folder that is read comes last.
+    #[test]
+    fn files_are_moved_where_folders_cannot_be() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("out");
+        fs::create_dir(&out).unwrap();
+        ["old", "last"].iter().for_each(|name| fs::write(out.join(name), "old").unwrap());
+        let folder = begun(&out, "new");
+        fs::write(folder.path().join("other"), "new").unwrap();
+        folder.move_files("last").unwrap();
+        drop(folder);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+        for name in ["last", "other"] {
+            assert_eq!(fs::read_to_string(out.join(name)).unwrap(), "new");
+        }
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
     }
 
     /// Where the system cannot exchange two names at once: at no moment is a folder lost.

@@ -112,7 +112,7 @@ impl RunFolder {
         // A tokenizer or a configuration may be another one's, if nothing shows that a run was begun, or a
         // model was being moved here.
         let has = |name: &str| names.iter().any(|found| found == name);
-        let (begun, moved) = (has(LOCK), path.join(PARTIAL).is_dir());
+        let (begun, moved) = (has(LOCK), path.join(PARTIAL).exists());
         let remains = |name: &str| {
             REMAINS.contains(&name)
                 || (begun || moved) && TOKENIZER.contains(&name)
