@@ -257,7 +257,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         REMAINS.iter().chain(&TOKENIZER).for_each(|name| fs::write(folder.path().join(name), "").unwrap());
         assert!(RunFolder::create(Some(folder.path()), "tiny").is_ok());
-        fs::remove_file(folder.path().join(LOCK)).unwrap();
+        [LOCK, PARTIAL].iter().for_each(|name| fs::remove_file(folder.path().join(name)).unwrap());
         let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());
         assert!(failure.contains("it has generation_config.json and 5 more"), "{failure}");
     }
