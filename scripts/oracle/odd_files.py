@@ -10,7 +10,7 @@ the same files of the same tables.
     gpt2.safetensors, llama.safetensors   the tensors of two models, all of them exact in 16 bits
     folders.json    of each folder `base`, `config` (the text of config.json), `generation` (the text of
                     generation_config.json, or null), `tensors` (of each file its metadata and its tensors: name,
-                    dtype, and what it is made of) and `files` (others, by name)
+                    dtype, and what it is made of; or a name that says all) and `files` (others, by name)
     ggufs.json      of each file `base`, `header` (all before the data, base64), `data` (as `tensors`)
 
 Both have `loss` (of TEXT), `tokens` (the ten likeliest after PROMPT) and `ends` (tokens that end a text).
@@ -385,6 +385,16 @@ gguf_file("heads of keys for each layer", "llama", {"llama.attention.head_count_
 gguf_file("the embedding as output", "llama", output=["model.embed_tokens.weight"])
 gguf_file("linear scaling", "llama", {"llama.rope.scaling.type": (STR, "linear"), "llama.rope.scaling.factor": (TYPES.FLOAT32, 2.0)}, loss_of={"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}})
 
+def short(tensor):
+    """The name alone, where the tensor is the one of this name as it is."""
+    name, dtype, of = tensor
+    return name if (dtype, of) == ("float32", [name]) else tensor
+
+
+for case in folders:
+    case["tensors"] = {file: [metadata, [short(tensor) for tensor in part]] for file, (metadata, part) in case["tensors"].items()}
+for case in ggufs:
+    case["data"] = [short([of[0], dtype, of]) for _, dtype, of in case["data"]]
 HERE.mkdir(parents=True, exist_ok=True)
 for base, (_, state) in BASES.items():
     from safetensors.torch import save_file as save_torch

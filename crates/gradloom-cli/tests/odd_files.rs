@@ -35,10 +35,13 @@ impl Tables {
         self.table["cases"].as_array().unwrap()
     }
 
-    /// Shape and bytes of a tensor, of its name, its type, and what it is made of.
+    /// Shape and bytes of a tensor, of its name, its type, and what it is made of; of the name alone, if it is
+    /// the model's as it is.
     fn tensor(&self, base: &str, tensor: &Value) -> (Vec<usize>, Vec<u8>) {
-        let made_of: Vec<&str> =
-            tensor[2].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
+        let made_of: Vec<&str> = match tensor[2].as_array() {
+            Some(parts) => parts.iter().map(|part| part.as_str().unwrap()).collect(),
+            None => vec![tensor.as_str().unwrap()],
+        };
         let found = self.models[usize::from(base == "llama")].get(made_of[0]).unwrap();
         let (mut shape, elements) = (found.shape.to_vec(), found.to_f32().unwrap());
         let width = shape.get(1).copied().unwrap_or(1);
@@ -60,7 +63,7 @@ impl Tables {
                 }
             }
         }
-        let bytes = |x: f32| match tensor[1].as_str().unwrap() {
+        let bytes = |x: f32| match dtype(tensor) {
             "float16" => DType::F16.narrow_bits(x).to_le_bytes().to_vec(),
             "bfloat16" => DType::BF16.narrow_bits(x).to_le_bytes().to_vec(),
             "float64" => f64::from(x).to_le_bytes().to_vec(),
@@ -77,7 +80,7 @@ impl Tables {
         }
         for tensor in file[1].as_array().unwrap() {
             let (shape, bytes) = self.tensor(base, tensor);
-            let dtype = match tensor[1].as_str().unwrap() {
+            let dtype = match dtype(tensor) {
                 "float16" => "F16",
                 "bfloat16" => "BF16",
                 "float64" => "F64",
@@ -85,7 +88,7 @@ impl Tables {
             };
             let offsets = [data.len(), data.len() + bytes.len()];
             let info = json!({"dtype": dtype, "shape": shape, "data_offsets": offsets});
-            header.insert(tensor[0].as_str().unwrap().into(), info);
+            header.insert(tensor[0].as_str().or(tensor.as_str()).unwrap().into(), info);
             data.extend(bytes);
         }
         let mut header = Value::Object(header).to_string();
@@ -169,6 +172,11 @@ impl Tables {
             }
         }
     }
+}
+
+/// The type of a tensor in a table.
+fn dtype(tensor: &Value) -> &str {
+    tensor[1].as_str().unwrap_or("float32")
 }
 
 /// Tests that share a table.
