@@ -1,4 +1,4 @@
-//! What the files of a model say of the end of a text goes every way with it.
+//! The end of a text, as the files of a model say it, goes every way with the model.
 
 mod common;
 use common::Workspace;

@@ -65,8 +65,8 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
     println!("{kills} kills: {unsaved} before the first state, {midway} after it; {too_late} runs had ended");
 }
 
-/// Files of a folder with their bytes; none if there is no folder. The mark of an unfinished folder is not one
-/// of the model's.
+/// Returns the files of a folder with their bytes; none if there is no folder. The mark of an unfinished
+/// folder is not one of the model's.
 fn files(folder: &Path) -> Option<BTreeMap<String, Vec<u8>>> {
     let entries = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap());
     let entries = entries.filter(|entry| entry.file_name() != ".partial");

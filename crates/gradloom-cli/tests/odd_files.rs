@@ -1,5 +1,5 @@
-//! Odd but legal folders and GGUF files give what transformers computes of them, also after an import, a run with
-//! adapters and an export.
+//! Odd but legal folders and GGUF files give what transformers computes of them, also after an import, a run
+//! with adapters and an export.
 //!
 //! The files are made here of small models and the tables of `scripts/oracle/odd_files.py`.
 
@@ -35,8 +35,8 @@ impl Tables {
         self.table["cases"].as_array().unwrap()
     }
 
-    /// Shape and bytes of a tensor, of its name, its type, and what it is made of; of the name alone, if it is
-    /// the model's as it is.
+    /// Returns shape and bytes of a tensor, of its name, its type, and what it is made of; of the name alone,
+    /// if it is the model's as it is.
     fn tensor(&self, base: &str, tensor: &Value) -> (Vec<usize>, Vec<u8>) {
         let made_of: Vec<&str> = match tensor[2].as_array() {
             Some(parts) => parts.iter().map(|part| part.as_str().unwrap()).collect(),

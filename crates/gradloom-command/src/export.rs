@@ -114,8 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
     let tokenizer = source.tokenizer().ok();
-    // What a run has beside its sizes, and a file of another kind says by its tokenizer. Without, transformers
-    // would take GPT-2's.
+    // What a run has beside its sizes, and a file of another kind says by its tokenizer. Without,
+    // transformers would take GPT-2's.
     let generation = source.generation()?;
     let end = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().end_of_text());
     let first = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().beginning());

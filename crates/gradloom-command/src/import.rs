@@ -1,8 +1,8 @@
 //! `gradloom import`.
 //!
 //! In: a model's files. Out: a folder with the weights in 32 bits, the configuration and the tokenizer, as a
-//! run of `gradloom train` has them. Always holds: the folder appears as a whole, when all is written; nothing
-//! is left behind where the model cannot be read.
+//! run of `gradloom train` has them. Always holds: the folder appears as a whole, when all is written;
+//! nothing is left behind where the model cannot be read.
 
 use crate::failure::Result;
 use crate::format::{bytes, thousands};

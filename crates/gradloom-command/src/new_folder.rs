@@ -20,7 +20,7 @@ pub(crate) const PARTIAL: &str = ".partial";
 pub(crate) struct NewFolder {
     /// Its place, without links.
     place: PathBuf,
-    /// Where it is until then.
+    /// The folder that it is until then.
     partial: PathBuf,
     mark: Option<File>,
     /// Folders that were made for it, the innermost first.
@@ -80,7 +80,7 @@ impl NewFolder {
         }
     }
 
-    /// Where its files are to be written.
+    /// Returns the folder that its files are to be written to.
     pub(crate) fn path(&self) -> &Path {
         &self.partial
     }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
     }
 
-    /// Where no folder can be renamed, files are; the one that makes it a folder that is read comes last.
+    /// Files are moved where no folder can be renamed; the one without which none is read comes last.
     #[test]
     fn files_are_moved_where_folders_cannot_be() {
         let parent = tempfile::tempdir().unwrap();
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
     }
 
-    /// Where the system cannot exchange two names at once: at no moment is a folder lost.
+    /// No folder is lost at any moment where the system cannot exchange two names at once.
     #[test]
     fn folders_are_exchanged_by_turns() {
         let parent = tempfile::tempdir().unwrap();

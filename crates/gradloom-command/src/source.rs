@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// What the files say of generating text.
+    /// Reads what the files say of generating text.
     pub(crate) fn generation(&self) -> Result<Generation> {
         match &self.kind {
             Kind::Run(saved) => Ok(Generation::open(folder_of(Path::new(saved.weights().name())), None)?),

@@ -302,7 +302,7 @@ fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, 
     Weights::from_bytes(safetensors::serialize(views, Some(metadata)).unwrap()).unwrap()
 }
 
-/// Of two tied tensors a file may have either one, both, or two that differ, which a tied model does not take.
+/// A file may have either of two tied tensors, both, or two that differ, which a tied model does not take.
 #[test]
 fn the_output_layer_is_not_dropped() {
     for (name, embedding) in [("gpt2", "transformer.wte.weight"), ("tied", "model.embed_tokens.weight")] {

@@ -19,8 +19,8 @@ const LOCK: &str = ".lock";
 /// All that is left of a run that was killed before it had a state.
 const REMAINS: [&str; 3] = [LOCK, "state.safetensors.partial", PARTIAL];
 
-/// What a run has besides before it has a state: the tokenizer, if its tokens are not bytes, and what the
-/// model that it began from says of generating text.
+/// Files that a run has before it has a state: the tokenizer, if its tokens are not bytes, and what the model
+/// that it began from says of generating text.
 pub(crate) const TOKENIZER: [&str; 6] = [
     "tokenizer.json",
     "tokenizer_config.json",

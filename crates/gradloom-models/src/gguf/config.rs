@@ -14,7 +14,7 @@ use std::f64::consts::TAU;
 /// scaling.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// How tokens are drawn: transformers' keys, and those of the metadata.
+/// Settings of drawing tokens: transformers' keys, and those of the metadata.
 const SAMPLING: [(&str, &str); 5] = [
     ("temperature", "temp"),
     ("top_k", "top_k"),
@@ -60,8 +60,8 @@ impl Gguf {
         Ok(config)
     }
 
-    /// The id of a token with a role. As llama.cpp does, one that is no token's is taken for none: -1, or
-    /// its bits.
+    /// Returns the id of a token with a role. As llama.cpp does, one that is no token's is taken for none: -1,
+    /// or its bits.
     pub(super) fn token_id(&self, role: &str) -> Option<u32> {
         let id = u32::from_value(self.metadata(&format!("tokenizer.ggml.{role}"))?)?;
         let tokens = match self.metadata("tokenizer.ggml.tokens") {

@@ -175,7 +175,7 @@ impl Gguf {
         }
     }
 
-    /// A size, if it is there, which may be given for each layer if it is the same in all.
+    /// Returns a size, if it is there, which may be given for each layer if it is the same in all.
     fn size_of_all(&self, key: &str) -> Result<Option<usize>> {
         let Some(Value::Array(_)) = self.metadata(key) else { return self.get(key) };
         let sizes: Vec<usize> = self.get(key)?.unwrap_or_default();

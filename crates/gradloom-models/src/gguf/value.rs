@@ -224,7 +224,7 @@ impl<'a> FromValue<'a> for &'a str {
     }
 }
 
-/// What is not UTF-8 in it is replaced.
+/// A text in which what is not UTF-8 is replaced.
 impl FromValue<'_> for String {
     fn wanted() -> String {
         "a string".to_string()

@@ -27,7 +27,7 @@ pub struct Gpt2Config {
     /// Added to the variance in each normalisation, so that it is not 0.
     #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual")]
     pub epsilon: f64,
-    /// Whether the output layer is the token embedding, as it was published.
+    /// True where the output layer is the token embedding, as in the published models.
     #[serde(default = "is_tied", skip_serializing_if = "Clone::clone")]
     pub tied: bool,
 }

@@ -235,7 +235,7 @@ impl<'a> Keys<'a> {
         self.get(key, usual, "size", |value| usize::try_from(value.as_u64()?).ok())
     }
 
-    /// The size under the first of several names that is there, or the usual one.
+    /// Returns the size under the first of several names that is there, or the usual one.
     fn first_size(&self, names: &[&str], usual: usize) -> Result<usize> {
         match names.iter().find(|name| self.map.contains_key(**name)) {
             Some(name) => self.size(name, None),

@@ -102,7 +102,7 @@ impl Folder {
         &self.json
     }
 
-    /// What the folder, or the file, says of generating text.
+    /// Reads what the folder, or the file, says of generating text.
     ///
     /// # Errors
     /// As [`Generation::open`].
@@ -113,7 +113,7 @@ impl Folder {
         }
     }
 
-    /// What a user should know: where the tensors contradict the configuration.
+    /// Returns what a user should know: that the tensors contradict the configuration.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }

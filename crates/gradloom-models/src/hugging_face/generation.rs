@@ -1,4 +1,4 @@
-//! What a model's files say of generating text.
+//! Settings of generating text in a model's files.
 
 use super::python_json;
 use super::save::failed;
@@ -34,8 +34,8 @@ const SETTINGS: [&str; 14] = [
     "bad_words_ids",
 ];
 
-/// What a model's files say of generating text, as the `generation_config.json` of transformers has it: the
-/// tokens that begin and end a text, and how tokens are drawn.
+/// The settings of generating text in a model's files, as transformers' `generation_config.json` has them:
+/// the tokens that begin and end a text, and how tokens are drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     keys: Map<String, Value>,
@@ -75,7 +75,7 @@ impl Generation {
         Self::default().with(config, &SETTINGS).with(config, &TOKENS)
     }
 
-    /// The same with these keys of a configuration, as far as it has none of its own.
+    /// Adds these keys of a configuration, as far as it has none of its own.
     fn with(mut self, config: &Value, keys: &[&str]) -> Self {
         for key in keys {
             let is_said = self.keys.get(*key).is_some_and(|value| !value.is_null());
@@ -86,12 +86,12 @@ impl Generation {
         self
     }
 
-    /// The value of a key, unless it is missing or null.
+    /// Returns the value of a key, unless it is missing or null.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.keys.get(key).filter(|value| !value.is_null())
     }
 
-    /// The tokens that end a text, in the file's order.
+    /// Returns the tokens that end a text, in the file's order.
     pub fn ends(&self) -> Vec<i32> {
         let said = self.get("eos_token_id");
         let all =
@@ -113,7 +113,7 @@ impl Generation {
     }
 }
 
-/// A token's id; Python's programs write some as floats.
+/// Returns a token's id; Python's programs write some as floats.
 fn token(value: &Value) -> Option<i32> {
     let id = value.as_i64().or_else(|| value.as_f64().filter(|id| id.fract() == 0.0).map(|id| id as i64))?;
     i32::try_from(id).ok().filter(|id| *id >= 0)

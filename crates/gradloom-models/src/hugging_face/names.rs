@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 /// The output layer in a file of transformers.
 const HEAD: &str = "lm_head.weight";
 
-/// The name that transformers' models with an output layer give a parameter.
+/// Returns the name that transformers' models with an output layer give a parameter.
 pub(super) fn full_name(model: &AnyModel, name: &str) -> String {
     name_in_file(matches!(model, AnyModel::Llama(_)), true, name)
 }
 
-/// The name of a parameter in a file, of which some names begin with the prefix or none does.
+/// Returns the name of a parameter in a file, of which some names begin with the prefix or none does.
 fn name_in_file(is_llama: bool, has_prefix: bool, name: &str) -> String {
     match is_llama {
         _ if name == HEAD => name.to_string(),
@@ -30,7 +30,7 @@ fn has_prefix(is_llama: bool, weights: &Weights) -> bool {
     weights.iter().any(|(name, _)| name.starts_with(prefix))
 }
 
-/// The token embedding in a file.
+/// Returns the name of the token embedding in a file.
 fn embedding(is_llama: bool, weights: &Weights) -> String {
     let name = if is_llama { "model.embed_tokens.weight" } else { "wte.weight" };
     name_in_file(is_llama, has_prefix(is_llama, weights), name)

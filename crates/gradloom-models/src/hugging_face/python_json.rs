@@ -27,7 +27,7 @@ pub(super) fn text(value: &Value) -> String {
         .fold(format!("{value:#}\n"), |text, number| text.replace(&format!("\"{MARK}{number}\""), number))
 }
 
-/// The text with such numbers as strings.
+/// Returns the text with such numbers as strings.
 fn marked(text: &str) -> String {
     let mut marked = String::with_capacity(text.len());
     let (mut rest, mut is_string) = (text, false);

@@ -42,7 +42,8 @@ struct Parameter {
 
 /// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or
 /// several files with their index. The folder is made if it is not there; files of these names in it are
-/// replaced.
+/// replaced, one after the other: a process that is ended meanwhile leaves some of both, so give it a new
+/// folder, and rename that when it is whole.
 ///
 /// # Errors
 /// When a file cannot be written; on the null device, which keeps no parameters.

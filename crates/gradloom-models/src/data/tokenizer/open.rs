@@ -116,7 +116,7 @@ impl Bpe {
         } = vocabulary;
         let ids: Map<String, Value> =
             tokens.iter().zip(0..).map(|(token, id)| (token.clone(), json!(id))).collect();
-        // Of equal tokens, the last one is found in a text, as llama.cpp has it; the others are written alike.
+        // Of equal tokens, the last one is found in a text, as llama.cpp has it; others are written alike.
         let of_text = |id: usize| ids[&tokens[id]].as_u64().map_or(id, |id| id as usize);
         let equal: Vec<(usize, usize)> =
             (0..tokens.len()).map(|id| (id, of_text(id))).filter(|(id, of)| id != of).collect();
