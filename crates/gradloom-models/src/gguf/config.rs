@@ -60,8 +60,8 @@ impl Gguf {
         Ok(config)
     }
 
-    /// Returns the id of a token with a role. As llama.cpp does, one that is no token's is taken for none: -1,
-    /// or its bits.
+    /// Returns the id of a token with a role. As llama.cpp does, one that is no token's is taken for none:
+    /// -1, or its bits.
     pub(super) fn token_id(&self, role: &str) -> Option<u32> {
         let id = u32::from_value(self.metadata(&format!("tokenizer.ggml.{role}"))?)?;
         let tokens = match self.metadata("tokenizer.ggml.tokens") {
