@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let tokenizer =
         AnyTokenizer::open(&arguments.tokenizer).map_err(|failure| failure.context("--tokenizer"))?;
-    let documents = documents(&arguments.text, share)?;
+    let documents = documents(&arguments.text, share, &tokenizer)?;
     check_free(&arguments.out)?;
     let folder = NewFolder::begin(&arguments.out)?;
     let (files, tokens, held_out) = write(arguments, &tokenizer, &documents, folder.path())?;
@@ -98,7 +98,7 @@ struct Part {
 }
 
 /// The parts of all texts, in order; the last `share` of their bytes is held out.
-fn documents(paths: &[String], share: f64) -> Result<Vec<Part>> {
+fn documents(paths: &[String], share: f64, tokenizer: &AnyTokenizer) -> Result<Vec<Part>> {
     let mut sizes = Vec::new();
     for found in text_files(paths)? {
         match found.open()? {
@@ -116,7 +116,7 @@ fn documents(paths: &[String], share: f64) -> Result<Vec<Part>> {
     for (path, size) in sizes {
         let cut = match place.saturating_sub(before) {
             cut if 0 < cut && cut < size => {
-                good_cut(&path, cut).map_err(|error| unreadable(&path, &error))?
+                good_cut(&path, cut, tokenizer).map_err(|error| unreadable(&path, &error))?
             }
             cut => cut.min(size),
         };
@@ -131,18 +131,27 @@ fn documents(paths: &[String], share: f64) -> Result<Vec<Part>> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::unreadable(path, error, "check the permissions")
+    let help = match error.kind() {
+        io::ErrorKind::InvalidData => "cut the file, or take a tokenizer that splits text into words",
+        _ => "check the permissions",
+    };
+    Failure::unreadable(path, error, help)
 }
 
-/// A place to cut a file, near and before `at`.
-fn good_cut(path: &Path, at: u64) -> io::Result<u64> {
-    const NEAR: u64 = 4096;
+/// A place to cut a file, near and before `at`: one that changes no token, if there is any, and is before a
+/// word where bytes are tokens.
+fn good_cut(path: &Path, at: u64, tokenizer: &AnyTokenizer) -> io::Result<u64> {
+    const NEAR: u64 = 1 << 16;
     let mut file = regular_file::open_to_read(path)?;
     let from = at.saturating_sub(NEAR);
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(at - from).read_to_end(&mut bytes)?;
-    Ok(from + LongText::<&[u8]>::cut(&bytes) as u64)
+    let good = match tokenizer {
+        AnyTokenizer::Bytes(_) => None,
+        AnyTokenizer::Bpe(bpe) => bpe.last_cut(&bytes),
+    };
+    Ok(from + good.unwrap_or_else(|| LongText::<&[u8]>::cut(&bytes)) as u64)
 }
 
 /// Writes all tokens; gives the number of files, of tokens, and of those held out.
@@ -175,7 +184,7 @@ fn write(
         let mut text = if part.from == 0 { LongText::new(text) } else { LongText::within(text) };
         let mut offset = part.from;
         loop {
-            let pieces = some_pieces(&mut text).map_err(unreadable)?;
+            let pieces = some_pieces(&mut text, tokenizer).map_err(unreadable)?;
             if pieces.is_empty() {
                 break;
             }
@@ -199,10 +208,14 @@ fn write(
 /// Pieces that are encoded side by side.
 const SIDE_BY_SIDE: usize = 64;
 
-fn some_pieces(text: &mut LongText<impl Read>) -> io::Result<Vec<(Vec<u8>, Start)>> {
+fn some_pieces(
+    text: &mut LongText<impl Read>,
+    tokenizer: &dyn Tokenizer,
+) -> io::Result<Vec<(Vec<u8>, Start)>> {
+    let cut = |text: &[u8]| tokenizer.last_cut(text);
     let mut pieces = Vec::new();
     while pieces.len() < SIDE_BY_SIDE
-        && let Some((piece, start)) = text.next()?
+        && let Some((piece, start)) = text.next(&cut)?
     {
         pieces.push((piece.to_vec(), start));
     }

@@ -3,6 +3,7 @@
 //! `scripts/oracle/tokenizer_files.py` makes the files that these tests read.
 
 mod chats;
+mod cuts;
 mod damage;
 mod lines;
 mod ours;

@@ -3,7 +3,8 @@
 //! In: a tokenizer.json that was checked. Out: ids of text, and text of ids. Always holds: decoding is by a
 //! table of each token's bytes, so that a text that is written token by token is that of all tokens at once.
 
-use super::pieces::{SPACE, Spelling};
+use super::cuts::Cuts;
+use super::pieces::Spelling;
 use super::special::END_OF_TEXT;
 use super::{Roles, Start, Tokenizer, TokenizerError, check};
 use gradloom_runtime::files::replace_file;
@@ -27,7 +28,8 @@ pub struct Bpe {
     is_special: Vec<bool>,
     /// The tokens of single bytes, where there are any.
     bytes: Vec<Option<i32>>,
-    spelling: Spelling,
+    pub(super) spelling: Spelling,
+    cuts: Cuts,
     adds_a_space: bool,
     roles: Roles,
 }
@@ -97,6 +99,7 @@ impl Bpe {
         let roles = Roles { eos: known.map(ToString::to_string), ..Roles::default() };
         let mut tokenizer = Self {
             name: name.to_string(),
+            cuts: Cuts::of(&inner, spelling),
             inner,
             literal: OnceLock::new(),
             pieces,
@@ -191,21 +194,37 @@ impl Bpe {
         Sha256::digest(self.to_json()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Returns whether the tokens of a part of a word with this character at its edge follow from merges
+    /// alone: it is neither joined with others that have no token, nor is the part a token as a whole word.
+    pub(super) fn knows(&self, c: char) -> bool {
+        let ModelWrapper::BPE(model) = self.inner.get_model() else { return false };
+        if model.ignore_merges {
+            return false;
+        }
+        let all_bytes = self.bytes.iter().all(Option::is_some);
+        if self.spelling == Spelling::Bytes || model.byte_fallback && all_bytes {
+            return all_bytes;
+        }
+        // Without a token for what has none, it is left out, and its neighbours meet.
+        model.unk_token.is_some() && (!model.fuse_unk || self.id(c.encode_utf8(&mut [0; 4])).is_some())
+    }
+
+    /// The bytes of all tokens; `None` where merges may lead to tokens that are not spelt as the text.
+    pub(super) fn literal_tokens(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let is_odd = |piece: &[u8]| piece.len() > 1 && piece.windows(3).any(|bytes| bytes == b"<0x");
+        let is_literal = self.spelling == Spelling::Bytes || !self.pieces.iter().any(|piece| is_odd(piece));
+        is_literal.then(|| self.pieces.iter().map(|piece| &**piece))
+    }
+
     /// Appends the ids of text that is UTF-8.
     fn encode_text(&self, text: &str, start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
         if text.is_empty() {
             return Ok(());
         }
-        let is_within = start == Start::Within && self.adds_a_space;
-        // The space that encoding adds is the one that stands there.
-        let there = text.strip_prefix(' ').filter(|_| is_within);
-        let new = self.encode_with(there.unwrap_or(text), SpecialTokens::Found)?;
-        let is_too_much = is_within
-            && there.is_none()
-            && new
-                .first()
-                .is_some_and(|&id| self.token(id).as_deref() == Some(SPACE.encode_utf8(&mut [0; 4])));
-        ids.extend_from_slice(&new[usize::from(is_too_much)..]);
+        // The space that normalization puts before a text is the one that stands there.
+        let puts = start == Start::Within && self.cuts.prepends();
+        let there = text.strip_prefix(' ').filter(|rest| puts && !rest.is_empty());
+        ids.extend(self.encode_with(there.unwrap_or(text), SpecialTokens::Found)?);
         Ok(())
     }
 }
@@ -234,6 +253,10 @@ impl Tokenizer for Bpe {
             start = Start::Within;
         }
         Ok(())
+    }
+
+    fn last_cut(&self, text: &[u8]) -> Option<usize> {
+        self.cuts.last(text, self)
     }
 
     fn decode(&self, token: i32, bytes: &mut Vec<u8>) {

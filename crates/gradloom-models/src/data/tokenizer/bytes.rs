@@ -20,6 +20,10 @@ impl Tokenizer for Bytes {
         Ok(())
     }
 
+    fn last_cut(&self, text: &[u8]) -> Option<usize> {
+        (!text.is_empty()).then_some(text.len())
+    }
+
     fn decode(&self, token: i32, bytes: &mut Vec<u8>) {
         bytes.extend(u8::try_from(token).ok());
     }

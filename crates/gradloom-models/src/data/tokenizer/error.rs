@@ -68,6 +68,14 @@ pub enum TokenizerError {
         /// Its reason.
         reason: String,
     },
+    /// A text that is too long to be encoded as a whole.
+    #[error("{name} cannot encode the text: {reason}")]
+    Uncut {
+        /// The tokenizer.
+        name: String,
+        /// Bytes of the limit.
+        reason: String,
+    },
     /// The tokenizer has no chat template.
     #[error("{name} has no chat template")]
     NoTemplate {
@@ -114,6 +122,7 @@ impl TokenizerError {
             }
             Self::NoByte { .. } => "convert the text to UTF-8",
             Self::Encode { .. } => "give a tokenizer that has a token for every byte",
+            Self::Uncut { .. } => "give the text in parts, or a tokenizer that splits it into words",
             Self::NoTemplate { .. } => {
                 "take the tokenizer's folder, whose tokenizer_config.json or chat_template.jinja has it"
             }

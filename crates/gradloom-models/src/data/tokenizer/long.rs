@@ -1,17 +1,16 @@
 //! Long texts in pieces that are encoded one by one.
 //!
-//! In: a reader. Out: pieces of some 64 KiB. Always holds: the pieces are the text, and one ends where no
-//! token goes on: before a single space or line feed between two ASCII letters or digits. There every
-//! tokenizer's pattern of words begins a new word, so the ids of the pieces are those of the whole. Text
-//! without such a place for a mebibyte is cut between two characters.
+//! In: a reader, and the places at which a tokenizer lets a text be cut. Out: pieces of some 64 KiB. Always
+//! holds: the pieces are the text, and the ids of the pieces are those of the whole; a piece is as long as that
+//! takes.
 
 use super::Start;
 use std::io::{self, Read};
 
-/// Bytes that are read at once.
+/// Bytes that are read at once, at least.
 const BLOCK: usize = 64 << 10;
-/// Bytes of a piece without a good place to cut.
-const LONGEST: usize = 1 << 20;
+/// Most bytes of a piece.
+const LONGEST: usize = 1 << 28;
 
 /// A text of any length, of which at most a piece is in memory.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub struct LongText<R> {
     buffer: Vec<u8>,
     /// Bytes of the buffer that were handed out.
     given: usize,
-    /// Size of the reads, and of pieces that cannot be cut well.
+    /// Size of the reads, and of the longest piece.
     block: usize,
     longest: usize,
     start: Start,
@@ -38,9 +37,15 @@ impl<R: Read> LongText<R> {
         Self { start: Start::Within, ..Self::new(from) }
     }
 
-    /// The best place to cut a text in two: the last one before a word, or between two characters.
+    /// The best place to cut a text in two that are no longer one: the last one before a word, or between two
+    /// characters.
     pub fn cut(text: &[u8]) -> usize {
         last_cut(text).unwrap_or_else(|| between_characters(text, text.len().saturating_sub(1)))
+    }
+
+    /// The text that a reader gives, which is read and cut by so many bytes, at least 1.
+    pub fn with_block(from: R, block: usize) -> Self {
+        Self::with_sizes(from, block.max(1), LONGEST)
     }
 
     fn with_sizes(from: R, block: usize, longest: usize) -> Self {
@@ -48,18 +53,20 @@ impl<R: Read> LongText<R> {
         Self { from, buffer, given: 0, block, longest, start: Start::Text, ended: false }
     }
 
-    /// The next piece, which is not empty, and where it begins; `None` at the end.
+    /// The next piece, which is not empty, and where it begins; `None` at the end. `last_cut` is
+    /// [`Tokenizer::last_cut`](super::Tokenizer::last_cut).
     ///
     /// # Errors
-    /// The reader's.
-    #[expect(clippy::should_implement_trait, reason = "the piece is borrowed from the text")]
-    pub fn next(&mut self) -> io::Result<Option<(&[u8], Start)>> {
+    /// The reader's; of the kind `InvalidData`, when the text cannot be cut for 256 MiB.
+    pub fn next(&mut self, last_cut: &dyn Fn(&[u8]) -> Option<usize>) -> io::Result<Option<(&[u8], Start)>> {
         self.buffer.drain(..self.given);
         self.given = 0;
         let piece = loop {
             if !self.ended {
-                let wanted = self.block as u64;
-                self.ended = (&mut self.from).take(wanted).read_to_end(&mut self.buffer)? < self.block;
+                // What was searched in vain is searched again once for each time that it doubles.
+                let wanted = self.block.max(self.buffer.len());
+                let read = (&mut self.from).take(wanted as u64).read_to_end(&mut self.buffer)?;
+                self.ended = read < wanted;
             }
             if self.ended && self.buffer.len() <= self.longest {
                 break self.buffer.len();
@@ -67,8 +74,10 @@ impl<R: Read> LongText<R> {
             if let Some(place) = last_cut(&self.buffer) {
                 break place;
             }
-            if self.buffer.len() > self.longest {
-                break between_characters(&self.buffer, self.longest);
+            if self.buffer.len() >= self.longest {
+                let most = self.longest >> 20;
+                let message = format!("this tokenizer lets it be cut nowhere in {most} MiB, the limit");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
         if piece == 0 {
@@ -99,10 +108,10 @@ fn between_characters(text: &[u8], at: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn pieces(text: &str, block: usize, longest: usize) -> Vec<String> {
-        let mut long = LongText::with_sizes(text.as_bytes(), block, longest);
+    fn pieces(text: &str, block: usize, last_cut: &dyn Fn(&[u8]) -> Option<usize>) -> Vec<String> {
+        let mut long = LongText::with_sizes(text.as_bytes(), block, 1 << 20);
         let mut pieces = Vec::new();
-        while let Some((piece, start)) = long.next().unwrap() {
+        while let Some((piece, start)) = long.next(last_cut).unwrap() {
             assert_eq!(start == Start::Text, pieces.is_empty());
             pieces.push(String::from_utf8(piece.to_vec()).expect("whole characters"));
         }
@@ -110,11 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_cut_before_words() {
-        assert_eq!(pieces("", 8, 16), [""; 0]);
-        assert_eq!(pieces("one", 8, 16), ["one"]);
+    fn pieces_are_cut_where_they_may_be() {
+        let before_words = |text: &[u8]| last_cut(text);
+        assert_eq!(pieces("", 8, &before_words), [""; 0]);
+        assert_eq!(pieces("one", 8, &before_words), ["one"]);
         let text = "one two  three. four\nfive\n\nsix 7 eight";
-        let cut = pieces(text, 8, 16);
+        let cut = pieces(text, 8, &before_words);
         assert_eq!(cut.concat(), text);
         assert!(cut.len() > 2, "{cut:?}");
         for piece in &cut[1..] {
@@ -122,28 +132,22 @@ mod tests {
             assert!(matches!(letters.next(), Some(' ' | '\n')), "{cut:?}");
             assert!(letters.next().is_some_and(char::is_alphanumeric), "{cut:?}");
         }
+        assert_eq!(pieces(text, 8, &|_| None), [text]);
     }
 
+    /// What cannot be cut is searched as often as its length doubles, and up to a limit.
     #[test]
-    fn text_without_words_is_cut_between_characters() {
-        for text in ["文字列".repeat(20), "🧵ä".repeat(33), " ".repeat(70), "a".repeat(17)] {
-            for longest in [4, 5, 6, 7, 16] {
-                let cut = pieces(&text, 3, longest);
-                assert_eq!(cut.concat(), text);
-                assert!(cut.iter().all(|piece| piece.len() <= longest), "{cut:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_that_are_no_characters_pass() {
-        let text = [0x80u8; 50];
-        let mut long = LongText::with_sizes(&text[..], 3, 8);
-        let mut all = Vec::new();
-        while let Some((piece, _)) = long.next().unwrap() {
-            all.extend_from_slice(piece);
-        }
-        assert_eq!(all, text);
+    fn a_text_that_cannot_be_cut_takes_time_by_its_length() {
+        let searched = std::cell::Cell::new(0);
+        let never = |text: &[u8]| {
+            searched.set(searched.get() + text.len());
+            None
+        };
+        assert_eq!(pieces(&"a".repeat(1000), 8, &never).len(), 1);
+        assert!(searched.get() < 3000, "{}", searched.get());
+        let mut long = LongText::with_sizes(io::repeat(b'a'), 8, 1 << 20);
+        let error = long.next(&never).unwrap_err();
+        assert_eq!(error.to_string(), "this tokenizer lets it be cut nowhere in 1 MiB, the limit");
     }
 
     #[test]

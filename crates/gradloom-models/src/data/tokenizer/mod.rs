@@ -8,9 +8,11 @@ mod bpe;
 mod bytes;
 mod chat;
 mod check;
+mod cuts;
 mod error;
 mod long;
 mod open;
+mod patterns;
 mod pieces;
 mod special;
 mod train;
@@ -42,6 +44,10 @@ pub trait Tokenizer: Send + Sync {
     /// Appends the bytes of one token, as it stands within a text; an id outside the vocabulary has none.
     fn decode(&self, token: i32, bytes: &mut Vec<u8>);
 
+    /// Returns the last place at which a text that may go on can be cut: the ids of what is before it and of
+    /// what is behind it ([`Start::Within`]) are those of the whole.
+    fn last_cut(&self, text: &[u8]) -> Option<usize>;
+
     /// Whether encoding puts a space before a text, as SentencePiece's vocabularies have it, which decoding a
     /// whole text takes away again.
     fn adds_a_space(&self) -> bool {
@@ -70,7 +76,12 @@ pub trait Tokenizer: Send + Sync {
     fn encode(&self, text: &[u8]) -> Result<Vec<i32>, TokenizerError> {
         let (mut ids, mut pieces) = (Vec::new(), LongText::new(text));
         let mut offset = 0;
-        while let Some((piece, start)) = pieces.next().expect("memory can be read") {
+        let cut = |text: &[u8]| self.last_cut(text);
+        let uncut = |error: std::io::Error| TokenizerError::Uncut {
+            name: self.name().to_string(),
+            reason: error.to_string(),
+        };
+        while let Some((piece, start)) = pieces.next(&cut).map_err(uncut)? {
             self.encode_piece(piece, start, &mut ids).map_err(|error| error.later_by(offset))?;
             offset += piece.len() as u64;
         }

@@ -72,6 +72,22 @@ impl Spelling {
         }
     }
 
+    /// The sign for a space.
+    pub(super) fn space(self) -> char {
+        match self {
+            Self::Bytes => character_of(b' '),
+            Self::Text { space, .. } => space,
+        }
+    }
+
+    /// A text whose spaces may be signs, with spaces.
+    pub(super) fn spaced(self, text: &str) -> String {
+        match self {
+            Self::Bytes => text.to_string(),
+            Self::Text { space, .. } => text.replace(space, " "),
+        }
+    }
+
     /// The token of a single byte.
     pub(super) fn token_of(self, byte: u8) -> String {
         match self {
@@ -95,7 +111,7 @@ fn is_visible(byte: u8) -> bool {
 
 /// GPT-2's character for a byte (Radford et al., 2019, `bytes_to_unicode` of their encoder): itself if it is
 /// visible; the others, in their order, are the characters from U+0100 on.
-fn character_of(byte: u8) -> char {
+pub(super) fn character_of(byte: u8) -> char {
     if is_visible(byte) {
         return char::from(byte);
     }

@@ -4,7 +4,7 @@
 //! same text and size give the same tokenizer, on every machine.
 
 use super::pieces::Spelling;
-use super::{Bpe, LongText, TokenizerError, check, open};
+use super::{Bpe, LongText, Tokenizer, TokenizerError, check, open};
 use serde_json::Map;
 use std::collections::HashSet;
 use tokenizers::models::TrainerWrapper;
@@ -44,9 +44,17 @@ impl Bpe {
             .progress_format(ProgressFormat::Silent)
             .show_progress(false)
             .build();
-        let mut pieces = LongText::new(text);
+        let words = Self::of(tokenizer.clone(), name, Spelling::Bytes);
+        let (mut pieces, cut) = (LongText::new(text), |text: &[u8]| words.last_cut(text));
+        let mut uncut = None;
         let pieces = std::iter::from_fn(|| {
-            let (piece, _) = pieces.next().expect("memory can be read")?;
+            let (piece, _) = match pieces.next(&cut) {
+                Ok(piece) => piece?,
+                Err(error) => {
+                    uncut = Some(error.to_string());
+                    return None;
+                }
+            };
             Some(piece.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>())
         });
         // The crate's threads are made where a system that grants none is no error but a panic.
@@ -55,6 +63,9 @@ impl Bpe {
         let trained = tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map(|_| ());
         parallelism::set_parallelism(parallel);
         trained.map_err(failed)?;
+        if let Some(reason) = uncut {
+            return Err(TokenizerError::Uncut { name: name.to_string(), reason });
+        }
         Ok(Self::of(tokenizer, name, Spelling::Bytes))
     }
 }

@@ -1,0 +1,493 @@
+//! Places at which a text can be cut without a change of its tokens.
+//!
+//! In: the parts of a tokenizer, and a text. Out: a place. Always holds: the ids of the text before the place
+//! and of that behind it are those of the whole. A part of a tokenizer of which that cannot be said (a pattern
+//! with anchors, a normalizer that is a table) leaves no place at all: its texts are encoded whole.
+//!
+//! A place lies between two characters. Normalization changes nothing across it ([`Normal`]), each side is
+//! split into words as if it were alone ([`Words`]), and no added token touches it. Where a word may go on
+//! across it, no token of the vocabulary stands across it in the text; then no merge does, and the merges of
+//! each side are its own.
+
+use super::Bpe;
+use super::patterns::Pattern;
+use super::pieces::{Spelling, character_of};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::str::from_utf8;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tokenizers::{NormalizedString, Normalizer};
+
+/// GPT-2's words, as the part `ByteLevel` has them.
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// Pairs of characters that are remembered.
+const REMEMBERED: usize = 1 << 16;
+/// Bytes that a place is away from the end of a text that may go on, besides those of the longest token.
+const MARGIN: usize = 8;
+
+/// Places where texts can be cut for a tokenizer.
+#[derive(Debug)]
+pub(super) struct Cuts {
+    /// None where no place is known to be good.
+    steps: Option<(Vec<Normal>, Vec<Words>)>,
+    /// Added tokens that are found in a text as it is.
+    plain: Strings,
+    /// Added tokens that are found in normalized text.
+    normalized: Strings,
+    /// Whether an added token takes the blanks beside it.
+    takes_blanks: bool,
+    /// The vocabulary, where merges can be told by it; made when it is first needed.
+    vocabulary: OnceLock<Option<Strings>>,
+    joints: Mutex<HashMap<(char, char), Joint>>,
+}
+
+/// What is between two characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Joint {
+    /// One side may not be what it is without the other.
+    Closed,
+    /// A word may go on.
+    Inner,
+    /// A word ends or begins.
+    Edge,
+}
+
+/// A step of normalization.
+#[derive(Debug)]
+enum Normal {
+    /// Composes characters.
+    Compose,
+    /// Leaves printable ASCII as it is, but perhaps for capitals.
+    Ascii {
+        lower: bool,
+    },
+    Lower,
+    Replace {
+        from: String,
+        to: String,
+    },
+    ReplaceMatches(Pattern),
+    /// Puts a character before a text.
+    Prepend(char),
+    Strip {
+        left: bool,
+        right: bool,
+    },
+}
+
+/// A step of the split into words.
+#[derive(Debug)]
+enum Words {
+    /// Matches are words, or what is between them is.
+    Split(Pattern),
+    /// Bytes are spelt as characters, after a blank if `prefix`.
+    Bytes {
+        prefix: bool,
+        words: Option<Pattern>,
+    },
+    /// A sign stands for a space, and for one before a text unless `never`.
+    Sign {
+        sign: char,
+        never: bool,
+        first: bool,
+        split: bool,
+    },
+    /// Blanks are between words.
+    Blanks {
+        punctuation: bool,
+    },
+    Digits {
+        single: bool,
+    },
+    Punctuation,
+}
+
+impl Cuts {
+    /// Finds out about a tokenizer.
+    pub(super) fn of(inner: &tokenizers::Tokenizer, spelling: Spelling) -> Self {
+        let part = |part: Result<Value, serde_json::Error>| part.unwrap_or_default();
+        let normal = part(serde_json::to_value(inner.get_normalizer()));
+        let normal = sequence(&normal, "normalizers", &|step| Normal::of(step));
+        let words = part(serde_json::to_value(inner.get_pre_tokenizer()));
+        let words = sequence(&words, "pretokenizers", &|step| Words::of(step));
+        // What other steps see of a text that goes on must have it, too.
+        let normal =
+            normal.filter(|steps| steps.iter().skip(1).all(|step| !matches!(step, Normal::Prepend(_))));
+        let put = normal.as_ref().and_then(|steps| put_before(steps));
+        let (mut plain, mut normalized, mut takes_blanks) = (Vec::new(), Vec::new(), false);
+        for token in inner.get_added_tokens_decoder().into_values() {
+            takes_blanks |= token.lstrip || token.rstrip;
+            if token.normalized {
+                let mut content = NormalizedString::from(token.content.as_str());
+                // The tokenizer was made, so its tokens can be normalized.
+                let _ = inner.get_normalizer().map(|normalizer| normalizer.normalize(&mut content));
+                normalized.extend(with_and_without(spelling.spaced(content.get()).into_bytes(), put));
+            } else {
+                plain.push(token.content.into_bytes());
+            }
+        }
+        Self {
+            steps: normal.zip(words),
+            plain: Strings::new(plain),
+            normalized: Strings::new(normalized),
+            takes_blanks,
+            vocabulary: OnceLock::new(),
+            joints: Mutex::default(),
+        }
+    }
+
+    /// Returns whether normalization puts a character before each text.
+    pub(super) fn prepends(&self) -> bool {
+        self.steps.as_ref().is_some_and(|(normal, _)| put_before(normal).is_some())
+    }
+
+    /// Returns the last good place of a text that may go on.
+    pub(super) fn last(&self, text: &[u8], of: &Bpe) -> Option<usize> {
+        let (normal, words) = self.steps.as_ref()?;
+        let longest = self.plain.longest.max(self.normalized.longest);
+        let end = text.len().checked_sub(longest + MARGIN)?;
+        let mut joints = self.joints.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of a space that is put there anew alone, nothing would be left.
+        let least = 1 + usize::from(self.prepends());
+        (least..=end).rev().find(|&at| {
+            let Some((a, b)) = before(text, at).zip(after(text, at)) else { return false };
+            if joints.len() >= REMEMBERED {
+                joints.clear();
+            }
+            let joint = joints.entry((a, b)).or_insert_with(|| match self.takes_blanks {
+                true if a.is_whitespace() && b.is_whitespace() => Joint::Closed,
+                _ => joint(normal, words, a, b, of).unwrap_or(Joint::Closed),
+            });
+            // What stands behind a space that is put there anew must be no added token either.
+            let beside = at + b.len_utf8();
+            match *joint {
+                Joint::Closed => false,
+                _ if self.plain.is_found(text, at, beside + 1, at) => false,
+                _ if self.is_normalized_found(normal, text, at, of.spelling) => false,
+                Joint::Edge => true,
+                Joint::Inner => self.is_between_tokens(normal, text, at, of),
+            }
+        })
+    }
+
+    /// Returns whether an added token that is found in normalized text may touch a place.
+    fn is_normalized_found(&self, normal: &[Normal], text: &[u8], at: usize, spelling: Spelling) -> bool {
+        let longest = self.normalized.longest;
+        if longest == 0 {
+            return false;
+        }
+        let Some((around, at)) = around(normal, text, at, longest + MARGIN, spelling) else { return true };
+        let beside = after(&around, at).map_or(0, char::len_utf8);
+        self.normalized.is_found(&around, at, at + beside + 1, at)
+    }
+
+    /// Returns whether surely no token of the vocabulary stands across a place.
+    fn is_between_tokens(&self, normal: &[Normal], text: &[u8], at: usize, of: &Bpe) -> bool {
+        let vocabulary = self.vocabulary.get_or_init(|| {
+            let both = |token: &[u8]| with_and_without(token.to_vec(), put_before(normal));
+            Some(Strings::new(of.literal_tokens()?.flat_map(both).collect()))
+        });
+        let Some(vocabulary) = vocabulary else { return false };
+        let far = vocabulary.longest + MARGIN;
+        if text.len() < at + far {
+            return false;
+        }
+        let Some((around, at)) = around(normal, text, at, far, of.spelling) else { return false };
+        !vocabulary.is_found(&around, at, at, at + 1)
+    }
+}
+
+/// The character that normalization puts before a text.
+fn put_before(normal: &[Normal]) -> Option<char> {
+    match normal.first() {
+        Some(Normal::Prepend(sign)) => Some(*sign),
+        _ => None,
+    }
+}
+
+/// A token, and what of it stands in a text where its first character was put before.
+fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
+    let put = put.unwrap_or(' ').to_string();
+    let without = token.strip_prefix(b" ").or_else(|| token.strip_prefix(put.as_bytes()));
+    [without.unwrap_or_default().to_vec(), token]
+}
+
+/// What is between two characters; `None` for [`Joint::Closed`].
+fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Option<Joint> {
+    let (mut left, mut right, mut put) = (a, b, None);
+    for step in normal {
+        if let Normal::Prepend(sign) = step {
+            put = Some(*sign);
+        } else if step.joins(left, right) {
+            return None;
+        }
+        (left, right) = (step.image(left)?, step.image(right)?);
+        if let Some(sign) = &mut put {
+            *sign = step.image(*sign)?;
+        }
+    }
+    // The space is taken away, and put there again.
+    if put.is_some_and(|sign| b != ' ' || sign != right) {
+        return None;
+    }
+    let mut is_edge = false;
+    for step in words {
+        (left, right) = step.pass(left, right, &mut is_edge)?;
+    }
+    match is_edge {
+        true => Some(Joint::Edge),
+        false => (of.knows(left) && of.knows(right)).then_some(Joint::Inner),
+    }
+}
+
+/// The normalized text around a place, at least so many bytes to each side if there are as many, and the place
+/// in it; `None` if it is not sure.
+fn around(
+    normal: &[Normal],
+    text: &[u8],
+    at: usize,
+    bytes: usize,
+    spelling: Spelling,
+) -> Option<(Vec<u8>, usize)> {
+    let image = |c: char| {
+        let c = normal.iter().try_fold(c, |c, step| step.image(c))?;
+        Some(if c == spelling.space() && spelling != Spelling::Bytes { ' ' } else { c })
+    };
+    let (mut left, mut from) = (Vec::new(), at);
+    while from > 0 && left.len() < bytes {
+        let c = before(text, from)?;
+        from -= c.len_utf8();
+        left.extend(image(c)?.to_string().bytes().rev());
+    }
+    left.reverse();
+    let (place, mut to) = (left.len(), at);
+    while to < text.len() && left.len() < place + bytes {
+        let c = after(text, to)?;
+        to += c.len_utf8();
+        left.extend(image(c)?.to_string().bytes());
+    }
+    Some((left, place))
+}
+
+/// The character that ends at a place of UTF-8.
+fn before(text: &[u8], at: usize) -> Option<char> {
+    let goes_on = |place: &usize| text[*place] & 0xc0 == 0x80;
+    let from = (at.saturating_sub(4)..at).rev().find(|place| !goes_on(place))?;
+    let mut characters = from_utf8(&text[from..at]).ok()?.chars();
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+/// The character that begins at a place of UTF-8.
+fn after(text: &[u8], at: usize) -> Option<char> {
+    let length = match *text.get(at)? {
+        0..0x80 => 1,
+        0xc2..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf5 => 4,
+        _ => return None,
+    };
+    from_utf8(text.get(at..at + length)?).ok()?.chars().next()
+}
+
+/// The steps of a part of a tokenizer, if all are known.
+fn sequence<T>(part: &Value, name: &str, step: &dyn Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
+    match &part[name] {
+        _ if part.is_null() => Some(Vec::new()),
+        Value::Array(parts) if part["type"] == "Sequence" => {
+            let steps: Option<Vec<_>> = parts.iter().map(|part| sequence(part, name, step)).collect();
+            Some(steps?.into_iter().flatten().collect())
+        }
+        _ => Some(vec![step(part)?]),
+    }
+}
+
+/// Returns whether composition changes a character neither with what is before it nor by itself.
+fn begins_anew(c: char) -> bool {
+    matches!(c,
+        '\0'..='~' | '¡'..='ſ' | 'Α'..='ώ' | 'А'..='я' | '\u{5d0}'..='\u{5ea}' | '\u{621}'..='\u{64a}'
+        | '\u{e01}'..='\u{e30}' | '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{205e}' | '\u{3001}'..='\u{3029}'
+        | 'ぁ'..='ゖ' | 'ァ'..='ヺ' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '가'..='힣'
+        | '！'..='～' | '\u{1f300}'..='\u{1faff}')
+}
+
+impl Normal {
+    fn of(step: &Value) -> Option<Self> {
+        let text = |name: &str| step[name].as_str().map(str::to_string);
+        match step["type"].as_str()? {
+            "NFC" => Some(Self::Compose),
+            "NFD" | "NFKC" | "NFKD" | "StripAccents" | "Nmt" => Some(Self::Ascii { lower: false }),
+            "BertNormalizer" => Some(Self::Ascii { lower: step["lowercase"] != false }),
+            "Lowercase" => Some(Self::Lower),
+            "Prepend" => {
+                let put = text("prepend")?;
+                let mut characters = put.chars();
+                characters.next().filter(|_| characters.next().is_none()).map(Self::Prepend)
+            }
+            "Strip" => {
+                Some(Self::Strip { left: step["strip_left"] != false, right: step["strip_right"] != false })
+            }
+            "Replace" => match (&step["pattern"]["String"], &step["pattern"]["Regex"]) {
+                (Value::String(from), _) if !from.is_empty() => {
+                    Some(Self::Replace { from: from.clone(), to: text("content")? })
+                }
+                (_, Value::String(pattern)) => Pattern::new(pattern).map(Self::ReplaceMatches),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns whether two characters may be something else side by side than apart.
+    fn joins(&self, a: char, b: char) -> bool {
+        match self {
+            Self::Strip { left, right } => *left && b.is_whitespace() || *right && a.is_whitespace(),
+            Self::ReplaceMatches(pattern) => {
+                let read = pattern.reads(a, b);
+                read.both || read.empty
+            }
+            // Of a longer pattern neither can be a part: see `image`.
+            _ => false,
+        }
+    }
+
+    /// The character that becomes of one, whatever is around it.
+    fn image(&self, c: char) -> Option<char> {
+        let single = |text: &mut dyn Iterator<Item = char>| text.next().filter(|_| text.next().is_none());
+        match self {
+            Self::Compose => begins_anew(c).then_some(c),
+            Self::Ascii { lower } if matches!(c, ' '..='~') => {
+                Some(if *lower { c.to_ascii_lowercase() } else { c })
+            }
+            Self::Ascii { .. } => None,
+            Self::Lower => single(&mut c.to_lowercase()),
+            Self::Replace { from, .. } if !from.contains(c) => Some(c),
+            Self::Replace { from, to } => {
+                single(&mut from.chars())?;
+                single(&mut to.chars())
+            }
+            Self::ReplaceMatches(pattern) => (!pattern.reads(c, c).has[0]).then_some(c),
+            Self::Prepend(_) | Self::Strip { .. } => Some(c),
+        }
+    }
+}
+
+impl Words {
+    fn of(step: &Value) -> Option<Self> {
+        match step["type"].as_str()? {
+            // Other ways join a match with what is beside it.
+            "Split" if matches!(step["behavior"].as_str(), Some("Isolated" | "Removed")) => {
+                match (&step["pattern"]["String"], &step["pattern"]["Regex"]) {
+                    (Value::String(text), _) if !text.is_empty() => Pattern::literal(text),
+                    (_, Value::String(pattern)) => Pattern::new(pattern),
+                    _ => None,
+                }
+                .map(Self::Split)
+            }
+            "ByteLevel" => {
+                let words = if step["use_regex"] == false { None } else { Some(Pattern::new(GPT2)?) };
+                Some(Self::Bytes { prefix: step["add_prefix_space"] != false, words })
+            }
+            "Metaspace" => Some(Self::Sign {
+                sign: step["replacement"].as_str()?.chars().next()?,
+                never: step["prepend_scheme"] == "never",
+                first: step["prepend_scheme"] == "first",
+                split: step["split"] != false,
+            }),
+            "WhitespaceSplit" => Some(Self::Blanks { punctuation: false }),
+            "BertPreTokenizer" => Some(Self::Blanks { punctuation: true }),
+            "Whitespace" => Pattern::new(r"\w+|[^\w\s]+").map(Self::Split),
+            "Digits" => Some(Self::Digits { single: step["individual_digits"] == true }),
+            "Punctuation" if matches!(step["behavior"].as_str(), Some("Isolated" | "Removed")) => {
+                Some(Self::Punctuation)
+            }
+            _ => None,
+        }
+    }
+
+    /// The characters of both sides as the next step has them; `None` where the step may tell whether both are
+    /// there. Sets `is_edge` where surely one word ends and another begins: from there on, steps see each side
+    /// alone.
+    fn pass(&self, a: char, b: char, is_edge: &mut bool) -> Option<(char, char)> {
+        match self {
+            Self::Split(pattern) if !*is_edge => {
+                let read = pattern.reads(a, b);
+                *is_edge = read.alone != [false; 2];
+                (!read.both).then_some((a, b))
+            }
+            Self::Split(_) => Some((a, b)),
+            Self::Bytes { prefix, words } => {
+                if *prefix && !*is_edge && b != ' ' {
+                    return None;
+                }
+                if let Some(pattern) = words.as_ref().filter(|_| !*is_edge) {
+                    let read = pattern.reads(a, b);
+                    *is_edge = read.alone != [false; 2];
+                    if read.both {
+                        return None;
+                    }
+                }
+                let bytes = |c: char| c.to_string().into_bytes();
+                Some((character_of(*bytes(a).last()?), character_of(bytes(b)[0])))
+            }
+            Self::Sign { sign, never, first, split } => {
+                let [a, b] = [a, b].map(|c| if c == ' ' { *sign } else { c });
+                // The first word of a text is known by its place.
+                if !never && (!*is_edge || *first) && b != *sign {
+                    return None;
+                }
+                *is_edge |= *split && b == *sign;
+                Some((a, b))
+            }
+            Self::Blanks { punctuation } => {
+                let is_apart = |c: char| c.is_whitespace() || *punctuation && c.is_ascii_punctuation();
+                *is_edge |= is_apart(a) || is_apart(b);
+                Some((a, b))
+            }
+            Self::Digits { single } => {
+                let digits = [a, b].map(char::is_numeric);
+                *is_edge |= digits[0] != digits[1] || *single && digits[0];
+                Some((a, b))
+            }
+            Self::Punctuation => {
+                *is_edge |= a.is_ascii_punctuation() || b.is_ascii_punctuation();
+                Some((a, b))
+            }
+        }
+    }
+}
+
+/// Byte strings that are looked for in a text.
+#[derive(Debug)]
+pub(super) struct Strings {
+    sorted: Vec<Vec<u8>>,
+    /// Bytes of the longest.
+    longest: usize,
+}
+
+impl Strings {
+    fn new(mut strings: Vec<Vec<u8>>) -> Self {
+        strings.retain(|string| !string.is_empty());
+        strings.sort_unstable();
+        let longest = strings.iter().map(Vec::len).max().unwrap_or(0);
+        Self { sorted: strings, longest }
+    }
+
+    /// Returns whether one of the strings begins before `first` of a text and ends at `least` or later, both
+    /// near a place.
+    fn is_found(&self, text: &[u8], at: usize, first: usize, least: usize) -> bool {
+        (at.saturating_sub(self.longest)..first.min(text.len())).any(|from| {
+            let mut among = self.sorted.as_slice();
+            for (depth, &byte) in text[from..].iter().enumerate() {
+                let begin = among.partition_point(|string| string.get(depth).is_none_or(|&b| b < byte));
+                let end = among.partition_point(|string| string.get(depth).is_none_or(|&b| b <= byte));
+                among = &among[begin..end];
+                let Some(shortest) = among.first() else { return false };
+                if shortest.len() == depth + 1 && from + depth + 1 >= least {
+                    return true;
+                }
+            }
+            // The text may go on with the rest of one.
+            !among.is_empty()
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Two characters side by side, as a regular expression reads them.
+//!
+//! In: a pattern as the crate `fancy-regex` reads it, and two characters. Out: [`Reads`]. Always holds: what
+//! is not understood (a look behind, an anchor, a reference back) is no [`Pattern`], and where a repetition, a
+//! choice or an assertion may go two ways, both are taken.
+
+use fancy_regex::{Expr, LookAround, Regex};
+
+/// A regular expression whose matches depend on what they read alone.
+#[derive(Debug)]
+pub(super) struct Pattern(Node);
+
+#[derive(Debug)]
+enum Node {
+    /// A character of a class.
+    One(Regex),
+    Then(Vec<Node>),
+    Or(Vec<Node>),
+    Many {
+        child: Box<Node>,
+        least: usize,
+        most: usize,
+    },
+    /// A look at what follows, which the match does not take.
+    Ahead(Box<Node>),
+    /// A part that gives nothing back once it has matched.
+    Whole(Box<Node>),
+}
+
+/// What a pattern can do with a text that has the characters `a` and `b` side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reads {
+    /// It can match nothing.
+    pub(super) empty: bool,
+    /// It can read `b` right after `a`, so that the end of a text between them would be noticed.
+    pub(super) both: bool,
+    /// It surely matches where `a`, or `b`, stands, whatever is around it.
+    pub(super) alone: [bool; 2],
+    /// `a`, or `b`, can be read by it at all.
+    pub(super) has: [bool; 2],
+    /// The first character that it reads can be `b`, and the last one that it takes `a`.
+    begins: bool,
+    ends: bool,
+    /// The first character that it takes can be `a`, or `b`.
+    takes: [bool; 2],
+    /// It surely matches nothing where `a`, or `b`, stands.
+    free: [bool; 2],
+}
+
+const NOTHING: Reads = Reads {
+    empty: true,
+    both: false,
+    alone: [false; 2],
+    has: [false; 2],
+    begins: false,
+    ends: false,
+    takes: [false; 2],
+    free: [true; 2],
+};
+
+fn either(a: [bool; 2], b: [bool; 2]) -> [bool; 2] {
+    [a[0] || b[0], a[1] || b[1]]
+}
+
+fn and(a: [bool; 2], b: [bool; 2]) -> [bool; 2] {
+    [a[0] && b[0], a[1] && b[1]]
+}
+
+impl Reads {
+    fn then(self, next: Self) -> Self {
+        let skipped = [self.empty; 2];
+        Self {
+            empty: self.empty && next.empty,
+            both: self.both || next.both || self.ends && next.begins,
+            alone: either(and(self.alone, next.free), and(self.free, next.alone)),
+            has: either(self.has, next.has),
+            begins: self.begins || self.empty && next.begins,
+            ends: next.ends || next.empty && self.ends,
+            takes: either(self.takes, and(skipped, next.takes)),
+            free: and(self.free, next.free),
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            empty: self.empty || other.empty,
+            both: self.both || other.both,
+            alone: either(self.alone, other.alone),
+            has: either(self.has, other.has),
+            begins: self.begins || other.begins,
+            ends: self.ends || other.ends,
+            takes: either(self.takes, other.takes),
+            free: either(self.free, other.free),
+        }
+    }
+}
+
+impl Pattern {
+    /// Reads a regular expression; `None` for one that is not understood.
+    pub(super) fn new(text: &str) -> Option<Self> {
+        Node::of(&Expr::parse_tree(text).ok()?.expr).map(Self)
+    }
+
+    /// Reads a pattern that is text.
+    pub(super) fn literal(text: &str) -> Option<Self> {
+        Node::text(text, false).map(Self)
+    }
+
+    /// Tells what the pattern can do with two characters that stand side by side.
+    pub(super) fn reads(&self, a: char, b: char) -> Reads {
+        self.0.reads(a, b)
+    }
+}
+
+impl Node {
+    fn one(class: &str, ignores_case: bool) -> Option<Self> {
+        let case = if ignores_case { "(?i)" } else { "" };
+        Some(Self::One(Regex::new(&format!("{case}^(?:{class})$")).ok()?))
+    }
+
+    fn text(text: &str, ignores_case: bool) -> Option<Self> {
+        let one = |c: char| Self::one(&fancy_regex::escape(c.encode_utf8(&mut [0; 4])), ignores_case);
+        text.chars().map(one).collect::<Option<_>>().map(Self::Then)
+    }
+
+    fn of(expression: &Expr) -> Option<Self> {
+        let all = |parts: &[Expr]| parts.iter().map(Self::of).collect::<Option<Vec<_>>>();
+        match expression {
+            Expr::Empty => Some(Self::Then(Vec::new())),
+            Expr::Any { newline: true } => Self::one("(?s:.)", false),
+            Expr::Any { newline: false } => Self::one(".", false),
+            Expr::Literal { val, casei } => Self::text(val, *casei),
+            Expr::Concat(parts) => all(parts).map(Self::Then),
+            Expr::Alt(parts) => all(parts).map(Self::Or),
+            Expr::Group(part) => Self::of(part),
+            Expr::AtomicGroup(part) => Some(Self::Whole(Box::new(Self::of(part)?))),
+            Expr::LookAround(part, LookAround::LookAhead | LookAround::LookAheadNeg) => {
+                Some(Self::Ahead(Box::new(Self::of(part)?)))
+            }
+            Expr::Repeat { child, lo, hi, .. } => {
+                Some(Self::Many { child: Box::new(Self::of(child)?), least: *lo, most: *hi })
+            }
+            Expr::Delegate { inner, size: 1, casei } => Self::one(inner, *casei),
+            _ => None,
+        }
+    }
+
+    fn reads(&self, a: char, b: char) -> Reads {
+        match self {
+            Self::One(class) => {
+                let has = [a, b].map(|c| class.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(true));
+                Reads { alone: has, has, begins: has[1], ends: has[0], takes: has, ..Reads::default() }
+            }
+            Self::Then(parts) => parts.iter().fold(NOTHING, |before, part| before.then(part.reads(a, b))),
+            Self::Or(parts) => {
+                parts.iter().fold(Reads::default(), |before, part| before.or(part.reads(a, b)))
+            }
+            Self::Many { most: 0, .. } => NOTHING,
+            Self::Many { child, least, most } => {
+                let once = child.reads(a, b);
+                let (optional, again) = (*least == 0, *most > 1);
+                Reads {
+                    empty: once.empty || optional,
+                    both: once.both || again && once.ends && once.begins,
+                    alone: if *least <= 1 { once.alone } else { and(once.alone, once.free) },
+                    free: if optional { [true; 2] } else { once.free },
+                    ..once
+                }
+            }
+            Self::Ahead(part) => {
+                let Reads { both, has, begins, .. } = part.reads(a, b);
+                Reads { both, has, begins, empty: true, ..Reads::default() }
+            }
+            Self::Whole(part) => {
+                let read = part.reads(a, b);
+                Reads { free: and(read.free, read.takes.map(|takes| !takes)), ..read }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn reads(pattern: &str, a: char, b: char) -> Reads {
+        Pattern::new(pattern).unwrap_or_else(|| panic!("{pattern}")).reads(a, b)
+    }
+
+    /// Of every pattern, pair and short text: a match that takes both, or one that the end of the text
+    /// between them changes, was said to be possible; and what was said to match matches.
+    #[test]
+    fn what_is_said_holds_of_every_short_text() {
+        let patterns = [
+            "'s|'t| ?a+| ?1+| ?[^\\sa1]+|\\s+(?!\\S)|\\s+",
+            "[^\\na1]?a+|1{1,3}| ?[^\\sa1]+[\\n]*|\\s*\\n+|\\s+(?!\\S)|\\s+",
+            "a b",
+            "a+(?= ,)|.",
+            "(?=(1{3})+(?!1))",
+            "(?i:A)+ ?",
+            "a?+a|\\n",
+            "(?>a*) (?!a)|[^a]",
+            "a{2}|,",
+            "(?:a| )*1",
+            "[\\s\\S]",
+            "(?:a(?! )|1)+",
+        ];
+        let letters = ['a', '1', ' ', ',', '\n', '\''];
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer = texts.iter().flat_map(|text| letters.map(|c| format!("{text}{c}")));
+            texts = longer.chain([String::new()]).collect();
+        }
+        let matches = |regex: &Regex, text: &str| -> Vec<(usize, usize)> {
+            let found = regex.find_iter(text).map(|found| found.unwrap());
+            found.map(|found| (found.start(), found.end())).filter(|(start, end)| start < end).collect()
+        };
+        let mut cut = 0;
+        for pattern in patterns {
+            let regex = Regex::new(pattern).unwrap();
+            let (known, mut seen) = (Pattern::new(pattern).unwrap(), HashMap::new());
+            for text in &texts {
+                let whole = matches(&regex, text);
+                let pairs = text.char_indices().zip(text.char_indices().skip(1));
+                for ((_, a), (at, b)) in pairs {
+                    let read: &mut Reads = seen.entry((a, b)).or_insert_with(|| known.reads(a, b));
+                    if read.both {
+                        continue;
+                    }
+                    cut += 1;
+                    let mut parts = matches(&regex, &text[..at]);
+                    parts.extend(matches(&regex, &text[at..]).iter().map(|(s, e)| (s + at, e + at)));
+                    assert_eq!(parts, whole, "{pattern:?} of {text:?}, cut at {at}");
+                    let edges = whole.iter().any(|&(start, end)| start == at || end == at);
+                    assert!(edges || read.alone == [false; 2], "{pattern:?} of {text:?}, cut at {at}");
+                }
+            }
+        }
+        assert!(cut > 100_000, "{cut}");
+    }
+
+    #[test]
+    fn words_of_models_end_where_they_should() {
+        let gpt2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+        for (a, b) in [('a', ' '), ('文', '，'), ('1', '\n'), ('a', '1'), ('.', '\n')] {
+            let read = reads(gpt2, a, b);
+            assert!(!read.both && read.alone != [false; 2], "{a:?} {b:?}");
+        }
+        for (a, b) in [('a', 'b'), (' ', ' '), (' ', 'a'), ('\n', 'a'), ('.', '!'), ('\'', 's')] {
+            assert!(reads(gpt2, a, b).both, "{a:?} {b:?}");
+        }
+        for pattern in ["(?<=a)b", "^a", "a$", r"\bа", r"(a)\1"] {
+            assert!(Pattern::new(pattern).is_none(), "{pattern}");
+        }
+    }
+}
