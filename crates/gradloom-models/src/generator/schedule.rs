@@ -5,12 +5,12 @@ use super::memory::{Memory, refusal};
 use super::program::Programs;
 use super::request::{Event, Request, RequestId};
 use super::steps::{New, Planned, UnderWay};
-use crate::generate::{Past, Sampling};
+use crate::generate::{Choices, Past, Sampling};
 use crate::kv::pages::{Counts, Pages, PagesError, SequenceId};
 use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_runtime::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 /// Tokens for many requests at once.
@@ -47,6 +47,11 @@ pub struct Generator {
     pub(super) options: GeneratorOptions,
     /// The oldest first.
     pub(super) texts: BTreeMap<RequestId, Text>,
+    /// Those that are in memory, and those that wait for a place: a step looks at few of the others.
+    running: BTreeSet<RequestId>,
+    waiting: BTreeSet<RequestId>,
+    /// What the texts ask for, each kind with its number of texts.
+    pub(super) wanted: HashMap<Wanted, usize>,
     /// The id of the next request.
     next: u64,
     /// A step that goes on from tokens that were not read when it was queued.
@@ -67,6 +72,28 @@ pub struct Totals {
     pub preempted: u64,
     /// Steps that were queued before the tokens of the step before were read.
     pub ahead: u64,
+    /// Times that a text was looked at to find what a step computes.
+    pub looked_at: u64,
+}
+
+/// What a request asks of the programs that choose its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wanted {
+    pub(super) choices: Choices,
+    pub(super) has_penalties: bool,
+    pub(super) adjusts: bool,
+}
+
+impl Wanted {
+    fn of(request: &Request) -> Self {
+        let Request { sampling, logprobs, .. } = request;
+        let has_penalties = sampling.has_penalties();
+        Self {
+            choices: Choices { logprobs: *logprobs, ..Choices::of([sampling]) },
+            has_penalties,
+            adjusts: has_penalties || !sampling.bias.is_empty(),
+        }
+    }
 }
 
 /// A request under way.
@@ -135,6 +162,9 @@ impl Generator {
             memory,
             options,
             texts: BTreeMap::new(),
+            running: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            wanted: HashMap::new(),
             next: 0,
             ahead: None,
             events: Vec::new(),
@@ -262,7 +292,7 @@ impl Generator {
         if let Some(step) = self.ahead.take() {
             self.take_back(&step);
         }
-        let all: Vec<_> = self.texts.keys().copied().collect();
+        let all: Vec<_> = self.running.iter().copied().collect();
         all.into_iter().for_each(|id| self.rest(id));
         self.memory.pages.forget_prefixes();
     }
@@ -312,6 +342,9 @@ impl Generator {
     fn take(&mut self, text: Text) -> RequestId {
         let id = RequestId(self.next);
         self.next += 1;
+        *self.wanted.entry(Wanted::of(&text.request)).or_default() += 1;
+        let place = if text.sequence.is_some() { &mut self.running } else { &mut self.waiting };
+        place.insert(id);
         self.texts.insert(id, text);
         id
     }
@@ -325,7 +358,7 @@ impl Generator {
 
     /// Texts in memory.
     fn running(&self) -> usize {
-        self.texts.values().filter(|text| text.sequence.is_some()).count()
+        self.running.len()
     }
 
     /// Tokens of a text that are not in memory; none of one that waits for a place.
@@ -338,18 +371,27 @@ impl Generator {
         let text = self.texts.get_mut(&id).expect("it is under way");
         if let Some(sequence) = text.sequence.take() {
             self.memory.pages.end(sequence).expect("its sequence has begun");
+            self.running.remove(&id);
+            self.waiting.insert(id);
         }
     }
 
     pub(super) fn end(&mut self, id: RequestId) {
         self.rest(id);
-        self.texts.remove(&id);
+        self.waiting.remove(&id);
+        let text = self.texts.remove(&id).expect("it is under way");
+        let wanted = Wanted::of(&text.request);
+        let count = self.wanted.get_mut(&wanted).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.wanted.remove(&wanted);
+        }
     }
 
     /// Whether a step may be queued that goes on from tokens that were not read.
     fn goes_ahead(&self) -> bool {
         let wanted = self.options.ahead.unwrap_or_else(|| self.memory.is_beside_host());
-        wanted && !self.texts.values().any(|text| text.request.sampling.has_penalties())
+        wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
     }
 
     /// Queues a step that goes on by a token with each text that waits for one, and behind a step under way
@@ -357,12 +399,16 @@ impl Generator {
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
         let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.tokens.len() < context;
-        let ready = self.texts.iter().filter_map(|(&id, text)| match text.awaited {
-            0 => (self.pending(text) == Some(1)).then_some((id, None)),
-            1 => Some((id, Some(behind?.row_of(id, text).filter(|_| goes_on(text))?))),
-            _ => None,
+        let ready = self.running.iter().filter_map(|&id| {
+            let text = &self.texts[&id];
+            match text.awaited {
+                0 => (self.pending(text) == Some(1)).then_some((id, None)),
+                1 => Some((id, Some(behind?.row_of(id, text).filter(|_| goes_on(text))?))),
+                _ => None,
+            }
         });
         let ready: Vec<_> = ready.collect();
+        self.totals.looked_at += self.running.len() as u64;
         if behind.is_some_and(|behind| !behind.precedes(ready.len())) {
             return Ok(None);
         }
@@ -383,11 +429,14 @@ impl Generator {
 
     /// Queues a step that reads a piece of some prompts, the oldest first.
     fn queue_prompts(&mut self) -> Result<Option<UnderWay>> {
-        let all: Vec<RequestId> = self.texts.keys().copied().collect();
+        // More could not begin in a step; those in front may wait for what others are reading.
+        let next = self.waiting.iter().take(self.options.rows.saturating_mul(2));
+        let all: BTreeSet<RequestId> = self.running.iter().chain(next).copied().collect();
         let (mut planned, mut time) = (Planned::default(), 1);
         // Where an older text has no place yet, none begins; those that have begun go on.
-        let mut full = false;
+        let mut full = self.running.len() >= self.options.rows;
         for id in all {
+            self.totals.looked_at += 1;
             let text = &self.texts[&id];
             let (begins, pending) = match self.pending(text) {
                 _ if text.awaited > 0 => continue,
@@ -411,6 +460,8 @@ impl Generator {
             if begins {
                 let sequence = self.memory.begin(&text.tokens, text.request.shares);
                 self.texts.get_mut(&id).expect("it is under way").sequence = Some(sequence);
+                self.waiting.remove(&id);
+                self.running.insert(id);
             }
             if !self.place(New { id, count, row: None }, &mut planned, true) {
                 if begins {
@@ -450,13 +501,13 @@ impl Generator {
             equal - equal % self.options.block_size
         };
         let being_read = |other: &&Text| other.request.shares && self.pending(other).is_some_and(|n| n > 1);
-        text.request.shares && self.texts.values().filter(being_read).any(|other| common(other) > cached)
+        let mut running = self.running.iter().map(|id| &self.texts[id]);
+        text.request.shares && running.any(|other| being_read(&other) && common(other) > cached)
     }
 
     /// The youngest text in memory that is younger than this one.
     fn youngest_after(&self, id: RequestId) -> Option<RequestId> {
-        let younger = self.texts.range((Excluded(id), Unbounded));
-        younger.rev().find(|(_, text)| text.sequence.is_some()).map(|(&id, _)| id)
+        self.running.range((Excluded(id), Unbounded)).next_back().copied()
     }
 
     /// Makes room for tokens of a text, if need be and allowed by taking it from younger ones.

@@ -175,13 +175,12 @@ impl Generator {
         if !planned.iter().any(completes) {
             return Head::Nothing;
         }
-        let requests = || self.texts.values().map(|text| &text.request);
-        let asked = Choices::of(requests().map(|request| &request.sampling));
-        let cuts = asked.top_k || asked.top_p || asked.min_p;
-        let logprobs = requests().filter_map(|request| request.logprobs).max();
-        let choices = Choices { top_k: cuts, top_p: cuts, min_p: cuts, logprobs, ..asked };
-        let mut settings = requests().map(|request| &request.sampling);
-        let adjusts = settings.any(|sampling| sampling.has_penalties() || !sampling.bias.is_empty());
+        let asked = || self.wanted.keys().map(|wanted| wanted.choices);
+        let greedy_only = asked().all(|choices| choices.greedy_only);
+        let cuts = asked().any(|choices| choices.top_k || choices.top_p || choices.min_p);
+        let logprobs = asked().filter_map(|choices| choices.logprobs).max();
+        let choices = Choices { greedy_only, top_k: cuts, top_p: cuts, min_p: cuts, logprobs };
+        let adjusts = self.wanted.keys().any(|wanted| wanted.adjusts);
         Head::Choose { choices, adjusts }
     }
 

@@ -102,6 +102,28 @@ fn texts_are_those_of_transformers_over_200_tokens() {
 }
 
 /// Requests that come together wait for the one that computes what they have in common.
+/// Of texts that wait, a step looks at as many as could begin.
+#[test]
+fn scheduling_takes_time_by_the_number_of_texts() {
+    let session = crowd::session("gpt2", &Device::cpu());
+    let looked_at = |texts: i32| {
+        let options = GeneratorOptions { rows: 4, blocks: 33, block_size: 4, ..GeneratorOptions::default() };
+        let mut generator = Generator::new(&session, options).unwrap();
+        for text in 0..texts {
+            generator.add(Request::new([3, text % 90, text / 90], 2)).unwrap();
+        }
+        let mut ended = 0;
+        while !generator.is_idle() {
+            let events = generator.step().unwrap();
+            ended += events.iter().filter(|event| matches!(event, Event::Finished { .. })).count();
+        }
+        assert_eq!(ended, texts as usize);
+        generator.totals().looked_at
+    };
+    let (few, many) = (looked_at(50), looked_at(400));
+    assert!(many < 10 * few, "{few} looks for 50 texts, {many} for 400");
+}
+
 #[test]
 fn what_prompts_have_in_common_is_computed_once() {
     let session = session("gpt2", &Device::cpu());
