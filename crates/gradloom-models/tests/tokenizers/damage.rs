@@ -1,8 +1,8 @@
 //! Damaged files end in an error that names them.
 
 use crate::{NAMES, data};
-use gradloom_models::data::{Bpe, Tokenizer};
-use serde_json::Value;
+use gradloom_models::data::{Bpe, Roles, Tokenizer, Vocabulary};
+use serde_json::{Value, json};
 
 fn text(name: &str) -> Vec<u8> {
     let path = data(name).join("tokenizer.json");
@@ -91,4 +91,71 @@ fn collect(value: &Value, at: String, places: &mut Vec<String>) {
         }
         _ => {}
     }
+}
+
+#[test]
+fn ids_that_are_put_around_a_text_are_tokens() {
+    let wrong = |processor: Value| {
+        let mut file: Value = serde_json::from_slice(&text("llama3")).unwrap();
+        file["post_processor"] = processor;
+        Bpe::from_json(file.to_string().as_bytes(), "t.json").unwrap_err().to_string()
+    };
+    let template = |id: u64| {
+        let begin = json!({"SpecialToken": {"id": "<s>", "type_id": 0}});
+        let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+        json!({"type": "TemplateProcessing", "single": [begin, text], "pair": [text],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [1, id], "tokens": ["<s>", "<s>"]}}})
+    };
+    for id in [565, 4_000_000_000] {
+        assert_eq!(
+            wrong(template(id)),
+            format!(
+                "t.json: `post_processor.special_tokens[\"<s>\"].ids[1]` is {id}, which is no token: there are 565"
+            )
+        );
+    }
+    let bytes =
+        json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+    let nested = wrong(json!({"type": "Sequence", "processors": [bytes, template(600)]}));
+    assert!(nested.starts_with("t.json: `post_processor.processors[1].special_tokens"), "{nested}");
+    let roberta = json!({"type": "RobertaProcessing", "sep": ["</s>", 565], "cls": ["<s>", 0],
+        "trim_offsets": true, "add_prefix_space": true});
+    assert_eq!(wrong(roberta), "t.json: `post_processor.sep[1]` is 565, which is no token: there are 565");
+}
+
+#[test]
+fn a_normalizer_that_blows_a_text_up_is_refused() {
+    let opened = |rules: &[(&str, Value)]| {
+        let mut file: Value = serde_json::from_slice(&text("gpt2")).unwrap();
+        let rule =
+            |(to, pattern): &(&str, Value)| json!({"type": "Replace", "pattern": pattern, "content": to});
+        let rules: Vec<Value> = rules.iter().map(rule).collect();
+        file["normalizer"] = json!({"type": "Sequence", "normalizers": rules});
+        Bpe::from_json(file.to_string().as_bytes(), "t.json").map_err(|error| error.to_string())
+    };
+    let double = ("aa", json!({"String": "a"}));
+    assert!(opened(&vec![double.clone(); 6]).is_ok());
+    let error = opened(&vec![double; 30]).unwrap_err();
+    assert_eq!(error, "t.json: its normalizer can make a text 1073741824 times as long: 100 is the limit");
+    let between = "x".repeat(1000);
+    let error = opened(&[(&between, json!({"Regex": ""}))]).unwrap_err();
+    assert!(error.contains("1001 times as long"), "{error}");
+}
+
+/// Time and memory to open a vocabulary with scores go with its bytes: longer tokens than any model's open,
+/// and merges that would take far more are refused.
+#[test]
+fn vocabularies_with_scores_open_by_their_bytes() {
+    let open = |tokens: Vec<String>| {
+        let scores = (0..tokens.len()).map(|id| -(id as f32)).collect();
+        let roles = Roles { unk: Some("a".into()), ..Roles::default() };
+        let lists = Vocabulary { tokens, scores, roles, ..Vocabulary::default() };
+        Bpe::from_vocabulary(&lists, "lists").map_err(|error| error.to_string())
+    };
+    let letters = ["a", "b", "▁", "ab"].map(String::from).to_vec();
+    let tokenizer = open([letters, vec!["ab".repeat(200_000)]].concat()).unwrap();
+    assert_eq!(tokenizer.encode(b"abab").unwrap(), [2, 3, 3]);
+    let ladder = (1..1900).map(|length| "a".repeat(length)).collect();
+    let error = open(ladder).unwrap_err();
+    assert!(error.starts_with("lists: its tokens can be made of each other in 1802151 ways"), "{error}");
 }

@@ -82,7 +82,10 @@ impl Bpe {
             model.dropout = None;
             inner.with_model(model);
         }
-        Ok(Self::of(inner, name, spelling))
+        let tokenizer = Self::of(inner, name, spelling);
+        check::check_processor(&file["post_processor"], tokenizer.vocabulary(), "post_processor")
+            .map_err(malformed)?;
+        Ok(tokenizer)
     }
 
     /// Around a tokenizer that was read or trained.

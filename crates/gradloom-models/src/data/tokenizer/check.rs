@@ -12,6 +12,9 @@ use std::collections::HashSet;
 /// Ids above it are no vocabulary's: ten times the largest ones.
 pub(super) const MOST_TOKENS: u64 = 1 << 22;
 
+/// Times that a text may become as long before it is encoded: a space that becomes a sign takes three bytes.
+const MOST_GROWTH: f64 = 100.0;
+
 /// Checks a file.
 ///
 /// # Errors
@@ -40,7 +43,53 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
     let added = file["added_tokens"].as_array().map_or(&[][..], Vec::as_slice);
     let named = added.iter().map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]));
     check_ids(named).map_err(|reason| malformed(format!("added_tokens: {reason}")))?;
+    let growth = growth(&file["normalizer"]);
+    if growth > MOST_GROWTH {
+        return Err(malformed(format!(
+            "its normalizer can make a text {growth:.0} times as long: {MOST_GROWTH:.0} is the limit"
+        )));
+    }
     Spelling::of(&file["decoder"]).map_err(unsupported)
+}
+
+/// How many times as long a text can become, by what replaces parts of it.
+fn growth(normalizer: &Value) -> f64 {
+    let length = |text: &Value| text.as_str().map_or(0, str::len);
+    if let Some(steps) = normalizer["normalizers"].as_array() {
+        return steps.iter().map(growth).product();
+    }
+    let (put, replaced) = (length(&normalizer["content"]), length(&normalizer["pattern"]["String"]));
+    match normalizer["type"].as_str() {
+        Some("Replace") if replaced > 0 => (put as f64 / replaced as f64).max(1.0),
+        // An expression may match between any two characters.
+        Some("Replace") => put as f64 + 1.0,
+        // A text is not empty, and a few bytes more are none that grow.
+        Some("Prepend") => (length(&normalizer["prepend"]) as f64 / 16.0).max(1.0),
+        _ => 1.0,
+    }
+}
+
+/// Checks the ids that are put around a text.
+///
+/// # Errors
+/// When one is none of the `tokens`: with its place in the file.
+pub(super) fn check_processor(processor: &Value, tokens: usize, place: &str) -> Result<(), String> {
+    let known = |id: &Value, place: String| match id.as_u64() {
+        Some(id) if id < tokens as u64 => Ok(()),
+        _ => Err(format!("`{place}` is {id}, which is no token: there are {tokens}")),
+    };
+    for (at, step) in processor["processors"].as_array().into_iter().flatten().enumerate() {
+        check_processor(step, tokens, &format!("{place}.processors[{at}]"))?;
+    }
+    for (name, token) in processor["special_tokens"].as_object().into_iter().flatten() {
+        for (at, id) in token["ids"].as_array().into_iter().flatten().enumerate() {
+            known(id, format!("{place}.special_tokens[{name:?}].ids[{at}]"))?;
+        }
+    }
+    for name in ["sep", "cls"].into_iter().filter(|name| processor[name].is_array()) {
+        known(&processor[name][1], format!("{place}.{name}[1]"))?;
+    }
+    Ok(())
 }
 
 fn check_ids<'v>(tokens: impl Iterator<Item = (&'v str, &'v Value)>) -> Result<(), String> {

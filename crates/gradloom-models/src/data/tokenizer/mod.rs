@@ -14,6 +14,7 @@ mod long;
 mod open;
 mod patterns;
 mod pieces;
+mod scores;
 mod special;
 mod train;
 

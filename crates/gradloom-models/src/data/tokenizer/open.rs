@@ -3,7 +3,7 @@
 //! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: all ways lead through the text of a
 //! tokenizer.json, so what holds of one holds of every other.
 
-use super::{Bpe, Roles, TokenizerError};
+use super::{Bpe, Roles, TokenizerError, scores as by_score};
 use gradloom_runtime::regular_file;
 use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
@@ -137,7 +137,8 @@ impl Bpe {
             file["model"]["ignore_merges"] = json!(whole_words);
             file
         } else if scores.len() == tokens.len() {
-            let merges = merges_by_score(tokens, scores);
+            let merges = by_score::merges(tokens, scores).map_err(malformed)?;
+            let merges = merges.into_iter().map(|(left, right)| json!([left, right])).collect();
             sentence_piece(ids.clone(), merges, found, roles.unk.as_deref(), *starts_plain)
         } else {
             return Err(malformed(format!("it has {} tokens and {} scores", tokens.len(), scores.len())));
@@ -219,21 +220,4 @@ fn sentence_piece(
             "vocab": tokens, "merges": merges,
         },
     })
-}
-
-/// The merges of a vocabulary with scores: every way to make a token of two others, that of the highest score
-/// first, as SentencePiece merges (Kudo and Richardson, 2018). Equal scores: the longer pair first.
-fn merges_by_score(tokens: &[String], scores: &[f32]) -> Vec<Value> {
-    let known: std::collections::HashSet<&str> = tokens.iter().map(String::as_str).collect();
-    let mut merges = Vec::new();
-    for (token, &score) in tokens.iter().zip(scores) {
-        for (at, _) in token.char_indices().skip(1) {
-            let (left, right) = token.split_at(at);
-            if known.contains(left) && known.contains(right) {
-                merges.push((score, left, right));
-            }
-        }
-    }
-    merges.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.len().cmp(&a.1.len())));
-    merges.into_iter().map(|(_, left, right)| json!([left, right])).collect()
 }
