@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::format::{bytes, count, thousands};
-use crate::output::print_line;
+use crate::output::{in_a_line, print_line};
 use crate::source::{Found, Source};
 use gradloom::runtime::files::{Found as Tensor, Weights};
 use gradloom_models::any_model::AnyConfig;
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     )?;
     if arguments.tensors || source.is_none() {
         for tensor in &tensors {
-            print_line!("  {}: {tensor}", tensor.name)?;
+            print_line!("  {}: {tensor}", in_a_line(&tensor.name))?;
         }
     }
     Ok(())

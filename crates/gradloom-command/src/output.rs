@@ -2,6 +2,7 @@
 //! goes wrong there ends a run.
 
 use crate::failure::{Failure, Result};
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,7 @@ macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
         if $crate::output::is_for_people() {
-            let _ = writeln!(std::io::stdout(), $($text)*);
+            let _ = writeln!(std::io::stdout(), "{}", $crate::output::escaped(&format!($($text)*)));
         }
     }};
 }
@@ -33,7 +34,7 @@ macro_rules! say {
 macro_rules! tell {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
+        let _ = writeln!(std::io::stderr(), "{}", $crate::output::escaped(&format!($($text)*)));
     }};
 }
 
@@ -47,7 +48,7 @@ pub(crate) use {print_line, say, tell};
 /// See [`print_line`].
 pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
     let mut output = io::stdout().lock();
-    written(writeln!(output, "{text}").and_then(|()| output.flush()))
+    written(writeln!(output, "{}", escaped(&text.to_string())).and_then(|()| output.flush()))
 }
 
 /// The outcome of writing to the standard output: a reader that had enough is no failure.
@@ -74,6 +75,37 @@ pub(crate) fn quoted(path: &str) -> String {
     if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
+/// Returns whether a character steers a terminal, or the order in which it shows others.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns a message or JSON in which characters that steer a terminal are spelt, but for line feeds and
+/// tabs: names and texts of files that are not the user's own come up in any of them. The spelling is JSON's,
+/// which stands for the same there.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    spelt(text, &|c| steers(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// Returns a name in a line of its own: as [`escaped`], and with line feeds and tabs spelt too.
+pub(crate) fn in_a_line(name: &str) -> Cow<'_, str> {
+    spelt(name, &steers)
+}
+
+fn spelt<'t>(text: &'t str, is_spelt: &dyn Fn(char) -> bool) -> Cow<'t, str> {
+    if !text.contains(is_spelt) {
+        return Cow::Borrowed(text);
+    }
+    let mut spelt = String::new();
+    for c in text.chars() {
+        match is_spelt(c) {
+            true => spelt.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => spelt.push(c),
+        }
+    }
+    Cow::Owned(spelt)
+}
+
 /// Text for a terminal: control characters, which an untrained model may write and a terminal may obey,
 /// become U+FFFD.
 pub(crate) fn printable(text: &str) -> String {
@@ -83,13 +115,22 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{printable, quoted};
+    use super::{escaped, in_a_line, printable, quoted};
 
     #[test]
     fn paths_are_quoted_where_a_shell_would_split_them() {
         assert_eq!(quoted("runs/tiny-1"), "runs/tiny-1");
         assert_eq!(quoted("-run"), "./-run");
         assert_eq!(quoted("my runs/it's"), r"'my runs/it'\''s'");
+    }
+
+    #[test]
+    fn messages_give_a_terminal_no_orders() {
+        assert_eq!(escaped("a\tß\n\x1b[2J\u{9b}\u{202e}\r"), "a\tß\n\\u001b[2J\\u009b\\u202e\\u000d");
+        assert_eq!(in_a_line("a\nb\tc"), "a\\u000ab\\u0009c");
+        let json = serde_json::json!({"name": "a\u{9b}\u{7f}\n\u{2028}"});
+        let again: serde_json::Value = serde_json::from_str(&escaped(&format!("{json:#}"))).unwrap();
+        assert_eq!(again, json);
     }
 
     #[test]

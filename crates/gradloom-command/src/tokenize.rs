@@ -2,11 +2,11 @@
 
 use crate::failure::{Failure, Result};
 use crate::format::count;
-use crate::output::{print_line, tell, written};
+use crate::output::{print_line, printable, tell, written};
 use crate::tokenizer::AnyTokenizer;
 use gradloom::runtime::regular_file;
 use gradloom_models::data::{SpecialTokens, Tokenizer};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// What `gradloom tokenize` takes.
@@ -83,7 +83,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.decode {
         let mut output = io::stdout().lock();
-        written(output.write_all(&text).and_then(|()| output.flush()))?;
+        let shown = match output.is_terminal() {
+            true => printable(&String::from_utf8_lossy(&text)).into_bytes(),
+            false => text,
+        };
+        written(output.write_all(&shown).and_then(|()| output.flush()))?;
     } else if arguments.pieces {
         let lines: Vec<String> =
             ids.iter().map(|&id| format!("{id}\t{:?}\n", piece(&tokenizer, id))).collect();

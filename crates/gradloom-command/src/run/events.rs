@@ -7,6 +7,7 @@
 use super::folder::{RunFolder, unusable};
 use super::metrics::set_aside;
 use crate::failure::Result;
+use crate::output::escaped;
 use gradloom::runtime::regular_file;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -154,7 +155,7 @@ impl Events {
         let line = line(step, event);
         if self.printed {
             // The reader may have had enough.
-            let _ = io::stdout().write_all(line.as_bytes());
+            let _ = io::stdout().write_all(escaped(&line).as_bytes());
         }
         let push = || -> io::Result<()> {
             let before = self.file.metadata()?.len();

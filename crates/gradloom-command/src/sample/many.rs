@@ -3,7 +3,7 @@
 use super::{Arguments, BLOCK, Opened, Output, Prompt};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
-use crate::output::written;
+use crate::output::{escaped, written};
 use gradloom_models::generate::Sampling;
 use gradloom_models::generator::{Finish, Request, RequestId, TextEvent, TextGenerator, TokenLogprobs};
 use std::collections::BTreeMap;
@@ -53,9 +53,9 @@ pub(super) fn run(
             let text = first.remove();
             undrawable |= text.finish == Some(Finish::NoToken);
             match arguments.json {
-                true => output.put(&format!("{}\n", text.to_json())),
+                true => output.put(&format!("{}\n", escaped(&text.to_json().to_string()))),
                 false => {
-                    output.put(&text.prompt);
+                    let _ = output.put_safe(&text.prompt);
                     let _ = output.put_safe(&text.text);
                     output.put("\n\n");
                 }

@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     let mut output = Output::new();
-    output.put(&prompt);
+    let _ = output.put_safe(&prompt);
     write(&mut |text| output.put_safe(text))?;
     output.end()
 }

@@ -50,7 +50,7 @@ pub(super) fn run(
             )?;
         } else if rank == 0 {
             let mut output = Output::new();
-            output.put(&text);
+            let _ = output.put_safe(&text);
             let _ = output.put_safe(&continued);
             output.end()?;
         }
@@ -88,7 +88,7 @@ fn with_draft(
     let (mut written, mut count) = (String::new(), 0);
     let mut output = (!arguments.json).then(Output::new);
     if let Some(output) = &mut output {
-        output.put(text);
+        let _ = output.put_safe(text);
     }
     let on_token = |token| {
         let more = stream.push(token);
