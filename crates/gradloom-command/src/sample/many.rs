@@ -1,6 +1,6 @@
 //! Texts side by side, through one generator.
 
-use super::{Arguments, BLOCK, Opened, Output, Prompt};
+use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::output::{escaped, written};
@@ -96,13 +96,7 @@ impl Text {
             "text": self.text,
             "tokens": self.tokens.len(),
             "seed": self.seed,
-            "finish": match self.finish {
-                Some(Finish::End(_)) => "end",
-                Some(Finish::Stop(_)) => "stop",
-                Some(Finish::Context) => "context",
-                Some(Finish::NoToken) => "no token",
-                Some(Finish::Length) | None => "length",
-            },
+            "finish": finish_name(self.finish),
         });
         let has_logprobs = self.tokens.iter().any(|(_, logprobs)| logprobs.is_some());
         if has_logprobs {

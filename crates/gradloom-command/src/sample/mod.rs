@@ -16,7 +16,7 @@ use crate::source::Source;
 use crate::tokenizer::AnyTokenizer;
 use gradloom::{Device, Session};
 use gradloom_models::any_model::AnyModel;
-use gradloom_models::generator::{Generator, GeneratorOptions};
+use gradloom_models::generator::{Finish, Generator, GeneratorOptions};
 use gradloom_models::language_model::{LanguageModel, Sizes};
 pub(crate) use options::Arguments;
 use std::io::{self, IsTerminal, Write};
@@ -38,6 +38,17 @@ struct Opened {
 struct Prompt {
     text: String,
     tokens: Vec<i32>,
+}
+
+/// Why a text has ended, in JSON.
+fn finish_name(finish: Option<Finish>) -> &'static str {
+    match finish {
+        Some(Finish::End(_)) => "end",
+        Some(Finish::Stop(_)) => "stop",
+        Some(Finish::Context) => "context",
+        Some(Finish::NoToken) => "no token",
+        Some(Finish::Length) | None => "length",
+    }
 }
 
 impl Opened {

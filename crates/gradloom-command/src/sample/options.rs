@@ -105,8 +105,9 @@ pub(super) struct Choice {
     /// Another seed, another text.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// End the text before this string. May be given more than once.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    /// End the text before this string. May be given more than once. `\n` in it is a new line; there are also
+    /// `\t`, `\r`, `\xHH` and `\u{HEX}`, and `\\` is a backslash.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = unescaped)]
     pub(super) stop: Vec<String>,
 }
 
@@ -147,6 +148,47 @@ impl Choice {
         sampling.validate()?;
         Ok(sampling)
     }
+}
+
+/// The text of a flag in which a backslash begins an escape, as shells hand it on as it is.
+fn unescaped(given: &str) -> std::result::Result<String, String> {
+    let (mut text, mut rest) = (String::new(), given);
+    while let Some(at) = rest.find('\\') {
+        text.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let digits = match escape.chars().next() {
+            Some('x') => escape.get(1..3).map(|digits| (digits, 3)),
+            Some('u') => {
+                escape.strip_prefix("u{").and_then(|hex| hex.split_once('}')).map(|(d, _)| (d, d.len() + 3))
+            }
+            _ => None,
+        };
+        let number = |digits: &str| {
+            digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+        };
+        let (c, length) = match (escape.chars().next(), digits) {
+            (Some('n'), _) => (Some('\n'), 1),
+            (Some('t'), _) => (Some('\t'), 1),
+            (Some('r'), _) => (Some('\r'), 1),
+            (Some('\\'), _) => (Some('\\'), 1),
+            // Above ASCII, a byte of two digits would be half a character.
+            (Some('x'), Some((digits, length))) => {
+                (number(digits).filter(|n| *n < 128).and_then(char::from_u32), length)
+            }
+            (Some('u'), Some((digits, length))) => (number(digits).and_then(char::from_u32), length),
+            _ => (None, 0),
+        };
+        let Some(c) = c else {
+            return Err(format!(
+                "\\{} is no escape: there are \\n, \\t, \\r, \\\\, \\xHH up to 7f, and \\u{{HEX}}; write \\\\ for a backslash",
+                escape.chars().take(1).collect::<String>()
+            ));
+        };
+        text.push(c);
+        rest = &escape[length..];
+    }
+    text.push_str(rest);
+    Ok(text)
 }
 
 /// A token and what is added to its logit.

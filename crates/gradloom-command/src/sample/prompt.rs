@@ -31,7 +31,8 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<String>> {
 }
 
 fn of_file(flag: &str, path: &Path) -> Result<String> {
-    read_text(path, LONGEST_PROMPT, "give a file of UTF-8 text").map_err(|failure| failure.under(flag))
+    let text = read_text(path, LONGEST_PROMPT, "give a file of UTF-8 text");
+    text.map(without_mark).map_err(|failure| failure.under(flag))
 }
 
 fn of_input(flag: &str) -> Result<String> {
@@ -42,5 +43,10 @@ fn of_input(flag: &str) -> Result<String> {
     if text.len() as u64 > LONGEST_PROMPT {
         return Err(failure(format!("has more than {} MiB", LONGEST_PROMPT >> 20)).help("give less at once"));
     }
-    Ok(text)
+    Ok(without_mark(text))
+}
+
+/// The text without the byte order mark that some editors put before it.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text)
 }

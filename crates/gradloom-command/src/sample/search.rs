@@ -1,13 +1,13 @@
 //! One text by a search, or with the help of a draft model.
 
-use super::{Arguments, BLOCK, Opened, Output, Prompt};
+use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
-use crate::output::print_line;
+use crate::output::{print_line, tell};
 use crate::source::Source;
 use gradloom_models::data::Start;
 use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling, TextStream};
-use gradloom_models::generator::Request;
+use gradloom_models::generator::{Finish, Request};
 
 pub(super) fn run(
     arguments: &Arguments,
@@ -98,14 +98,29 @@ fn with_draft(
             None => written.push_str(&more),
         }
     };
-    let (_, [accepted, drafted]) =
+    let (finish, [accepted, drafted]) =
         own.speculate(&mut draft, &request, arguments.drafted as usize, on_token)?;
+    // It was asked for as many as there is room for.
+    let finish = match finish {
+        Finish::Length if (request.most as u64) < arguments.tokens => Finish::Context,
+        finish => finish,
+    };
     let rest = stream.finish();
     written.push_str(&rest);
+    let told = || {
+        if finish == Finish::Context {
+            let context = opened.sizes.context;
+            tell!(
+                "note: the text ends after {count} of {} tokens, at the end of the model's context of {context}; \
+                 without --draft it goes on",
+                arguments.tokens
+            );
+        }
+    };
     match output {
         Some(mut output) => {
             let _ = output.put_safe(&rest);
-            output.end()
+            output.end().inspect(|()| told())
         }
         None => print_line!(
             "{}",
@@ -116,7 +131,9 @@ fn with_draft(
                 "seed": request.sampling.seed,
                 "drafted": drafted,
                 "accepted": accepted,
+                "finish": finish_name(Some(finish)),
             })
-        ),
+        )
+        .inspect(|()| told()),
     }
 }

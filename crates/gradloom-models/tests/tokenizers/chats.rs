@@ -2,6 +2,7 @@
 
 use crate::{data, json, open};
 use gradloom_models::data::{Bpe, Message, Roles, TokenizerError};
+use std::time::{Duration, SystemTime};
 
 fn with_template(template: &str) -> Bpe {
     let tokenizer = open("llama3");
@@ -23,6 +24,35 @@ fn texts_are_those_of_transformers() {
             None => assert!(matches!(text, Err(TokenizerError::Template { .. })), "{row}: {text:?}"),
         }
     }
+}
+
+/// Templates with all that published ones use.
+#[test]
+fn texts_of_many_templates_are_those_of_transformers() {
+    let file = json("templates.json");
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(file["now"].as_u64().unwrap());
+    let (templates, rows) = (file["templates"].as_array().unwrap(), file["chats"].as_array().unwrap());
+    assert!(templates.len() >= 38 && rows.len() == 6 * templates.len());
+    let mut differ = Vec::new();
+    for row in rows {
+        let template = templates[row["template"].as_u64().unwrap() as usize].as_str().unwrap();
+        let roles = Roles {
+            bos: Some("<s>".into()),
+            eos: Some("</s>".into()),
+            chat_template: Some(template.to_string()),
+            ..Roles::default()
+        };
+        let messages: Vec<Message> = serde_json::from_value(row["messages"].clone()).unwrap();
+        let tokenizer = open("llama3").with_roles(roles);
+        let text = tokenizer.chat_text(&messages, row["prompt"].as_bool().unwrap(), now);
+        match (&text, row["text"].as_str()) {
+            (Ok(text), Some(expected)) if text == expected => {}
+            (Err(TokenizerError::Template { .. }), None) => {}
+            (_, expected) => differ.push(format!("{template}\n  {text:?}\n  {expected:?}")),
+        }
+    }
+    differ.dedup_by_key(|text| text.lines().next().unwrap_or_default().to_string());
+    assert!(differ.is_empty(), "{}", differ.join("\n\n"));
 }
 
 #[test]

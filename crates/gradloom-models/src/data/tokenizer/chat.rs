@@ -4,13 +4,13 @@
 //! out. Always holds: the text is that of `apply_chat_template` of transformers, whose settings, filters and
 //! functions these are; a template cannot reach anything else, and ends within a bound of steps.
 
-use super::{Bpe, Tokenizer, TokenizerError};
+use super::{Bpe, Tokenizer, TokenizerError, jinja, python};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, context, escape_formatter};
+use minijinja::value::{Serde, Value, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, escape_formatter};
 use serde::{Deserialize, Serialize};
-use serde_json::ser::{Formatter, PrettyFormatter};
-use std::io::{self, Write};
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One turn of a chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,21 +42,42 @@ impl Bpe {
         messages: &[Message],
         add_generation_prompt: bool,
     ) -> Result<String, TokenizerError> {
+        self.chat_text(messages, add_generation_prompt, SystemTime::now())
+    }
+
+    /// As [`Bpe::apply_chat_template`], at another time, for templates that tell the date: that of UTC.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn chat_text(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        now: SystemTime,
+    ) -> Result<String, TokenizerError> {
         let roles = self.roles();
         let none = || TokenizerError::NoTemplate { name: self.name().to_string() };
         let template = roles.chat_template.as_deref().ok_or_else(none)?;
-        let variables = context! {
-            messages => Value::from(Serde(messages)),
-            add_generation_prompt,
+        let mut variables = vec![
+            ("messages", Value::from(Serde(messages))),
+            ("add_generation_prompt", Value::from(add_generation_prompt)),
             // Templates ask whether there are any.
-            tools => Value::from(()),
-            documents => Value::from(()),
-            bos_token => roles.bos.as_deref().unwrap_or_default(),
-            eos_token => roles.eos.as_deref().unwrap_or_default(),
-            unk_token => roles.unk.as_deref().unwrap_or_default(),
-            pad_token => roles.pad.as_deref().unwrap_or_default(),
-        };
-        environment().render_named_str("template", template, variables).map_err(|error| {
+            ("tools", Value::from(())),
+            ("documents", Value::from(())),
+        ];
+        // A token that the files do not name is not defined.
+        let tokens = [
+            ("bos_token", &roles.bos),
+            ("eos_token", &roles.eos),
+            ("unk_token", &roles.unk),
+            ("pad_token", &roles.pad),
+        ];
+        variables.extend(
+            tokens.into_iter().filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?)))),
+        );
+        let variables = Value::from(variables.into_iter().collect::<BTreeMap<_, _>>());
+        let template = jinja::readable(template);
+        environment(now).render_named_str("template", &template, variables).map_err(|error| {
             let place = error.line().map_or_else(String::new, |line| format!("line {line}: "));
             let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
             TokenizerError::Template { name: self.name().to_string(), reason: format!("{place}{what}") }
@@ -64,58 +85,25 @@ impl Bpe {
     }
 }
 
-fn environment() -> Environment<'static> {
+fn environment(now: SystemTime) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(
         SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("the usual signs"),
     );
     // As Python prints them.
-    environment.set_formatter(|output, state, value| match (value.kind(), value.is_true()) {
-        (ValueKind::None, _) => output.write_str("None").map_err(Error::from),
-        (ValueKind::Bool, true) => output.write_str("True").map_err(Error::from),
-        (ValueKind::Bool, false) => output.write_str("False").map_err(Error::from),
+    environment.set_formatter(|output, state, value| match value.kind() {
+        ValueKind::None | ValueKind::Bool => output.write_str(&python::text(value)).map_err(Error::from),
         _ => escape_formatter(output, state, value),
     });
     environment.set_fuel(Some(STEPS));
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.add_filter("tojson", to_json);
+    environment.set_unknown_method_callback(python::method);
+    environment.add_filter("tojson", python::to_json);
+    environment.add_filter(jinja::PERCENT, |left: &Value, right: &Value| python::percent(left, right));
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
+    // Before 1970 no template was written.
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    environment.add_function("strftime_now", move |format: String| python::date(seconds as i64, &format));
     environment
-}
-
-/// JSON as Python writes it, with its blanks and without the escapes for HTML.
-fn to_json(value: &Value, arguments: Kwargs) -> Result<String, Error> {
-    let wrong = |error: serde_json::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
-    let indent: Option<usize> = arguments.get("indent")?;
-    arguments.assert_all_used()?;
-    let mut text = Vec::new();
-    match indent {
-        None => value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, OneLine)),
-        Some(indent) => {
-            let indent = " ".repeat(indent.min(64));
-            let lines = PrettyFormatter::with_indent(indent.as_bytes());
-            value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, lines))
-        }
-    }
-    .map_err(wrong)?;
-    Ok(String::from_utf8(text).expect("JSON is UTF-8"))
-}
-
-/// A blank after commas and colons.
-struct OneLine;
-
-impl Formatter for OneLine {
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
 }
