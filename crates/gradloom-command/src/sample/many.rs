@@ -1,6 +1,6 @@
 //! Texts side by side, through one generator.
 
-use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name};
+use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name, tell_context};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::output::{escaped, written};
@@ -44,7 +44,7 @@ pub(super) fn run(
             texts.insert(id, text);
         }
     }
-    let (mut output, mut undrawable) = (Output::new(), false);
+    let (mut output, mut undrawable, mut cut) = (Output::new(), false, None);
     while !texts.is_empty() && output.result.is_ok() {
         for event in generator.step()? {
             note(&mut texts, event);
@@ -52,6 +52,9 @@ pub(super) fn run(
         while let Some(first) = texts.first_entry().filter(|entry| entry.get().finish.is_some()) {
             let text = first.remove();
             undrawable |= text.finish == Some(Finish::NoToken);
+            if text.finish == Some(Finish::Context) {
+                cut.get_or_insert(text.tokens.len());
+            }
             match arguments.json {
                 true => output.put(&format!("{}\n", escaped(&text.to_json().to_string()))),
                 false => {
@@ -63,6 +66,9 @@ pub(super) fn run(
         }
     }
     written(output.result)?;
+    if let Some(count) = cut {
+        tell_context(opened, count, arguments);
+    }
     match undrawable {
         true => Err(Failure::failed(
             "a text ended because no token could be chosen: logits are not numbers, or all tokens are excluded",

@@ -11,7 +11,7 @@ mod search;
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::model::Writer;
-use crate::output::{print_line, printable, written};
+use crate::output::{print_line, printable, tell, written};
 use crate::source::Source;
 use crate::tokenizer::AnyTokenizer;
 use gradloom::{Device, Session};
@@ -49,6 +49,15 @@ fn finish_name(finish: Option<Finish>) -> &'static str {
         Some(Finish::NoToken) => "no token",
         Some(Finish::Length) | None => "length",
     }
+}
+
+/// Says that a text ends where no more can be read, with less than was asked for.
+fn tell_context(opened: &Opened, count: usize, arguments: &Arguments) {
+    let (context, asked) = (opened.sizes.context, arguments.tokens);
+    tell!(
+        "note: a text ends at the model's context of {context}, after {count} of {asked} tokens; one that is \
+         written alone, without a search or a draft, goes on beyond it"
+    );
 }
 
 impl Opened {

@@ -1,9 +1,9 @@
 //! One text by a search, or with the help of a draft model.
 
-use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name};
+use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name, tell_context};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
-use crate::output::{print_line, tell};
+use crate::output::print_line;
 use crate::source::Source;
 use gradloom_models::data::Start;
 use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling, TextStream};
@@ -37,7 +37,13 @@ pub(super) fn run(
         most,
         ends: ends.clone(),
     };
-    for (rank, found) in generator.beams(&prompt, options)?.into_iter().enumerate() {
+    let found = generator.beams(&prompt, options)?;
+    let cut = found.first().map(|best| &best.tokens).filter(|tokens| {
+        let ended = tokens.last().is_some_and(|last| ends.contains(last));
+        !ended && tokens.len() == most && (most as u64) < arguments.tokens
+    });
+    let cut = cut.map(Vec::len);
+    for (rank, found) in found.into_iter().enumerate() {
         let mut stream = TextStream::from(tokenizer, Start::Within);
         let pieces = found.tokens.iter().filter(|token| !ends.contains(token)).map(|&id| stream.push(id));
         let mut continued: String = pieces.collect();
@@ -54,6 +60,9 @@ pub(super) fn run(
             let _ = output.put_safe(&continued);
             output.end()?;
         }
+    }
+    if let Some(count) = cut {
+        tell_context(opened, count, arguments);
     }
     Ok(())
 }
@@ -109,12 +118,7 @@ fn with_draft(
     written.push_str(&rest);
     let told = || {
         if finish == Finish::Context {
-            let context = opened.sizes.context;
-            tell!(
-                "note: the text ends after {count} of {} tokens, at the end of the model's context of {context}; \
-                 without --draft it goes on",
-                arguments.tokens
-            );
+            tell_context(opened, count, arguments);
         }
     };
     match output {
