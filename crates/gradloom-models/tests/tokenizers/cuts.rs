@@ -183,7 +183,7 @@ fn text() -> String {
     while text.len() < 1500 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let part = (state >> 33) as usize;
-        text.push_str(parts[if part % 3 == 0 { part / 3 % 2 } else { part / 3 % parts.len() }]);
+        text.push_str(parts[if part.is_multiple_of(3) { part / 3 % 2 } else { part / 3 % parts.len() }]);
     }
     text
 }

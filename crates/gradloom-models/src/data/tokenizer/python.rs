@@ -272,7 +272,7 @@ fn filled(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
             format!("{}{text}{}", filled(left), filled(missing - left))
         }
         _ => {
-            let sign = text.starts_with(['-', '+']).then(|| &text[..1]).unwrap_or_default();
+            let sign = if text.starts_with(['-', '+']) { &text[..1] } else { "" };
             format!("{sign}{}{}", "0".repeat(missing), &text[sign.len()..])
         }
     }))
