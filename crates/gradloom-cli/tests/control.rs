@@ -170,7 +170,7 @@ fn gguf_files_steer_no_terminal() {
     assert!(places > 20, "{places}");
 }
 
-/// What is written without `output.rs`, where the class of messages is, is in a few files that were looked at.
+/// Few files write without `output.rs`, where messages are spelt; they were looked at.
 #[test]
 fn nothing_else_writes_to_the_terminal() {
     fn sources(folder: &Path, found: &mut Vec<String>) {

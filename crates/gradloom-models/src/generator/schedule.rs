@@ -50,7 +50,7 @@ pub struct Generator {
     /// Those that are in memory, and those that wait for a place: a step looks at few of the others.
     running: BTreeSet<RequestId>,
     waiting: BTreeSet<RequestId>,
-    /// What the texts ask for, each kind with its number of texts.
+    /// Kinds of what texts ask for, each with its number of texts.
     pub(super) wanted: HashMap<Wanted, usize>,
     /// The id of the next request.
     next: u64,
@@ -76,7 +76,7 @@ pub struct Totals {
     pub looked_at: u64,
 }
 
-/// What a request asks of the programs that choose its tokens.
+/// The demands of a request on the programs that choose its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     pub(super) choices: Choices,

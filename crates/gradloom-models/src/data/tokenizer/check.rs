@@ -52,7 +52,7 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
     Spelling::of(&file["decoder"]).map_err(unsupported)
 }
 
-/// How many times as long a text can become, by what replaces parts of it.
+/// Returns the number of times as long that a text can become, by what replaces parts of it.
 fn growth(normalizer: &Value) -> f64 {
     let length = |text: &Value| text.as_str().map_or(0, str::len);
     if let Some(steps) = normalizer["normalizers"].as_array() {

@@ -1,8 +1,8 @@
 //! Places at which a text can be cut without a change of its tokens.
 //!
 //! In: the parts of a tokenizer, and a text. Out: a place. Always holds: the ids of the text before the place
-//! and of that behind it are those of the whole. A part of a tokenizer of which that cannot be said (a pattern
-//! with anchors, a normalizer that is a table) leaves no place at all: its texts are encoded whole.
+//! and of that behind it are those of the whole. A part of a tokenizer of which that cannot be said (a
+//! pattern with anchors, a normalizer that is a table) leaves no place at all: its texts are encoded whole.
 //!
 //! A place lies between two characters. Normalization changes nothing across it ([`Normal`]), each side is
 //! split into words as if it were alone ([`Words`]), and no added token touches it. Where a word may go on
@@ -34,14 +34,14 @@ pub(super) struct Cuts {
     plain: Strings,
     /// Added tokens that are found in normalized text.
     normalized: Strings,
-    /// Whether an added token takes the blanks beside it.
+    /// True where an added token takes the blanks beside it.
     takes_blanks: bool,
     /// The vocabulary, where merges can be told by it; made when it is first needed.
     vocabulary: OnceLock<Option<Strings>>,
     joints: Mutex<HashMap<(char, char), Joint>>,
 }
 
-/// What is between two characters.
+/// The relation of two characters that stand side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Joint {
     /// One side may not be what it is without the other.
@@ -212,7 +212,7 @@ fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
     [without.unwrap_or_default().to_vec(), token]
 }
 
-/// What is between two characters; `None` for [`Joint::Closed`].
+/// Finds the joint of two characters; `None` for [`Joint::Closed`].
 fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Option<Joint> {
     let (mut left, mut right, mut put) = (a, b, None);
     for step in normal {
@@ -240,8 +240,8 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
     }
 }
 
-/// The normalized text around a place, at least so many bytes to each side if there are as many, and the place
-/// in it; `None` if it is not sure.
+/// The normalized text around a place, at least so many bytes to each side if there are as many, and the
+/// place in it; `None` if it is not sure.
 fn around(
     normal: &[Normal],
     text: &[u8],
@@ -404,9 +404,9 @@ impl Words {
         }
     }
 
-    /// The characters of both sides as the next step has them; `None` where the step may tell whether both are
-    /// there. Sets `is_edge` where surely one word ends and another begins: from there on, steps see each side
-    /// alone.
+    /// The characters of both sides as the next step has them; `None` where the step may tell whether both
+    /// are there. Sets `is_edge` where surely one word ends and another begins: from there on, steps see each
+    /// side alone.
     fn pass(&self, a: char, b: char, is_edge: &mut bool) -> Option<(char, char)> {
         match self {
             Self::Split(pattern) if !*is_edge => {

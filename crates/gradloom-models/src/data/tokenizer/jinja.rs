@@ -1,10 +1,10 @@
 //! Templates as minijinja reads them.
 //!
-//! In: a template of transformers. Out: one with the same text. Always holds: lines stay where they are; text,
-//! strings, comments and raw blocks are left alone.
+//! In: a template of transformers. Out: one with the same text. Always holds: lines stay where they are;
+//! text, strings, comments and raw blocks are left alone.
 //!
-//! minijinja knows neither the block `generation`, an extension by which transformers marks what a model wrote
-//! (its names are its own, as those of `with`), nor formats: `a % b` becomes a filter of `a`.
+//! minijinja knows neither the block `generation`, an extension by which transformers marks what a model
+//! wrote (its names are its own, as those of `with`), nor formats: `a % b` becomes a filter of `a`.
 
 /// The filter that stands for `%`.
 pub(super) const PERCENT: &str = "__percent__";
@@ -122,7 +122,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Whether a token can end an operand.
+/// Returns true for a token that can end an operand.
 fn is_end(token: &str) -> bool {
     let words = ["and", "or", "not", "in", "is", "if", "else", "elif", "set", "for", "with"];
     match token.chars().next() {
@@ -132,7 +132,8 @@ fn is_end(token: &str) -> bool {
     }
 }
 
-/// Whether the operand before a place belongs to a product that a filter of it alone would change.
+/// Returns true where the operand before a place belongs to a product that a filter of it alone would
+/// change.
 fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
     let mut at = place;
     loop {

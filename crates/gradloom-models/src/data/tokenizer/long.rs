@@ -1,8 +1,8 @@
 //! Long texts in pieces that are encoded one by one.
 //!
 //! In: a reader, and the places at which a tokenizer lets a text be cut. Out: pieces of some 64 KiB. Always
-//! holds: the pieces are the text, and the ids of the pieces are those of the whole; a piece is as long as that
-//! takes.
+//! holds: the pieces are the text, and the ids of the pieces are those of the whole; a piece is as long as
+//! that takes.
 
 use super::Start;
 use std::io::{self, Read};
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(pieces(text, 8, &|_| None), [text]);
     }
 
-    /// What cannot be cut is searched as often as its length doubles, and up to a limit.
+    /// A text without places is searched as often as its length doubles, and up to a limit.
     #[test]
     fn a_text_that_cannot_be_cut_takes_time_by_its_length() {
         let searched = std::cell::Cell::new(0);

@@ -1,8 +1,8 @@
 //! Two characters side by side, as a regular expression reads them.
 //!
 //! In: a pattern as the crate `fancy-regex` reads it, and two characters. Out: [`Reads`]. Always holds: what
-//! is not understood (a look behind, an anchor, a reference back) is no [`Pattern`], and where a repetition, a
-//! choice or an assertion may go two ways, both are taken.
+//! is not understood (a look behind, an anchor, a reference back) is no [`Pattern`], and where a repetition,
+//! a choice or an assertion may go two ways, both are taken.
 
 use fancy_regex::{Expr, LookAround, Regex};
 
@@ -27,7 +27,7 @@ enum Node {
     Whole(Box<Node>),
 }
 
-/// What a pattern can do with a text that has the characters `a` and `b` side by side.
+/// The ways of a pattern with a text that has the characters `a` and `b` side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reads {
     /// It can match nothing.

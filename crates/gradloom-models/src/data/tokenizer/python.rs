@@ -434,7 +434,7 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// How Python lays JSON out.
+/// Python's layout of JSON.
 struct Style {
     between: String,
     after: String,

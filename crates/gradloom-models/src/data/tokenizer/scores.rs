@@ -1,8 +1,8 @@
 //! The merges of a vocabulary with scores.
 //!
-//! In: tokens and scores. Out: pairs of tokens in the order in which they merge. Always holds: time and memory
-//! grow with the bytes of the tokens; merges whose text does not, as those of a token that is one letter a
-//! thousand times, are refused.
+//! In: tokens and scores. Out: pairs of tokens in the order in which they merge. Always holds: time and
+//! memory grow with the bytes of the tokens; merges whose text does not, as those of a token that is one
+//! letter a thousand times, are refused.
 
 /// Bytes of the tokens of all merges for each byte of the tokens, and as many for small vocabularies.
 const MOST_FOR_A_BYTE: usize = 16;
@@ -37,8 +37,8 @@ struct Split {
     right: usize,
 }
 
-/// Every pair of tokens that make another one, by token and then by the length of the left one; and the number
-/// of steps that it took to find them.
+/// Every pair of tokens that make another one, by token and then by the length of the left one; and the
+/// number of steps that it took to find them.
 fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
     let forward: Vec<Vec<u8>> = tokens.iter().map(|token| token.clone().into_bytes()).collect();
     let backward: Vec<Vec<u8>> = tokens.iter().map(|token| token.bytes().rev().collect()).collect();
