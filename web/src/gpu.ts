@@ -12,6 +12,8 @@ import type { Core, GpuImports } from './wasm.js';
 const USAGE = { mapRead: 0x1, copySource: 0x4, copyTarget: 0x8, storage: 0x80 } as const;
 const COMPUTE = 0x4;
 const READ = 0x1;
+/** Bytes that are written or read at a time, at most: a multiple of 4. */
+const PIECE = 1 << 26;
 
 /** Limits that are raised to what the adapter has. */
 const LIMITS = [
@@ -161,7 +163,7 @@ export class Gpu {
         this.#buffers.delete(id);
       },
       write: (buffer, offset, ptr, len) => {
-        this.device.queue.writeBuffer(this.#buffer(buffer), offset >>> 0, core().bytes(ptr >>> 0, len >>> 0));
+        this.upload([{ buffer, at: offset >>> 0, data: core().bytes(ptr >>> 0, len >>> 0) }]);
       },
       program: () => {
         const id = this.#nextId++;
@@ -240,7 +242,9 @@ export class Gpu {
       for (const scope of popped) scope.then((error) => errors.push(error), () => undefined);
       await Promise.allSettled(popped);
     }
-    for (const error of errors) if (error) throw describe(error);
+    // What there was no memory for is refused wherever it is used: that comes second.
+    const first = errors.find((error) => error && isMemory(error)) ?? errors.find(Boolean);
+    if (first) throw describe(first);
     return result;
   }
 
@@ -438,29 +442,61 @@ export class Gpu {
     if (this.#lost) throw this.#lost;
   }
 
+  /** Writes tensors, for what is submitted from here on. Nothing of them goes through wasm memory. */
+  upload(list: readonly { buffer: number; at: number; data: ArrayBufferView }[]): void {
+    for (const { buffer, at, data } of list) {
+      const bytes = new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
+      const [to, whole] = [this.#buffer(buffer), bytes.length - bytes.length % 4];
+      for (let start = 0; start < whole; start += PIECE) {
+        this.device.queue.writeBuffer(to, at + start, bytes, start, Math.min(PIECE, whole - start));
+      }
+      // Words are written; what follows an entry, up to its alignment, is padding.
+      const rest = new Uint8Array(4);
+      rest.set(bytes.subarray(whole));
+      if (whole < bytes.length) this.device.queue.writeBuffer(to, at + whole, rest);
+    }
+  }
+
   /** Copies of ranges of buffers, as they are after all that was submitted. */
   async ranges(list: readonly { buffer: number; at: number; bytes: number }[]): Promise<ArrayBuffer[]> {
-    const starts: number[] = [];
-    let total = 0;
-    for (const { bytes } of list) {
-      starts.push(total);
-      total += Math.ceil(bytes / 4) * 4;
-    }
-    if (total === 0) return list.map(() => new ArrayBuffer(0));
-    const staging = this.#make(total, USAGE.mapRead | USAGE.copyTarget, 'download');
+    const words = (bytes: number) => Math.ceil(bytes / 4) * 4;
+    const most = Math.min(PIECE, this.device.limits.maxBufferSize);
+    // Pieces of ranges that share a staging buffer, which has bounds.
+    const groups: { bytes: number; pieces: { of: number; start: number; bytes: number; to: number }[] }[] = [];
+    list.forEach(({ bytes: all }, of) => {
+      for (let start = 0; start < all; start += most) {
+        const bytes = Math.min(most, all - start);
+        let group = groups.at(-1);
+        if (!group || group.bytes + words(bytes) > most) groups.push(group = { bytes: 0, pieces: [] });
+        group.pieces.push({ of, start, bytes, to: group.bytes });
+        group.bytes += words(bytes);
+      }
+    });
+    const stagings: GPUBuffer[] = [];
     try {
+      // All are copied at once, and so as they are now.
       const encoder = this.device.createCommandEncoder({ label: 'download' });
-      list.forEach(({ buffer, at, bytes }, i) => {
-        if (bytes > 0) encoder.copyBufferToBuffer(this.#buffer(buffer), at, staging, starts[i]!, Math.ceil(bytes / 4) * 4);
-      });
+      for (const { bytes: size, pieces } of groups) {
+        const staging = this.#make(size, USAGE.mapRead | USAGE.copyTarget, 'download');
+        stagings.push(staging);
+        for (const { of, start, bytes, to } of pieces) {
+          encoder.copyBufferToBuffer(this.#buffer(list[of]!.buffer), list[of]!.at + start, staging, to, words(bytes));
+        }
+      }
       this.device.queue.submit([encoder.finish()]);
-      await staging.mapAsync(READ).catch(async (thrown: unknown) => {
-        throw await this.#lostOr(fail('device', `the parameters could not be read: ${String(thrown)}`));
-      });
-      const mapped = staging.getMappedRange();
-      return list.map(({ bytes }, i) => mapped.slice(starts[i]!, starts[i]! + bytes));
+      const out = list.map(({ bytes }) => new ArrayBuffer(bytes));
+      for (const [i, { pieces }] of groups.entries()) {
+        const staging = stagings[i]!;
+        await staging.mapAsync(READ).catch(async (thrown: unknown) => {
+          throw await this.#lostOr(fail('device', `the parameters could not be read: ${String(thrown)}`));
+        });
+        const mapped = staging.getMappedRange();
+        for (const { of, start, bytes, to } of pieces) new Uint8Array(out[of]!, start, bytes).set(new Uint8Array(mapped, to, bytes));
+        staging.unmap();
+      }
+      return out;
     } finally {
-      this.#unmake(staging);
+      for (const staging of stagings) this.#unmake(staging);
     }
   }
 
@@ -488,10 +524,14 @@ export class Gpu {
   }
 }
 
+/** Whether a device had not enough memory. */
+function isMemory(error: GPUError): boolean {
+  return typeof GPUOutOfMemoryError !== 'undefined' && error instanceof GPUOutOfMemoryError;
+}
+
 /** An error of the device. */
 function describe(error: GPUError): GradloomError {
-  const memory = typeof GPUOutOfMemoryError !== 'undefined' && error instanceof GPUOutOfMemoryError;
-  return memory
+  return isMemory(error)
     ? fail('device', `the GPU has not enough memory: ${error.message}`, 'a smaller batch needs less')
     : fail('device', `the GPU refused: ${error.message}`);
 }

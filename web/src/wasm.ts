@@ -177,13 +177,13 @@ export class Core {
       get: (_, name) => () => { throw fail('internal', `gpu.${String(name)} was called where there is no GPU`); },
     });
     const host = {
-      panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr, len); },
+      panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr >>> 0, len); },
       remainder: (x: number, y: number) => x % y,
       // The least digits that give the number back, or the f32 that it is.
       decimal: (size: number, single: number, ptr: number, room: number) => {
         let text = size.toExponential();
         if (single) for (let digits = 0; Math.fround(+(text = size.toExponential(digits))) !== size; digits++);
-        return utf8.encodeInto(text, core!.bytes(ptr, room)).written;
+        return utf8.encodeInto(text, core!.bytes(ptr >>> 0, room)).written;
       },
     };
     const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
@@ -229,11 +229,18 @@ export class Core {
       if (this.#scratchBytes > 0) this.#exports.free(this.#scratch, this.#scratchBytes);
       this.#scratchBytes = 0;
       const want = Math.max(4096, bytes);
-      this.#scratch = this.#enter(() => this.#exports.alloc(want));
+      this.#scratch = this.#alloc(want);
       this.#scratchBytes = want;
     }
     fill(this.bytes(this.#scratch, bytes));
     return this.#scratch;
+  }
+
+  /** New room in memory, whose addresses have 32 bits and no sign. */
+  #alloc(bytes: number): number {
+    const at = this.#enter(() => this.#exports.alloc(bytes)) >>> 0;
+    if (at === 0) throw fail('device', `no memory for ${bytes} bytes in the WebAssembly module, which has 4 GiB at most`, 'a smaller batch or model needs less');
+    return at;
   }
 
   #placeNumbers(numbers: ArrayLike<number>): number {
@@ -277,7 +284,7 @@ export class Core {
 
   /** The output of the last call, as text. */
   output(): string {
-    return this.string(this.#exports.output_ptr(), this.#exports.output_len());
+    return this.string(this.#exports.output_ptr() >>> 0, this.#exports.output_len());
   }
 
   #json<T>(): T {
@@ -308,7 +315,7 @@ export class Core {
   /** What a tensor is. */
   describe(tensor: number): { dtype: Dtype; shape: number[] } {
     const rank = this.#check(() => this.#exports.describe(tensor));
-    const [dtype, ...shape] = this.words(this.#exports.output_ptr(), rank + 1);
+    const [dtype, ...shape] = this.words(this.#exports.output_ptr() >>> 0, rank + 1);
     return { dtype: DTYPES[dtype!]!, shape };
   }
 
@@ -428,7 +435,7 @@ export class Core {
     return this.#json();
   }
 
-  /** Overwrites tensors of the store: all or nothing. */
+  /** Overwrites tensors of the store, in wasm memory: all or nothing. */
   upload(session: number, strict: boolean, tensors: readonly (readonly [string, ArrayBufferView])[]): void {
     const names = tensors.map(([name]) => this.text(name));
     // The elements one after another, each aligned to 16 bytes, then the table.
@@ -444,7 +451,7 @@ export class Core {
       this.#check(() => this.#exports.upload(session, strict ? 1 : 0, 0, 0));
       return;
     }
-    const ptr = this.#enter(() => this.#exports.alloc(total));
+    const ptr = this.#alloc(total);
     try {
       const memory = this.bytes(ptr, total);
       const rows = new DataView(memory.buffer, ptr + table, 12 * tensors.length);

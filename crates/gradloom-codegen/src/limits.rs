@@ -28,7 +28,7 @@ pub struct Limits {
     /// Storage buffers of a shader.
     pub storage_buffers: usize,
     /// Bytes of one binding.
-    pub binding_bytes: usize,
+    pub binding_bytes: u64,
     /// Workgroups along each axis of a dispatch.
     pub workgroups: u32,
     /// Invocations of a subgroup, if shaders may use subgroup operations and it is the same for all of them.
@@ -103,7 +103,7 @@ impl Limits {
             workgroup_memory: 48 * 1024,
             storage_buffers: 256,
             // Nothing is cut into pieces: indices count 32 bits of elements.
-            binding_bytes: usize::MAX / 4,
+            binding_bytes: u64::MAX / 4,
             workgroups: i32::MAX.cast_unsigned(),
             subgroup: Some(32),
             f16: true,

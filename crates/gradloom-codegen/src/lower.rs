@@ -38,10 +38,10 @@ pub(crate) use stored::{OfProducts, read_stored};
 /// What lowering asks of a target.
 pub(crate) trait Target {
     /// How a kernel that is no group is shared out, and bytes of scratch that it needs while it runs.
-    fn schedule(&self, request: Request<'_>) -> (Schedule, usize);
+    fn schedule(&self, request: Request<'_>) -> (Schedule, u64);
     /// How a group is shared out, and bytes of scratch that its parts need together, if it is more than what
     /// they need side by side.
-    fn group_schedule(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> (Schedule, usize) {
+    fn group_schedule(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> (Schedule, u64) {
         (Schedule::Whole, 0)
     }
     /// How products that are alike are shared out, if kernels of the target can run several of them.
@@ -348,7 +348,7 @@ impl<T: Target> Lowering<'_, T> {
         kernel: &Kernel,
         reads: &mut [Access],
         writes: &[Access],
-    ) -> (Vec<(usize, usize)>, Schedule, usize) {
+    ) -> (Vec<(usize, usize)>, Schedule, u64) {
         if let Kernel::Op(OpKind::Dot(axes)) = kernel
             && let Some(schedule) = self.library(op, axes, reads, &writes[0])
         {
@@ -379,7 +379,7 @@ impl<T: Target> Lowering<'_, T> {
         parts: &mut [Part],
         reads: &mut [Access],
         writes: &[Access],
-    ) -> (Vec<(usize, usize)>, Schedule, usize) {
+    ) -> (Vec<(usize, usize)>, Schedule, u64) {
         let mut may_alias = Vec::new();
         let mut workspace = 0;
         for part in &mut *parts {

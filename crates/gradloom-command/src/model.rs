@@ -53,7 +53,7 @@ pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) ->
         trainer = trainer.clip_norm(training.clip);
     }
     if let Some(bytes) = training.memory_budget {
-        trainer = trainer.memory_budget(bytes);
+        trainer = trainer.memory_budget(bytes as u64);
     }
     trainer.compile(device).map_err(|error| match error.kind() {
         ErrorKind::Plan if training.memory_budget.is_some() => {

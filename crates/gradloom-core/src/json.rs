@@ -7,7 +7,7 @@ use std::fmt;
 #[allow(missing_docs)]
 pub enum Json {
     Null,
-    Number(usize),
+    Number(u64),
     Text(String),
     List(Vec<Json>),
     Object(Vec<(&'static str, Json)>),
@@ -18,9 +18,12 @@ pub fn text(text: &str) -> Json {
     Json::Text(text.to_string())
 }
 
-/// A list of numbers.
+pub fn count(n: usize) -> Json {
+    Json::Number(n as u64)
+}
+
 pub fn numbers(list: &[usize]) -> Json {
-    Json::List(list.iter().copied().map(Json::Number).collect())
+    Json::List(list.iter().copied().map(count).collect())
 }
 
 /// An object with its keys in order.

@@ -25,7 +25,7 @@ struct Size {
     ops: usize,
     launches: usize,
     /// Of the step arena.
-    bytes: usize,
+    bytes: u64,
 }
 
 impl Size {

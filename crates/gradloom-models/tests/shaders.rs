@@ -48,7 +48,7 @@ struct Shaders {
     /// Those that multiply cooperative matrices.
     cooperative: usize,
     /// Bytes.
-    scratch: usize,
+    scratch: u64,
 }
 
 /// Checks all shaders of a step for a GPU with cooperative matrices.

@@ -156,7 +156,7 @@ fn folders_in_fewer_bits_are_written_and_read() {
             // As many bytes as the form has, and a header.
             let mut bytes = 0;
             kept.model().visit(&mut Visitor::new(&mut |_, param| bytes += param.ty().bytes()));
-            let size = std::fs::metadata(place.path().join("model.safetensors")).unwrap().len() as usize;
+            let size = std::fs::metadata(place.path().join("model.safetensors")).unwrap().len();
             assert!((bytes..bytes + 8192).contains(&size), "{size} for {bytes}");
             let floats = 4 * config.parameters();
             let share = bytes as f64 / floats as f64;

@@ -126,12 +126,12 @@ fn bench(shape: &Shape, pools: &[Pool]) {
         phase: Phase::Compute,
     };
     let most = pools.iter().map(Pool::threads).max().unwrap_or(1);
-    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], most);
+    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], most) as u64;
     let kernel = prepare(&launch, &Graph::new());
 
     let operands = layouts.each_ref().map(|layout| memory(layout.end()));
     let mut result = memory(batch * m * n);
-    let mut scratch = memory(launch.workspace / 4);
+    let mut scratch = memory(launch.workspace as usize / 4);
     let reads = operands.each_ref().map(|operand| operand.as_ptr().cast::<u8>());
     let writes = [result.as_mut_ptr().cast::<u8>()];
     let scratch = scratch.as_mut_ptr().cast();

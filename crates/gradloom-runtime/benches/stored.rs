@@ -50,7 +50,7 @@ fn launch(form: &Form, [m, n, k]: [usize; 3], by_columns: bool, threads: usize) 
         workspace: 0,
         phase: Phase::Compute,
     };
-    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], threads);
+    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], threads) as u64;
     launch
 }
 
@@ -111,7 +111,7 @@ fn main() {
                 let from =
                     (run * bytes.next_multiple_of(64) + i * WEIGHTS / 16) % (WEIGHTS - bytes) / 64 * 64;
                 let reads = [left.as_ptr().cast(), weights.as_ptr().cast::<u8>().wrapping_add(from)];
-                let mut scratch = vec![0_u64; launch.workspace.div_ceil(8) + 8];
+                let mut scratch = vec![0_u64; launch.workspace as usize / 8 + 9];
                 let aligned = scratch.as_mut_ptr().cast::<u8>();
                 let aligned = aligned.wrapping_add(aligned.align_offset(64));
                 let writes = [result.as_mut_ptr().cast()];

@@ -40,14 +40,14 @@ pub(crate) trait Backend: Send + Sync {
     fn is_gpu(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
     /// allocated.
-    fn memory_limit(&self) -> Option<usize>;
+    fn memory_limit(&self) -> Option<u64>;
     /// For how many launches bytes rest before they are used again, on a device that runs launches side by
     /// side: see [`Plan::side_by_side`].
     fn reuse_distance(&self) -> usize {
         0
     }
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
-    fn buffer_bytes(&self) -> Option<usize> {
+    fn buffer_bytes(&self) -> Option<u64> {
         None
     }
     /// # Errors
@@ -82,7 +82,7 @@ pub(crate) trait Backend: Send + Sync {
         Ok(Code::None)
     }
     /// Memory for a part of the store or of a program; `None` when there is not that much.
-    fn allocate(&self, bytes: usize) -> Option<Memory> {
+    fn allocate(&self, bytes: u64) -> Option<Memory> {
         Memory::new(bytes)
     }
     /// Allocates what the plan says with `allocate`, fills constants, prepares kernels.
@@ -129,8 +129,8 @@ pub(crate) trait Resident: Send {
     fn write(&mut self, buffer: usize, bytes: &[u8]);
     /// Sets an input of so many bytes to those of a tensor of the device, until [`Resident::unbind`].
     #[cfg(not(target_family = "wasm"))]
-    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
-        let mut copy = crate::elements::zeroed(bytes, &"a tensor on the host")?;
+    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
+        let mut copy = crate::elements::zeroed(crate::memory::counted(bytes), &"a tensor on the host")?;
         tensor.read(0, &mut copy)?;
         self.write(buffer, &copy);
         Ok(())
@@ -156,7 +156,7 @@ pub(crate) trait Resident: Send {
     /// Appends the elements of an access, row-major, for which the caller has made room. The store is locked.
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
-    fn allocated(&self) -> usize;
+    fn allocated(&self) -> u64;
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// The graphs that a step replays, on a device that does.
@@ -227,7 +227,7 @@ pub struct Work {
     /// Number of times that data of an input was copied from the host so far.
     pub uploads: usize,
     /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
-    pub extra_bytes: usize,
+    pub extra_bytes: u64,
 }
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.

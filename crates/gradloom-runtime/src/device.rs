@@ -201,7 +201,7 @@ impl Device {
     pub fn web(
         host: Arc<dyn crate::web::WebHost>,
         limits: gradloom_codegen::wgsl::Limits,
-        buffer_bytes: usize,
+        buffer_bytes: u64,
     ) -> Self {
         Self::with(crate::web::WebBackend::new(host, limits, buffer_bytes))
     }

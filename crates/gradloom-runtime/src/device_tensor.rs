@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::device::Device;
 use crate::elements::Elements;
 use crate::feed::Data;
-use crate::memory::Memory;
+use crate::memory::{Memory, counted};
 use crate::outputs::{Element, read_as};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Shape, Type};
@@ -144,7 +144,7 @@ impl DeviceTensor {
     /// assert_eq!(tensor.bytes(), 24);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
-    pub fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> u64 {
         self.ty.bytes()
     }
 
@@ -194,7 +194,7 @@ impl DeviceTensor {
 
     /// The elements as bytes of the host.
     pub(crate) fn to_host(&self) -> Result<Elements> {
-        Elements::filled(self.bytes(), &self.described(), |bytes| self.memory.read(0, bytes))
+        Elements::filled(counted(self.bytes()), &self.described(), |bytes| self.memory.read(0, bytes))
     }
 
     fn described(&self) -> String {
@@ -225,7 +225,7 @@ mod tests {
         let memory = Arc::downgrade(&tensor.memory);
         let other = tensor.reshape([3, 2]).unwrap();
         drop(tensor);
-        assert_eq!((memory.strong_count(), memory.upgrade().unwrap().len()), (1, ALIGNMENT));
+        assert_eq!((memory.strong_count(), memory.upgrade().unwrap().len()), (1, ALIGNMENT as usize));
         drop(other);
         assert_eq!(memory.strong_count(), 0);
     }

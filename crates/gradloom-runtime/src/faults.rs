@@ -46,7 +46,7 @@ struct State {
     /// The fault that is armed, and the number of its operation, counted like `counts`.
     armed: Option<(Fault, u64)>,
     /// Bytes of memory that the device reports instead of the machine's.
-    memory: Option<usize>,
+    memory: Option<u64>,
 }
 
 impl Faults {
@@ -59,7 +59,7 @@ impl Faults {
 
     /// From now on, programs are loaded as on a machine with as many bytes of memory: those that take more
     /// are refused.
-    pub fn limit_memory(&self, bytes: usize) {
+    pub fn limit_memory(&self, bytes: u64) {
         self.state().memory = Some(bytes);
     }
 
@@ -181,12 +181,12 @@ impl Backend for Faulty {
         self.inner.reuse_distance()
     }
 
-    fn memory_limit(&self) -> Option<usize> {
+    fn memory_limit(&self) -> Option<u64> {
         let limits = [self.faults.state().memory, self.inner.memory_limit()];
         limits.into_iter().flatten().min()
     }
 
-    fn buffer_bytes(&self) -> Option<usize> {
+    fn buffer_bytes(&self) -> Option<u64> {
         self.inner.buffer_bytes()
     }
 
@@ -224,7 +224,7 @@ impl Backend for Faulty {
         self.inner.emit(graph, plan, store)
     }
 
-    fn allocate(&self, bytes: usize) -> Option<Memory> {
+    fn allocate(&self, bytes: u64) -> Option<Memory> {
         match self.faults.meet(Fault::Allocation, 1) {
             Some(_) => None,
             None => self.inner.allocate(bytes),
@@ -287,7 +287,7 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
     }
 
     #[cfg(not(target_family = "wasm"))]
-    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         self.inner.bind(buffer, bytes, tensor)
     }
 
@@ -311,7 +311,7 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
         self.inner.read(access, into)
     }
 
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         self.inner.allocated()
     }
 

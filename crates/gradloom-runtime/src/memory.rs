@@ -7,7 +7,13 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Gives memory, or `None` when there is not that much.
-pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
+pub(crate) type Allocate<'a> = &'a dyn Fn(u64) -> Option<Memory>;
+
+/// Returns the number of bytes as one of this process's memory, or of one buffer: [`usize::MAX`], which none
+/// has, where that is too small.
+pub(crate) fn counted(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
 
 /// Zeroed bytes. Who may touch them when is governed by the locks of the [`Store`](crate::Store) and by
 /// `&mut` on the program.
@@ -28,8 +34,8 @@ pub(crate) enum Memory {
 
 impl Memory {
     /// Host memory; `None` when the system has not that much.
-    pub(crate) fn new(bytes: usize) -> Option<Self> {
-        HostMemory::new(bytes).map(Self::Host)
+    pub(crate) fn new(bytes: u64) -> Option<Self> {
+        HostMemory::new(usize::try_from(bytes).ok()?).map(Self::Host)
     }
 
     /// Number of bytes.
@@ -119,7 +125,7 @@ impl Memory {
 
     /// The same bytes in memory of their own. They may not be written meanwhile.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
-        let Some(copy) = allocate(self.len()) else { return Ok(None) };
+        let Some(copy) = allocate(self.len() as u64) else { return Ok(None) };
         match (self, &copy) {
             #[cfg(feature = "wgpu")]
             (Self::Wgpu(from), Self::Wgpu(to)) => from.copy_to(to)?,
@@ -162,7 +168,7 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     #[cfg(all(test, unix, not(miri)))]
     fn new(bytes: usize) -> Option<Self> {
-        let allocated = crate::guarded::Guarded::new(bytes.checked_next_multiple_of(ALIGNMENT)?)?;
+        let allocated = crate::guarded::Guarded::new(bytes.checked_next_multiple_of(ALIGNMENT as usize)?)?;
         Some(Self { start: allocated.start(), _allocated: allocated, bytes })
     }
 
@@ -171,7 +177,7 @@ impl HostMemory {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let before = allocated.align_offset(ALIGNMENT);
+        let before = allocated.align_offset(ALIGNMENT as usize);
         // SAFETY: the layout has room for as many bytes before the first aligned one.
         let start = unsafe { allocated.add(before) };
         Some(Self { allocated, start, bytes })
@@ -181,7 +187,7 @@ impl HostMemory {
     /// before they are used, but of aligned memory, the standard library writes every byte to make it 0.
     #[cfg(not(all(test, unix, not(miri))))]
     fn layout(bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
+        Layout::from_size_align(bytes.checked_add(ALIGNMENT as usize)?, 1).ok()
     }
 
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {

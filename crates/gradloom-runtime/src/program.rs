@@ -21,6 +21,7 @@ use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
 use crate::feed::Data;
 use crate::memory::Memory;
+use crate::memory::counted;
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Initial, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
@@ -205,7 +206,7 @@ impl Program {
     }
 
     /// Bytes that loading asked the system for, without the store's.
-    pub fn allocated(&self) -> usize {
+    pub fn allocated(&self) -> u64 {
         self.loaded.resident().allocated()
     }
 
@@ -521,7 +522,7 @@ fn read_all(program: &dyn Immediate, list: &[(String, Access)], into: &mut [Elem
 fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()> {
     rooms.resize_with(list.len(), Elements::default);
     for ((name, access), room) in list.iter().zip(rooms) {
-        room.make_room(fits::host_bytes(access), &output(name))?;
+        room.make_room(counted(fits::host_bytes(access)), &output(name))?;
     }
     Ok(())
 }

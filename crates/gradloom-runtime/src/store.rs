@@ -8,7 +8,7 @@ use crate::cancel::Stop;
 use crate::device::Device;
 use crate::elements::{Elements, zeroed};
 use crate::feed::bytes_of;
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
@@ -43,7 +43,7 @@ struct Shared {
     /// Whether bytes are kept at all: the null device only plans.
     resident: bool,
     /// Bytes of a segment, at most.
-    segment: usize,
+    segment: u64,
 }
 
 /// The content of the store, which the lock guards.
@@ -57,7 +57,7 @@ pub(crate) struct Content {
 
 #[derive(Clone, Debug)]
 struct Segment {
-    start: usize,
+    start: u64,
     memory: Arc<Memory>,
 }
 
@@ -67,10 +67,10 @@ pub(crate) type Initial<'a> = &'a dyn Fn(&str, &Type, &mut [f32]) -> Result<()>;
 impl Store {
     /// A store without entries for a device.
     pub(crate) fn of(device: &Device) -> Self {
-        Self::new(device.backend.is_resident(), device.backend.buffer_bytes().unwrap_or(usize::MAX))
+        Self::new(device.backend.is_resident(), device.backend.buffer_bytes().unwrap_or(u64::MAX))
     }
 
-    fn new(resident: bool, segment: usize) -> Self {
+    fn new(resident: bool, segment: u64) -> Self {
         let (content, turn, growth) = (RwLock::default(), Mutex::default(), Mutex::default());
         Self { shared: Arc::new(Shared { content, turn, growth, resident, segment }) }
     }
@@ -171,7 +171,7 @@ impl Store {
     }
 
     /// Bytes of all entries with their padding.
-    pub fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> u64 {
         self.read_lock().layout.bytes()
     }
 
@@ -231,8 +231,9 @@ impl Store {
             return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not floats", entry.ty)));
         }
         let segment = content.segment(entry)?;
-        let read = |bytes: &mut [u8]| segment.memory.read(entry.offset - segment.start, bytes);
-        Elements::filled(entry.ty.bytes(), &quoted(entry), read)?.take_f32(entry.ty.dtype, &quoted(entry))
+        let read = |bytes: &mut [u8]| segment.memory.read(segment.offset(entry), bytes);
+        Elements::filled(counted(entry.ty.bytes()), &quoted(entry), read)?
+            .take_f32(entry.ty.dtype, &quoted(entry))
     }
 
     /// Replaces the named entries: all of them, or none if one is wrong.
@@ -319,16 +320,16 @@ pub enum StorePlace {
 
 impl Content {
     /// The memory of an entry's bytes, and where they start in it.
-    pub(crate) fn place(&self, offset: usize) -> Option<(Arc<Memory>, usize)> {
+    pub(crate) fn place(&self, offset: u64) -> Option<(Arc<Memory>, usize)> {
         let segment = self.segments.iter().rev().find(|s| s.start <= offset)?;
-        Some((Arc::clone(&segment.memory), offset - segment.start))
+        Some((Arc::clone(&segment.memory), counted(offset - segment.start)))
     }
 
     /// The same entries with the same elements, in memory of their own.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Self> {
         let copied = |segment: &Segment| {
             let memory =
-                segment.memory.duplicate(allocate)?.ok_or_else(|| no_memory(segment.memory.len()))?;
+                segment.memory.duplicate(allocate)?.ok_or_else(|| no_memory(segment.memory.len() as u64))?;
             Ok(Segment { start: segment.start, memory: Arc::new(memory) })
         };
         let segments = self.segments.iter().map(copied).collect::<Result<_>>()?;
@@ -336,8 +337,8 @@ impl Content {
     }
 
     /// Bytes that the store has asked the system for.
-    pub(crate) fn allocated(&self) -> usize {
-        self.segments.iter().map(|s| s.memory.len()).sum()
+    pub(crate) fn allocated(&self) -> u64 {
+        self.segments.iter().map(|s| s.memory.len() as u64).sum()
     }
 
     /// Marks the store as lost until the commit ends.
@@ -389,7 +390,7 @@ impl Content {
             if entry.ty != **ty {
                 return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not {ty}", entry.ty)));
             }
-            if entry.ty.bytes() != bytes.len() {
+            if entry.ty.bytes() != bytes.len() as u64 {
                 let message =
                     format!("`{name}` ({ty}) takes {} bytes, got {}", entry.ty.bytes(), bytes.len());
                 return Err(Error::new(ErrorKind::Store, message));
@@ -417,7 +418,7 @@ pub(crate) fn rounded<'a>(entry: &StoreEntry, values: &'a [f32]) -> Result<Cow<'
     if dtype == DType::F32 {
         return Ok(Cow::Borrowed(bytes_of(values)));
     }
-    let mut bytes = zeroed::<u8>(entry.ty.bytes(), &quoted(entry))?;
+    let mut bytes = zeroed::<u8>(counted(entry.ty.bytes()), &quoted(entry))?;
     for (place, &value) in bytes.chunks_exact_mut(dtype.bytes()).zip(values) {
         place.copy_from_slice(&element(dtype, Number::Float(f64::from(value))));
     }
@@ -427,12 +428,13 @@ pub(crate) fn rounded<'a>(entry: &StoreEntry, values: &'a [f32]) -> Result<Cow<'
 impl Segment {
     /// Memory for a range of the store's bytes, filled.
     fn new(
-        range: Range<usize>,
+        range: Range<u64>,
         entries: &[StoreEntry],
         allocate: Allocate<'_>,
         initial: Initial<'_>,
     ) -> Result<Self> {
-        let memory = allocate(range.len()).ok_or_else(|| no_memory(range.len()))?;
+        let bytes = range.end - range.start;
+        let memory = allocate(bytes).ok_or_else(|| no_memory(bytes))?;
         let segment = Self { start: range.start, memory: Arc::new(memory) };
         for entry in entries {
             match entry.init {
@@ -454,30 +456,35 @@ impl Segment {
         let elements = entry.ty.elements();
         let initial = |elements: &mut [f32]| initial(&entry.name, &entry.ty, elements);
         if entry.ty.dtype == DType::F32 {
-            return self.memory.fill(entry.offset - self.start, elements, initial);
+            return self.memory.fill(self.offset(entry), elements, initial);
         }
         let mut values = zeroed::<f32>(elements, &quoted(entry))?;
         initial(&mut values)?;
         self.write(entry, &rounded(entry, &values)?)
     }
 
+    /// Bytes of the memory before an entry.
+    fn offset(&self, entry: &StoreEntry) -> usize {
+        counted(entry.offset - self.start)
+    }
+
     /// The caller holds the store's lock.
     fn read(&self, entry: &StoreEntry) -> Result<Vec<u8>> {
-        let mut bytes = zeroed(entry.ty.bytes(), &quoted(entry))?;
-        self.memory.read(entry.offset - self.start, &mut bytes)?;
+        let mut bytes = zeroed(counted(entry.ty.bytes()), &quoted(entry))?;
+        self.memory.read(self.offset(entry), &mut bytes)?;
         Ok(bytes)
     }
 
     /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is
     /// as in [`Segment::write`].
     fn write_splat(&self, entry: &StoreEntry, value: Number) -> Result<()> {
-        let bytes = entry.ty.bytes();
+        let bytes = counted(entry.ty.bytes());
         let one = element(entry.ty.dtype, value);
         let piece = one.repeat(entry.ty.elements().min(PIECE / one.len()));
         let mut done = 0;
         while done < bytes {
             let length = piece.len().min(bytes - done);
-            self.memory.write(entry.offset - self.start + done, &piece[..length])?;
+            self.memory.write(self.offset(entry) + done, &piece[..length])?;
             done += length;
         }
         Ok(())
@@ -485,16 +492,16 @@ impl Segment {
 
     /// The caller holds the store's lock exclusively, or made the segment.
     fn write(&self, entry: &StoreEntry, bytes: &[u8]) -> Result<()> {
-        assert_eq!(bytes.len(), entry.ty.bytes(), "the size of {} was checked", entry.name);
-        self.memory.write(entry.offset - self.start, bytes)
+        assert_eq!(bytes.len() as u64, entry.ty.bytes(), "the size of {} was checked", entry.name);
+        self.memory.write(self.offset(entry), bytes)
     }
 }
 
 /// The ranges of bytes, of at most `most` each, that new entries up to the end of the store take, and whose
 /// they are.
-fn cut(entries: &[StoreEntry], end: usize, most: usize) -> Result<Vec<(Range<usize>, &[StoreEntry])>> {
+fn cut(entries: &[StoreEntry], end: u64, most: u64) -> Result<Vec<(Range<u64>, &[StoreEntry])>> {
     let ends = |i: usize| entries.get(i + 1).map_or(end, |next| next.offset);
-    let mut cuts: Vec<(Range<usize>, &[StoreEntry])> = Vec::new();
+    let mut cuts: Vec<(Range<u64>, &[StoreEntry])> = Vec::new();
     let mut first = 0;
     for (i, entry) in entries.iter().enumerate() {
         if ends(i) - entry.offset > most {
@@ -519,7 +526,7 @@ fn cut(entries: &[StoreEntry], end: usize, most: usize) -> Result<Vec<(Range<usi
     Ok(cuts)
 }
 
-fn no_memory(bytes: usize) -> Error {
+fn no_memory(bytes: u64) -> Error {
     Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of parameters and states"))
         .help("use a smaller model, or a machine with more memory")
 }

@@ -94,7 +94,12 @@ unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
 /// Room for bytes, aligned by 8.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
-    Box::leak(vec![0_u64; bytes.div_ceil(8)].into_boxed_slice()).as_mut_ptr()
+    let mut room = Vec::new();
+    if room.try_reserve_exact(bytes.div_ceil(8)).is_err() {
+        return std::ptr::null_mut();
+    }
+    room.resize(bytes.div_ceil(8), 0_u64);
+    Box::leak(room.into_boxed_slice()).as_mut_ptr()
 }
 
 /// Gives room back.

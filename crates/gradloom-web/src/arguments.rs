@@ -75,16 +75,25 @@ impl<'a> Arguments<'a> {
 
     /// A whole number that is not negative: an extent, an index, a count.
     pub(crate) fn index(&mut self) -> Result<usize> {
+        let number = self.bytes()?;
+        let error = || {
+            Error::new(ErrorKind::Trace, format!("{number} is more than the indices of a page's GPU count"))
+        };
+        usize::try_from(number).map_err(|_| error().help("an extent has at most 2^31 - 1 elements"))
+    }
+
+    /// A number of bytes, which may be more than the module's own memory has.
+    pub(crate) fn bytes(&mut self) -> Result<u64> {
         let number = self.integer()?;
         let error =
             || Error::new(ErrorKind::Trace, format!("{number} where a whole number from 0 on is wanted"));
-        usize::try_from(number).map_err(|_| error())
+        u64::try_from(number).map_err(|_| error())
     }
 
     /// A number of bytes or of invocations that a device grants: more than this module can count is as much
     /// as it can count.
-    pub(crate) fn granted(&mut self) -> Result<usize> {
-        Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as usize)
+    pub(crate) fn granted(&mut self) -> Result<u64> {
+        Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as u64)
     }
 
     pub(crate) fn bool(&mut self) -> Result<bool> {

@@ -22,7 +22,7 @@ pub(crate) fn configure(
     arguments: &mut Arguments<'_>,
 ) -> Result<(Trainer<Model>, usize)> {
     let (code, norm, value) = (arguments.index()?, arguments.number()?, arguments.number()?);
-    let (budget, average, micro_batches) = (arguments.index()?, arguments.number()?, arguments.index()?);
+    let (budget, average, micro_batches) = (arguments.bytes()?, arguments.number()?, arguments.index()?);
     let allows_unused = arguments.bool()?;
     let mut normalized = Vec::new();
     for _ in 0..arguments.index()? {

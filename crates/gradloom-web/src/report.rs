@@ -3,7 +3,7 @@
 use crate::browser::Listed;
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::{OpKind, Origin, Type};
-use gradloom_core::json::{Json, numbers, object, text};
+use gradloom_core::json::{Json, count, numbers, object, text};
 use gradloom_core::trace::Traced;
 use gradloom_runtime::Program;
 
@@ -24,8 +24,8 @@ pub(crate) fn error(error: &Error) -> String {
 fn origin(origin: &Origin) -> Json {
     object([
         ("file", text(&origin.file)),
-        ("line", Json::Number(origin.line as usize)),
-        ("column", Json::Number(origin.column as usize)),
+        ("line", Json::Number(origin.line.into())),
+        ("column", Json::Number(origin.column.into())),
     ])
 }
 
@@ -60,14 +60,14 @@ pub(crate) fn graph(traced: &Traced) -> String {
     let graph = &traced.graph;
     let mut ids = Vec::new();
     let mut values = Vec::new();
-    let number = |ids: &[_], value| Json::Number(ids.iter().rposition(|id| *id == value).unwrap_or(0));
+    let number = |ids: &[_], value| count(ids.iter().rposition(|id| *id == value).unwrap_or(0));
     let mut ops = Vec::new();
     for (place, (id, op)) in graph.entry_ops().enumerate() {
         let operands: Vec<Json> = op.operands.iter().map(|&operand| number(&ids, operand)).collect();
         let first = ids.len();
         for &result in &op.results {
             ids.push(result);
-            values.push(value("", graph.ty(result), [("source", Json::Number(place))]));
+            values.push(value("", graph.ty(result), [("source", count(place))]));
         }
         let name = match &op.kind {
             OpKind::Input { name, .. } | OpKind::Param { name, .. } | OpKind::State { name, .. } => {
@@ -80,7 +80,7 @@ pub(crate) fn graph(traced: &Traced) -> String {
             ("name", name),
             ("text", text(&graph.op_text(id))),
             ("inputs", Json::List(operands)),
-            ("outs", Json::List((first..ids.len()).map(Json::Number).collect())),
+            ("outs", Json::List((first..ids.len()).map(count).collect())),
             ("origin", graph.origin(op).map_or(Json::Null, origin)),
         ]));
     }
@@ -113,11 +113,11 @@ pub(crate) fn kernels(kernels: &[Listed]) -> String {
 pub(crate) fn counts(program: &Program) -> String {
     let (plan, work) = (program.plan(), program.work().unwrap_or_default());
     object([
-        ("launches", Json::Number(plan.launches.len())),
-        ("dispatches", Json::Number(work.dispatches)),
-        ("pipelines", Json::Number(program.unique_kernels())),
-        ("passes", Json::Number(work.passes)),
-        ("submits", Json::Number(work.submits)),
+        ("launches", count(plan.launches.len())),
+        ("dispatches", count(work.dispatches)),
+        ("pipelines", count(program.unique_kernels())),
+        ("passes", count(work.passes)),
+        ("submits", count(work.submits)),
         ("bytes", Json::Number(plan.totals.peak())),
         ("allocated", Json::Number(program.allocated())),
         ("store", Json::Number(plan.totals.store)),

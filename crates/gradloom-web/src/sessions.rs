@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::{optimizer, report};
 use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::json::{Json, text};
+use gradloom_core::json::{Json, count, text};
 use gradloom_core::optim::of_all_batches;
 use gradloom_core::trace::Input;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
@@ -75,7 +75,7 @@ struct Queued {
 pub(crate) struct Sessions {
     browser: Arc<Browser>,
     paper: Arc<Browser>,
-    limits: Option<(Limits, usize)>,
+    limits: Option<(Limits, u64)>,
     next: usize,
     open: Ids<Open>,
     programs: Ids<Compiled>,
@@ -123,7 +123,7 @@ impl Sessions {
         let limits = Limits {
             invocations: granted()? as u32,
             workgroup_memory: granted()? as u32,
-            storage_buffers: granted()?,
+            storage_buffers: granted()? as usize,
             binding_bytes: granted()?,
             workgroups: granted()? as u32,
             ..Limits::portable()
@@ -143,11 +143,15 @@ impl Sessions {
         device: u32,
         precision: u32,
     ) -> Result<usize> {
-        let on = |browser: &Arc<Browser>, (limits, bytes): (Limits, usize)| {
+        let on = |browser: &Arc<Browser>, (limits, bytes): (Limits, u64)| {
             (Device::web(Arc::clone(browser) as Arc<dyn WebHost>, limits, bytes), Some(Arc::clone(browser)))
         };
         let (device, browser) = match device {
-            0 => on(&self.paper, (Limits::portable(), 256 << 20)),
+            // Kernels as everywhere, of values as large as the adapters of desktop GPUs take.
+            0 => {
+                let binding_bytes = Limits::desktop().binding_bytes;
+                on(&self.paper, (Limits { binding_bytes, ..Limits::portable() }, u32::MAX.into()))
+            }
             1 => on(&self.browser, self.limits.ok_or_else(|| misuse("the GPU's limits are not known"))?),
             #[cfg(feature = "cpu")]
             2 => (Device::cpu(), None),
@@ -198,7 +202,7 @@ impl Sessions {
         let train = trainer.compile(&open.device)?;
         let inputs = of_all_batches(inputs, micro_batches);
         open.state = State::Training(id);
-        self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
+        self.insert(id, session, inputs, Kind::Train(Box::new(train)), text)?;
         self.completed(session, id)
     }
 
@@ -226,7 +230,7 @@ impl Sessions {
         if let (Some(new), Some(open)) = (new, self.open.get_mut(session)) {
             open.state = State::Forward(new);
         }
-        self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
+        self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text)?;
         self.completed(session, id)
     }
 
@@ -241,11 +245,30 @@ impl Sessions {
         done.map(|()| program)
     }
 
-    fn insert(&mut self, id: usize, session: usize, inputs: Vec<Input>, kind: Kind, traced: String) {
-        let fed = inputs.iter().map(|input| vec![0; input.ty.bytes()]).collect();
+    /// # Errors
+    /// When the module has no memory for the inputs' elements.
+    fn insert(
+        &mut self,
+        id: usize,
+        session: usize,
+        inputs: Vec<Input>,
+        kind: Kind,
+        traced: String,
+    ) -> Result<()> {
+        let room = |input: &Input| {
+            let (mut room, bytes) = (Vec::new(), input.ty.bytes());
+            room.try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX)).map_err(|_| {
+                let message = format!("no memory for {bytes} bytes of the input `{}`", input.name);
+                Error::new(ErrorKind::Device, message).help("make the batch or the context smaller")
+            })?;
+            room.resize(bytes as usize, 0);
+            Ok(room)
+        };
+        let fed = inputs.iter().map(room).collect::<Result<_>>()?;
         let browser = self.open.get(session).and_then(|open| open.browser.clone());
         let described = browser.map(|browser| (Arc::clone(&browser), browser.last_program()));
         self.programs.insert(id, Compiled { session, inputs, fed, kind, traced, described });
+        Ok(())
     }
 
     /// The number of a program on the script's device, by which its kernels are made ready.
@@ -261,7 +284,7 @@ impl Sessions {
     pub(crate) fn feed(&mut self, program: usize, input: usize, bytes: &[u8]) -> Result<usize> {
         let program = self.program(program)?;
         let declared = program.inputs.get(input).ok_or_else(|| misuse("there is no such input"))?;
-        if bytes.len() != declared.ty.bytes() {
+        if bytes.len() as u64 != declared.ty.bytes() {
             let message = format!(
                 "the input `{}` is {} ({} elements), got {}",
                 declared.name,
@@ -332,7 +355,7 @@ impl Sessions {
         let program =
             self.programs.get(queued.program).ok_or_else(|| misuse("the program is gone"))?.program();
         let outputs = queued.step.outputs().zip(program.outputs()).map(|((name, _, bytes), (_, ty))| {
-            let rest = [("at", Json::Number(bytes.as_ptr() as usize)), ("bytes", Json::Number(bytes.len()))];
+            let rest = [("at", count(bytes.as_ptr() as usize)), ("bytes", count(bytes.len()))];
             report::value(name, ty, rest)
         });
         Ok(Json::List(outputs.collect()).to_string())
@@ -384,14 +407,14 @@ impl Sessions {
         let entries = entries.iter().map(|(entry, place)| {
             let (buffer, at) = match *place {
                 StorePlace::Host(at) => (Json::Null, at as usize),
-                StorePlace::Web { buffer, start } => (Json::Number(buffer as usize), start),
+                StorePlace::Web { buffer, start } => (Json::Number(buffer.into()), start),
                 StorePlace::None => (Json::Null, 0),
             };
             let kind = if entry.init.is_some() { "state" } else { "param" };
             let rest = [
                 ("kind", text(kind)),
                 ("buffer", buffer),
-                ("at", Json::Number(at)),
+                ("at", count(at)),
                 ("bytes", Json::Number(entry.ty.bytes())),
             ];
             report::value(&entry.name, &entry.ty, rest)

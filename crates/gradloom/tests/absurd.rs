@@ -168,7 +168,7 @@ fn trainers_of_any_numbers() {
     };
     for n in NUMBERS {
         compile(format!("accumulate({n})"), trainer().accumulate(n));
-        compile(format!("memory_budget({n})"), trainer().memory_budget(n));
+        compile(format!("memory_budget({n})"), trainer().memory_budget(n as u64));
     }
     for n in STEPS {
         compile(format!("seed({n})"), trainer().seed(n));

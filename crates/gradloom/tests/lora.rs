@@ -338,7 +338,7 @@ fn planned(model: Gpt2, batch: usize, context: usize) -> Totals {
         .unwrap();
     let plan = train.plan();
     let bytes = |role: Role| -> usize {
-        plan.buffers.iter().filter(|buffer| buffer.role == role).map(|buffer| buffer.bytes).sum()
+        plan.buffers.iter().filter(|buffer| buffer.role == role).map(|buffer| buffer.bytes as usize).sum()
     };
     let elements = |of_adapter: bool| -> usize {
         let params = session.params().iter().filter(|used| used.param.is_of_adapter() == of_adapter);

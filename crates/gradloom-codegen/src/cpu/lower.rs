@@ -33,7 +33,7 @@ struct Cpu {
 }
 
 impl Target for Cpu {
-    fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
+    fn schedule(&self, request: Request<'_>) -> (Schedule, u64) {
         let Request { graph, op, kernel, reads, writes, aliases } = request;
         let workspace = match kernel {
             Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
@@ -50,7 +50,7 @@ impl Target for Cpu {
             }
             _ => 0,
         };
-        (Schedule::Whole, workspace)
+        (Schedule::Whole, workspace as u64)
     }
 
     fn may_replace(&self, kernel: &Kernel, level: Level) -> bool {

@@ -12,22 +12,22 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
     /// What it reads.
-    pub reads: Vec<(usize, Range<usize>)>,
+    pub reads: Vec<(usize, Range<u64>)>,
     /// What it writes.
-    pub writes: Vec<(usize, Range<usize>)>,
+    pub writes: Vec<(usize, Range<u64>)>,
 }
 
 /// The last kernels that touched some bytes.
 #[derive(Clone, Debug, Default)]
 struct Last {
-    end: usize,
+    end: u64,
     writer: Option<usize>,
     readers: Vec<usize>,
 }
 
 /// For each kernel, those that it waits for, in ascending order.
 pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
-    let mut bytes: BTreeMap<(usize, usize), Last> = BTreeMap::new();
+    let mut bytes: BTreeMap<(usize, u64), Last> = BTreeMap::new();
     // For each kernel, all that are done before it, as bits.
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(kernels.len());
     let mut all = Vec::with_capacity(kernels.len());
@@ -72,7 +72,7 @@ pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> 
 }
 
 /// Cuts what is known of bytes at the ends of a range, and fills the gaps in it.
-fn cut(bytes: &mut BTreeMap<(usize, usize), Last>, memory: usize, range: &Range<usize>) {
+fn cut(bytes: &mut BTreeMap<(usize, u64), Last>, memory: usize, range: &Range<u64>) {
     for at in [range.start, range.end] {
         let found = bytes.range_mut((memory, 0)..(memory, at)).next_back();
         if let Some((_, last)) = found.filter(|(_, last)| last.end > at) {
@@ -103,8 +103,8 @@ mod tests {
     use gradloom_testing::Random;
 
     /// Ranges as (start, end).
-    fn touches(reads: &[(usize, usize)], writes: &[(usize, usize)]) -> Touches {
-        let all = |ranges: &[(usize, usize)]| ranges.iter().map(|&(start, end)| (0, start..end)).collect();
+    fn touches(reads: &[(u64, u64)], writes: &[(u64, u64)]) -> Touches {
+        let all = |ranges: &[(u64, u64)]| ranges.iter().map(|&(start, end)| (0, start..end)).collect();
         Touches { reads: all(reads), writes: all(writes) }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(edges(kernels.iter()), [vec![], vec![0], vec![0], vec![]]);
     }
 
-    fn meet(a: &[(usize, Range<usize>)], b: &[(usize, Range<usize>)]) -> bool {
+    fn meet(a: &[(usize, Range<u64>)], b: &[(usize, Range<u64>)]) -> bool {
         a.iter().any(|(m, a)| b.iter().any(|(n, b)| m == n && a.start.max(b.start) < a.end.min(b.end)))
     }
 
@@ -142,8 +142,8 @@ mod tests {
         for _ in 0..300 {
             let count = 2 + random.below(40);
             let mut range = || {
-                let start = random.below(60);
-                (random.below(2), start..start + random.below(12))
+                let start = random.below(60) as u64;
+                (random.below(2), start..start + random.below(12) as u64)
             };
             let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
             let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();

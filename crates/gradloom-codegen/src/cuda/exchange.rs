@@ -13,15 +13,15 @@ pub const SLOTS: usize = 8;
 const _: () = assert!(SLOTS == 8);
 /// Bytes at the start of a slot: where the status goes, where outputs go or 0, and which items are there, a
 /// bit for each.
-pub const HEADER: usize = 32;
+pub const HEADER: u64 = 32;
 /// Bytes of the counter of steps, and of what the header says, on the device.
-pub const COUNTER_BYTES: usize = 32;
+pub const COUNTER_BYTES: u64 = 32;
 /// Items that the first kernel copies, at most.
 const ITEMS: usize = 63;
 /// Bytes that the first kernel copies, at most: its one block reads them through the bus.
-const COPIED: usize = 4 * 1024 * 16 - HEADER - ITEMS * 16;
+const COPIED: u64 = 4 * 1024 * 16 - HEADER - ITEMS as u64 * 16;
 /// Bytes of an input that has room in every slot, at most; a larger one is copied when it is set.
-const ROOM: usize = 16 << 20;
+const ROOM: u64 = 16 << 20;
 
 /// An item is an address, the number of its first word among all, and how many it has.
 macro_rules! with_items {
@@ -113,7 +113,7 @@ pub struct Item {
     /// The buffer in the plan; none of the block of scalars.
     pub buffer: Option<usize>,
     /// Bytes of the slot.
-    pub bytes: Range<usize>,
+    pub bytes: Range<u64>,
 }
 
 /// Where the data of a step lies in a slot.
@@ -124,9 +124,9 @@ pub struct Payload {
     /// Inputs that are copied before the step.
     pub larger: Vec<Item>,
     /// Bytes of the header and all items.
-    pub copied: usize,
+    pub copied: u64,
     /// Bytes of a slot.
-    pub slot: usize,
+    pub slot: u64,
 }
 
 impl Payload {
@@ -135,7 +135,7 @@ impl Payload {
         let scalars = plan.scalar_bytes();
         let (mut items, mut rest) = (Vec::new(), Vec::new());
         let (mut taken, mut end) = (scalars, HEADER);
-        let place = |end: &mut usize, buffer: Option<usize>, bytes: usize| {
+        let place = |end: &mut u64, buffer: Option<usize>, bytes: u64| {
             let start = end.next_multiple_of(16);
             *end = start + bytes;
             Item { buffer, bytes: start..*end }

@@ -6,7 +6,7 @@
 use super::library::LibraryProduct;
 use super::print::print;
 use crate::limits::Limits;
-use crate::narrow::narrow;
+use crate::narrow::{elements_in, narrow};
 use crate::product::{is_in_fours, reads_vectors};
 use crate::schedule::group;
 use crate::simt::custom::{self, on_host};
@@ -23,7 +23,7 @@ use std::ops::Range;
 
 /// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
 /// count them in 32 bits.
-const MOST_BYTES: usize = u32::MAX as usize;
+const MOST_BYTES: u64 = u32::MAX as u64;
 
 /// Positions from which on there are threads enough for each to take four.
 const MANY: usize = 1 << 17;
@@ -66,9 +66,9 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// A byte of a region.
-    Memory(Region, usize),
+    Memory(Region, u64),
     /// A byte of the scratch.
-    Workspace(usize),
+    Workspace(u64),
     /// Numbers of the kernel's own.
     Table(Vec<u32>),
     /// No byte: of an operand without elements, which no kernel looks at.
@@ -94,17 +94,16 @@ pub struct Spans {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Span {
     /// Of a region.
-    Memory(Region, Range<usize>),
+    Memory(Region, Range<u64>),
     /// Of the scratch.
-    Workspace(Range<usize>),
+    Workspace(Range<u64>),
 }
 
 impl Span {
     /// The bytes between the first and the last element of an access, if it has elements.
     pub(super) fn of(plan: &Plan, access: &Access) -> Option<Self> {
         let (region, offset) = place(plan, access);
-        let bytes = access.dtype.bytes();
-        let range = offset + access.layout.offset * bytes..offset + access.layout.end() * bytes;
+        let range = offset + access.start()..offset + access.end();
         (!range.is_empty()).then_some(Self::Memory(region, range))
     }
 }
@@ -116,7 +115,7 @@ impl Span {
 pub fn kernels(
     launch: &Launch,
     number: usize,
-    scratch: usize,
+    scratch: u64,
     plan: &Plan,
     graph: &Graph,
     cuts: &Cuts,
@@ -137,7 +136,7 @@ pub fn kernels(
         (buffer.region, buffer.offset, buffer.offset + buffer.bytes)
     };
     // Of each part, and of a batch by its first one: from where to where each operand lies.
-    let mut spans: Vec<Vec<(Region, usize, usize)>> = parts
+    let mut spans: Vec<Vec<(Region, u64, u64)>> = parts
         .iter()
         .map(|Part { reads, writes, .. }| {
             launch.reads[reads.clone()].iter().chain(&launch.writes[writes.clone()]).map(span).collect()
@@ -191,7 +190,7 @@ pub fn kernels(
 fn alone(
     launch: &Launch,
     number: usize,
-    scratch: Range<usize>,
+    scratch: Range<u64>,
     plan: &Plan,
     graph: &Graph,
 ) -> Result<Vec<CudaKernel>> {
@@ -247,14 +246,14 @@ fn product(
     axes: &DotAxes,
     schedule: &LibrarySchedule,
     launch: &Launch,
-    scratch: Range<usize>,
+    scratch: Range<u64>,
     plan: &Plan,
 ) -> CudaKernel {
     let product =
         LibraryProduct::of(axes, &launch.reads, &launch.writes[0], schedule).expect("it was made to fit");
     let first = |access: &Access| {
         let (region, offset) = place(plan, access);
-        Parameter::Memory(region, offset + access.layout.offset * access.dtype.bytes())
+        Parameter::Memory(region, offset + access.start())
     };
     // It may look at zeros behind an operand, and write behind the result.
     let buffer = |access: &Access| {
@@ -280,7 +279,7 @@ fn together(
     launch: &Launch,
     parts: &[&Part],
     number: usize,
-    scratch: usize,
+    scratch: u64,
     plan: &Plan,
     schedule: &GroupSchedule,
 ) -> Vec<CudaKernel> {
@@ -292,10 +291,10 @@ fn together(
         let offsets = parts.iter().filter_map(|part| Some(place(plan, accesses(part).nth(i)?).1));
         offsets.min().unwrap_or(0)
     };
-    let firsts: Vec<usize> = (0..accesses(parts[0]).count()).map(first).collect();
+    let firsts: Vec<u64> = (0..accesses(parts[0]).count()).map(first).collect();
     let starts = |part: &Part| {
         let start = |(i, access): (usize, &Access)| {
-            narrow((place(plan, access).1 - firsts[i]) / access.dtype.bytes() + access.layout.offset)
+            narrow(elements_in(place(plan, access).1 - firsts[i], access.dtype) + access.layout.offset)
         };
         accesses(part).enumerate().map(start).collect()
     };
@@ -353,7 +352,7 @@ pub(super) fn address(plan: &Plan, access: &Access) -> Parameter {
 }
 
 /// Where an access's buffer begins.
-fn place(plan: &Plan, access: &Access) -> (Region, usize) {
+fn place(plan: &Plan, access: &Access) -> (Region, u64) {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     (buffer.region, buffer.offset)
 }

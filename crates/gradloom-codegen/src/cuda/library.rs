@@ -11,8 +11,8 @@ use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
 /// Scratch of a product, in bytes, at least and at most: what NVIDIA recommends for its GPUs from Hopper on.
-const LEAST_WORKSPACE: usize = 64 << 10;
-const MOST_WORKSPACE: usize = 32 << 20;
+const LEAST_WORKSPACE: u64 = 64 << 10;
+const MOST_WORKSPACE: u64 = 32 << 20;
 
 /// Multiplications, on tensor cores, that pay for a call of the library, and for what follows from the
 /// product becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
@@ -54,7 +54,7 @@ pub struct LibraryProduct {
     /// Whether operands in f32 are rounded to TF32.
     pub rounds: bool,
     /// Bytes of scratch.
-    pub workspace: usize,
+    pub workspace: u64,
 }
 
 /// What lies behind a matrix: elements behind the last one of each row (or column, whichever is contiguous),
@@ -157,9 +157,9 @@ impl LibraryProduct {
     }
 
     /// Bytes of scratch that it has a use for: long sums of few results are cut into parts.
-    pub(crate) fn scratch(&self) -> usize {
+    pub(crate) fn scratch(&self) -> u64 {
         let (results, parts) = (self.batch * self.m * self.n, (self.k / 256).clamp(1, 16));
-        results.saturating_mul(4 * parts).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
+        (results as u64).saturating_mul(4 * parts as u64).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
     }
 
     /// The multiplications of a product of operands of these shapes.

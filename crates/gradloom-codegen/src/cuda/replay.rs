@@ -104,7 +104,7 @@ impl Replay {
             is_light: is_light(unit, plan),
         }));
         // Of what kernels load before they wait, the store and the constants are not written in this phase.
-        let kept = |(memory, _): &(usize, Range<usize>)| *memory < Region::Step as usize;
+        let kept = |(memory, _): &(usize, Range<u64>)| *memory < Region::Step as usize;
         debug_assert!(!nodes[1..=pause].iter().flat_map(|node| &node.touches.writes).any(kept));
         nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
 
@@ -260,11 +260,11 @@ fn taken_over(plan: &Plan) -> Touches {
         None => (Region::Step as usize, 0..plan.scalar_bytes()),
         Some(number) => whole(plan, number),
     });
-    let own = [(STATUS, 0..STEP_WORDS * 4), (EXCHANGE, 0..COUNTER_BYTES)];
+    let own = [(STATUS, 0..STEP_WORDS as u64 * 4), (EXCHANGE, 0..COUNTER_BYTES)];
     Touches { reads: Vec::new(), writes: own.into_iter().chain(items).collect() }
 }
 
-fn whole(plan: &Plan, buffer: usize) -> (usize, Range<usize>) {
+fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
     let buffer = &plan.buffers[buffer];
     (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
 }
@@ -281,7 +281,7 @@ fn touches(spans: &Spans) -> Touches {
     };
     // Kernels that report faults need no order among themselves: the first report stays, whichever it is.
     // Those that wait for the verdict come behind the one that writes it.
-    let verdict: Range<usize> = 0..4;
+    let verdict: Range<u64> = 0..4;
     if spans.decides {
         touches.writes.push((STATUS, verdict));
     } else if spans.traps || spans.gated {

@@ -28,7 +28,7 @@ pub struct CudaUnit {
 /// When an op has no kernel for GPUs.
 pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
     let all =
-        |owner: fn(usize) -> Owner, launches: &[Launch], scratch: &[usize]| -> Result<Vec<Vec<CudaUnit>>> {
+        |owner: fn(usize) -> Owner, launches: &[Launch], scratch: &[u64]| -> Result<Vec<Vec<CudaUnit>>> {
             let of = |(number, launch): (usize, &Launch)| {
                 let scratch = scratch.get(number).copied().unwrap_or(0);
                 let made = kernels(launch, number, scratch, plan, graph, cuts)?;

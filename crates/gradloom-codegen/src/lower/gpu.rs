@@ -127,7 +127,7 @@ fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
 }
 
 impl Target for Gpu<'_> {
-    fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
+    fn schedule(&self, request: Request<'_>) -> (Schedule, u64) {
         let Request { graph, kernel, reads, writes, .. } = request;
         let schedule = match kernel {
             Kernel::Op(OpKind::Custom(_)) => {
@@ -139,7 +139,7 @@ impl Target for Gpu<'_> {
         (schedule, workspace)
     }
 
-    fn group_schedule(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> (Schedule, usize) {
+    fn group_schedule(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> (Schedule, u64) {
         let mut schedule = group::schedule(self.limits);
         schedule.workspace = group::workspace(parts, reads, writes, &schedule);
         (Schedule::Group(schedule), schedule.workspace)

@@ -32,7 +32,7 @@ pub struct Options {
     /// Micro-batches of a step: see [`optim::accumulate`].
     pub micro_batches: usize,
     /// Bytes of the whole step.
-    pub memory_budget: Option<usize>,
+    pub memory_budget: Option<u64>,
     /// Whether the loss is multiplied by a scale that adapts before its gradient is taken, which is divided
     /// by as much afterwards: see [`optim::loss_scale`].
     pub scales_loss: bool,

@@ -246,14 +246,14 @@ pub(crate) fn workspace(
     reads: &[Access],
     writes: &[Access],
     schedule: &GroupSchedule,
-) -> usize {
+) -> u64 {
     // Of each class the bytes, and whether some part needs them.
-    let mut classes: Vec<(Class, usize, bool)> = Vec::new();
+    let mut classes: Vec<(Class, u64, bool)> = Vec::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class.filter(|class| matches!(class.form, Form::Total(..))) else { continue };
         let body = body_of(part);
-        let (bytes, is_long) = (4 * chunks(body.rows * body.columns), !is_short_total(body, schedule));
+        let (bytes, is_long) = (4 * chunks(body.rows * body.columns) as u64, !is_short_total(body, schedule));
         match classes.iter_mut().find(|(known, ..)| *known == class) {
             Some((_, all, any)) => (*all, *any) = (*all + bytes, *any || is_long),
             None => classes.push((class, bytes, is_long)),

@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Bytes of scratch of an op, at most: kernels count its elements in 32 bits.
-const MOST_SCRATCH: usize = 1 << 31;
+const MOST_SCRATCH: u64 = 1 << 31;
 
 /// Bytes of arrays of an invocation's own, at most: more would lie in slow memory, and compilers take long.
 const MOST_PRIVATE: u32 = 16 << 10;
@@ -50,7 +50,7 @@ pub struct CustomLaunch<'a> {
     limits: &'a Limits,
     kernels: RefCell<Vec<Kernel>>,
     /// Bytes of scratch so far.
-    scratch: Cell<usize>,
+    scratch: Cell<u64>,
     /// Whether a kernel is being written: its values are no other kernel's.
     is_open: Cell<bool>,
     /// The first mistake.
@@ -118,12 +118,13 @@ impl<'a> CustomLaunch<'a> {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
         }
         let start = self.scratch.get();
-        let fits = elements.checked_mul(4).filter(|&bytes| bytes.saturating_add(start) <= MOST_SCRATCH);
+        let fits =
+            (elements as u64).checked_mul(4).filter(|&bytes| bytes.saturating_add(start) <= MOST_SCRATCH);
         let bytes = fits.unwrap_or_else(|| {
             note(&self.mistake, || format!("{elements} elements of scratch: 32 bits cannot count them"));
             0
         });
-        let elements = bytes / 4;
+        let elements = (bytes / 4) as usize;
         self.scratch.set((start + bytes).next_multiple_of(ALIGNMENT));
         CustomBuffer { role: Role::Workspace { start, bytes }, dtype, layout: None, elements }
     }
@@ -370,7 +371,7 @@ pub(crate) fn scratch(
     reads: &[Access],
     writes: &[Access],
     limits: &Limits,
-) -> usize {
+) -> u64 {
     let view = |access| View::of(access, false);
     let views = Views {
         reads: reads.iter().map(view).collect(),
@@ -387,7 +388,7 @@ fn written(
     lowering: &GpuLowering,
     views: &Views<'_>,
     limits: &Limits,
-) -> std::result::Result<(Vec<Kernel>, usize), String> {
+) -> std::result::Result<(Vec<Kernel>, u64), String> {
     // Users write kernels in Rust: a browser's module has none, and no use for what checks them.
     if cfg!(target_family = "wasm") {
         return Err("there are none in a browser".to_string());

@@ -296,9 +296,9 @@ pub enum Role {
     /// Bytes of the launch's scratch, which its kernels share.
     Workspace {
         /// The first one's offset.
-        start: usize,
+        start: u64,
         /// How many.
-        bytes: usize,
+        bytes: u64,
     },
     /// [`Kernel::table`].
     Table,

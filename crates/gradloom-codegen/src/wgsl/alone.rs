@@ -49,8 +49,8 @@ pub(super) struct Value {
 pub(super) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
     let (count, mut bindings, mut end) = (reads.len(), Vec::new(), 0);
     let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {
-        let start = usize::next_multiple_of(end, ALIGNMENT);
-        end = start + usize::next_multiple_of((layout.end() * dtype.bytes()).max(1), 16);
+        let start = u64::next_multiple_of(end, ALIGNMENT);
+        end = start + u64::next_multiple_of((layout.end() as u64 * dtype.bytes() as u64).max(1), 16);
         // As programs bind them, which write to the region.
         bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
         Operand { binding, base: 0, dtype, layout }

@@ -41,7 +41,7 @@ struct Covers {
     /// Region and segment of each: the same for all parts.
     places: Vec<(Region, usize)>,
     /// Bytes from the first to the last of each.
-    ranges: Vec<Range<usize>>,
+    ranges: Vec<Range<u64>>,
 }
 
 impl Covers {
@@ -58,7 +58,7 @@ impl Covers {
 
     /// The ranges of both, if one name can stand for each operand: it is in the same place, bindings are not
     /// too large, and no operand that vectors are loaded of lies among results.
-    fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<usize>>> {
+    fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<u64>>> {
         let mut ranges = self.ranges.clone();
         for (range, other) in ranges.iter_mut().zip(&other.ranges) {
             *range = range.start.min(other.start)..range.end.max(other.end);
@@ -75,7 +75,7 @@ impl Covers {
                     return None;
                 }
             }
-            if bound.len() > context.limits.binding_bytes {
+            if bound.end - bound.start > context.limits.binding_bytes {
                 return None;
             }
         }

@@ -29,9 +29,9 @@ pub enum Bound {
     /// The binding of this index in the launch's [`Operands`].
     Operand(usize),
     /// Bytes of such a binding, which has more than the adapter allows.
-    Piece(usize, Range<usize>),
+    Piece(usize, Range<u64>),
     /// Bytes of the scratch; read and written.
-    Workspace(Range<usize>),
+    Workspace(Range<u64>),
     /// Numbers of the launch's own.
     Table(Vec<u32>),
     /// The status, of the step and of those before: [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
@@ -78,7 +78,7 @@ pub(super) fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) 
     let message = match smaller {
         Some(large) => format!(
             "a kernel writes elements of less than 32 bits into {} bytes, the adapter allows bindings of {binding_bytes}",
-            large.range.len()
+            large.bytes()
         ),
         None => format!(
             "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows \

@@ -6,7 +6,7 @@ use super::operands::{Operand, Operands};
 use super::print;
 use super::product::vectorise;
 use super::shader_builder::ShaderBuilder;
-use crate::narrow::narrow;
+use crate::narrow::{elements_in, narrow};
 use crate::schedule::group::{Form, extents};
 use crate::simt::kernels::{self, Table};
 use gradloom_core::error::Result;
@@ -41,7 +41,7 @@ pub(super) fn together(
     }
     let starts = |i: usize| {
         let own = operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
-        own.map(|operand| narrow(operand.base / operand.dtype.bytes() + operand.layout.offset)).collect()
+        own.map(|operand| narrow(elements_in(operand.base, operand.dtype) + operand.layout.offset)).collect()
     };
     let form = Form::of_part(parts[0]).expect("parts of a class have a form");
     let extents = |part: &Part| extents(part, &launch.reads[part.reads.clone()]);

@@ -6,6 +6,7 @@
 
 use super::dispatch::Context;
 use crate::limits::Limits;
+use crate::narrow::elements_in;
 use crate::simt::kernels::{View, Views};
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::DType;
@@ -33,7 +34,7 @@ pub struct Binding {
     /// Which memory.
     pub region: Region,
     /// Bytes, from a multiple of [`ALIGNMENT`].
-    pub range: Range<usize>,
+    pub range: Range<u64>,
     /// Whether shaders may write it.
     pub writable: bool,
     /// How it is declared.
@@ -41,20 +42,25 @@ pub struct Binding {
 }
 
 impl Binding {
+    /// Number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
     /// How many bindings of the adapter it takes.
     pub fn pieces(&self, limits: &Limits) -> usize {
-        self.range.len().div_ceil(piece_bytes(limits)).max(1)
+        usize::try_from(self.bytes().div_ceil(piece_bytes(limits)).max(1)).unwrap_or(usize::MAX)
     }
 
     /// Bytes of one of these, from the start of the range.
-    pub fn piece(&self, number: usize, limits: &Limits) -> Range<usize> {
-        let bytes = piece_bytes(limits);
-        number * bytes..((number + 1) * bytes).min(self.range.len())
+    pub fn piece(&self, number: usize, limits: &Limits) -> Range<u64> {
+        let (bytes, number) = (piece_bytes(limits), number as u64);
+        number * bytes..((number + 1) * bytes).min(self.bytes())
     }
 }
 
 /// Bytes of the pieces into which larger values are cut.
-fn piece_bytes(limits: &Limits) -> usize {
+fn piece_bytes(limits: &Limits) -> u64 {
     (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
 }
 
@@ -64,7 +70,7 @@ pub struct Operand {
     /// Index of the binding; none of them for an operand without elements.
     pub binding: usize,
     /// The buffer's first byte in the binding.
-    pub base: usize,
+    pub base: u64,
     /// Of the elements.
     pub dtype: DType,
     /// Which elements of the buffer, in which order.
@@ -74,18 +80,18 @@ pub struct Operand {
 /// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
 /// Sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cuts(Vec<(Region, usize)>);
+pub struct Cuts(Vec<(Region, u64)>);
 
 impl Cuts {
     /// Cuts a region before a byte, which is a multiple of [`ALIGNMENT`] and the first one of a value.
-    pub fn add(&mut self, region: Region, offset: usize) {
+    pub fn add(&mut self, region: Region, offset: u64) {
         if let Err(place) = self.0.binary_search(&(region, offset)) {
             self.0.insert(place, (region, offset));
         }
     }
 
     /// Number of the part of its region that a byte lies in.
-    pub fn segment(&self, region: Region, offset: usize) -> usize {
+    pub fn segment(&self, region: Region, offset: u64) -> usize {
         let first = self.0.partition_point(|cut| *cut < (region, 0));
         self.0.partition_point(|cut| *cut <= (region, offset)) - first
     }
@@ -125,13 +131,13 @@ impl Operands {
         let Context { plan, cuts, limits, .. } = *context;
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
-        let needed: Vec<Option<(Region, Range<usize>)>> = launch
+        let needed: Vec<Option<(Region, Range<u64>)>> = launch
             .reads
             .iter()
             .chain(&launch.writes)
             .map(|access| (!empty(access)).then(|| span(access, context)))
             .collect();
-        let mut spans: Vec<(Region, Range<usize>)> = Vec::new();
+        let mut spans: Vec<(Region, Range<u64>)> = Vec::new();
         for (i, (region, range)) in
             needed.iter().enumerate().filter_map(|(i, span)| Some((i, span.as_ref()?)))
         {
@@ -148,11 +154,10 @@ impl Operands {
             merge(&mut spans, cuts, &|_, _| true);
         }
         // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
-        let mut used: Vec<(Region, Range<usize>)> = Vec::new();
-        let mut binding_of = |(region, range): &(Region, Range<usize>)| {
-            let holds = |(r, s): &&(Region, Range<usize>)| {
-                r == region && s.start <= range.start && range.end <= s.end
-            };
+        let mut used: Vec<(Region, Range<u64>)> = Vec::new();
+        let mut binding_of = |(region, range): &(Region, Range<u64>)| {
+            let holds =
+                |(r, s): &&(Region, Range<u64>)| r == region && s.start <= range.start && range.end <= s.end;
             used.iter().position(|span| holds(&span)).unwrap_or_else(|| {
                 used.push(spans.iter().find(holds).expect("every value has a binding").clone());
                 used.len() - 1
@@ -167,7 +172,7 @@ impl Operands {
             };
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
             // Counted from where the binding could begin.
-            layout.offset -= range.start.saturating_sub(offset) / access.dtype.bytes();
+            layout.offset -= elements_in(range.start.saturating_sub(offset), access.dtype);
             let base = offset.max(range.start) - spans[binding].1.start;
             Operand { binding, base, dtype: access.dtype, layout }
         };
@@ -217,7 +222,7 @@ impl Operands {
 
 /// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of
 /// it.
-pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usize>) {
+pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<u64>) {
     let Context { plan, limits, .. } = *context;
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     if buffer.role == Role::Scalar {
@@ -226,8 +231,7 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usi
     }
     let mut used = 0..buffer.bytes.max(1);
     if buffer.bytes > limits.binding_bytes {
-        let (size, layout) = (access.dtype.bytes(), &access.layout);
-        used = layout.offset * size / ALIGNMENT * ALIGNMENT..(layout.end() * size).max(1);
+        used = access.start() / ALIGNMENT * ALIGNMENT..access.end().max(1);
     }
     // Whole vectors; buffers are padded.
     (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
@@ -235,13 +239,13 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usi
 
 /// Replaces spans of one segment that belong together by what covers them.
 fn merge(
-    spans: &mut Vec<(Region, Range<usize>)>,
+    spans: &mut Vec<(Region, Range<u64>)>,
     cuts: &Cuts,
-    together: &dyn Fn(&Range<usize>, &Range<usize>) -> bool,
+    together: &dyn Fn(&Range<u64>, &Range<u64>) -> bool,
 ) {
-    let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
+    let segment = |region: Region, range: &Range<u64>| cuts.segment(region, range.start);
     sort_by_key(spans, |(region, range)| (*region, range.start, range.end));
-    let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
+    let mut merged: Vec<(Region, Range<u64>)> = Vec::new();
     for (region, range) in spans.drain(..) {
         match merged.last_mut() {
             Some((last, cover))

@@ -14,6 +14,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
     // A binding may have to begin a little before the elements.
     let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
     if !parts.iter().any(|part| is_large(launch, part, most)) {
         return None;
     }

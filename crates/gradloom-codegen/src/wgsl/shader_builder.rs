@@ -27,7 +27,7 @@ pub(crate) struct ShaderBuilder<'a> {
     functions: SortedSet<Function>,
     body: String,
     indent: usize,
-    workspace: Vec<(Range<usize>, String, String)>,
+    workspace: Vec<(Range<u64>, String, String)>,
     table: Option<Vec<u32>>,
     traps: bool,
     /// Extensions of WGSL that the shader uses.
@@ -94,14 +94,14 @@ impl<'a> ShaderBuilder<'a> {
     }
 
     /// A range of the launch's scratch as a binding of its own, by its name `w0`, `w1`, ..
-    pub(crate) fn workspace(&mut self, bytes: Range<usize>, ty: &str) -> String {
+    pub(crate) fn workspace(&mut self, bytes: Range<u64>, ty: &str) -> String {
         let name = format!("w{}", self.workspace.len());
         self.named_workspace(bytes, &name, &format!("array<{ty}>"));
         name
     }
 
     /// The same by another name and of another type.
-    pub(crate) fn named_workspace(&mut self, bytes: Range<usize>, name: &str, ty: &str) {
+    pub(crate) fn named_workspace(&mut self, bytes: Range<u64>, name: &str, ty: &str) {
         self.workspace.push((bytes, name.to_string(), ty.to_string()));
     }
 
@@ -134,7 +134,7 @@ impl<'a> ShaderBuilder<'a> {
         match operand.binding {
             NONE => format!("{}()", vector_name(operand.dtype)),
             binding => {
-                let index = based(index, operand.base / (4 * operand.dtype.bytes()));
+                let index = based(index, operand.base / (4 * operand.dtype.bytes() as u64));
                 self.operands.item(binding, &index, self.limits)
             }
         }
@@ -147,7 +147,7 @@ impl<'a> ShaderBuilder<'a> {
         }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
         let size = operand.dtype.bytes();
-        let index = based(index, operand.base / size);
+        let index = based(index, operand.base / size as u64);
         if binding.pieces(self.limits) > 1 && binding.element != Element::Atomic {
             let value = match binding.element {
                 Element::Word => format!("bitcast<u32>({value})"),
@@ -322,7 +322,7 @@ impl Operands {
         let binding = &self.bindings[operand.binding];
         let item = |index: &str| self.item(operand.binding, index, limits);
         let size = operand.dtype.bytes();
-        let index = based(index, operand.base / size);
+        let index = based(index, operand.base / size as u64);
         if size < 4 && matches!(binding.element, Element::Word | Element::Atomic) {
             let (count, mask) = (4 / size, (1u32 << (8 * size)) - 1);
             let word = item(&format!("({index}) / {count}u"));
@@ -376,8 +376,8 @@ impl Element {
 fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: bool) -> String {
     let ty = binding.element.type_name();
     let size = match binding.element {
-        Element::Plain(dtype) => dtype.bytes(),
-        Element::Vector(dtype) => 4 * dtype.bytes(),
+        Element::Plain(dtype) => dtype.bytes() as u64,
+        Element::Vector(dtype) => 4 * dtype.bytes() as u64,
         Element::Word | Element::Atomic => 4,
     };
     let last = binding.pieces(limits) - 1;
@@ -432,7 +432,7 @@ fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str
 }
 
 /// An index from the start of a binding.
-fn based(index: &str, base: usize) -> String {
+fn based(index: &str, base: u64) -> String {
     match base {
         0 => index.to_string(),
         base => format!("{base}u + {index}"),

@@ -29,7 +29,7 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-fn plan_within(graph: &Graph, limit: Option<usize>) -> Result<Plan> {
+fn plan_within(graph: &Graph, limit: Option<u64>) -> Result<Plan> {
     // A kernel for each op: these tests are about the plan, whatever its kernels are.
     let lowered = cpu::lower_fused(graph, fuse(graph, Fusion::Off)?, 1);
     let mut store = StoreLayout::default();

@@ -21,7 +21,7 @@ fn plans_of_random_graphs_hold() {
         assert_eq!(plan_of(&graph), plan, "seed {seed}: the same graph has the same plan");
         in_place += plan.buffers.iter().filter(|b| b.role == Role::Next).count();
         committed += plan.launches.iter().filter(|l| l.phase == Phase::Commit).count();
-        let unshared: usize = step_buffers(&plan).map(|(_, bytes)| bytes.next_multiple_of(ALIGNMENT)).sum();
+        let unshared: u64 = step_buffers(&plan).map(|(_, bytes)| bytes.next_multiple_of(ALIGNMENT)).sum();
         assert!(plan.totals.step <= unshared, "seed {seed}");
         shared += usize::from(plan.totals.step < unshared);
         overlaps_are_never_alive_together(&plan, seed);
@@ -39,7 +39,7 @@ fn bytes_rest_before_they_are_used_again() {
         let mut plan = plan_of(&graph);
         // Scratch of some launches, as a GPU's have.
         for (i, launch) in plan.launches.iter_mut().enumerate() {
-            launch.workspace += i % 3 * 300;
+            launch.workspace += i as u64 % 3 * 300;
         }
         plan.totals.workspace = plan.launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
         let wide = plan.clone().side_by_side(REUSE_DISTANCE);
@@ -102,7 +102,7 @@ fn no_value_reaches_across_segments() {
     assert!(moved > 20, "{moved} plans were cut");
 }
 
-fn step_buffers(plan: &Plan) -> impl Iterator<Item = (usize, usize)> {
+fn step_buffers(plan: &Plan) -> impl Iterator<Item = (u64, u64)> {
     plan.buffers.iter().filter(|b| b.region == Region::Step).map(|b| (b.offset, b.bytes))
 }
 

@@ -41,12 +41,12 @@ fn launch<'p>(plan: &'p mut Plan, kernel: &str) -> &'p mut Launch {
     &mut plan.launches[position]
 }
 
-fn set_offset(plan: &mut Plan, value: u32, offset: usize) {
+fn set_offset(plan: &mut Plan, value: u32, offset: u64) {
     let index = plan.buffer_of[&ValueId(value)];
     plan.buffers[index].offset = offset;
 }
 
-fn offset(plan: &Plan, value: u32) -> usize {
+fn offset(plan: &Plan, value: u32) -> u64 {
     plan.buffer(ValueId(value)).unwrap().offset
 }
 
@@ -210,7 +210,7 @@ fn buffers_stay_inside_their_regions() {
     broken(|p| p.totals.constants = 0, "takes 4 bytes at 0 of a region of 0");
     broken(|p| p.totals.store += 64, "parameters and states have");
     broken(|p| set_offset(p, 5, 4), "which is not aligned");
-    broken(|p| set_offset(p, 5, usize::MAX - 255), "of a region of");
+    broken(|p| set_offset(p, 5, u64::MAX - 255), "of a region of");
     let of = |p: &Plan, value: u32| p.buffer_of[&ValueId(value)];
     broken(
         |p| {
@@ -282,7 +282,7 @@ fn an_operand_that_is_overwritten_beside_an_empty_one() {
         "%0: f32[0] = input \"none\"\n%1: f32[16] = input \"a\"\n%2: f32[16] = input \"b\"\n\
          %3: f32[32] = concat %0, %1, %2 {axis=0}\noutput \"y\" %3",
     );
-    let placed = |a: usize, none: usize| {
+    let placed = |a: u64, none: u64| {
         let mut plan = plan_of(&graph);
         for (value, offset) in [(0, none), (1, a), (2, 256), (3, 0)] {
             set_offset(&mut plan, value, offset);

@@ -36,12 +36,12 @@ fn a_plan_that_writes_what_is_frozen_is_refused() {
 }
 
 /// Every byte of the arena at every moment, one by one.
-fn taken(plan: &Plan, moment: usize) -> usize {
-    let mut bytes = vec![false; plan.totals.step];
+fn taken(plan: &Plan, moment: usize) -> u64 {
+    let mut bytes = vec![false; plan.totals.step as usize];
     for buffer in plan.live_at(moment).filter(|b| b.region == Region::Step) {
-        bytes[buffer.offset..buffer.offset + buffer.bytes].fill(true);
+        bytes[buffer.offset as usize..][..buffer.bytes as usize].fill(true);
     }
-    bytes.into_iter().filter(|&taken| taken).count()
+    bytes.into_iter().filter(|&taken| taken).count() as u64
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn the_timeline_counts_each_byte_once() {
         let plan = planned(text);
         let timeline = plan.timeline();
         assert_eq!(timeline.moments(), plan.launches.len() + 1);
-        let expected: Vec<usize> = (0..timeline.moments()).map(|moment| taken(&plan, moment)).collect();
-        let bytes: Vec<usize> = (0..timeline.moments()).map(|moment| timeline.bytes(moment)).collect();
+        let expected: Vec<u64> = (0..timeline.moments()).map(|moment| taken(&plan, moment)).collect();
+        let bytes: Vec<u64> = (0..timeline.moments()).map(|moment| timeline.bytes(moment)).collect();
         assert_eq!(bytes, expected, "{text}");
         for (moment, &bytes) in bytes.iter().enumerate() {
             let roles = Role::ALL.map(|role| timeline.bytes_of(role, moment));
-            assert_eq!(roles.iter().sum::<usize>(), bytes);
-            let held: usize = timeline.at(moment).map(|i| plan.buffers[i].bytes).sum();
+            assert_eq!(roles.iter().sum::<u64>(), bytes);
+            let held: u64 = timeline.at(moment).map(|i| plan.buffers[i].bytes).sum();
             assert_eq!(held, bytes, "{text}");
         }
         let peak = timeline.peak();

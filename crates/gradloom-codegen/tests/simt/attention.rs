@@ -200,7 +200,7 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
     let mut machine = Machine {
         operands: op.operands.iter().zip(&made.reads).map(spread).collect(),
         results: made.writes.iter().map(|layout| vec![None; layout.end()]).collect(),
-        workspace: vec![None; made.schedule.workspace() / 4],
+        workspace: vec![None; made.schedule.workspace() as usize / 4],
         faults: Vec::new(),
         committed,
     };

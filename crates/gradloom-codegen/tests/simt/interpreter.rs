@@ -204,7 +204,7 @@ impl Workgroup<'_> {
         let (number, at) = match self.kernel.buffers[buffer as usize].role {
             Role::Result(result) => (result, index),
             Role::Workspace { start, bytes } => {
-                let at = if index < bytes / 4 { start / 4 + index } else { usize::MAX };
+                let at = if (index as u64) < bytes / 4 { start as usize / 4 + index } else { usize::MAX };
                 (self.results.len() - 1, at)
             }
             Role::Operand(_) | Role::Table => return Err("an operand or a table is written".into()),

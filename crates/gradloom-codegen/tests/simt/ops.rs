@@ -175,7 +175,7 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     let mut machine = Machine {
         operands: operands.iter().zip(&layouts).map(spread).collect(),
         results: op.results.iter().map(|&value| vec![None; graph.ty(value).elements()]).collect(),
-        workspace: vec![None; schedule(graph, shares).workspace(&Kernel::Op(op.kind.clone())) / 4],
+        workspace: vec![None; schedule(graph, shares).workspace(&Kernel::Op(op.kind.clone())) as usize / 4],
         faults: Vec::new(),
         committed,
     };

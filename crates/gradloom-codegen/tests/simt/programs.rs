@@ -139,7 +139,7 @@ impl Memory<'_> {
         let made = made.unwrap_or_else(|| panic!("no kernel for {}", launch.kernel.name()));
         let operands = launch.reads.iter().map(|access| self.words(access)).collect();
         let results: Vec<_> = launch.writes.iter().map(|access| vec![access.buffer]).collect();
-        self.kernels(&made, operands, &results, launch.workspace);
+        self.kernels(&made, operands, &results, launch.workspace as usize);
     }
 
     /// What a library computes, of everything that it is told to look at.
@@ -205,7 +205,7 @@ impl Memory<'_> {
         let vectors = form == group::Form::Product && !self.limits.scalar;
         let views = views(first, last, &|_| vectors, launch.phase);
         let made = kernels::together(&views, parts, &table, schedule);
-        self.kernels(&made, memory, &results, launch.workspace);
+        self.kernels(&made, memory, &results, launch.workspace as usize);
     }
 
     /// Runs kernels; each result is some buffers, one behind the other.

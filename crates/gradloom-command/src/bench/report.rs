@@ -26,22 +26,22 @@ pub(super) struct Report {
     submits: Option<usize>,
     /// Number of times that a step's results were copied to the host while steps were timed, read and queued.
     readbacks: Option<usize>,
-    planned_peak_bytes: usize,
-    measured_peak_bytes: Option<usize>,
-    workspace_bytes: usize,
+    planned_peak_bytes: u64,
+    measured_peak_bytes: Option<u64>,
+    workspace_bytes: u64,
     /// Elements of all parameters.
     parameters: usize,
     parameter_tensors: usize,
     /// Parameters and states in all, with the padding between them. This, constants, step and workspace add
     /// up to the planned peak.
-    store_bytes: usize,
+    store_bytes: u64,
     /// Bytes of the parameters in the store, without padding.
-    parameter_bytes: usize,
+    parameter_bytes: u64,
     /// Of the store, without padding: the optimizer's moments and counters.
-    state_bytes: usize,
-    constant_bytes: usize,
+    state_bytes: u64,
+    constant_bytes: u64,
     /// The arena of inputs, activations, gradients and outputs.
-    step_bytes: usize,
+    step_bytes: u64,
     compile_ms: f64,
     first_step_ms: Option<f64>,
     process_to_first_step_ms: Option<f64>,
@@ -69,7 +69,7 @@ impl Report {
         let (device, plan) = (workload.device(), workload.plan());
         let with_role =
             |role: Role| -> Vec<&Buffer> { plan.buffers.iter().filter(|b| b.role == role).collect() };
-        let bytes = |buffers: &[&Buffer]| buffers.iter().map(|b| b.bytes).sum::<usize>();
+        let bytes = |buffers: &[&Buffer]| buffers.iter().map(|b| b.bytes).sum::<u64>();
         let parameters = [with_role(Role::Parameter), with_role(Role::Frozen)].concat();
         let states = with_role(Role::State);
         let runs = device.name() != "null";

@@ -53,7 +53,7 @@ pub(crate) struct Beginning {
     pub(crate) batch: usize,
     pub(crate) context: usize,
     pub(crate) device: String,
-    pub(crate) step_bytes: usize,
+    pub(crate) step_bytes: u64,
     pub(crate) folder: String,
     pub(crate) data: Taken,
 }

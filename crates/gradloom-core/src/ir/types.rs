@@ -270,8 +270,8 @@ impl Type {
     }
 
     /// Bytes that the elements take, without padding.
-    pub fn bytes(&self) -> usize {
-        self.elements().saturating_mul(self.dtype.bytes())
+    pub fn bytes(&self) -> u64 {
+        (self.elements() as u64).saturating_mul(self.dtype.bytes() as u64)
     }
 }
 

@@ -21,6 +21,18 @@ pub struct Access {
     pub blocks: Option<BlockFormat>,
 }
 
+impl Access {
+    /// Bytes of the buffer before the first element.
+    pub fn start(&self) -> u64 {
+        self.layout.offset as u64 * self.dtype.bytes() as u64
+    }
+
+    /// Bytes of the buffer up to the end of the last element.
+    pub fn end(&self) -> u64 {
+        self.layout.end() as u64 * self.dtype.bytes() as u64
+    }
+}
+
 /// The computation of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
@@ -112,7 +124,7 @@ pub struct Part {
     /// How its work is shared out where it runs by itself.
     pub schedule: Schedule,
     /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
-    pub workspace: Range<usize>,
+    pub workspace: Range<u64>,
 }
 
 impl Part {
@@ -136,7 +148,7 @@ impl Part {
             writes: launch.writes[self.writes.clone()].to_vec(),
             may_alias: Vec::new(),
             schedule: self.schedule.clone(),
-            workspace: self.workspace.len(),
+            workspace: self.workspace.end - self.workspace.start,
             phase: launch.phase,
         }
     }
@@ -169,7 +181,7 @@ pub struct Launch {
     /// How its work is shared out, chosen when it was lowered.
     pub schedule: Schedule,
     /// Scratch bytes that the kernel needs while it runs.
-    pub workspace: usize,
+    pub workspace: u64,
     /// The phase in which it runs.
     pub phase: Phase,
 }

@@ -164,9 +164,9 @@ fn distinct_bytes(accesses: &[Access]) -> u64 {
 
 /// Whether the two are the same bytes.
 fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
-    let place = |access: &Access| -> Option<(Region, usize)> {
+    let place = |access: &Access| -> Option<(Region, u64)> {
         let buffer = plan.buffer(access.buffer)?;
-        Some((buffer.region, buffer.offset + access.layout.offset * access.dtype.bytes()))
+        Some((buffer.region, buffer.offset + access.start()))
     };
     read.layout == write.layout && place(read).is_some() && place(read) == place(write)
 }
@@ -218,9 +218,9 @@ mod tests {
                 value: access.buffer,
                 ty: Type::new(access.dtype, access.layout.shape.clone()),
                 role: Role::Temporary,
-                bytes: access.layout.end() * access.dtype.bytes(),
+                bytes: access.end(),
                 region: Region::Step,
-                offset: place << 20,
+                offset: (place as u64) << 20,
                 first: 0,
                 last: 0,
             });

@@ -2,11 +2,11 @@
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;
-use crate::json::{Json, numbers, object, text};
+use crate::json::{Json, count, numbers, object, text};
 use crate::kernel::{Access, Launch, Phase};
 
 /// Changes when a key is renamed or taken away, or its meaning changes; not when keys are added.
-const VERSION: usize = 1;
+const VERSION: u64 = 1;
 
 impl Plan {
     /// The plan as one JSON object, without white space. `graph` is the one that was planned.
@@ -43,8 +43,9 @@ impl Plan {
         let totals = &self.totals;
         let moments = 0..timeline.moments();
         let roles = Role::ALL.into_iter().filter_map(|role| {
-            let bytes: Vec<usize> = moments.clone().map(|moment| timeline.bytes_of(role, moment)).collect();
-            bytes.iter().any(|&n| n > 0).then(|| (role.name(), numbers(&bytes)))
+            let bytes = moments.clone().map(|moment| timeline.bytes_of(role, moment));
+            let is_used = bytes.clone().any(|n| n > 0);
+            is_used.then(|| (role.name(), Json::List(bytes.map(Json::Number).collect())))
         });
         let named = |list: &[(String, Access)]| {
             let entry =
@@ -61,16 +62,13 @@ impl Plan {
                     ("step", Json::Number(totals.step)),
                     ("workspace", Json::Number(totals.workspace)),
                     ("peak", Json::Number(totals.peak())),
-                    ("flops", Json::Number(usize::try_from(cost.flops).unwrap_or(usize::MAX))),
-                    ("bytes_read", Json::Number(usize::try_from(cost.bytes_read).unwrap_or(usize::MAX))),
-                    (
-                        "bytes_written",
-                        Json::Number(usize::try_from(cost.bytes_written).unwrap_or(usize::MAX)),
-                    ),
+                    ("flops", Json::Number(cost.flops)),
+                    ("bytes_read", Json::Number(cost.bytes_read)),
+                    ("bytes_written", Json::Number(cost.bytes_written)),
                 ]),
             ),
-            ("first_commit", Json::Number(self.first_commit())),
-            ("peak_moment", Json::Number(timeline.peak())),
+            ("first_commit", count(self.first_commit())),
+            ("peak_moment", count(timeline.peak())),
             ("launches", Json::List(view.launches().map(|l| launch(&view, &l)).collect())),
             ("hoisted", Json::List(self.hoisted.iter().map(|l| hoisted(&view, graph, l)).collect())),
             ("buffers", Json::List(self.buffers.iter().map(|b| buffer(&view, b)).collect())),
@@ -127,9 +125,9 @@ fn launch(view: &PlanView<'_>, launch: &LaunchView<'_>) -> Json {
         ("writes", accesses(&launch.launch().writes)),
         ("producers", numbers(launch.producers())),
         ("workspace", Json::Number(launch.launch().workspace)),
-        ("flops", Json::Number(usize::try_from(cost.flops).unwrap_or(usize::MAX))),
-        ("bytes_read", Json::Number(usize::try_from(cost.bytes_read).unwrap_or(usize::MAX))),
-        ("bytes_written", Json::Number(usize::try_from(cost.bytes_written).unwrap_or(usize::MAX))),
+        ("flops", Json::Number(cost.flops)),
+        ("bytes_read", Json::Number(cost.bytes_read)),
+        ("bytes_written", Json::Number(cost.bytes_written)),
         ("listing", optional(launch.listing())),
     ])
 }
@@ -144,18 +142,18 @@ fn buffer(view: &PlanView<'_>, buffer: &Buffer) -> Json {
         ("shape", numbers(&buffer.ty.shape)),
         ("bytes", Json::Number(buffer.bytes)),
         ("offset", Json::Number(buffer.offset)),
-        ("first", Json::Number(buffer.first)),
-        ("last", Json::Number(buffer.last)),
+        ("first", count(buffer.first)),
+        ("last", count(buffer.last)),
     ])
 }
 
 fn access(plan: &Plan, access: &Access) -> Json {
     let mut fields = vec![
-        ("buffer", plan.buffer_of.get(&access.buffer).map_or(Json::Null, |&i| Json::Number(i))),
+        ("buffer", plan.buffer_of.get(&access.buffer).map_or(Json::Null, |&i| count(i))),
         ("shape", numbers(&access.layout.shape)),
     ];
     if access.layout.offset != 0 || !access.layout.is_contiguous() {
-        fields.push(("start", Json::Number(access.layout.offset)));
+        fields.push(("start", count(access.layout.offset)));
         fields.push(("strides", numbers(&access.layout.strides)));
     }
     Json::Object(fields)

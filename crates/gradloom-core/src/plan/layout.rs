@@ -13,22 +13,22 @@ use crate::kernel::Overwrites;
 /// Buffers that share bytes one after the other.
 struct Group {
     members: Vec<usize>,
-    bytes: usize,
+    bytes: u64,
     first: usize,
     last: usize,
 }
 
 /// Bytes that a group has, and when; a list of them is in the order of `start`.
 struct Placed {
-    start: usize,
-    end: usize,
+    start: u64,
+    end: u64,
     first: usize,
     last: usize,
 }
 
 /// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple
 /// of `segment`; bytes are not used again for `distance` launches behind their last use.
-pub(super) fn place(plan: &mut Plan, segment: usize, distance: usize) {
+pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
     let mut groups = groups(plan);
@@ -62,12 +62,12 @@ pub(super) fn place(plan: &mut Plan, segment: usize, distance: usize) {
 }
 
 /// The first place from `offset` on for bytes that do not reach across a multiple of `segment`.
-fn fit(offset: usize, bytes: usize, segment: usize) -> usize {
+fn fit(offset: u64, bytes: u64, segment: u64) -> u64 {
     let behind = offset % segment;
     if behind + bytes <= segment { offset } else { offset - behind + segment }
 }
 
-fn place_constants(plan: &mut Plan, segment: usize) {
+fn place_constants(plan: &mut Plan, segment: u64) {
     let mut end = 0;
     for buffer in plan.buffers.iter_mut().filter(|b| b.region == Region::Constants) {
         let bytes = buffer.bytes.next_multiple_of(ALIGNMENT);
@@ -78,7 +78,7 @@ fn place_constants(plan: &mut Plan, segment: usize) {
 }
 
 /// Puts the scalars at the start of the step arena; gives where the rest of it starts.
-fn place_scalars(plan: &mut Plan) -> usize {
+fn place_scalars(plan: &mut Plan) -> u64 {
     let mut end = 0;
     for buffer in plan.buffers.iter_mut().filter(|b| b.role == Role::Scalar) {
         buffer.offset = end;
@@ -89,7 +89,7 @@ fn place_scalars(plan: &mut Plan) -> usize {
 
 impl Plan {
     /// Bytes of the per-step block of scalars, at the start of the step arena.
-    pub fn scalar_bytes(&self) -> usize {
+    pub fn scalar_bytes(&self) -> u64 {
         let scalars = self.buffers.iter().filter(|b| b.role == Role::Scalar);
         scalars.map(|b| b.bytes.next_multiple_of(SCALAR_ALIGNMENT)).sum()
     }
@@ -97,7 +97,7 @@ impl Plan {
     /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a
     /// wrong result that it does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {
-        self.place_apart(usize::MAX);
+        self.place_apart(u64::MAX);
         self
     }
 
@@ -107,7 +107,7 @@ impl Plan {
     ///
     /// # Errors
     /// When a value is larger than a segment: the largest of them.
-    pub fn in_segments(mut self, graph: &Graph, segment: usize, sharing: bool) -> Result<Self> {
+    pub fn in_segments(mut self, graph: &Graph, segment: u64, sharing: bool) -> Result<Self> {
         let cut = |b: &&Buffer| matches!(b.region, Region::Step | Region::Constants);
         if let Some(large) = self.buffers.iter().filter(cut).max_by_key(|b| b.bytes)
             && large.bytes.next_multiple_of(ALIGNMENT) > segment
@@ -139,7 +139,7 @@ impl Plan {
     /// bytes before. It takes a little more memory.
     #[must_use]
     pub fn side_by_side(mut self, distance: usize) -> Self {
-        place(&mut self, usize::MAX, distance);
+        place(&mut self, u64::MAX, distance);
         for number in 0..self.launches.len() {
             let bytes = |i: usize| self.launches[i].workspace.next_multiple_of(ALIGNMENT);
             let near = number.saturating_sub(distance)..number;
@@ -158,7 +158,7 @@ impl Plan {
         self
     }
 
-    fn place_apart(&mut self, segment: usize) {
+    fn place_apart(&mut self, segment: u64) {
         let mut end = place_scalars(self);
         for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step && b.role != Role::Scalar) {
             let bytes = buffer.bytes.next_multiple_of(ALIGNMENT);

@@ -40,7 +40,7 @@ use crate::kernel::{Launch, Lowered};
 /// # Errors
 /// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the
 /// arena would exceed the limit; the message names the largest values.
-pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<usize>) -> Result<Plan> {
+pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<u64>) -> Result<Plan> {
     let ordered = schedule::order(graph, &mut lowered);
     let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);
     let committed = commit::place(graph, &mut lowered, &mut launches)?;
@@ -67,7 +67,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
         buffers,
     };
     place_in_store(graph, &mut plan, store, &committed.in_place)?;
-    layout::place(&mut plan, usize::MAX, 0);
+    layout::place(&mut plan, u64::MAX, 0);
     if let Some(limit) = limit.filter(|&limit| plan.totals.step > limit) {
         return Err(too_large(graph, &plan, limit));
     }
@@ -154,7 +154,7 @@ fn place_in_store(
 }
 
 /// The refusal of a plan, with the largest values that live at its fullest moment.
-fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
+fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
@@ -166,12 +166,12 @@ fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
 }
 
 /// Bytes that a store, or all values of a step, may take at most, as if none shared its place with another.
-const MOST_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 8 } else { 0 };
+const MOST_BYTES: u64 = u64::MAX >> 9;
 
 /// Bytes are added up without checks from here on, so refuses what no memory could hold.
 fn check_countable(buffers: &[Buffer]) -> Result<()> {
     let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
-    let total = sizes.into_iter().try_fold(0_usize, |total, bytes| total.checked_add(bytes?));
+    let total = sizes.into_iter().try_fold(0_u64, |total, bytes| total.checked_add(bytes?));
     match total {
         Some(total) if total <= MOST_BYTES => Ok(()),
         _ => Err(Error::new(

@@ -37,7 +37,7 @@ pub(crate) fn largest(graph: &Graph, plan: &Plan) -> Vec<String> {
 }
 
 /// Bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
-pub fn human_bytes(bytes: usize) -> String {
+pub fn human_bytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1_000 => return format!("{bytes} B"),
         // Bounds such that one decimal never rounds up to 1000.0.

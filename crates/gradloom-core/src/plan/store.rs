@@ -16,7 +16,7 @@ pub struct StoreEntry {
     /// The value of every element at the start, for a state; parameters are filled by their initialisers.
     pub init: Option<Number>,
     /// Bytes from the start of the store.
-    pub offset: usize,
+    pub offset: u64,
 }
 
 /// All entries of a store. It only grows, so offsets stay.
@@ -24,7 +24,7 @@ pub struct StoreEntry {
 pub struct StoreLayout {
     entries: Vec<StoreEntry>,
     by_name: SortedMap<String, usize>,
-    bytes: usize,
+    bytes: u64,
 }
 
 impl StoreLayout {
@@ -82,7 +82,7 @@ impl StoreLayout {
     }
 
     /// Bytes of all entries with their padding.
-    pub fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }

@@ -24,7 +24,7 @@ pub struct Stay {
 pub struct Timeline {
     /// Every buffer of the arena that has bytes, by offset and then by time.
     pub stays: Vec<Stay>,
-    bytes: Vec<[usize; Role::ALL.len()]>,
+    bytes: Vec<[u64; Role::ALL.len()]>,
 }
 
 impl Timeline {
@@ -34,12 +34,12 @@ impl Timeline {
     }
 
     /// Bytes that are taken at a moment, without padding.
-    pub fn bytes(&self, moment: usize) -> usize {
+    pub fn bytes(&self, moment: usize) -> u64 {
         self.bytes[moment].iter().sum()
     }
 
     /// Bytes that buffers of this role take at a moment.
-    pub fn bytes_of(&self, role: Role, moment: usize) -> usize {
+    pub fn bytes_of(&self, role: Role, moment: usize) -> u64 {
         self.bytes[moment][role as usize]
     }
 
@@ -80,16 +80,16 @@ impl Plan {
         }
         // What comes and goes at each moment, then the sums.
         let moments = self.launches.len() + 1;
-        let mut changes = vec![[0_isize; Role::ALL.len()]; moments + 1];
+        let mut changes = vec![[0_i64; Role::ALL.len()]; moments + 1];
         for stay in &stays {
             let Buffer { role, bytes, .. } = self.buffers[stay.buffer];
             changes[stay.moments.start][role as usize] += bytes.cast_signed();
             changes[stay.moments.end][role as usize] -= bytes.cast_signed();
         }
-        let mut taken = [0_isize; Role::ALL.len()];
+        let mut taken = [0_i64; Role::ALL.len()];
         let bytes = changes.iter().take(moments).map(|change| {
             taken.iter_mut().zip(change).for_each(|(sum, change)| *sum += change);
-            taken.map(isize::cast_unsigned)
+            taken.map(i64::cast_unsigned)
         });
         Timeline { bytes: bytes.collect(), stays }
     }

@@ -6,11 +6,11 @@ use crate::kernel::{Access, Launch, Phase};
 
 /// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a
 /// binding, and more than the widest vector registers ask for.
-pub const ALIGNMENT: usize = 256;
+pub const ALIGNMENT: u64 = 256;
 
 /// Alignment of the scalars, which stand next to each other at the start of the step arena: one write brings
 /// them there.
-pub const SCALAR_ALIGNMENT: usize = 4;
+pub const SCALAR_ALIGNMENT: u64 = 4;
 
 /// The memory that a buffer is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,11 +107,11 @@ pub struct Buffer {
     /// The role of the value.
     pub role: Role,
     /// Bytes, not rounded.
-    pub bytes: usize,
+    pub bytes: u64,
     /// The memory that it is part of.
     pub region: Region,
     /// Bytes from the start of the region.
-    pub offset: usize,
+    pub offset: u64,
     /// Index of the launch that first writes it; 0 for what exists before.
     pub first: usize,
     /// Index of the last launch that uses it; the number of launches for what the caller reads or what
@@ -123,18 +123,18 @@ pub struct Buffer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Parameters and states of the store that this program uses.
-    pub store: usize,
+    pub store: u64,
     /// Constants, and what is computed from them when the program is loaded.
-    pub constants: usize,
+    pub constants: u64,
     /// The step arena.
-    pub step: usize,
+    pub step: u64,
     /// Scratch of the largest launch, for all threads; of several launches where they run side by side.
-    pub workspace: usize,
+    pub workspace: u64,
 }
 
 impl Totals {
     /// All bytes that running the program takes.
-    pub fn peak(&self) -> usize {
+    pub fn peak(&self) -> u64 {
         // Scratch is not part of what planning checks to be countable.
         (self.store + self.constants + self.step).saturating_add(self.workspace)
     }
@@ -157,7 +157,7 @@ pub struct Plan {
     /// Values that must be finite before the commit, by name.
     pub guards: Vec<(String, Access)>,
     /// Where the scratch of each launch begins; 0 of all unless they run [side by side](Plan::side_by_side).
-    pub scratch: Vec<usize>,
+    pub scratch: Vec<u64>,
     /// Bytes by region.
     pub totals: Totals,
 }

@@ -64,7 +64,7 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
         let by_columns = is_llama && param.is_transposed_in_torch();
         parameters.push(Parameter { name: name.to_string(), ty, by_columns });
     }));
-    let shards = in_shards(&parameters, saving.shard_bytes);
+    let shards = in_shards(&parameters, saving.shard_bytes as u64);
     let count = shards.len();
     let mut map = BTreeMap::new();
     let mut total = 0;
@@ -132,7 +132,7 @@ pub(super) fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
 }
 
 /// Parameters in their order, shared out over files.
-fn in_shards(parameters: &[Parameter], most: usize) -> Vec<Vec<&Parameter>> {
+fn in_shards(parameters: &[Parameter], most: u64) -> Vec<Vec<&Parameter>> {
     let mut shards: Vec<Vec<&Parameter>> = vec![Vec::new()];
     let mut filled = 0;
     for parameter in parameters {

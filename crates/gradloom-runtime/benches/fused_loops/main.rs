@@ -62,9 +62,9 @@ fn bench(name: &str, all: &[Builder]) {
             reads: first_read..reads.len(),
             writes: first_write..writes.len(),
             schedule: Schedule::Whole,
-            workspace: workspace..workspace + scratch,
+            workspace: workspace..workspace + scratch as u64,
         });
-        workspace += scratch;
+        workspace += scratch as u64;
     }
     let bytes: usize = reads.iter().chain(&writes).map(|a: &Access| a.layout.end() * a.dtype.bytes()).sum();
     let addresses: Vec<*mut u8> = places.iter_mut().map(|place| place.as_mut_ptr().cast()).collect();
@@ -83,7 +83,7 @@ fn bench(name: &str, all: &[Builder]) {
         phase: Phase::Compute,
     };
     let prepared = prepare(&launch, &Graph::new());
-    let mut scratch = memory(DType::F32, workspace / 4);
+    let mut scratch = memory(DType::F32, workspace as usize / 4);
     print!("{name:34}");
     for threads in [1, std::thread::available_parallelism().map_or(1, usize::from)] {
         let pool = Pool::new(threads);

@@ -55,7 +55,7 @@ impl Device {
                 .unwrap_or(has.max_compute_invocations_per_workgroup.min(has.max_compute_workgroup_size_x)),
             workgroup_memory: options.memory.unwrap_or(has.max_compute_workgroup_storage_size),
             storage_buffers: has.max_storage_buffers_per_shader_stage as usize,
-            binding_bytes: usize::try_from(has.max_storage_buffer_binding_size).unwrap_or(usize::MAX),
+            binding_bytes: has.max_storage_buffer_binding_size,
             software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
             ..Limits::portable()
         };
@@ -92,7 +92,7 @@ impl Device {
                 }
             });
             let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
-            self.queue.write_buffer(&regions[2].1, input.offset as u64, &bytes);
+            self.queue.write_buffer(&regions[2].1, input.offset, &bytes);
         }
         let scratch = buffer(&self.device, totals.workspace, usage);
         Memory { regions, scratch, status: buffer(&self.device, 256, usage) }
@@ -134,11 +134,13 @@ impl Device {
                 }
                 Bound::Piece(..) => unreachable!("values of a benchmark fit into bindings"),
                 Bound::Workspace(range) => (&memory.scratch, range.clone()),
-                Bound::Table(numbers) => (tables[i].as_ref().expect("it was made"), 0..4 * numbers.len()),
-                Bound::Status { .. } => (&memory.status, 0..4 * STATUS_WORDS),
+                Bound::Table(numbers) => {
+                    (tables[i].as_ref().expect("it was made"), 0..4 * numbers.len() as u64)
+                }
+                Bound::Status { .. } => (&memory.status, 0..4 * STATUS_WORDS as u64),
             };
-            let size = std::num::NonZeroU64::new(range.len().next_multiple_of(4) as u64);
-            let resource = wgpu::BufferBinding { buffer, offset: range.start as u64, size };
+            let size = std::num::NonZeroU64::new((range.end - range.start).next_multiple_of(4));
+            let resource = wgpu::BufferBinding { buffer, offset: range.start, size };
             wgpu::BindGroupEntry { binding: i as u32, resource: wgpu::BindingResource::Buffer(resource) }
         });
         let entries = entries.collect::<Vec<_>>();
@@ -159,7 +161,7 @@ impl Device {
     /// A buffer with a table's numbers.
     fn table(&self, bound: &Bound) -> Option<Buffer> {
         let Bound::Table(numbers) = bound else { return None };
-        let table = buffer(&self.device, 4 * numbers.len(), BufferUsages::STORAGE | BufferUsages::COPY_DST);
+        let table = buffer(&self.device, 4 * numbers.len() as u64, BufferUsages::STORAGE | BufferUsages::COPY_DST);
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.queue.write_buffer(&table, 0, &bytes);
         Some(table)
@@ -235,7 +237,7 @@ impl Device {
     }
 }
 
-fn buffer(device: &wgpu::Device, bytes: usize, usage: BufferUsages) -> Buffer {
-    let size = (bytes as u64).max(256).next_multiple_of(256);
+fn buffer(device: &wgpu::Device, bytes: u64, usage: BufferUsages) -> Buffer {
+    let size = bytes.max(256).next_multiple_of(256);
     device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
 }

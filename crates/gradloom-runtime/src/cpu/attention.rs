@@ -20,6 +20,7 @@ mod tests;
 
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
+use crate::memory::counted;
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::Launch;
 use operands::Operands;
@@ -48,7 +49,7 @@ struct Attention {
 
 impl Attention {
     fn new(launch: &Launch, spec: &AttentionSpec, level: InstructionSet) -> Self {
-        Self { operands: Operands::new(launch, spec), level, workspace: launch.workspace }
+        Self { operands: Operands::new(launch, spec), level, workspace: counted(launch.workspace) }
     }
 }
 
@@ -94,7 +95,7 @@ impl AttentionGrad {
     fn new(launch: &Launch, spec: &AttentionSpec, level: InstructionSet) -> Self {
         let first = 3 + spec.extra_operands();
         let gradient = operands::Gradient::new(&launch.reads[first..], first);
-        Self { operands: Operands::new(launch, spec), gradient, level, workspace: launch.workspace }
+        Self { operands: Operands::new(launch, spec), gradient, level, workspace: counted(launch.workspace) }
     }
 }
 

@@ -110,10 +110,14 @@ fn model_name(information: &str) -> Option<String> {
     })
 }
 
-/// Bytes of main memory and swap, where the system tells (Linux): more than that no program can have.
-pub(super) fn memory() -> Option<usize> {
+/// Bytes of main memory and swap, where the system tells (Linux): more than that no program can have. A
+/// WebAssembly module has 4 GiB.
+pub(super) fn memory() -> Option<u64> {
+    if cfg!(target_arch = "wasm32") {
+        return Some(1 << 32);
+    }
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kilobytes = |name: &str| -> Option<usize> {
+    let kilobytes = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
     kilobytes("MemTotal:")?.checked_add(kilobytes("SwapTotal:").unwrap_or(0))?.checked_mul(1024)

@@ -13,7 +13,7 @@ use gradloom_core::plan::Buffer;
 /// When `bytes` has another size than the buffer, or `kind` is no constant: bugs of gradloom.
 pub fn fill_constant(kind: &OpKind, buffer: &Buffer, bytes: &mut [u8]) {
     let held = &buffer.ty;
-    assert_eq!(bytes.len(), held.bytes(), "the buffer of {} has {} bytes", buffer.value, held.bytes());
+    assert_eq!(bytes.len() as u64, held.bytes(), "the buffer of {} has {} bytes", buffer.value, held.bytes());
     match kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => write(held.dtype, bytes, |_| *number),
         OpKind::Constant { data: Literal::Dense(numbers), .. } => write(held.dtype, bytes, |i| numbers[i]),
@@ -41,7 +41,7 @@ mod tests {
     use gradloom_core::plan::{Region, Role};
 
     fn filled(kind: &OpKind, held: Type) -> Vec<u8> {
-        let mut bytes = vec![0xAA; held.bytes()];
+        let mut bytes = vec![0xAA; held.bytes() as usize];
         let buffer = Buffer {
             value: ValueId::from_index(0),
             bytes: held.bytes(),

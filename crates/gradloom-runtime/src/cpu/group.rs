@@ -8,6 +8,7 @@
 use super::Loops;
 use super::kernel::{Call, PHASES, Prepared, Trap};
 use super::prepare::prepare_with;
+use crate::memory::counted;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Aliases, Launch, Part};
 use std::ops::Range;
@@ -59,7 +60,7 @@ impl Member {
             kernel: prepare_with(&launch, graph, loops),
             reads: part.reads.clone(),
             writes: part.writes.clone(),
-            workspace: part.workspace.start,
+            workspace: counted(part.workspace.start),
         }
     }
 
@@ -180,7 +181,7 @@ mod tests {
                 reads: first..first + job.reads.len(),
                 writes: results.len()..results.len() + job.results.len(),
                 schedule: Schedule::Whole,
-                workspace: workspace..end,
+                workspace: workspace as u64..end as u64,
             });
             results.extend(
                 job.results.drain(..).map(|(d, layout, place)| (d, layout, place.map(|r| r + first))),

@@ -6,7 +6,7 @@ use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
 use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::cancel::Stop;
 use crate::elements::{Elements, each_position};
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::profile::{LaunchSpan, Spans};
 use crate::program::{out_of_i32, trap};
 use crate::store::Content;
@@ -59,7 +59,7 @@ impl Backend for CpuBackend {
         true
     }
 
-    fn memory_limit(&self) -> Option<usize> {
+    fn memory_limit(&self) -> Option<u64> {
         super::device::memory()
     }
 
@@ -127,7 +127,7 @@ impl CpuProgram {
         loops: Loops,
         allocate: Allocate<'_>,
     ) -> Result<Self> {
-        let allocate = |bytes: usize, what: &str| {
+        let allocate = |bytes: u64, what: &str| {
             allocate(bytes).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
                     .help("make the batch or the context smaller")
@@ -140,8 +140,8 @@ impl CpuProgram {
         let mut addresses = Vec::with_capacity(plan.buffers.len());
         for buffer in &plan.buffers {
             addresses.push(match buffer.region {
-                Region::Step => arena.at(buffer.offset),
-                Region::Constants => constants.at(buffer.offset),
+                Region::Step => arena.at(counted(buffer.offset)),
+                Region::Constants => constants.at(counted(buffer.offset)),
                 Region::Store => {
                     let (memory, offset) = store.place(buffer.offset).expect("the store was extended first");
                     let address = memory.at(offset);
@@ -156,7 +156,7 @@ impl CpuProgram {
             if buffer.role == Role::Constant {
                 let op = graph.defining_op(buffer.value).expect("constants are ops");
                 // SAFETY: the buffer's bytes lie inside `constants`, which nothing else uses yet.
-                let bytes = unsafe { std::slice::from_raw_parts_mut(address, buffer.bytes) };
+                let bytes = unsafe { std::slice::from_raw_parts_mut(address, counted(buffer.bytes)) };
                 fill_constant(&op.kind, buffer, bytes);
             }
         }
@@ -278,7 +278,7 @@ impl CpuProgram {
 
 impl Resident for CpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.plan.buffers[buffer].bytes, "the feed was checked");
+        assert_eq!(bytes.len() as u64, self.plan.buffers[buffer].bytes, "the feed was checked");
         #[cfg(not(target_family = "wasm"))]
         assert!(self.bound.iter().all(|(bound, _)| *bound != buffer), "a tensor is not written to");
         // SAFETY: the buffer has that many bytes in the arena, and `&mut self` excludes a run.
@@ -286,9 +286,9 @@ impl Resident for CpuProgram {
     }
 
     #[cfg(not(target_family = "wasm"))]
-    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         let planned = &self.plan.buffers[buffer];
-        assert!(bytes == planned.bytes && tensor.len() >= bytes, "the feed was checked");
+        assert!(bytes == planned.bytes && tensor.len() as u64 >= bytes, "the feed was checked");
         let value = planned.value;
         let mut writes = self.plan.launches.iter().flat_map(|launch| &launch.writes);
         let is_written = writes.any(|write| write.buffer == value);
@@ -301,7 +301,7 @@ impl Resident for CpuProgram {
     #[cfg(not(target_family = "wasm"))]
     fn unbind(&mut self) {
         while let Some((buffer, _tensor)) = self.bound.pop() {
-            self.point(buffer, self.arena.at(self.plan.buffers[buffer].offset));
+            self.point(buffer, self.arena.at(counted(self.plan.buffers[buffer].offset)));
         }
     }
 
@@ -349,8 +349,8 @@ impl Resident for CpuProgram {
         Ok(())
     }
 
-    fn allocated(&self) -> usize {
-        self.arena.len() + self.constants.len() + self.scratch.len()
+    fn allocated(&self) -> u64 {
+        [&self.arena, &self.constants, &self.scratch].iter().map(|memory| memory.len() as u64).sum()
     }
 
     fn set_profiling(&mut self, on: bool) {

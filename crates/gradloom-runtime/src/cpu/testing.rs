@@ -343,7 +343,7 @@ impl Job {
             writes: writes.collect(),
             may_alias: pairs.collect(),
             schedule: Schedule::Whole,
-            workspace: self.workspace,
+            workspace: self.workspace as u64,
             phase: Phase::Compute,
         }
     }

@@ -8,7 +8,7 @@ use super::program::CudaProgram;
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::gpu::cuts;
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
 use gradloom_codegen::cuda;
 #[cfg(feature = "files")]
@@ -91,8 +91,8 @@ impl Backend for CudaBackend {
         true
     }
 
-    fn memory_limit(&self) -> Option<usize> {
-        self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok()
+    fn memory_limit(&self) -> Option<u64> {
+        self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok().map(|bytes| bytes as u64)
     }
 
     fn reuse_distance(&self) -> usize {
@@ -129,11 +129,11 @@ impl Backend for CudaBackend {
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
-        Ok(Code::Cuda(cuda::units(plan, graph, &cuts(plan, store, usize::MAX))?))
+        Ok(Code::Cuda(cuda::units(plan, graph, &cuts(plan, store, u64::MAX))?))
     }
 
-    fn allocate(&self, bytes: usize) -> Option<Memory> {
-        CudaMemory::new(&self.gpu, bytes).map(Memory::Cuda)
+    fn allocate(&self, bytes: u64) -> Option<Memory> {
+        CudaMemory::new(&self.gpu, counted(bytes)).map(Memory::Cuda)
     }
 
     fn load(

@@ -7,6 +7,7 @@
 //! up in a fixed order (what splits the sums keeps the parts in scratch, and does not use atomics).
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
+use crate::memory::counted;
 use gradloom_codegen::cuda::nvrtc::places;
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
 use gradloom_core::ir::DType;
@@ -251,7 +252,7 @@ impl Products for Cublas {
                 d,
                 algorithm,
                 workspace,
-                product.workspace,
+                counted(product.workspace),
                 ptr::with_exposed_provenance_mut(stream.0),
             )
         })

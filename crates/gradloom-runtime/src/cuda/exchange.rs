@@ -9,7 +9,7 @@ use super::gpu::Gpu;
 use super::memory::{CudaMemory, HostBuffer, on_device};
 use super::program::IN_FLIGHT;
 use crate::gpu::{Regions, Results, STATUS_BYTES};
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use gradloom_codegen::cuda::exchange::{COUNTER_BYTES, HEADER, Item, Payload, SLOTS};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::{Plan, Region};
@@ -50,7 +50,7 @@ impl Exchange {
         with: Allocate<'_>,
     ) -> Result<Self> {
         let payload = Payload::new(plan);
-        let word = |bytes: usize| u32::try_from(bytes / 4).map_err(|_| too_large());
+        let word = |bytes: u64| u32::try_from(bytes / 4).map_err(|_| too_large());
         let mut table = Vec::new();
         let mut entry = |address: Address, first: u32, words: u32| {
             table.extend(address.to_le_bytes());
@@ -59,28 +59,29 @@ impl Exchange {
         };
         for item in &payload.items {
             let (to, start) = place(plan, memory, item);
-            let (first, bytes) = (item.bytes.start - HEADER, item.bytes.len().next_multiple_of(4));
+            let (first, bytes) =
+                (item.bytes.start - HEADER, (item.bytes.end - item.bytes.start).next_multiple_of(4));
             entry(to.at(start), word(first)?, word(bytes)?);
         }
         let (mut outputs, mut first) = (0, 0);
         for copy in results.copies(memory) {
-            entry(on_device(copy.memory).at(copy.start), word(first)?, word(copy.bytes)?);
-            (outputs, first) = (outputs + 1, first + copy.bytes);
+            entry(on_device(copy.memory).at(copy.start), word(first)?, word(copy.bytes as u64)?);
+            (outputs, first) = (outputs + 1, first + copy.bytes as u64);
         }
-        let memory = with(COUNTER_BYTES + table.len());
+        let memory = with(COUNTER_BYTES + table.len() as u64);
         let Some(Memory::Cuda(memory)) = memory else {
             return Err(Error::new(ErrorKind::Device, "no memory for a program's exchange on the GPU"));
         };
-        memory.write(COUNTER_BYTES, &table)?;
+        memory.write(counted(COUNTER_BYTES), &table)?;
         Ok(Self {
             gpu: Arc::clone(gpu),
-            ring: HostBuffer::new(gpu, SLOTS * payload.slot, "inputs")?,
+            ring: HostBuffer::new(gpu, SLOTS * counted(payload.slot), "inputs")?,
             step: 0,
             there: 0,
             larger_there: vec![false; payload.larger.len()],
             payload,
             memory,
-            words: first as u64 / 4,
+            words: first / 4,
             outputs,
         })
     }
@@ -89,11 +90,11 @@ impl Exchange {
     pub(super) fn begin(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             self.memory.at(0),
-            self.memory.at(COUNTER_BYTES),
+            self.memory.at(counted(COUNTER_BYTES)),
             self.payload.items.len() as u64,
-            (self.payload.copied / 16) as u64,
+            self.payload.copied / 16,
             self.ring.address(),
-            self.payload.slot as u64,
+            self.payload.slot,
             on_device(status).at(0),
         ];
         KernelCall { function, blocks: 1, threads: 1024, parameters }
@@ -103,7 +104,7 @@ impl Exchange {
     pub(super) fn results(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             self.memory.at(0),
-            self.memory.at(COUNTER_BYTES + self.payload.items.len() * ITEM_BYTES),
+            self.memory.at(counted(COUNTER_BYTES) + self.payload.items.len() * ITEM_BYTES),
             self.outputs,
             self.words,
             STATUS_BYTES as u64 / 4,
@@ -118,13 +119,13 @@ impl Exchange {
     }
 
     fn slot(&self) -> usize {
-        (self.step % SLOTS as u64) as usize * self.payload.slot
+        (self.step % SLOTS as u64) as usize * counted(self.payload.slot)
     }
 
     /// Sets the block of scalars for the step that is being prepared.
     pub(super) fn set_scalars(&mut self, bytes: &[u8]) {
         if let Some(item) = self.payload.items.first().filter(|item| item.buffer.is_none()) {
-            self.ring.write(self.slot() + item.bytes.start, bytes);
+            self.ring.write(self.slot() + counted(item.bytes.start), bytes);
             self.there |= 1;
         }
     }
@@ -142,7 +143,7 @@ impl Exchange {
         } else {
             return false;
         };
-        self.ring.write(self.slot() + item.bytes.start, bytes);
+        self.ring.write(self.slot() + counted(item.bytes.start), bytes);
         true
     }
 
@@ -162,7 +163,7 @@ impl Exchange {
     /// Has the bytes of an item copied to where they belong.
     fn copy(&self, item: &Item, plan: &Plan, memory: &Regions) -> Result<()> {
         let (to, start) = place(plan, memory, item);
-        to.write(start, &self.ring.bytes()[self.slot()..][item.bytes.clone()])
+        to.write(start, &self.ring.bytes()[self.slot()..][counted(item.bytes.start)..counted(item.bytes.end)])
     }
 
     /// Has everything that was set copied at once, for launches that run by themselves.

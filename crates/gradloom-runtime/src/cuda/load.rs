@@ -14,7 +14,7 @@ use super::options::Mode;
 use super::pending::Stagings;
 use super::program::CudaProgram;
 use crate::gpu::{Regions, Results, host_launches};
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::profile::Spans as Times;
 use crate::store::Content;
 use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
@@ -57,7 +57,7 @@ impl CudaProgram {
             None => error,
         };
         let mut functions = gpu.kernels.get(gpu, &texts, blame)?.into_iter();
-        let memory = Regions::new(graph, plan, store, usize::MAX, with)?;
+        let memory = Regions::new(graph, plan, store, u64::MAX, with)?;
         let results = Results::new(graph, plan, memory.status());
         let exchange = Exchange::new(gpu, plan, &memory, &results, with)?;
 
@@ -90,7 +90,7 @@ impl CudaProgram {
         let mut program = Self {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
-            scalars: vec![0; plan.scalar_bytes()],
+            scalars: vec![0; counted(plan.scalar_bytes())],
             changed_scalars: Vec::new(),
             graphs: Vec::new(),
             replay,
@@ -171,7 +171,7 @@ fn call(
 /// Numbers of a kernel's own, on the device.
 fn table(numbers: &[u32], with: Allocate<'_>) -> Result<CudaMemory> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    match with(bytes.len()) {
+    match with(bytes.len() as u64) {
         Some(Memory::Cuda(memory)) => {
             memory.write(0, &bytes)?;
             Ok(memory)

@@ -12,7 +12,7 @@ use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::{Elements, zeroed};
 use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
-use crate::memory::Memory;
+use crate::memory::{Memory, counted};
 use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::cuda::{Member, Replay};
 use gradloom_codegen::step::{Owner, Status};
@@ -110,7 +110,7 @@ impl CudaProgram {
             return Ok(());
         }
         let read = |span: &HostSpan| {
-            let mut bytes = zeroed(span.bytes.len(), &"an operand of an op on the host")?;
+            let mut bytes = zeroed(span.length(), &"an operand of an op on the host")?;
             let mut words = span.on_host()?;
             if !bytes.is_empty() {
                 let (memory, start) = self.memory.place(span.region, span.bytes.start);
@@ -135,9 +135,9 @@ impl CudaProgram {
     /// Fills what a step may not rely on, in tests.
     fn poison(&self) -> Result<()> {
         let Totals { step, workspace, .. } = self.plan.totals;
-        let fill = |memory: &Memory, bytes: usize| {
+        let fill = |memory: &Memory, bytes: u64| {
             let (at, stream) = (on_device(memory).at(0), self.gpu.stream);
-            self.gpu.ask("fill memory", |driver| driver.fill(at, 0xff, bytes, stream))
+            self.gpu.ask("fill memory", |driver| driver.fill(at, 0xff, counted(bytes), stream))
         };
         if step > 0 {
             fill(self.memory.place(Region::Step, 0).0, step)?;
@@ -145,9 +145,9 @@ impl CudaProgram {
         if workspace > 0 { fill(self.memory.scratch(0).0, workspace) } else { Ok(()) }
     }
 
-    fn extra_bytes(&self) -> usize {
+    fn extra_bytes(&self) -> u64 {
         let tables: usize = self.tables.iter().map(CudaMemory::len).sum();
-        STATUS_BYTES + tables + self.exchange.extra_bytes()
+        (STATUS_BYTES + tables + self.exchange.extra_bytes()) as u64
     }
 }
 
@@ -165,7 +165,7 @@ impl Queued for CudaProgram {
         // It is copied behind the commit, which must not have changed it.
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let bytes = buffer.offset..buffer.offset + buffer.bytes;
-        let meets = |(memory, range): &(usize, Range<usize>)| {
+        let meets = |(memory, range): &(usize, Range<u64>)| {
             *memory == buffer.region as usize && range.start < bytes.end && bytes.start < range.end
         };
         let commit = self.replay.nodes.iter().skip_while(|node| node.member != Member::Results);
@@ -184,7 +184,7 @@ impl Queued for CudaProgram {
         self.exchange.hand_over(&self.plan, &self.memory, &staging, kept.is_empty())?;
         for (input, tensor) in &self.bound {
             let (to, start) = self.place(*input);
-            let (from, bytes) = (on_device(tensor), self.plan.buffers[*input].bytes);
+            let (from, bytes) = (on_device(tensor), counted(self.plan.buffers[*input].bytes));
             let stream = self.gpu.stream;
             self.gpu.ask("copy an input", |driver| driver.copy(from.at(0), to.at(start), bytes, stream))?;
         }
@@ -248,9 +248,10 @@ impl Queued for CudaProgram {
 impl Resident for CudaProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         let planned = &self.plan.buffers[buffer];
-        assert_eq!(bytes.len(), planned.bytes, "the feed was checked");
+        assert_eq!(bytes.len() as u64, planned.bytes, "the feed was checked");
         if planned.role == Role::Scalar {
-            let range = planned.offset..planned.offset + bytes.len();
+            let start = counted(planned.offset);
+            let range = start..start + bytes.len();
             self.scalars[range.clone()].copy_from_slice(bytes);
             self.changed_scalars.push(range);
             return;
@@ -266,7 +267,7 @@ impl Resident for CudaProgram {
         }
     }
 
-    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         assert_eq!(bytes, self.plan.buffers[buffer].bytes, "the feed was checked");
         if bytes > 0 {
             self.bound.push((buffer, Arc::clone(tensor)));
@@ -283,7 +284,7 @@ impl Resident for CudaProgram {
         self.exchange.flush(&self.plan, &self.memory)?;
         // Others of the block may have lost their bytes to later values.
         for range in self.changed_scalars.drain(..) {
-            let (arena, start) = self.memory.place(Region::Step, range.start);
+            let (arena, start) = self.memory.place(Region::Step, range.start as u64);
             arena.write(start, &self.scalars[range])?;
         }
         self.clear_status()?;
@@ -305,7 +306,7 @@ impl Resident for CudaProgram {
         self.memory.read(&self.plan, access, into)
     }
 
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         self.memory.planned() + self.extra_bytes()
     }
 

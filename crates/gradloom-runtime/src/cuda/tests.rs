@@ -191,7 +191,7 @@ fn planned_bytes_are_allocated_bytes() {
     let extra = train.program().work().unwrap().extra_bytes;
     // Behind each memory is room for the library to read, and each is whole words.
     let room = driver.state().memories() * ROOM_BEHIND;
-    let (used, around) = (driver.state().used() - room, 16 * 12);
+    let (used, around) = ((driver.state().used() - room) as u64, 16 * 12);
     assert!(used >= planned + extra && used <= planned + extra + around, "{used} for {planned} and {extra}");
     drop(train);
     drop(device);
@@ -225,7 +225,7 @@ fn a_device_that_is_too_small_refuses_the_program_and_keeps_the_others() {
     let device = Device::cuda_with(&options).unwrap();
     let mut train = compiled(&device).unwrap();
     let used = driver.state().used();
-    driver.state().bytes = Some(used + ALIGNMENT);
+    driver.state().bytes = Some(used + ALIGNMENT as usize);
     let error = compiled(&device).unwrap_err();
     assert!([ErrorKind::Plan, ErrorKind::Device].contains(&error.kind()), "{error}");
     assert!(error.to_string().contains("memory"), "{error}");

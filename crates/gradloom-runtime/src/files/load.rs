@@ -6,6 +6,7 @@ use super::error::{Differences, of_another_model};
 use super::save::{LAYOUT, OF_TORCH, OURS};
 use super::{Found, Weights};
 use crate::Session;
+use crate::memory::counted;
 use crate::train::{Base, ModelEntry};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, Type};
@@ -284,7 +285,7 @@ impl<'w> Chosen<'w> {
             bytes = transposed(&bytes, &Type::new(dtype, [rows, columns])).into();
         }
         let Some(format) = self.blocks else { return bytes };
-        let mut blocks = Vec::with_capacity(self.ty.bytes());
+        let mut blocks = Vec::with_capacity(counted(self.ty.bytes()));
         for block in bytes.as_chunks::<{ 4 * BLOCK }>().0 {
             let numbers =
                 std::array::from_fn(|i| f32::from_le_bytes([0, 1, 2, 3].map(|byte| block[4 * i + byte])));

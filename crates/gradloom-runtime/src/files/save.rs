@@ -130,7 +130,7 @@ fn write_in_order(path: &Path, tensors: &[TensorBytes<'_>], key: &str, note: &st
     let mut offset = 0;
     for tensor in tensors {
         let end = offset + tensor.bytes.len();
-        assert_eq!(tensor.bytes.len(), tensor.ty.bytes(), "bytes of {}", tensor.name);
+        assert_eq!(tensor.bytes.len() as u64, tensor.ty.bytes(), "bytes of {}", tensor.name);
         let dtype = safetensors_dtype(tensor.ty.dtype);
         let info = TensorInfo { dtype, shape: tensor.ty.shape.to_vec(), data_offsets: (offset, end) };
         infos.push((tensor.name.to_string(), info));

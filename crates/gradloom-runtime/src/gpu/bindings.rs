@@ -4,7 +4,7 @@
 
 use super::regions::{Regions, allocate};
 use super::status::STATUS_BYTES;
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use gradloom_codegen::wgsl::{Bound, Shader};
 use gradloom_core::error::Result;
 
@@ -26,7 +26,7 @@ impl Tables {
         for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
             if let Bound::Table(numbers) = bound {
                 let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-                let table = allocate(with, bytes.len(), "tables")?;
+                let table = allocate(with, bytes.len() as u64, "tables")?;
                 table.write(0, &bytes)?;
                 all.push(table);
             }
@@ -55,19 +55,19 @@ pub(crate) fn bound_bytes<'m>(
         let ((memory, start), bytes) = match bound {
             Bound::Operand(i) => {
                 let binding = &operands.bindings[*i];
-                (memory.place(binding.region, binding.range.start), binding.range.len())
+                (memory.place(binding.region, binding.range.start), binding.bytes())
             }
             Bound::Piece(i, bytes) => {
                 let binding = &operands.bindings[*i];
                 let (memory, start) = memory.place(binding.region, binding.range.start);
-                ((memory, start + bytes.start), bytes.len())
+                ((memory, start + counted(bytes.start)), bytes.end - bytes.start)
             }
-            Bound::Workspace(range) => (memory.scratch(range.start), range.len()),
-            Bound::Table(numbers) => ((tables.next().expect("each has memory"), 0), 4 * numbers.len()),
-            Bound::Status { .. } => ((&**memory.status(), 0), STATUS_BYTES),
+            Bound::Workspace(range) => (memory.scratch(range.start), range.end - range.start),
+            Bound::Table(numbers) => ((tables.next().expect("each has memory"), 0), 4 * numbers.len() as u64),
+            Bound::Status { .. } => ((&**memory.status(), 0), STATUS_BYTES as u64),
         };
         assert!(bytes > 0, "bindings are not empty");
-        BoundBytes { memory, start, bytes: bytes.next_multiple_of(4) }
+        BoundBytes { memory, start, bytes: counted(bytes).next_multiple_of(4) }
     };
     shader.dispatch.bindings.iter().map(&mut place).collect()
 }

@@ -5,6 +5,7 @@
 
 use super::Regions;
 use crate::host_op::run_on_host;
+use crate::memory::counted;
 use crate::program::trap;
 use gradloom_codegen::simt::custom::on_host;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -33,28 +34,33 @@ pub(crate) struct Span {
     dtype: DType,
     elements: usize,
     pub(crate) region: Region,
-    pub(crate) bytes: Range<usize>,
+    pub(crate) bytes: Range<u64>,
 }
 
 impl Span {
     fn new(plan: &Plan, access: &Access) -> Self {
         assert!(access.layout.is_contiguous(), "operands of a host's op were copied; please report this");
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-        let (size, elements) = (access.dtype.bytes(), access.layout.shape.elements());
-        let start = buffer.offset + access.layout.offset * size;
-        let bytes = start..start + elements * size;
+        let elements = access.layout.shape.elements();
+        let start = buffer.offset + access.start();
+        let bytes = start..start + elements as u64 * access.dtype.bytes() as u64;
         Self { dtype: access.dtype, elements, region: buffer.region, bytes }
+    }
+
+    /// Number of its bytes.
+    pub(crate) fn length(&self) -> usize {
+        counted(self.bytes.end - self.bytes.start)
     }
 
     /// The whole words that have its bytes.
     #[cfg(feature = "wgpu")]
-    pub(crate) fn words(&self) -> Range<usize> {
+    pub(crate) fn words(&self) -> Range<u64> {
         self.bytes.start / 4 * 4..self.bytes.end.next_multiple_of(4)
     }
 
     /// Memory of the host for its elements, aligned to any dtype.
     pub(crate) fn on_host(&self) -> Result<Vec<u64>> {
-        let (bytes, mut words) = (self.bytes.len(), Vec::new());
+        let (bytes, mut words) = (self.length(), Vec::new());
         let words_needed = bytes.div_ceil(8);
         words.try_reserve_exact(words_needed).map_err(|_| {
             Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of an op on the host"))
@@ -104,7 +110,7 @@ impl HostLaunch {
         unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
         for (span, words) in self.writes.iter().zip(&results) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            bytes.truncate(span.bytes.len());
+            bytes.truncate(span.length());
             if !bytes.is_empty() {
                 let (to, start) = memory.place(span.region, span.bytes.start);
                 to.write(start, &bytes)?;

@@ -9,7 +9,7 @@ use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 use crate::elements::{Elements, zeroed};
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
 use gradloom_codegen::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -31,7 +31,7 @@ pub(crate) struct Regions {
 
 /// Memory that holds a range of a region's bytes.
 struct Piece {
-    range: Range<usize>,
+    range: Range<u64>,
     memory: Arc<Memory>,
 }
 
@@ -39,7 +39,7 @@ struct Piece {
 ///
 /// # Errors
 /// When the device has not that much.
-pub(crate) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<Memory> {
+pub(crate) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Memory> {
     with(bytes).ok_or_else(|| {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))
             .help("make the batch or the context smaller")
@@ -47,7 +47,7 @@ pub(crate) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<M
 }
 
 /// The boundaries that no binding may cross, in the memory of [`Regions::new`].
-pub(crate) fn cuts(plan: &Plan, store: &Content, segment: usize) -> Cuts {
+pub(crate) fn cuts(plan: &Plan, store: &Content, segment: u64) -> Cuts {
     let mut cuts = Cuts::default();
     for (region, bytes) in [(Region::Step, plan.totals.step), (Region::Constants, plan.totals.constants)] {
         starts(bytes, segment).for_each(|start| cuts.add(region, start));
@@ -57,8 +57,8 @@ pub(crate) fn cuts(plan: &Plan, store: &Content, segment: usize) -> Cuts {
 }
 
 /// Where the buffers of a region begin.
-fn starts(bytes: usize, segment: usize) -> impl Iterator<Item = usize> {
-    (0..bytes.max(1)).step_by(segment)
+fn starts(bytes: u64, segment: u64) -> impl Iterator<Item = u64> {
+    (0..bytes.max(1).div_ceil(segment)).map(move |piece| piece * segment)
 }
 
 impl Regions {
@@ -67,11 +67,11 @@ impl Regions {
         graph: &Graph,
         plan: &Plan,
         store: &Content,
-        segment: usize,
+        segment: u64,
         with: Allocate<'_>,
     ) -> Result<Self> {
-        let pieces = |bytes: usize, what: &str| -> Result<Vec<Piece>> {
-            let piece = |start: usize| {
+        let pieces = |bytes: u64, what: &str| -> Result<Vec<Piece>> {
+            let piece = |start: u64| {
                 let end = bytes.min(start.saturating_add(segment));
                 let memory = Arc::new(allocate(with, end - start, what)?);
                 Ok(Piece { range: start..end.max(start + 1), memory })
@@ -91,14 +91,14 @@ impl Regions {
             arena: pieces(plan.totals.step, "temporaries")?,
             constants: pieces(plan.totals.constants, "constants")?,
             scratch: pieces(plan.totals.workspace, "scratch")?,
-            status: Arc::new(allocate(with, STATUS_BYTES, "status")?),
+            status: Arc::new(allocate(with, STATUS_BYTES as u64, "status")?),
         };
         regions.fill_constants(graph, plan)?;
         Ok(regions)
     }
 
     /// The memory of a region's byte, and where it stands there.
-    pub(crate) fn place(&self, region: Region, offset: usize) -> (&Memory, usize) {
+    pub(crate) fn place(&self, region: Region, offset: u64) -> (&Memory, usize) {
         let pieces = match region {
             Region::Step => &self.arena,
             Region::Constants => &self.constants,
@@ -111,8 +111,7 @@ impl Regions {
     #[cfg(any(feature = "wgpu", feature = "cuda"))]
     pub(crate) fn read(&self, plan: &Plan, access: &Access, into: &mut Elements) -> Result<()> {
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-        let size = access.dtype.bytes();
-        let (start, end) = (access.layout.offset * size, access.layout.end() * size);
+        let (start, end) = (counted(access.start()), counted(access.end()));
         if start >= end {
             return Ok(());
         }
@@ -124,7 +123,7 @@ impl Regions {
     }
 
     /// The memory of a byte of the scratch, and where it stands there.
-    pub(crate) fn scratch(&self, offset: usize) -> (&Memory, usize) {
+    pub(crate) fn scratch(&self, offset: u64) -> (&Memory, usize) {
         place(&self.scratch, offset)
     }
 
@@ -133,9 +132,9 @@ impl Regions {
     }
 
     /// Bytes of what the plan counts.
-    pub(crate) fn planned(&self) -> usize {
+    pub(crate) fn planned(&self) -> u64 {
         let pieces = self.arena.iter().chain(&self.constants).chain(&self.scratch);
-        pieces.map(|piece| piece.memory.len()).sum()
+        pieces.map(|piece| piece.memory.len() as u64).sum()
     }
 
     fn fill_constants(&self, graph: &Graph, plan: &Plan) -> Result<()> {
@@ -144,8 +143,8 @@ impl Regions {
             let here = |b: &&_| is_constant(b) && piece.range.contains(&b.offset);
             for buffer in plan.buffers.iter().filter(here) {
                 let op = graph.defining_op(buffer.value).expect("constants are ops");
-                let start = buffer.offset - piece.range.start;
-                fill_constant(&op.kind, buffer, &mut bytes[start..start + buffer.bytes]);
+                let start = counted(buffer.offset - piece.range.start);
+                fill_constant(&op.kind, buffer, &mut bytes[start..][..counted(buffer.bytes)]);
             }
             piece.memory.write(0, &bytes)?;
         }
@@ -157,10 +156,10 @@ fn is_constant(buffer: &gradloom_core::plan::Buffer) -> bool {
     buffer.role == Role::Constant
 }
 
-fn place(pieces: &[Piece], offset: usize) -> (&Memory, usize) {
+fn place(pieces: &[Piece], offset: u64) -> (&Memory, usize) {
     let piece = pieces.iter().find(|piece| piece.range.contains(&offset));
     let piece = piece.expect("every byte of a plan has memory");
-    (&piece.memory, offset - piece.range.start)
+    (&piece.memory, counted(offset - piece.range.start))
 }
 
 /// The store's memory that a plan uses.
@@ -169,8 +168,8 @@ fn store_pieces(plan: &Plan, store: &Content) -> Vec<Piece> {
     for buffer in plan.buffers.iter().filter(|b| b.region == Region::Store) {
         let (memory, offset) = store.place(buffer.offset).expect("the store was extended first");
         if !pieces.iter().any(|known| Arc::ptr_eq(&known.memory, &memory)) {
-            let start = buffer.offset - offset;
-            pieces.push(Piece { range: start..start + memory.len().max(1), memory });
+            let start = buffer.offset - offset as u64;
+            pieces.push(Piece { range: start..start + memory.len().max(1) as u64, memory });
         }
     }
     pieces

@@ -7,7 +7,7 @@ use super::regions::Regions;
 use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
-use crate::memory::Memory;
+use crate::memory::{Memory, counted};
 use crate::program::{Outcome, out_of_i32, trap};
 use gradloom_codegen::step::{self, Status, Verdict};
 use gradloom_core::error::{Error, Result};
@@ -47,11 +47,10 @@ impl Results {
         let mut bytes = STATUS_BYTES;
         let mut copies = Vec::new();
         for (_, access) in plan.outputs.iter().chain(&plan.guards) {
-            let size = access.dtype.bytes();
-            let start = (access.layout.offset * size) / 4 * 4;
-            let end = (access.layout.end() * size).next_multiple_of(4).max(start);
+            let start = counted(access.start() / 4 * 4);
+            let end = counted(access.end().next_multiple_of(4)).max(start);
             copies.push((access.clone(), start..end, bytes));
-            bytes += end - start;
+            bytes = bytes.saturating_add(end - start);
         }
         Self {
             graph: Arc::clone(graph),
@@ -71,7 +70,7 @@ impl Results {
     pub(crate) fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
         self.copies.iter().filter(|(_, range, _)| !range.is_empty()).map(|(access, range, to)| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-            let (memory, start) = memory.place(buffer.region, buffer.offset + range.start);
+            let (memory, start) = memory.place(buffer.region, buffer.offset + range.start as u64);
             ResultCopy { memory, start, bytes: range.len(), to: *to }
         })
     }

@@ -130,7 +130,7 @@ fn operations(graph: &Graph, out: &mut impl Write) -> fmt::Result {
 fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
     let (plan, graph) = (inspection.program.plan(), inspection.program.graph());
     let totals = &plan.totals;
-    let line = |name: &str, n: usize, note: &str| {
+    let line = |name: &str, n: u64, note: &str| {
         format!("  {name:<12} {:>10}  {note}", human_bytes(n)).trim_end().to_string()
     };
     writeln!(

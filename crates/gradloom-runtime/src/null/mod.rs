@@ -51,7 +51,7 @@ impl Backend for NullBackend {
         !matches!(self.target, Target::Cpu { .. })
     }
 
-    fn memory_limit(&self) -> Option<usize> {
+    fn memory_limit(&self) -> Option<u64> {
         None
     }
 
@@ -116,7 +116,7 @@ impl Resident for NullProgram {
         Ok(())
     }
 
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         0
     }
 

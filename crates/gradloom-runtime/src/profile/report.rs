@@ -92,7 +92,7 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
             write!(out, ", {:.0} in products", products / 1e9)?;
         }
         for (set, rate) in &roof.bandwidth {
-            write!(out, ", {:.0} GB/s in {}", rate / 1e9, human_bytes(*set as usize))?;
+            write!(out, ", {:.0} GB/s in {}", rate / 1e9, human_bytes(*set))?;
         }
         writeln!(out)?;
     }
@@ -145,7 +145,7 @@ fn figures(sum: &Figures, profile: &Profile) -> String {
         time(sum.seconds),
         100.0 * ratio(sum.seconds, profile.seconds),
         sum.cost.flops as f64 / 1e6,
-        human_bytes(sum.cost.bytes() as usize),
+        human_bytes(sum.cost.bytes()),
         sum.gflops_per_second(),
         sum.gigabytes_per_second(),
     )

@@ -7,6 +7,7 @@
 use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program, fits, verify_plan};
 use crate::elements::Elements;
+use crate::memory::counted;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout};
@@ -183,7 +184,7 @@ impl DebugRun {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
         let layout = self.layout(value, &ty);
         let mut elements = Elements::default();
-        elements.make_room(ty.bytes(), &format_args!("{value} on the host"))?;
+        elements.make_room(counted(ty.bytes()), &format_args!("{value} on the host"))?;
         self.loaded
             .resident()
             .read(&Access { buffer: value, dtype: ty.dtype, layout, blocks: None }, &mut elements)?;
@@ -204,7 +205,7 @@ impl DebugRun {
         let access = &outputs[number].1;
         self.present(access.buffer)?;
         let mut elements = Elements::default();
-        elements.make_room(fits::host_bytes(access), &crate::elements::output(name))?;
+        elements.make_room(counted(fits::host_bytes(access)), &crate::elements::output(name))?;
         self.loaded.resident().read(access, &mut elements)?;
         Ok(tensor(self.graph.ty(self.graph.outputs[number].value).clone(), &elements))
     }

@@ -9,22 +9,22 @@ use gradloom_core::plan::Plan;
 
 /// Bytes of the copy of an output's elements. A view may have far more elements than there are bytes behind
 /// it.
-pub(super) fn host_bytes(access: &Access) -> usize {
-    access.layout.shape.elements().saturating_mul(access.dtype.bytes())
+pub(super) fn host_bytes(access: &Access) -> u64 {
+    (access.layout.shape.elements() as u64).saturating_mul(access.dtype.bytes() as u64)
 }
 
 /// Bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are so in the same
 /// memory.
-fn handed_out_bytes(access: &Access) -> usize {
+fn handed_out_bytes(access: &Access) -> u64 {
     let copied = host_bytes(access);
     if access.dtype.bytes() == 1 { copied.saturating_mul(5) } else { copied }
 }
 
 /// Refuses a plan that cannot be run within `limit` bytes of the host's memory.
-pub(super) fn check(plan: &Plan, limit: Option<usize>) -> Result<()> {
+pub(super) fn check(plan: &Plan, limit: Option<u64>) -> Result<()> {
     let Some(limit) = limit else { return Ok(()) };
     let results = plan.outputs.iter().map(|(_, access)| handed_out_bytes(access));
-    let results = results.fold(0, usize::saturating_add);
+    let results = results.fold(0, u64::saturating_add);
     let needed = plan.totals.peak().saturating_add(results);
     if needed <= limit {
         return Ok(());

@@ -47,7 +47,7 @@ impl Resident for Broken {
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         self.inner.read(access, into)
     }
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         self.inner.allocated()
     }
     fn unique_kernels(&self) -> usize {

@@ -15,7 +15,7 @@ pub struct Summary {
     /// Kernels that a step runs.
     pub launches: Option<usize>,
     /// Bytes that a step takes for everything: parameters, the optimizer's states, activations, scratch.
-    pub peak: Option<usize>,
+    pub peak: Option<u64>,
 }
 
 /// A parameter or a state.
@@ -99,11 +99,11 @@ impl Display for Summary {
             let (own, count) = (indented(&row.name), thousands(row.ty.elements() as u64));
             writeln!(f, "{own:name$}  {text:ty$}  {count:>12}{kind}")?;
         }
-        let bytes = self.rows.iter().filter(|row| row.is_parameter).map(|row| row.ty.bytes()).sum::<usize>();
+        let bytes = self.rows.iter().filter(|row| row.is_parameter).map(|row| row.ty.bytes()).sum::<u64>();
         let (all, trained) = (thousands(self.parameters() as u64), thousands(self.trained() as u64));
-        write!(f, "{all} parameters ({} bytes), of which {trained} are trained", thousands(bytes as u64))?;
+        write!(f, "{all} parameters ({} bytes), of which {trained} are trained", thousands(bytes))?;
         if let (Some(flops), Some(launches), Some(peak)) = (self.flops, self.launches, self.peak) {
-            let (flops, peak) = (thousands(flops), thousands(peak as u64));
+            let (flops, peak) = (thousands(flops), thousands(peak));
             write!(f, "\na step: {flops} flops in {launches} launches, {peak} bytes with all that it needs")?;
         }
         Ok(())

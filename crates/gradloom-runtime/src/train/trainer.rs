@@ -234,7 +234,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// ones first; the results keep their bits. A budget that cannot be met is an error of
     /// [`Trainer::compile`] that names the least number of bytes that was found. On CUDA the step takes about
     /// a hundredth more than elsewhere, for kernels that run side by side.
-    pub fn memory_budget(mut self, bytes: usize) -> Self {
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.options.memory_budget = Some(bytes);
         self
     }

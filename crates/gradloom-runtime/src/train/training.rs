@@ -787,8 +787,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     }
 
     /// Bytes that the executor asked the system for: store, arena, constants, scratch.
-    pub fn allocated_bytes(&self) -> usize {
-        let programs = self.lanes.iter().map(|lane| lane.program.allocated()).sum::<usize>();
+    pub fn allocated_bytes(&self) -> u64 {
+        let programs = self.lanes.iter().map(|lane| lane.program.allocated()).sum::<u64>();
         programs + self.store().read_lock().allocated()
     }
 }

@@ -32,17 +32,17 @@ pub(super) fn check(host: &dyn WebHost) -> Result<()> {
 pub(crate) struct WebBackend {
     host: Arc<dyn WebHost>,
     limits: Limits,
-    buffer_bytes: usize,
+    buffer_bytes: u64,
     pool: Arc<Pool>,
 }
 
 impl WebBackend {
-    pub(crate) fn new(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: usize) -> Self {
+    pub(crate) fn new(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: u64) -> Self {
         Self { host, limits, buffer_bytes, pool: Arc::new(Pool::new(1)) }
     }
 
     /// Bytes of the buffers into which larger memory is cut.
-    fn segment(&self) -> usize {
+    fn segment(&self) -> u64 {
         (self.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 }
@@ -72,12 +72,12 @@ impl Backend for WebBackend {
         true
     }
 
-    fn memory_limit(&self) -> Option<usize> {
+    fn memory_limit(&self) -> Option<u64> {
         // WebGPU does not report free memory.
         None
     }
 
-    fn buffer_bytes(&self) -> Option<usize> {
+    fn buffer_bytes(&self) -> Option<u64> {
         Some(self.segment())
     }
 
@@ -103,8 +103,8 @@ impl Backend for WebBackend {
         Ok(Code::Wgsl(wgsl::units(&Context { plan, graph, limits: &self.limits, cuts: &cuts })?))
     }
 
-    fn allocate(&self, bytes: usize) -> Option<Memory> {
-        Some(Memory::Web(WebMemory::new(&self.host, bytes)))
+    fn allocate(&self, bytes: u64) -> Option<Memory> {
+        Some(Memory::Web(WebMemory::new(&self.host, usize::try_from(bytes).ok()?)))
     }
 
     fn load(

@@ -7,7 +7,7 @@ use crate::backend::{Finished, Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::Elements;
 use crate::gpu::{Regions, Results, STATUS_BYTES, STEP_BYTES, Tables, bound_bytes};
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
 use gradloom_codegen::step::{Owner, pause};
 use gradloom_codegen::wgsl::{Shader, Unit, writable};
@@ -49,7 +49,7 @@ impl WebProgram {
     /// When a kernel cannot run within the limits.
     pub(super) fn load(
         host: &Arc<dyn WebHost>,
-        segment: usize,
+        segment: u64,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         units: &[Unit],
@@ -113,7 +113,7 @@ impl WebProgram {
             host: Arc::clone(host),
             id,
             plan: Arc::clone(plan),
-            scalars: vec![0; plan.scalar_bytes()],
+            scalars: vec![0; counted(plan.scalar_bytes())],
             results: Arc::new(results),
             memory,
             tables,
@@ -125,8 +125,8 @@ impl WebProgram {
 }
 
 impl WebProgram {
-    fn extra_bytes(&self) -> usize {
-        STATUS_BYTES + self.tables.bytes()
+    fn extra_bytes(&self) -> u64 {
+        (STATUS_BYTES + self.tables.bytes()) as u64
     }
 }
 
@@ -167,9 +167,9 @@ impl Queued for WebProgram {
 impl Resident for WebProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         let buffer = &self.plan.buffers[buffer];
-        assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
+        assert_eq!(bytes.len() as u64, buffer.bytes, "the feed was checked");
         if buffer.role == Role::Scalar {
-            self.scalars[buffer.offset..buffer.offset + bytes.len()].copy_from_slice(bytes);
+            self.scalars[counted(buffer.offset)..][..bytes.len()].copy_from_slice(bytes);
         } else if !bytes.is_empty() {
             let (memory, start) = self.memory.place(buffer.region, buffer.offset);
             on_page(memory).write(start, bytes);
@@ -181,7 +181,7 @@ impl Resident for WebProgram {
         on_page(self.memory.place(buffer.region, buffer.offset).0).read()
     }
 
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         self.memory.planned() + self.extra_bytes()
     }
 

@@ -98,7 +98,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         storage_buffers: limits.max_storage_buffers_per_shader_stage as usize,
         // Shaders count bytes and elements in 32 bits.
-        binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()) as usize,
+        binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()),
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: one_size.then_some(info.subgroup_max_size),
         f16: features.contains(Features::SHADER_F16),

@@ -8,7 +8,7 @@ use super::{DeviceMemory, WgpuOptions};
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::gpu::cuts;
-use crate::memory::{Allocate, Memory};
+use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
 #[cfg(feature = "files")]
@@ -79,12 +79,12 @@ impl Backend for WgpuBackend {
         true
     }
 
-    fn memory_limit(&self) -> Option<usize> {
+    fn memory_limit(&self) -> Option<u64> {
         // wgpu does not report free memory.
         None
     }
 
-    fn buffer_bytes(&self) -> Option<usize> {
+    fn buffer_bytes(&self) -> Option<u64> {
         Some(self.gpu.segment())
     }
 
@@ -144,8 +144,8 @@ impl Backend for WgpuBackend {
         Ok(Code::Wgsl(units))
     }
 
-    fn allocate(&self, bytes: usize) -> Option<Memory> {
-        DeviceMemory::new(&self.gpu, bytes).map(Memory::Wgpu)
+    fn allocate(&self, bytes: u64) -> Option<Memory> {
+        DeviceMemory::new(&self.gpu, counted(bytes)).map(Memory::Wgpu)
     }
 
     fn load(

@@ -76,9 +76,8 @@ impl Gpu {
     }
 
     /// Bytes of the buffers into which larger memory is cut.
-    pub(super) fn segment(&self) -> usize {
-        let bytes = usize::try_from(self.report.buffer_bytes).unwrap_or(usize::MAX);
-        (bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
+    pub(super) fn segment(&self) -> u64 {
+        (self.report.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 
     /// A zeroed buffer, or `None` if there is not that much memory.

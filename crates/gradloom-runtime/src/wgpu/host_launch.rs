@@ -9,6 +9,7 @@ use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::{on_device, staging};
 use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES};
+use crate::memory::counted;
 use gradloom_codegen::step::Status;
 use gradloom_core::error::Result;
 use wgpu::{CommandEncoder, CommandEncoderDescriptor};
@@ -26,7 +27,7 @@ pub(super) fn run(
 ) -> Result<CommandEncoder> {
     let mut ends = vec![STATUS_BYTES];
     for read in &launch.reads {
-        ends.push(ends[ends.len() - 1] + read.words().len());
+        ends.push(ends[ends.len() - 1] + counted(read.words().end - read.words().start));
     }
     let staging = staging(gpu, ends[launch.reads.len()])?;
     let status = &on_device(memory.status()).buffer;
@@ -36,15 +37,15 @@ pub(super) fn run(
         if !words.is_empty() {
             let (from, start) = memory.place(read.region, words.start);
             let from = &on_device(from).buffer;
-            encoder.copy_buffer_to_buffer(from, start as u64, &staging, to as u64, words.len() as u64);
+            encoder.copy_buffer_to_buffer(from, start as u64, &staging, to as u64, words.end - words.start);
         }
     }
     let submission = gpu.submit(encoder)?;
     let mut operands: Vec<Vec<u64>> = launch.reads.iter().map(HostSpan::on_host).collect::<Result<_>>()?;
     let (status, _) = Download::new(staging, submission).read(gpu, |bytes| {
         for ((read, &at), operand) in launch.reads.iter().zip(&ends).zip(&mut operands) {
-            let at = at + (read.bytes.start - read.words().start);
-            HostSpan::fill(&bytes[at..at + read.bytes.len()], operand);
+            let at = at + counted(read.bytes.start - read.words().start);
+            HostSpan::fill(&bytes[at..at + read.length()], operand);
         }
         Status::new(bytes)
     })?;

@@ -9,7 +9,7 @@ use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, early_submissions, encode};
 use crate::gpu::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
-use crate::memory::Allocate;
+use crate::memory::{Allocate, counted};
 use crate::profile::Spans;
 use crate::store::Content;
 use gradloom_codegen::step::{Owner, host_steps, pause};
@@ -83,7 +83,7 @@ impl WgpuProgram {
             host,
             pause,
             steps,
-            scalars: vec![0; plan.scalar_bytes()],
+            scalars: vec![0; counted(plan.scalar_bytes())],
             changed_scalars: Vec::new(),
             bound: Vec::new(),
             uploads: 0,

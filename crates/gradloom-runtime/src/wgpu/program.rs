@@ -12,7 +12,7 @@ use crate::backend::{Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
 use crate::elements::Elements;
 use crate::gpu::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES};
-use crate::memory::Memory;
+use crate::memory::{Memory, counted};
 use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -135,8 +135,8 @@ impl WgpuProgram {
         host_launch::run(host, &self.gpu, &self.memory, encoder).map_err(failed)
     }
 
-    fn extra_bytes(&self) -> usize {
-        STATUS_BYTES + self.table_bytes
+    fn extra_bytes(&self) -> u64 {
+        (STATUS_BYTES + self.table_bytes) as u64
     }
 
     /// Prepares the device's clock for what is to be timed; the times of all dispatches have the step's.
@@ -183,7 +183,7 @@ impl Queued for WgpuProgram {
         for (input, tensor) in &self.bound {
             let buffer = &self.plan.buffers[*input];
             let (to, start) = self.memory.place(buffer.region, buffer.offset);
-            copy(&mut encoder, (tensor, 0), (to, start), buffer.bytes);
+            copy(&mut encoder, (tensor, 0), (to, start), counted(buffer.bytes));
         }
         let timestamps = self.timestamps.as_ref();
         let mut first = 0;
@@ -207,7 +207,7 @@ impl Queued for WgpuProgram {
             let access = &self.plan.outputs[*output].1;
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
             let (size, elements) = (access.dtype.bytes(), access.layout.shape.elements());
-            let from = self.memory.place(buffer.region, buffer.offset + access.layout.offset * size);
+            let from = self.memory.place(buffer.region, buffer.offset + access.start());
             copy(&mut encoder, from, (tensor, 0), elements * size);
         }
         for copy in self.stagings.results().copies(&self.memory).filter(|_| kept.is_empty()) {
@@ -265,9 +265,10 @@ impl Queued for WgpuProgram {
 impl Resident for WgpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         let buffer = &self.plan.buffers[buffer];
-        assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
+        assert_eq!(bytes.len() as u64, buffer.bytes, "the feed was checked");
         if buffer.role == Role::Scalar {
-            let range = buffer.offset..buffer.offset + bytes.len();
+            let start = counted(buffer.offset);
+            let range = start..start + bytes.len();
             self.scalars[range.clone()].copy_from_slice(bytes);
             // Whole words are written.
             self.changed_scalars.push(range.start..range.end.next_multiple_of(4));
@@ -288,7 +289,7 @@ impl Resident for WgpuProgram {
         }
     }
 
-    fn bind(&mut self, buffer: usize, bytes: usize, tensor: &Arc<Memory>) -> Result<()> {
+    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         assert_eq!(bytes, self.plan.buffers[buffer].bytes, "the feed was checked");
         self.bound.push((buffer, Arc::clone(tensor)));
         Ok(())
@@ -306,7 +307,7 @@ impl Resident for WgpuProgram {
         self.memory.read(&self.plan, access, into)
     }
 
-    fn allocated(&self) -> usize {
+    fn allocated(&self) -> u64 {
         self.memory.planned() + self.extra_bytes()
     }
 

@@ -23,7 +23,7 @@ impl WgpuProgram {
         check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;
         // Others of the block may have lost their bytes to later values.
         for range in self.changed_scalars.drain(..) {
-            let (arena, start) = self.memory.place(Region::Step, range.start);
+            let (arena, start) = self.memory.place(Region::Step, range.start as u64);
             self.gpu.queue.write_buffer(&on_device(arena).buffer, start as u64, &self.scalars[range]);
         }
         let status = &on_device(self.memory.status()).buffer;

@@ -25,17 +25,17 @@ type Change<'a> = &'a dyn Fn(&mut Plan);
 fn each_change(plan: &Plan, f: &mut dyn FnMut(Change<'_>)) {
     for number in EXTREMES {
         for buffer in 0..plan.buffers.len() {
-            f(&|plan| plan.buffers[buffer].offset = number);
-            f(&|plan| plan.buffers[buffer].bytes = number);
+            f(&|plan| plan.buffers[buffer].offset = number as u64);
+            f(&|plan| plan.buffers[buffer].bytes = number as u64);
             f(&|plan| plan.buffers[buffer].first = number);
             f(&|plan| plan.buffers[buffer].last = number);
         }
-        f(&|plan| plan.totals.step = number);
-        f(&|plan| plan.totals.store = number);
-        f(&|plan| plan.totals.constants = number);
-        f(&|plan| plan.totals.workspace = number);
+        f(&|plan| plan.totals.step = number as u64);
+        f(&|plan| plan.totals.store = number as u64);
+        f(&|plan| plan.totals.constants = number as u64);
+        f(&|plan| plan.totals.workspace = number as u64);
         for launch in 0..plan.launches.len() {
-            f(&|plan| plan.launches[launch].workspace = number);
+            f(&|plan| plan.launches[launch].workspace = number as u64);
             f(&|plan| plan.launches[launch].may_alias.push((number, 0)));
             f(&|plan| {
                 if let Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } =

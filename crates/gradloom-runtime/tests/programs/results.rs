@@ -21,7 +21,7 @@ fn copies_of_results_count_as_memory() {
     let (device, faults) = Device::cpu_with_threads(1).unwrap().with_faults();
     let session = Session::new((), &device, 0).unwrap();
     let compile = || session.infer([f32("x", [1])], |_, [x]| wide(x * 2.0));
-    faults.limit_memory(4 * WIDE);
+    faults.limit_memory(4 * WIDE as u64);
     let before = faults.count(Fault::Allocation);
     let error = compile().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan);
@@ -30,7 +30,7 @@ fn copies_of_results_count_as_memory() {
     assert!(text.contains("the output `result.0`, f32[268435456], 1073741824 bytes"), "{text}");
     assert_eq!(faults.count(Fault::Allocation), before, "it was refused before anything was allocated");
     // With some room for the plan beside the copy, it is taken.
-    faults.limit_memory(4 * WIDE + (1 << 20));
+    faults.limit_memory(4 * WIDE as u64 + (1 << 20));
     compile().unwrap();
 }
 

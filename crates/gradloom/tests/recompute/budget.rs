@@ -5,13 +5,13 @@ use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
 /// Peak of the plan, and how many products and attentions the step computes.
-fn cost(train: &Train<gradloom_models::gpt2::Gpt2, 2>) -> (usize, usize) {
+fn cost(train: &Train<gradloom_models::gpt2::Gpt2, 2>) -> (u64, usize) {
     let graph = &train.stages().passes;
     (train.plan().totals.peak(), count(graph, "dot") + count(graph, "attention"))
 }
 
 /// The least budget, from the refusal of an impossible one.
-fn least(error: &Error) -> usize {
+fn least(error: &Error) -> u64 {
     let words = error.message().split("needs ").nth(1).expect("it says how much is needed");
     words.split(' ').next().unwrap().parse().unwrap()
 }
@@ -37,7 +37,7 @@ fn what_is_cheap_is_given_up_before_products() {
     const LAYERS: usize = 6;
     let (peak, products) = cost(&long_trainer(gpt(LAYERS)).compile(&Device::null()).unwrap());
     let within = |share: f64| {
-        let budget = (peak as f64 * share) as usize;
+        let budget = (peak as f64 * share) as u64;
         let train = long_trainer(gpt(LAYERS)).memory_budget(budget).compile(&Device::null()).unwrap();
         let (peak, products) = cost(&train);
         assert!(peak <= budget, "{peak} bytes of {budget}");

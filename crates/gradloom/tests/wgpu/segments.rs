@@ -14,14 +14,14 @@ fn small(buffer_bytes: u64) -> Device {
 }
 
 /// The model's largest value has 1,536 bytes.
-const BYTES: usize = 1536;
+const BYTES: u64 = 1536;
 
 #[test]
 fn arena_and_parameters_in_many_buffers_give_the_same_bits() {
     if not_webgpu() {
         return;
     }
-    let (mut cut, mut whole) = (compiled(&small(BYTES as u64)), compiled(&device()));
+    let (mut cut, mut whole) = (compiled(&small(BYTES)), compiled(&device()));
     let plan = cut.plan();
     assert!(plan.totals.step > BYTES && cut.store().bytes() > BYTES, "{:?}", plan.totals);
     // No value lies in two buffers.

@@ -94,9 +94,9 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     };
     // A problem may come from a file.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
-    let results = extents.fold(1, usize::saturating_mul);
-    let bytes = results.saturating_mul(4).saturating_mul(choice.parts as usize);
-    let scratch = choice.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX as usize;
+    let results = extents.fold(1, |product: u64, extent| product.saturating_mul(extent as u64));
+    let bytes = results.saturating_mul(4).saturating_mul(choice.parts.into());
+    let scratch = choice.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX.into();
     let operands = limits.operands(precision).unwrap_or(DType::F16);
     allowed && fits(choice.method, operands, limits) && (1..=64).contains(&choice.parts) && scratch
 }
@@ -118,7 +118,7 @@ pub(crate) fn schedule(
         choice,
         operands,
         splits: false,
-        workspace: if parts > 1 { 4 * problem.results() * parts } else { 0 },
+        workspace: if parts > 1 { 4 * problem.results() as u64 * parts as u64 } else { 0 },
         subgroup: limits.subgroup.unwrap_or(1),
         adding: limits.invocations.min(if limits.software { 64 } else { 128 }),
     }

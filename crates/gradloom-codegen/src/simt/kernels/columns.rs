@@ -40,7 +40,7 @@ impl Column {
 
 fn partials(schedule: &RowSchedule, body: &Body, number: usize) -> Role {
     let bytes = schedule.partials(body, number);
-    Role::Workspace { start: bytes.start, bytes: bytes.len() }
+    Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start }
 }
 
 /// The reductions of a body's columns.

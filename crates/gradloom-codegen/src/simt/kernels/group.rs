@@ -320,7 +320,7 @@ impl<'b> Group<'b> {
 
     /// Where the shares of totals wait.
     fn scratch(&self) -> Role {
-        Role::Workspace { start: 0, bytes: 4 * self.table.groups }
+        Role::Workspace { start: 0, bytes: 4 * self.table.groups as u64 }
     }
 
     /// Writes an element of the only result.

@@ -121,7 +121,7 @@ impl<'b> Scatter<'b> {
 
     fn scratch(&self, k: &Builder) -> Scratch {
         let [order, counts] = self.schedule.scratch().map(|bytes| {
-            let role = ir::Role::Workspace { start: bytes.start, bytes: bytes.len() };
+            let role = ir::Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start };
             k.buffer(role, DType::U32)
         });
         Scratch { order, counts }

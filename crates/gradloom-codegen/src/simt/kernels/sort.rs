@@ -61,7 +61,7 @@ enum List {
 impl Sort<'_> {
     fn scratch(&self, k: &Builder, number: usize) -> u32 {
         let bytes = &self.schedule.scratch()[number];
-        k.buffer(Role::Workspace { start: bytes.start, bytes: bytes.len() }, DType::U32)
+        k.buffer(Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start }, DType::U32)
     }
 
     /// An element of a row.

@@ -71,7 +71,7 @@ pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
     for (theirs, extents) in description.names {
         let ours = our_name(&theirs).ok_or_else(|| wrong("json", format!("unknown tensor {theirs}")))?;
         let ty = Type::new(DType::F32, extents);
-        let Some((tensor, after)) = rest.split_at_checked(ty.bytes()) else {
+        let Some((tensor, after)) = rest.split_at_checked(ty.bytes() as usize) else {
             return Err(wrong("w.bin", format!("{} bytes: {theirs} is missing", bytes.len())));
         };
         weights.push((ours, ty, tensor.to_vec()));

@@ -33,7 +33,7 @@ pub(crate) trait Workload {
     /// Tells where the time of its steps goes.
     fn profile(&mut self, options: ProfileOptions) -> Result<Profile>;
     /// Bytes that the program and its store asked the system for.
-    fn allocated_bytes(&self) -> usize;
+    fn allocated_bytes(&self) -> u64;
 }
 
 /// Elements of one input.
@@ -111,7 +111,7 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
         Ok(self.train.profile(options, self.data.each_ref().map(Elements::data))?)
     }
 
-    fn allocated_bytes(&self) -> usize {
+    fn allocated_bytes(&self) -> u64 {
         self.train.allocated_bytes()
     }
 }

@@ -102,8 +102,8 @@ impl AttentionProblem {
 
     /// Bytes of a number for each query: the product of its output with its cotangent, which the gradient's
     /// second kernel has from the first.
-    pub fn means_bytes(&self) -> usize {
-        4 * (self.pairs() * self.queries).max(1)
+    pub fn means_bytes(&self) -> u64 {
+        4 * (self.pairs() as u64 * self.queries as u64).max(1)
     }
 }
 
@@ -316,7 +316,7 @@ impl AttentionSchedule {
     }
 
     /// Bytes of scratch.
-    pub fn workspace(&self) -> usize {
+    pub fn workspace(&self) -> u64 {
         match self.kernels.iter().all(|(kernel, _)| *kernel == AttentionKernel::Forward) {
             true => 0,
             false => self.problem.means_bytes(),

@@ -12,7 +12,7 @@ pub struct GroupSchedule {
     /// Elements of a part that one workgroup adds up, at most.
     pub short: usize,
     /// Bytes of scratch that parts take which run together: they have it one after the other.
-    pub workspace: usize,
+    pub workspace: u64,
 }
 
 impl GroupSchedule {

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibrarySchedule {
     /// Bytes of scratch that it may use.
-    pub workspace: usize,
+    pub workspace: u64,
     /// Rows and columns of the result, and the length of its sums, as they are computed: beyond the product's
     /// own where zeros lie behind the operands' rows, or where what is computed lies behind the result's.
     pub extents: [usize; 3],

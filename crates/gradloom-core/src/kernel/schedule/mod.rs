@@ -49,13 +49,13 @@ pub enum Schedule {
     /// A matrix product by a library of the device's vendor.
     Library(LibrarySchedule),
     /// A user's op, with the bytes of scratch that its kernels ask for.
-    Custom(usize),
+    Custom(u64),
 }
 
 impl Schedule {
     /// Bytes of scratch that the schedule takes for a kernel; of a group, what its parts take by themselves
     /// is theirs.
-    pub fn workspace(&self, kernel: &Kernel) -> usize {
+    pub fn workspace(&self, kernel: &Kernel) -> u64 {
         match (kernel, self) {
             (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),
             (Kernel::Loop(body), Self::Rows(rows)) => rows.workspace(body),

@@ -16,8 +16,8 @@ pub struct CumulateSchedule {
 
 impl CumulateSchedule {
     /// Bytes of scratch: a word for each piece, if rows have several.
-    pub fn workspace(&self) -> usize {
-        if self.pieces > 1 { 4 * self.rows * self.pieces } else { 0 }
+    pub fn workspace(&self) -> u64 {
+        if self.pieces > 1 { 4 * self.rows as u64 * self.pieces as u64 } else { 0 }
     }
 }
 
@@ -69,15 +69,16 @@ impl SortSchedule {
     /// Parts of the scratch: of [`SortMethod::Parts`], lists of indices that a round writes and the next one
     /// reads, in turns; of [`SortMethod::Digits`], two lists of keys with their indices, which passes write
     /// in turns, and how often each tile has each digit.
-    pub fn scratch(&self) -> Vec<Range<usize>> {
-        let words: Vec<usize> = match self.method {
-            SortMethod::Parts(_) => self.rounds().iter().skip(1).take(2).map(|n| self.rows * n).collect(),
+    pub fn scratch(&self) -> Vec<Range<u64>> {
+        let rows = self.rows as u64;
+        let words: Vec<u64> = match self.method {
+            SortMethod::Parts(_) => self.rounds().iter().skip(1).take(2).map(|&n| rows * n as u64).collect(),
             SortMethod::Digits(_) => {
-                let all = self.rows * self.extent;
-                vec![all, all, all, all, self.rows * DIGIT_VALUES * self.parts()]
+                let all = rows * self.extent as u64;
+                vec![all, all, all, all, rows * (DIGIT_VALUES * self.parts()) as u64]
             }
         };
-        let mut end = 0usize;
+        let mut end = 0u64;
         words
             .into_iter()
             .map(|words| {
@@ -89,7 +90,7 @@ impl SortSchedule {
     }
 
     /// Bytes of scratch.
-    pub fn workspace(&self) -> usize {
+    pub fn workspace(&self) -> u64 {
         self.scratch().last().map_or(0, |last| last.end)
     }
 }

@@ -233,5 +233,5 @@ pub struct ProductSchedule {
     /// Invocations of a workgroup of the kernel that adds up parts.
     pub adding: u32,
     /// Bytes of scratch, for the parts.
-    pub workspace: usize,
+    pub workspace: u64,
 }

@@ -55,14 +55,14 @@ impl RowSchedule {
     }
 
     /// The scratch of the partial results of the column reduction of this number.
-    pub fn partials(&self, body: &Body, number: usize) -> Range<usize> {
-        let bytes = (4 * self.groups * body.columns).max(4);
-        let start = number * bytes.next_multiple_of(ALIGNMENT);
+    pub fn partials(&self, body: &Body, number: usize) -> Range<u64> {
+        let bytes = (4 * self.groups as u64 * body.columns as u64).max(4);
+        let start = number as u64 * bytes.next_multiple_of(ALIGNMENT);
         start..start + bytes
     }
 
     /// Bytes of scratch.
-    pub fn workspace(&self, body: &Body) -> usize {
+    pub fn workspace(&self, body: &Body) -> u64 {
         let columns = body.stores.iter().filter(|store| matches!(store, Store::ColumnReduce { .. })).count();
         match (self.finishing, columns) {
             (Some(_), 1..) => self.partials(body, columns - 1).end,

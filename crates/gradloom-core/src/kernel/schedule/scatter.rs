@@ -22,14 +22,14 @@ impl ScatterSchedule {
     /// Bytes of the two words of scratch that each place has: the update there, and the number of updates of
     /// the row whose updates start there. Behind the first is which chunk is sorted now, and which one is
     /// after the one that is added.
-    pub fn scratch(&self) -> [Range<usize>; 2] {
-        let bytes = 4 * (self.batches * self.width + 2);
+    pub fn scratch(&self) -> [Range<u64>; 2] {
+        let bytes = 4 * (self.batches as u64 * self.width as u64 + 2);
         let second = bytes.next_multiple_of(ALIGNMENT);
         [0..bytes, second..second + bytes]
     }
 
     /// Bytes of scratch.
-    pub fn workspace(&self) -> usize {
+    pub fn workspace(&self) -> u64 {
         if self.width == 0 { 0 } else { self.scratch()[1].end }
     }
 }

@@ -44,7 +44,7 @@ pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
 pub fn fit(
     graph: &Graph,
     last: ValueId,
-    budget: usize,
+    budget: u64,
     plan: &mut dyn FnMut(&Graph) -> Result<Plan>,
 ) -> Result<Graph> {
     let first = plan(graph)?;
@@ -84,7 +84,7 @@ fn narrow(
     mut fits: usize,
     step: usize,
     mut graph: Graph,
-    budget: usize,
+    budget: u64,
     attempt: &mut dyn FnMut(usize) -> Result<(Graph, Plan)>,
 ) -> Result<Graph> {
     while fits - misses > step {
@@ -100,7 +100,7 @@ fn narrow(
 }
 
 /// The refusal of a budget.
-fn too_small(graph: &Graph, plan: &Plan, budget: usize) -> Error {
+fn too_small(graph: &Graph, plan: &Plan, budget: u64) -> Error {
     let (peak, totals) = (plan.totals.peak(), &plan.totals);
     let mut error = Error::new(
         ErrorKind::Plan,

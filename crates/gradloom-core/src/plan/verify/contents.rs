@@ -20,7 +20,7 @@ pub(super) enum Content {
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
     /// Disjoint stretches: region and first byte to end and content.
-    stretches: SortedMap<(Region, usize), (usize, Content)>,
+    stretches: SortedMap<(Region, u64), (u64, Content)>,
     /// How many elements of each buffer the last launch wrote that wrote any.
     written: IdMap<ValueId, usize>,
 }
@@ -79,9 +79,8 @@ impl Contents<'_> {
         }
         let (region, start, end) = (buffer.region, buffer.offset, buffer.offset + buffer.bytes);
         let mut before = None;
-        let shares = |other: &(Region, usize), (other_end, _): &(usize, Content)| {
-            other.0 == region && *other_end > start
-        };
+        let shares =
+            |other: &(Region, u64), (other_end, _): &(u64, Content)| other.0 == region && *other_end > start;
         while let Some((_, (_, other))) = self.stretches.take_before(&(region, end), shares) {
             before = Some(other);
         }

@@ -11,7 +11,7 @@ pub(super) fn check(
     schedule: &Schedule,
     reads: &[Access],
     writes: &[Access],
-    workspace: usize,
+    workspace: u64,
 ) -> Result<(), String> {
     let wanted = schedule.workspace(kernel);
     if wanted > workspace {
@@ -49,7 +49,13 @@ pub(super) fn check(
                 else {
                     return Err("has parts with operands that it does not have".into());
                 };
-                check(&part.kernel, &part.schedule, reads, writes, part.workspace.len())?;
+                check(
+                    &part.kernel,
+                    &part.schedule,
+                    reads,
+                    writes,
+                    part.workspace.end - part.workspace.start,
+                )?;
             }
             let all = read == reads.len() && write == writes.len();
             if all { Ok(()) } else { Err("has operands that no part uses".into()) }

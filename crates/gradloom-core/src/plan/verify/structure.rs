@@ -62,7 +62,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         }
         let (region, size) = match buffer.role {
             // The store may hold more than what this program uses.
-            Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, usize::MAX),
+            Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, u64::MAX),
             Role::Constant | Role::Hoisted => (Region::Constants, plan.totals.constants),
             Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
         };
@@ -79,12 +79,12 @@ fn check_buffers(plan: &Plan) -> Result<()> {
     if let Some((value, _)) = plan.buffer_of.iter().find(|&(_, &i)| i >= plan.buffers.len()) {
         return Err(broken(format!("{value} leads to no buffer")));
     }
-    let store: usize = plan
+    let store: u64 = plan
         .buffers
         .iter()
         .filter(|b| matches!(b.role, Role::Parameter | Role::Frozen | Role::State))
-        .map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX))
-        .fold(0, usize::saturating_add);
+        .map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX))
+        .fold(0, u64::saturating_add);
     if store != plan.totals.store {
         return Err(broken(format!("parameters and states have {store} bytes, not {}", plan.totals.store)));
     }
@@ -111,7 +111,7 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn check_launch(plan: &Plan, launch: &Launch, scratch: usize, name: &str) -> Result<()> {
+fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Result<()> {
     // What follows indexes the strides by axis.
     let has_strides = |access: &Access| access.layout.strides.len() == access.layout.shape.rank();
     if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {

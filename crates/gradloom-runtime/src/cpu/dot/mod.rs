@@ -16,6 +16,7 @@ use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
+use crate::memory::counted;
 use block::{Block, MatrixOperand, Product, Stepped, StoredOperand};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
@@ -73,8 +74,9 @@ impl Dot {
             panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
         });
         let (shared, thread) = (plan.workspace(0), plan.workspace(1) - plan.workspace(0));
-        assert!(launch.workspace >= shared + thread, "dot: the workspace is too small");
-        let threads = (launch.workspace - shared).checked_div(thread).unwrap_or(usize::MAX);
+        let workspace = counted(launch.workspace);
+        assert!(workspace >= shared + thread, "dot: the workspace is too small");
+        let threads = (workspace - shared).checked_div(thread).unwrap_or(usize::MAX);
         let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
         let epilogue = epilogue
             .filter(|_| plan.has_epilogue)

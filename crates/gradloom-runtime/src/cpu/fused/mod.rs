@@ -41,7 +41,7 @@ pub(super) fn prepare_loop(
     level: InstructionSet,
     loops: Loops,
 ) -> Box<dyn Prepared> {
-    assert!(launch.workspace >= loop_workspace(body), "a fused loop: the workspace is too small");
+    assert!(launch.workspace >= loop_workspace(body) as u64, "a fused loop: the workspace is too small");
     Box::new(Loop { program: Program::new(body, launch, level, loops), schedule: LoopSchedule::new(body) })
 }
 

@@ -165,7 +165,7 @@ fn bind(
 ) -> BindGroup {
     let entry = |(binding, bound)| {
         let (memory, range) = values.place(operands, bound);
-        let size = std::num::NonZeroU64::new((range.len() as u64).next_multiple_of(4));
+        let size = std::num::NonZeroU64::new((range.end - range.start).next_multiple_of(4));
         let resource = BufferBinding { buffer: &memory.buffer, offset: range.start as u64, size };
         BindGroupEntry { binding, resource: BindingResource::Buffer(resource) }
     };

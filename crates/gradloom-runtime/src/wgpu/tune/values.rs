@@ -5,6 +5,7 @@
 
 use super::super::gpu::Gpu;
 use super::super::memory::DeviceMemory;
+use crate::memory::counted;
 use gradloom_codegen::step::STATUS_WORDS;
 use gradloom_codegen::wgsl::tuning::Alone;
 use gradloom_codegen::wgsl::{Bound, Operands};
@@ -17,7 +18,7 @@ use wgpu::CommandEncoderDescriptor;
 const PATTERN: usize = 1 << 20;
 /// Bytes that are looked at from the start and from the end of each result: whole tiles, and those that
 /// extents cut off.
-const LOOK: usize = 1 << 20;
+const LOOK: u64 = 1 << 20;
 
 /// Memory of a kernel.
 pub(super) struct Values {
@@ -33,8 +34,8 @@ impl Values {
     /// # Errors
     /// When there is not that much.
     pub(super) fn new(gpu: &Arc<Gpu>, all: &[Alone]) -> Result<Self> {
-        let allocate = |bytes: usize| {
-            DeviceMemory::new(gpu, bytes).ok_or_else(|| {
+        let allocate = |bytes: u64| {
+            DeviceMemory::new(gpu, counted(bytes)).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of operands on the GPU"))
             })
         };
@@ -48,14 +49,14 @@ impl Values {
             gpu: Arc::clone(gpu),
             arena: allocate(all.first().map_or(0, ends))?,
             scratch: allocate(scratch.max().unwrap_or(0))?,
-            status: allocate(4 * STATUS_WORDS)?,
+            status: allocate(4 * STATUS_WORDS as u64)?,
         };
         values.fill(&values.arena)?;
         values.fill(&values.scratch)?;
         for alone in all.iter().take(1) {
             for (binding, words) in &alone.words {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                values.arena.write(alone.shaders.operands.bindings[*binding].range.start, &bytes)?;
+                values.arena.write(counted(alone.shaders.operands.bindings[*binding].range.start), &bytes)?;
             }
         }
         Ok(values)
@@ -85,7 +86,7 @@ impl Values {
     }
 
     /// The memory and the bytes of a binding.
-    pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&DeviceMemory, Range<usize>) {
+    pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&DeviceMemory, Range<u64>) {
         match bound {
             Bound::Operand(i) => (&self.arena, operands.bindings[*i].range.clone()),
             Bound::Workspace(range) => (&self.scratch, range.clone()),
@@ -93,7 +94,7 @@ impl Values {
                 let start = operands.bindings[*i].range.start;
                 (&self.arena, start + bytes.start..start + bytes.end)
             }
-            Bound::Status { .. } => (&self.status, 0..self.status.len()),
+            Bound::Status { .. } => (&self.status, 0..self.status.len() as u64),
             Bound::Table(_) => unreachable!("no kernel that runs alone has one"),
         }
     }
@@ -103,7 +104,7 @@ impl Values {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         for bound in &alone.results {
             let (memory, range) = self.place(&alone.shaders.operands, bound);
-            encoder.clear_buffer(&memory.buffer, range.start as u64, Some(range.len() as u64));
+            encoder.clear_buffer(&memory.buffer, range.start, Some(range.end - range.start));
         }
         self.gpu.submit(encoder).map(|_| ())
     }
@@ -115,8 +116,8 @@ impl Values {
             let (memory, Range { start, end }) = self.place(&alone.shaders.operands, bound);
             let head = end.min(start + LOOK);
             for Range { start, end } in [start..head, head.max(end.saturating_sub(LOOK))..end] {
-                let mut bytes = vec![0; end - start];
-                memory.read(start, &mut bytes)?;
+                let mut bytes = vec![0; counted(end - start)];
+                memory.read(counted(start), &mut bytes)?;
                 let word = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("4 bytes"));
                 all.extend(bytes.chunks_exact(4).map(word));
             }

@@ -217,7 +217,7 @@ fn a_residual_in_place() {
         launch.may_alias = vec![(0, 2)];
         launch.writes[0].buffer = ValueId(2);
         launch.writes[0].layout = launch.reads[2].layout.clone();
-        launch.workspace = workspace(launch, THREADS);
+        launch.workspace = workspace(launch, THREADS) as u64;
         for level in InstructionSet::available() {
             let kernel = Dot::new(launch, Some(&setup.body), level, Loops::Native);
             for threads in 1..=THREADS {
@@ -226,7 +226,7 @@ fn a_residual_in_place() {
                 let mut reads: Vec<*const u8> =
                     setup.case.reads.iter().map(|read| read.words.as_ptr().cast()).collect();
                 reads[2] = address;
-                let mut scratch = vec![[f32::NAN; 16]; launch.workspace / 64 + 1];
+                let mut scratch = vec![[f32::NAN; 16]; launch.workspace as usize / 64 + 1];
                 let pool = Pool::new(threads);
                 let scratch = scratch.as_mut_ptr().cast();
                 let call = Call { pool: &pool, reads: &reads, writes: &[address], scratch };

@@ -110,7 +110,7 @@ fn not_a_number_spreads_along_its_column() {
             let mut launch = case.launch();
             launch.reads[1].blocks = Some(format);
             case.workspace = workspace(&launch, THREADS);
-            launch.workspace = case.workspace;
+            launch.workspace = case.workspace as u64;
             let kernel = prepare_dot(&launch, &axes);
             for (i, &bits) in case.run_on_all_pools(&*kernel).unwrap()[0].iter().enumerate() {
                 assert_eq!(f32::from_bits(bits).is_nan(), i % 50 == 7, "{format}, element {i}");
