@@ -37,52 +37,95 @@ export function isPlain(dtype: Dtype): boolean {
 
 /** The elements that these bytes are; the bytes are copied. */
 export function dataOf(dtype: Dtype, buffer: ArrayBuffer, at: number, bytes: number): Data {
-  const copy = buffer.slice(at, at + bytes);
-  if (isPlain(dtype)) return new (arrayOf(dtype))(copy);
-  const bits = new Uint16Array(copy);
-  if (dtype === 'f16') return Float32Array.from(bits, fromHalf);
-  return new Float32Array(Uint32Array.from(bits, (half) => half << 16).buffer);
+  if (isPlain(dtype)) return new (arrayOf(dtype))(buffer.slice(at, at + bytes));
+  const bits = new Uint16Array(at % 2 === 0 ? buffer : buffer.slice(at, at + bytes), at % 2 === 0 ? at : 0, bytes / 2);
+  const out = new Float32Array(bits.length);
+  widen(dtype, bits, out, 0);
+  return out;
+}
+
+/** The typed array class in which a dtype's elements are stored. */
+export function storageOf(dtype: Dtype) {
+  return isPlain(dtype) ? arrayOf(dtype) : Uint16Array;
 }
 
 /** A copy of elements as they are stored: rounded to the nearest, ties to even. */
 export function storedOf(dtype: Dtype, data: Data): Stored {
   if (isPlain(dtype)) return data.slice();
-  const words = new Uint32Array(Float32Array.from(data as Float32Array).buffer);
-  return Uint16Array.from(words, dtype === 'f16' ? toHalf : toBrain);
+  const out = new Uint16Array(data.length);
+  store(dtype, data, out, 0);
+  return out;
 }
 
-/** The number that 16 bits are in IEEE 754's binary16. */
-function fromHalf(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+/** Puts elements where they are stored, from a place on. */
+export function store(dtype: Dtype, data: Data, into: Stored, at: number): void {
+  if (isPlain(dtype)) {
+    (into as Float32Array).set(data as Float32Array, at);
+    return;
+  }
+  const floats = data instanceof Float32Array ? data : Float32Array.from(data as Uint8Array);
+  const words = new Int32Array(floats.buffer, floats.byteOffset, floats.length);
+  const out = into.subarray(at, at + words.length) as Uint16Array;
+  if (dtype === 'bf16') {
+    for (let i = 0; i < words.length; i++) out[i] = toBrain(words[i]!);
+    return;
+  }
+  for (let i = 0; i < words.length; i++) {
+    const bits = words[i]!;
+    const magnitude = bits & 0x7fffffff;
+    // Most numbers have an exponent of theirs, which has another zero: 112 less.
+    const isNormal = magnitude >= 0x38800000 && magnitude < 0x477ff000;
+    out[i] = isNormal ? ((bits >>> 16) & 0x8000) | ((magnitude + 0xfff + ((magnitude >>> 13) & 1)) >>> 13) - (112 << 10) : toHalf(bits);
+  }
 }
 
-/** The upper bits of a word, of which `drop` are left out, rounded. */
-function rounded(word: number, drop: number): number {
-  return (word + (1 << (drop - 1)) - 1 + ((word >>> drop) & 1)) >>> drop;
+/** Puts the numbers that floats of 16 bits are into an array, from a place on. */
+export function widen(dtype: Dtype, bits: Uint16Array, into: Float32Array, at: number): void {
+  // Signed, as then all numbers on the way fit into small ones of the machine.
+  const words = new Int32Array(into.buffer, into.byteOffset + 4 * at, bits.length);
+  if (dtype === 'bf16') {
+    for (let i = 0; i < bits.length; i++) words[i] = bits[i]! << 16;
+    return;
+  }
+  const table = (halves ??= everyHalf());
+  for (let i = 0; i < bits.length; i++) words[i] = table[bits[i]!]!;
 }
 
-/** The binary16 of an f32's bits. */
-function toHalf(word: number): number {
-  const sign = (word >>> 16) & 0x8000;
-  const magnitude = word & 0x7fffffff;
+/** The f32's bits of every binary16, once they are needed. */
+let halves: Int32Array | undefined;
+
+/** The f32's bits of every number in IEEE 754's binary16. */
+function everyHalf(): Int32Array {
+  const number = (bits: number): number => {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 0x1f;
+    const fraction = bits & 0x3ff;
+    if (exponent === 0) return sign * fraction * 2 ** -24;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
+    return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+  };
+  return new Int32Array(Float32Array.from({ length: 1 << 16 }, (_, bits) => number(bits)).buffer);
+}
+
+/** One word, as a number. */
+const word = new Int32Array(1);
+const number = new Float32Array(word.buffer);
+
+/** The binary16 of an f32's bits that has no exponent of its own. */
+function toHalf(bits: number): number {
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   // From 65,520 on, infinity is nearest.
   if (magnitude >= 0x477ff000) return sign | 0x7c00;
-  // Exponents have another zero: 112 less.
-  if (magnitude >= 0x38800000) return sign | (rounded(magnitude, 13) - (112 << 10));
   // Below 2^-14, numbers are multiples of 2^-24, as f32 numbers from 0.5 to 1 are.
-  const [small] = new Float32Array(Uint32Array.of(magnitude).buffer);
-  return sign | ((Math.fround(small! + 0.5) - 0.5) * 2 ** 24);
+  word[0] = magnitude;
+  return sign | ((Math.fround(number[0]! + 0.5) - 0.5) * 2 ** 24);
 }
 
 /** The bfloat16 of an f32's bits. */
-function toBrain(word: number): number {
-  return (word & 0x7fffffff) > 0x7f800000 ? (word >>> 16) | 0x40 : rounded(word, 16);
+function toBrain(bits: number): number {
+  return (bits & 0x7fffffff) > 0x7f800000 ? (bits >>> 16) | 0x40 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
 }
 
 /** The number of elements of a shape. */

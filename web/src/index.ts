@@ -41,5 +41,5 @@ export { configure, type Device, type Files } from './host.js';
 export type { Precision } from './wasm.js';
 export { GradloomError, ShapeError, type ErrorKind, type ErrorValue, type Origin } from './errors.js';
 export { checkWebGPU, isWebGPUAvailable, type WebGPUFailureReason, type WebGPUSupport } from './webgpu.js';
-export { loadSafetensors, saveSafetensors, type SafetensorsData, type Saved } from './safetensors.js';
+export { loadSafetensors, readSafetensors, saveSafetensors, type SafetensorsData, type Saved } from './safetensors.js';
 export { singleFlight, type SingleFlightResult } from './single-flight.js';

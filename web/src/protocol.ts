@@ -3,6 +3,7 @@
 // `close`), every request settles once; errors keep their kind and have the stack of the user's call.
 
 import type { Data, Dtype, Stored } from './dtype.js';
+import { turns } from './turn.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
 import type { LogValue } from './log.js';
 import type { INSPECT, Precision } from './wasm.js';
@@ -70,9 +71,18 @@ export interface Requests {
   step: { ask: { program: number; inputs: Stored[]; read: boolean }; answer: StepReply };
   /** Runs a forward program on these inputs, or on part `part` of `parts` of those of a program's last step. */
   run: { ask: { program: number; inputs: Stored[]; of?: { program: number; part: number; parts: number } }; answer: StepReply };
-  /** With a program and a position everything that is kept must be there, and it goes on from there. */
+  /**
+   * With `strict`, every parameter must be there, and with `finite` no element is NaN; with a program and a position,
+   * everything that is kept must be there, and it goes on from there.
+   */
   upload: {
-    ask: { session: number; strict: boolean; tensors: [string, Stored][]; at?: Position & { program: number; types: string[] } }; answer: null;
+    ask: {
+      session: number; strict: boolean; finite: boolean;
+      /** Names, dtypes, and numbers of elements, which follow in pieces. */
+      tensors: [string, Dtype, number][];
+      at?: Position & { program: number; types: string[] };
+    };
+    answer: null;
   };
   /** Parameters; with `states` also what is kept beside them, and, with a training program, its attempted steps. */
   download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };
@@ -103,8 +113,20 @@ export type Kind = keyof Requests;
 /** A request as it is posted. */
 export type Request = { [K in Kind]: { id: number; kind: K } & Requests[K]['ask'] }[Kind];
 
-/** Everything the page posts: requests, and the wish that one need not be done any more. */
-export type ToWorker = Request | { kind: 'cancel'; of: number };
+/** Elements of a tensor of an upload, from a place on; null if there will be none. */
+export interface Piece {
+  kind: 'piece';
+  of: number;
+  tensor: number;
+  at: number;
+  data: Data | null;
+}
+
+/** Everything the page posts: requests, parts of them, and the wish that one need not be done any more. */
+export type ToWorker = Request | Piece | { kind: 'cancel'; of: number };
+
+/** Elements of a piece. */
+const PIECE = 1 << 20;
 
 /** Everything the worker posts: replies, and what was not asked for. */
 export type FromWorker =
@@ -178,6 +200,34 @@ export class Client {
     }
     began?.(id);
     return answer;
+  }
+
+  /**
+   * Uploads copies of arrays. Small ones are taken at once; of large ones, all but the beginning when the thread has
+   * time, and still before whatever is asked next is done.
+   */
+  upload(what: Omit<Requests['upload']['ask'], 'tensors'>, tensors: readonly { name: string; dtype: Dtype; data: Data }[], site: Error): Promise<null> {
+    let id: number | undefined;
+    const shapes = tensors.map(({ name, dtype, data }): [string, Dtype, number] => [name, dtype, data.length]);
+    const answer = this.ask('upload', { ...what, tensors: shapes }, [], site, (given) => { id = given; });
+    if (id !== undefined) void this.#send(id, tensors.map(({ data }) => data));
+    return answer;
+  }
+
+  async #send(of: number, arrays: readonly Data[]): Promise<void> {
+    const pause = turns();
+    const lengths = arrays.map(({ length }) => length);
+    for (const [tensor, array] of arrays.entries()) {
+      for (let at = 0; at < lengths[tensor]!; at += PIECE) {
+        const turned = pause();
+        if (turned) await turned;
+        if (!this.#waiting.has(of) || this.#over) return;
+        // Empty, if it was handed over meanwhile.
+        const data = array.length === lengths[tensor] ? array.slice(at, at + PIECE) : null;
+        this.#port.postMessage({ kind: 'piece', of, tensor, at, data }, data ? [data.buffer] : []);
+        if (!data) return;
+      }
+    }
   }
 
   /** A request need not be done any more: if it was not begun, it is answered with 'aborted'. */

@@ -2,8 +2,9 @@
 // a file that is not what it says (cut off, overlapping, out of range, of wrong sizes) is an error that names
 // the tensor; nothing is read past the end; what is returned shares no memory with the file.
 
-import { arrayOf, dataOf, DTYPES, elements, isPlain, storedOf, type Data, type Dtype, type Stored } from './dtype.js';
+import { arrayOf, DTYPES, elements, isPlain, storedOf, widen, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
+import { turns } from './turn.js';
 
 /** What was in a file. */
 export interface SafetensorsData {
@@ -48,47 +49,112 @@ export interface FileTensor {
   bytes: Uint8Array;
 }
 
-/** The tensors of a file in the order of its header, and its notes. */
-export function parseSafetensors(file: ArrayBuffer | Uint8Array): { entries: FileTensor[]; metadata: Record<string, string> } {
-  const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (bytes.length < 8) throw bad(`${bytes.length} bytes are too few for a header`);
-  const length = view.getBigUint64(0, true);
-  if (length > BigInt(MAX_HEADER)) throw bad(`a header of ${length} bytes`);
-  const begin = 8 + Number(length);
-  if (begin > bytes.length) throw bad(`the header is cut off: ${length} bytes of which ${bytes.length - 8} are there`);
-  const { entries, metadata } = header(bytes.subarray(8, begin));
-
-  const blob = bytes.length - begin;
+/** The entries of a file of so many bytes, where their bytes begin, and its notes; checked against each other. */
+function layoutOf(start: Uint8Array, total: number): { entries: Entry[]; begin: number; metadata: Record<string, string> } {
+  const begin = beginOf(start, total);
+  const { entries, metadata } = header(start.subarray(8, begin));
+  const blob = total - begin;
   let before = { name: '', end: 0 };
   for (const entry of [...entries].sort((a, b) => a.start - b.start || a.end - b.end)) {
     if (entry.end > blob) throw bad(`'${entry.name}' ends at ${entry.end} of ${blob} bytes`);
     if (entry.start < before.end) throw bad(`'${entry.name}' overlaps '${before.name}'`);
     before = entry;
   }
-  const parts = entries.map(({ name, dtype, shape, start, end }): FileTensor => {
+  for (const { name, dtype, shape, start, end } of entries) {
     const size = SIZES[dtype];
     if (size === undefined) throw bad(`'${name}' has the unknown type ${dtype}`);
     if (end - start !== size * elements(shape)) {
       throw bad(`'${name}' has ${end - start} bytes; ${dtype} [${shape.join(', ')}] has ${size * elements(shape)}`);
     }
-    return { name, dtype, shape, bytes: bytes.slice(begin + start, begin + end) };
-  });
+  }
+  return { entries, begin, metadata };
+}
+
+/** Where the elements of a file begin, behind its header. */
+function beginOf(start: Uint8Array, total: number): number {
+  if (total < 8) throw bad(`${total} bytes are too few for a header`);
+  const length = new DataView(start.buffer, start.byteOffset, 8).getBigUint64(0, true);
+  if (length > BigInt(MAX_HEADER)) throw bad(`a header of ${length} bytes`);
+  const begin = 8 + Number(length);
+  if (begin > total) throw bad(`the header is cut off: ${length} bytes of which ${total - 8} are there`);
+  return begin;
+}
+
+/** The tensors of a file in the order of its header, and its notes. */
+export function parseSafetensors(file: ArrayBuffer | Uint8Array): { entries: FileTensor[]; metadata: Record<string, string> } {
+  const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
+  const { entries, begin, metadata } = layoutOf(bytes, bytes.length);
+  const parts = entries.map(({ name, dtype, shape, start, end }): FileTensor => ({ name, dtype, shape, bytes: bytes.slice(begin + start, begin + end) }));
   return { entries: parts, metadata };
 }
 
-/** Reads a file. F16, BF16 and F64 become f32; integers but I32 are skipped, and said to be. */
+/** Where a tensor goes; null of one that is skipped, and said to be. */
+function roomFor(out: SafetensorsData, { name, dtype, shape }: Entry): Float32Array | Int32Array | null {
+  out.shapes[name] = shape;
+  if (dtype === 'I32') return out.integers[name] = new Int32Array(elements(shape));
+  if (FLOATS[dtype]) return out.tensors[name] = new Float32Array(elements(shape));
+  out.skipped[name] = dtype;
+  return null;
+}
+
+/**
+ * Reads a file. F16, BF16 and F64 become f32; integers but I32 are skipped, and said to be. The thread does nothing else
+ * meanwhile: for large files there is `readSafetensors`.
+ */
 export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData {
-  const { entries, metadata } = parseSafetensors(file);
+  const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
+  const { entries, begin, metadata } = layoutOf(bytes, bytes.length);
   const out: SafetensorsData = { tensors: {}, integers: {}, shapes: {}, skipped: {}, metadata };
-  for (const { name, dtype, shape, bytes } of entries) {
-    const { buffer } = bytes as Uint8Array<ArrayBuffer>;
-    out.shapes[name] = shape;
-    if (dtype === 'I32') out.integers[name] = new Int32Array(buffer);
-    else if (FLOATS[dtype]) out.tensors[name] = FLOATS[dtype](buffer);
-    else out.skipped[name] = dtype;
+  for (const entry of entries) {
+    const room = roomFor(out, entry);
+    if (room) convert(entry.dtype, bytes.subarray(begin + entry.start, begin + entry.end), room, 0);
   }
   return out;
+}
+
+/** Elements that are converted between two looks at the clock. */
+const PIECE = 1 << 19;
+/** Bytes of a Blob that are read at a time. */
+const READ = 1 << 24;
+
+/**
+ * Reads a file as `loadSafetensors` does, and gives the page's thread back every few milliseconds. Of a Blob (a file that
+ * the visitor chose, or `await response.blob()`), no more is in memory than what is read at the time.
+ */
+export async function readSafetensors(file: ArrayBuffer | Uint8Array | Blob | Response): Promise<SafetensorsData> {
+  const source = typeof Response !== 'undefined' && file instanceof Response ? await file.blob() : file as ArrayBuffer | Uint8Array | Blob;
+  const isBlob = typeof Blob !== 'undefined' && source instanceof Blob;
+  const whole = isBlob ? null : source instanceof Uint8Array ? source : new Uint8Array(source as ArrayBuffer);
+  const total = isBlob ? source.size : whole!.length;
+  const read = async (from: number, to: number) => whole?.subarray(from, to) ?? new Uint8Array(await (source as Blob).slice(from, to).arrayBuffer());
+  const { entries, begin, metadata } = layoutOf(await read(0, beginOf(await read(0, 8), total)), total);
+  const out: SafetensorsData = { tensors: {}, integers: {}, shapes: {}, skipped: {}, metadata };
+  const pause = turns();
+  for (const entry of entries) {
+    const room = roomFor(out, entry);
+    if (!room) continue;
+    const size = SIZES[entry.dtype]!;
+    for (let from = entry.start; from < entry.end; from += READ) {
+      const part = await read(begin + from, begin + Math.min(from + READ, entry.end));
+      for (let at = 0; at < part.length; at += size * PIECE) {
+        const turned = pause();
+        if (turned) await turned;
+        convert(entry.dtype, part.subarray(at, at + size * PIECE), room, (from - entry.start + at) / size);
+      }
+    }
+  }
+  return out;
+}
+
+/** Puts the elements that bytes of a file are into an array, from a place on. */
+function convert(dtype: string, bytes: Uint8Array, into: Float32Array | Int32Array, at: number): void {
+  const size = SIZES[dtype]!;
+  // Words want to be aligned.
+  const { buffer, byteOffset } = bytes.byteOffset % size === 0 ? bytes : bytes.slice();
+  const count = bytes.length / size;
+  if (dtype === 'F64') into.set(new Float64Array(buffer, byteOffset, count), at);
+  else if (dtype === 'F32' || dtype === 'I32') new Uint8Array(into.buffer).set(bytes, 4 * at);
+  else widen(FLOATS[dtype]!, new Uint16Array(buffer, byteOffset, count), into as Float32Array, at);
 }
 
 function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string, string> } {
@@ -118,13 +184,8 @@ function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string,
   return { entries, metadata };
 }
 
-/** f32 of float types. */
-const FLOATS: Readonly<Record<string, (bytes: ArrayBuffer) => Float32Array>> = {
-  F32: (bytes) => new Float32Array(bytes),
-  F64: (bytes) => Float32Array.from(new Float64Array(bytes)),
-  BF16: (bytes) => dataOf('bf16', bytes, 0, bytes.byteLength) as Float32Array,
-  F16: (bytes) => dataOf('f16', bytes, 0, bytes.byteLength) as Float32Array,
-};
+/** Types of floats, as this library calls them. */
+const FLOATS: Readonly<Record<string, Dtype>> = { F32: 'f32', F64: 'f32', BF16: 'bf16', F16: 'f16' };
 
 /**
  * Tensors that are saved: elements, with a shape where it is not one axis, and a dtype where the array does not say

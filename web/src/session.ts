@@ -85,10 +85,8 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
         'upload a part with { partial: true }');
     }
   }
-  const names = [...named.keys()];
-  const { data, transfer } = handed(names.map((name) => known.get(name)!.dtype), [...named.values()]);
-  const tensors = names.map((name, i): [string, Stored] => [name, data[i]!]);
-  await host.client.ask('upload', { session: model.session, strict: !partial, tensors }, transfer, site);
+  const tensors = [...named].map(([name, data]) => ({ name, dtype: known.get(name)!.dtype, data }));
+  await host.client.upload({ session: model.session, strict: !partial, finite: true }, tensors, site);
 }
 
 /** The parameters and the model's states, without what an optimizer keeps. */
@@ -106,9 +104,8 @@ export async function uploadOwn(host: Host, model: Model, state: TrainingState, 
     const wanted = known.get(names[i]!);
     if (wanted !== undefined && wanted !== types[i]) throw fail('store', `'${names[i]}' of the state is ${types[i]}; here it is ${wanted}`);
   }
-  const stored = handed(own.map((i) => dtypes[i]!), own.map((i) => data[i]!));
-  const tensors = own.map((i, k): [string, Stored] => [names[i]!, stored.data[k]!]);
-  await host.client.ask('upload', { session: model.session, strict: true, tensors }, stored.transfer, site);
+  const tensors = own.map((i) => ({ name: names[i]!, dtype: dtypes[i]!, data: data[i]! }));
+  await host.client.upload({ session: model.session, strict: true, finite: false }, tensors, site);
 }
 
 /** The beginning of the names of an optimizer's states. */

@@ -317,9 +317,9 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     const { model: { session, seed }, program } = this.#made;
     const { rate, attempted, schedule } = positionOf(state, seed);
     const parts = partsOf(state);
-    const { data, transfer } = handed(parts.dtypes, parts.data);
-    const tensors = parts.names.map((name, i): [string, Stored] => [name, data[i]!]);
-    await this.#setting(rate, this.#host.client.ask('upload', { session, strict: true, tensors, at: { program, attempted, schedule, types: parts.types } }, transfer, new Error()));
+    const tensors = parts.names.map((name, i) => ({ name, dtype: parts.dtypes[i]!, data: parts.data[i]! }));
+    const at = { program, attempted, schedule, types: parts.types };
+    await this.#setting(rate, this.#host.client.upload({ session, strict: true, finite: false, at }, tensors, new Error()));
   }
 
   async reset(options: ResetOptions = {}): Promise<void> {

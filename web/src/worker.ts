@@ -3,13 +3,14 @@
 // submitted steps are not known to be done; what was cancelled before it began is answered with 'aborted'; a
 // lost device answers everything with kind 'lost'.
 
-import { dataOf, typeOf, type Stored } from './dtype.js';
+import { dataOf, storageOf, store, typeOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
 import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
 import { threadScope } from './node.js';
 import type { Compiled, Counters, FromWorker, Request, Requests, Sent, StepReply, ToWorker } from './protocol.js';
-import { Core } from './wasm.js';
+import { turn } from './turn.js';
+import { Core, type Stored as Kept } from './wasm.js';
 
 /** Steps that may be submitted and unread. */
 const IN_FLIGHT = 4;
@@ -46,15 +47,52 @@ const MAKERS: Makers = {
   core: (module, gpu) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined),
 };
 
-/** Gives messages their turn. */
-function turn(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(null);
+/** Elements of an upload, which come in pieces. */
+class Arrival {
+  /** As they are stored. */
+  readonly tensors: readonly (readonly [string, Stored])[];
+  /** Settles when all are there. */
+  readonly done: Promise<void>;
+  readonly #dtypes: readonly Dtype[];
+  readonly #checked: boolean;
+  #left: number;
+  #resolve: () => void = () => undefined;
+  #reject: (error: GradloomError) => void = () => undefined;
+
+  constructor({ tensors, finite }: Requests['upload']['ask']) {
+    this.tensors = tensors.map(([name, dtype, length]) => [name, new (storageOf(dtype))(length)]);
+    this.#dtypes = tensors.map(([, dtype]) => dtype);
+    this.#left = tensors.reduce((sum, [, , length]) => sum + length, 0);
+    this.#checked = finite;
+    this.done = new Promise((resolve, reject) => { [this.#resolve, this.#reject] = [resolve, reject]; });
+    // There may be no listener yet.
+    this.done.catch(() => undefined);
+    if (this.#left === 0) this.#resolve();
+  }
+
+  /** Takes elements of a tensor, from a place on; without any, there will be no more. */
+  take(tensor: number, at: number, data: Data | null): void {
+    if (!data) return this.#reject(fail('store', `the elements of '${this.tensors[tensor]![0]}' are gone`, 'keep the arrays until uploadParams(..) is done'));
+    const [name, all] = this.tensors[tensor]!;
+    const wrong = this.#checked ? data.findIndex((value: number | bigint) => value !== value) : -1;
+    if (wrong >= 0) this.#reject(fail('store', `'${name}' is NaN at element ${at + wrong}`, 'parameters are numbers: look at where they come from'));
+    store(this.#dtypes[tensor]!, data, all, at);
+    this.#left -= data.length;
+    if (this.#left === 0) this.#resolve();
+  }
+}
+
+/** Where the GPU keeps tensors, with the elements that go there; refuses what does not fit, before anything is written. */
+function placesOf(kept: readonly Kept[], strict: boolean, tensors: readonly (readonly [string, Stored])[]): { buffer: number; at: number; data: Stored }[] {
+  const given = new Set(tensors.map(([name]) => name));
+  const missing = strict ? kept.filter(({ kind, name }) => kind === 'param' && !given.has(name)) : [];
+  if (missing.length > 0) throw fail('store', `\`${missing[0]!.name}\` is missing`, 'upload all of them, or say that some are enough');
+  const known = new Map(kept.map((entry) => [entry.name, entry]));
+  return tensors.map(([name, data]) => {
+    const entry = known.get(name);
+    if (!entry) throw fail('store', `there is no parameter or state called \`${name}\``);
+    if (data.byteLength !== entry.bytes) throw fail('store', `\`${name}\` (${typeOf(entry)}) takes ${entry.bytes} bytes, got ${data.byteLength}`);
+    return { buffer: entry.buffer ?? -1, at: entry.at, data };
   });
 }
 
@@ -72,6 +110,8 @@ export class Server {
   /** Requests that came and are not answered. */
   readonly #open = new Set<number>();
   readonly #cancelled = new Set<number>();
+  /** Uploads that are not done. */
+  readonly #arrivals = new Map<number, Arrival>();
 
   constructor(scope: Scope, makers: Makers = MAKERS) {
     this.#scope = scope;
@@ -80,6 +120,10 @@ export class Server {
   }
 
   #receive(message: ToWorker): void {
+    if (message.kind === 'piece') {
+      this.#arrivals.get(message.of)?.take(message.tensor, message.at, message.data);
+      return;
+    }
     if (message.kind === 'cancel') {
       if (this.#open.has(message.of)) this.#cancelled.add(message.of);
       return;
@@ -106,7 +150,7 @@ export class Server {
       case 'compile': return this.#compile(request);
       case 'attach': return this.#attach(request);
       case 'step': case 'run': return this.#step(request, transfer);
-      case 'upload': return this.#inOrder(this.#session(request.session), () => this.#upload(request));
+      case 'upload': return this.#arrive(request);
       case 'download': return this.#download(request, transfer);
       case 'reset': return this.#inOrder(this.#session(request.session), () => {
         this.#ready().resetSession(request.session, request);
@@ -301,7 +345,22 @@ export class Server {
     return { name, dtype, shape, data };
   }
 
-  #upload({ session, strict, tensors, at }: Requests['upload']['ask']): null {
+  /** Waits for the elements, in the session's order. */
+  async #arrive(request: Extract<Request, { kind: 'upload' }>): Promise<null> {
+    const session = this.#session(request.session);
+    const arrival = new Arrival(request);
+    this.#arrivals.set(request.id, arrival);
+    try {
+      return await this.#inOrder(session, async () => {
+        await arrival.done;
+        return this.#upload(request, arrival.tensors);
+      });
+    } finally {
+      this.#arrivals.delete(request.id);
+    }
+  }
+
+  #upload({ session, strict, at }: Requests['upload']['ask'], tensors: readonly (readonly [string, Stored])[]): null {
     const core = this.#ready();
     if (at) {
       const given = new Set(tensors.map(([name]) => name));
@@ -316,7 +375,8 @@ export class Server {
         if (is !== wanted) throw fail('store', `'${name}' of the state is ${is}; here it is ${wanted}`, 'it must be of the same model and optimizer');
       });
     }
-    core.upload(session, strict, tensors);
+    if (this.#gpu) this.#gpu.upload(placesOf(core.store(session), strict, tensors));
+    else core.upload(session, strict, tensors);
     if (at) {
       core.countFrom(at.program, at.attempted);
       if (at.schedule) core.rate(at.program, [0, ...at.schedule]);

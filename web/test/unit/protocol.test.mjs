@@ -35,6 +35,7 @@ class StepCore extends FakeCore {
   rate(program, [, , rate]) { this.rateNow = rate; }
   lr() { return this.rateNow; }
   upload(session, strict, tensors) { this.uploaded = tensors; }
+  store() { return [{ name: 'w', dtype: 'f32', shape: [3], kind: 'param', buffer: 7, at: 256, bytes: 12 }]; }
   release(what, id) { this.released.push([what, id]); }
   attempted() { return this.steps.length; }
   inspect(program, what) { return what === 'unused' ? '[]' : 'text'; }
@@ -57,6 +58,7 @@ class FakeGpu {
   finish() { this.waiting.shift().resolve(); }
   async done() {}
   counters() { return { liveBuffers: 0 }; }
+  upload(list) { this.uploaded = list; }
   destroy() { this.destroyed = true; }
 }
 
@@ -262,11 +264,12 @@ test('uploads wait for the steps before them', async () => {
   const gpu = new FakeGpu();
   const { client, core, session, step } = await pair({ gpu });
   const replies = Array.from({ length: 5 }, (_, i) => step(i));
-  const uploaded = client.ask('upload', { session, strict: true, tensors: [['w', new Float32Array(1)]] });
+  const uploaded = client.upload({ session, strict: true, finite: true }, [{ name: 'w', dtype: 'f32', data: Float32Array.of(1, 2, 3) }], new Error());
   await tick();
-  assert.equal(core.uploaded, undefined);
+  assert.equal(gpu.uploaded, undefined);
   for (let i = 0; i < 5; i++) { gpu.finish(); await tick(); }
   await uploaded;
+  assert.deepEqual(gpu.uploaded, [{ buffer: 7, at: 256, data: Float32Array.of(1, 2, 3) }]);
   assert.equal(core.steps.length, 5);
   await Promise.all(replies);
   await client.close();
