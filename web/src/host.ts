@@ -80,12 +80,47 @@ export interface Host {
 function startWorker(device: 'webgpu' | 'cpu'): Port {
   const { worker } = files;
   if (typeof worker === 'function') return worker();
-  if (IS_NODE && device === 'webgpu' && worker === undefined) return serveHere(new URL('./worker.js', import.meta.url));
-  if (IS_NODE) return startThread(worker ?? new URL('./worker.js', import.meta.url));
+  if (IS_NODE) {
+    // Not in the form that bundlers look for: they would make a second file of it.
+    const here = import.meta.url;
+    if (device === 'webgpu' && worker === undefined) return serveHere(new URL('./worker.js', here));
+    return startThread(worker ?? new URL('./worker.js', here));
+  }
   if (typeof Worker === 'undefined') throw fail('unsupported', 'there are no workers here', 'trace() and traceForward() need none');
   // Bundlers look for exactly this form.
-  if (worker === undefined) return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }) as unknown as Port;
-  return new Worker(worker, { type: 'module' }) as unknown as Port;
+  const start = () => (worker === undefined ? new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }) : new Worker(worker, { type: 'module' }));
+  try {
+    return start() as unknown as Port;
+  } catch (thrown) {
+    if (!(thrown instanceof DOMException)) throw thrown;
+    return viaBlob(start) as unknown as Port;
+  }
+}
+
+/**
+ * Starts a worker whose file is on another origin, as that of a package from a CDN: one of this page imports it. The
+ * file's address is what `start` gives to `Worker`, as a bundler may have changed it.
+ */
+function viaBlob(start: () => Worker): Worker {
+  const Own = globalThis.Worker;
+  let blob = '';
+  const Through = function (url: string | URL, options: WorkerOptions): Worker {
+    const { href } = new URL(url, globalThis.location.href);
+    blob = URL.createObjectURL(new Blob([`import ${JSON.stringify(href)};`], { type: 'text/javascript' }));
+    return new Own(blob, options);
+  };
+  globalThis.Worker = Through as unknown as typeof Worker;
+  try {
+    const made = start();
+    // Until its first answer: it has read the file then.
+    made.addEventListener('message', () => URL.revokeObjectURL(blob), { once: true });
+    return made;
+  } catch (thrown) {
+    throw fail('network', `the worker could not be started: ${thrown instanceof Error ? thrown.message : String(thrown)}`,
+      "the page's Content-Security-Policy may lack `worker-src blob:`; serve worker.js from the page's origin, or give configure() a function that starts it");
+  } finally {
+    globalThis.Worker = Own;
+  }
 }
 
 async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {

@@ -167,7 +167,7 @@ export class Client {
     port.onerror = (event) => {
       event.preventDefault?.();
       this.#die(fail('internal', `the worker failed: ${event.message || 'it could not be started'}`,
-        'worker.js must be served beside the script, from the same origin'));
+        'worker.js must be served beside the script; from another origin, with the header Access-Control-Allow-Origin'));
     };
     port.onmessageerror = () => this.#die(fail('internal', 'a message of the worker could not be read'));
   }

@@ -18,12 +18,12 @@ const PAGE = '<!doctype html><link rel=icon href="data:,"><title>test</title>'
   + '<script type="importmap">{ "imports": { "gradloom": "/dist/index.js" } }</script>';
 
 /** Serves a folder; gives its address and a function that ends it. */
-export async function serve(root = ROOT) {
+export async function serve(root = ROOT, headers = {}) {
   const server = createServer(async (request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, 'http://x').pathname));
     try {
       const body = path === '/' ? PAGE : await readFile(join(root, path));
-      response.writeHead(200, { 'content-type': path === '/' ? 'text/html' : TYPES[extname(path)] ?? 'application/octet-stream' });
+      response.writeHead(200, { 'content-type': path === '/' ? 'text/html' : TYPES[extname(path)] ?? 'application/octet-stream', ...headers });
       response.end(body);
     } catch {
       response.writeHead(404).end();
