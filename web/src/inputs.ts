@@ -98,14 +98,18 @@ export function wildcard(inputs: readonly Declared[], given: Readonly<Record<str
   return found?.extent ?? null;
 }
 
+/** Names of which was said that they are no inputs. */
+const told = new Set<string>();
+
 /** The arrays in order, checked: of each input, those of so many micro-batches one after the other. */
 export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>, batches = 1): Data[] {
   if (typeof given !== 'object' || given === null) throw fail('feed', `the inputs are ${String(given)}, not an object of typed arrays`);
   const names = inputs.map((input) => input.name);
   for (const name of Object.keys(given)) {
-    if (names.includes(name)) continue;
+    if (names.includes(name) || told.has(name)) continue;
+    told.add(name);
     const meant = nearest(name, names);
-    throw fail('feed', `there is no input '${name}'`, `${meant ? `did you mean '${meant}'? ` : ''}the inputs are: ${names.join(', ')}`);
+    console.warn(`gradloom: there is no input '${name}', and it is not used. ${meant ? `Did you mean '${meant}'? ` : ''}The inputs are: ${names.join(', ')}.`);
   }
   return inputs.map((input) => {
     const array = typed(input, given[input.name]);

@@ -251,7 +251,10 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
       host: this.#host, core: this.#core, model: () => this.#model, instance: () => this.#spec.model,
       destroyed: () => this.#end !== null, late: false, where: 'attach',
     }, spec, async () => { this.#attached.delete(forward); });
-    await forward.check();
+    // What is wrong with the function is for its runs to say: a training goes on without it.
+    await forward.check().catch((thrown: unknown) => {
+      if (this.#end) throw thrown;
+    });
     this.#attached.add(forward);
     return forward;
   }
