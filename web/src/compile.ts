@@ -5,7 +5,7 @@
 
 import type { Dtype } from './dtype.js';
 import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';
-import { fail } from './errors.js';
+import { fail, GradloomError } from './errors.js';
 import { startHost, tracingCore, type Device, type Host } from './host.js';
 import { declared, withoutWildcards, type InputDecls } from './inputs.js';
 import { graphOf, type CompiledIR } from './inspect.js';
@@ -60,19 +60,27 @@ function checkSpec(where: string, spec: unknown, known: Rules): void {
   if (typeof inputs !== 'object' || inputs === null) throw fail('trace', `${where}: \`inputs\` is ${String(inputs)}`, 'write inputs: { x: [32, 1] }');
 }
 
+/** The error of a compilation whose signal was aborted, with the signal's reason as its cause. */
+function aborted(signal: AbortSignal): Error {
+  return new GradloomError({ kind: 'aborted', message: 'the compilation was aborted' }, { cause: signal.reason });
+}
+
 /** Starts a worker while something is traced; without the worker if tracing fails. */
 async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host>) => Promise<R>): Promise<R> {
   const { device = 'auto', portable = false, signal } = where;
-  signal?.throwIfAborted();
+  if (signal?.aborted) throw aborted(signal);
   const host = startHost(device, portable);
   host.catch(() => undefined);
   const end = () => { host.then(({ client }) => client.close()).catch(() => undefined); };
   signal?.addEventListener('abort', end, { once: true });
   try {
-    return await shown(async () => work(await tracingCore(device), host));
+    const made = await shown(async () => work(await tracingCore(device), host));
+    if (signal?.aborted) throw aborted(signal);
+    return made;
   } catch (thrown) {
     end();
-    throw thrown;
+    // Whatever it was that the abort met.
+    throw signal?.aborted ? aborted(signal) : thrown;
   } finally {
     signal?.removeEventListener('abort', end);
   }

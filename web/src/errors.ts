@@ -74,11 +74,38 @@ function text(value: ErrorValue): string {
   return lines.join('\n');
 }
 
-/** An error of the module without remedies that name what the page has not: functions of the Rust library. */
+/** Methods of tensors, once there are any: a worker has none. */
+const methods = new Set<string>();
+
+/** Says which methods tensors have, so that remedies name no others. */
+export function knowMethods(names: Iterable<string>): void {
+  for (const name of names) methods.add(name);
+}
+
+/** A text of the Rust library with its code as a script has it. */
+function inScript(text: string): string {
+  return text
+    .replace(/\bDType::(\w+)/g, (_, name: string) => `'${name.toLowerCase()}'`)
+    .replace(/\bf(?:32|64)::(?:NEG_)?INFINITY\b/g, (name) => (name.includes('NEG') ? '-Infinity' : 'Infinity'))
+    .replace(/\.([a-z]\w*_\w*)\(/g, (_, name: string) => `.${name.replace(/_([a-z0-9])/g, (__, letter: string) => letter.toUpperCase())}(`);
+}
+
+/** Whether a remedy names what a script has not: paths, types and methods of the Rust library. */
+function isRust(line: string): boolean {
+  const called = [...line.matchAll(/(?<![\w)\]])\.([a-z]\w*)\(/g)].map(([, name]) => name!);
+  return /::|\b(?:usize|isize|f64|Vec|Option|unwrap)\b|\b(?:Some|Ok)\(|&mut\b|\|[a-z, ]+\|/.test(line)
+    || (methods.size > 0 && called.some((name) => !methods.has(name)));
+}
+
+/** An error of the module as a script understands it, without remedies that it has not. */
 export function withoutRust(value: ErrorValue): ErrorValue {
-  const isRust = (line: string) => /`[^`]*::[^`]*`/.test(line);
-  const rendered = value.rendered?.split('\n').filter((line) => !(/^\s*(= )?help: /.test(line) && isRust(line))).join('\n');
-  return { ...value, help: value.help?.filter((line) => !isRust(line)), ...(rendered !== undefined && { rendered }) } as ErrorValue;
+  const lines = (text: string) => text.split('\n').map(inScript).filter((line) => !(/^\s*(= )?help: /.test(line) && isRust(line))).join('\n');
+  return {
+    ...value, message: inScript(value.message),
+    ...(value.notes && { notes: value.notes.map(inScript) }),
+    ...(value.help && { help: value.help.map(inScript).filter((line) => !isRust(line)) }),
+    ...(value.rendered !== undefined && { rendered: lines(value.rendered) }),
+  };
 }
 
 /** The error that a value describes. */
@@ -110,7 +137,7 @@ export function errorValue(thrown: unknown): ErrorValue {
  * there.
  */
 export function rebuild(value: ErrorValue, site?: Error): GradloomError {
-  const error = errorOf(value);
+  const error = errorOf(withoutRust(value));
   const frames = site?.stack;
   if (frames !== undefined) {
     // V8 begins a stack with "Error\n", the others do not.

@@ -65,7 +65,7 @@ export function startThread(file: string | URL): Port {
 /** Serves in this thread: what it waits for is the GPU, and a message to another thread takes as long as a small step. */
 export function serveHere(file: URL): Port {
   const scope: Scope = { postMessage: (data) => queueMicrotask(() => port.onmessage?.({ data } as MessageEvent<FromWorker>)), onmessage: null };
-  const serving = (import(/* @vite-ignore */ file.href) as Promise<typeof import('./worker.js')>).then(
+  const serving = (import(/* @vite-ignore */ /* webpackIgnore: true */ file.href) as Promise<typeof import('./worker.js')>).then(
     ({ Server }) => { new Server(scope); },
     (error: Error) => port.onerror?.({ message: error.message } as ErrorEvent),
   );
@@ -128,7 +128,7 @@ export function gpuInterface(): Promise<GPU | undefined> {
     const path = dawnPath();
     if (path === undefined) return undefined;
     const { href } = builtin<{ pathToFileURL(path: string): URL }>('url').pathToFileURL(path);
-    const { create, globals } = await import(/* @vite-ignore */ href) as { create(flags: string[]): GPU; globals: object };
+    const { create, globals } = await import(/* @vite-ignore */ /* webpackIgnore: true */ href) as { create(flags: string[]): GPU; globals: object };
     Object.assign(globalThis, globals);
     return create([]);
   })();

@@ -60,7 +60,7 @@ function named(names: readonly string[]): Rules {
 
 /** A schedule as numbers; the compiler counts its steps from 0. */
 export function scheduleNumbers(rate: LR, where = 'lr'): number[] {
-  if (typeof rate === 'number') return [SCHEDULES.constant, finite(where, rate)];
+  if (typeof rate === 'number') return [SCHEDULES.constant, rateOf(where, rate)];
   if (typeof rate !== 'object' || rate === null) throw fail('trace', `${where} is ${String(rate)}, not a number or a schedule`);
   checkKind(where, 'schedule', rate.kind, Object.keys(FIELDS));
   checkOptions(`${where} of kind '${rate.kind}'`, rate, named(['kind', ...FIELDS[rate.kind], 'startStep']));
@@ -71,7 +71,7 @@ export function scheduleNumbers(rate: LR, where = 'lr'): number[] {
 
 function shapeNumbers(rate: Exclude<LR, number>, where: string): number[] {
   const given = rate as unknown as Record<string, unknown>;
-  const number = (name: string) => finite(`${where}.${name}`, given[name]);
+  const number = (name: string) => (name === 'gamma' ? finite : rateOf)(`${where}.${name}`, given[name]);
   const whole = (name: string) => count(`${where}.${name}`, given[name]);
   const inner = (name: string) => scheduleNumbers(given[name] as LR, `${where}.${name}`);
   switch (rate.kind) {
@@ -92,6 +92,13 @@ function shapeNumbers(rate: Exclude<LR, number>, where: string): number[] {
       return [SCHEDULES.milestones, number('peak'), milestones.length, ...milestones, number('gamma')];
     }
   }
+}
+
+/** A learning rate: one below 0 would climb. */
+function rateOf(name: string, value: unknown): number {
+  const rate = finite(name, value);
+  if (rate < 0) throw fail('trace', `${name} is ${rate}, below 0`, 'a learning rate is 0 or more; to climb, negate the loss');
+  return rate;
 }
 
 function finite(name: string, value: unknown): number {

@@ -3,6 +3,7 @@
 // usable only in the trace that made it.
 
 import type { Dtype } from './dtype.js';
+import { fail, knowMethods } from './errors.js';
 export type { TensorOps } from './generated/ops.js';
 import { FIRST_CODE, OPS, type TensorOps } from './generated/ops.js';
 import { currentTrace, type OpEntry, type Trace } from './trace.js';
@@ -117,6 +118,13 @@ export class Tensor {
     return this.#type;
   }
 
+  /** @internal No number, text or truth: it has no elements while a function is traced. */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint === 'string') return this.toString();
+    throw fail('trace', `${this.toString()} is used as a number`,
+      'a tensor has no elements while the function is traced: compute with its methods, as x.add(1), x.greater(0), cond.select(a, b)');
+  }
+
   /** As `Tensor f32[2, 3]`. */
   toString(): string {
     return this.#type ? `Tensor ${this.#type.dtype}[${this.#type.shape.join(', ')}]` : 'Tensor';
@@ -136,3 +144,4 @@ for (const name of Object.keys(OPS) as OpName[]) {
     configurable: true,
   });
 }
+knowMethods(Object.getOwnPropertyNames(Tensor.prototype));
