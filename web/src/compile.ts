@@ -6,7 +6,7 @@
 import type { Dtype } from './dtype.js';
 import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';
 import { fail, GradloomError } from './errors.js';
-import { startHost, tracingCore, type Device, type Host } from './host.js';
+import { chosen, startHost, tracingCore, type Device, type Host } from './host.js';
 import { declared, withoutWildcards, type InputDecls } from './inputs.js';
 import { graphOf, type CompiledIR } from './inspect.js';
 import { Module, walk } from './module.js';
@@ -19,7 +19,7 @@ import { PRECISIONS, type Core, type Precision } from './wasm.js';
 
 /** Where a program runs. */
 export interface WhereSpec {
-  /** 'webgpu', 'cpu', or (the default) 'auto': WebGPU, or the CPU where there is none. */
+  /** 'webgpu', 'cpu', or (the default) 'auto': WebGPU, or the CPU where there is none, or only one in software. */
   device?: Device;
   /** Asks for no more than WebGPU's default limits, so that kernels are the same everywhere. */
   portable?: boolean;
@@ -69,12 +69,16 @@ function aborted(signal: AbortSignal): Error {
 async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host>) => Promise<R>): Promise<R> {
   const { device = 'auto', portable = false, signal } = where;
   if (signal?.aborted) throw aborted(signal);
-  const host = startHost(device, portable);
+  const first = chosen(device);
+  const host = first.then((chosen) => startHost(device, chosen, portable));
   host.catch(() => undefined);
+  // Its module may be missing, where another device was taken then.
+  const core = first.then(tracingCore).catch(async () => tracingCore((await host).device));
+  core.catch(() => undefined);
   const end = () => { host.then(({ client }) => client.close()).catch(() => undefined); };
   signal?.addEventListener('abort', end, { once: true });
   try {
-    const made = await shown(async () => work(await tracingCore(device), host));
+    const made = await shown(async () => work(await core, host));
     if (signal?.aborted) throw aborted(signal);
     return made;
   } catch (thrown) {

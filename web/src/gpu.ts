@@ -7,6 +7,7 @@ import { fail, GradloomError } from './errors.js';
 import { gpuInterface, IS_NODE } from './node.js';
 import type { GpuCounters } from './protocol.js';
 import type { Core, GpuImports } from './wasm.js';
+import { adapterName, isSoftware } from './webgpu.js';
 
 // Numbers of the WebGPU specification, so that nothing is read from a global that a test has not.
 const USAGE = { mapRead: 0x1, copySource: 0x4, copyTarget: 0x8, storage: 0x80 } as const;
@@ -123,15 +124,13 @@ export class Gpu {
 
   /** What the device is, in words. */
   get name(): string {
-    const { vendor, architecture, device, description } = this.adapter.info;
-    return [vendor, architecture, device, description].filter(Boolean).join(' ') || 'WebGPU';
+    return adapterName(this.adapter.info) || 'WebGPU';
   }
 
   /** The numbers of the `limits` export. */
   limits(): number[] {
     const { limits } = this.device;
-    const software = /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(this.name)
-      || ((this.adapter.info as { isFallbackAdapter?: boolean }).isFallbackAdapter ?? false);
+    const software = isSoftware(this.adapter);
     return [
       limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupStorageSize,
       limits.maxStorageBuffersPerShaderStage, limits.maxStorageBufferBindingSize,

@@ -6,7 +6,7 @@ import { fail, GradloomError } from './errors.js';
 import { checkOptions } from './options.js';
 import { Client, type Port } from './protocol.js';
 import { IS_NODE, serveHere, startThread } from './node.js';
-import { isWebGPUAvailable } from './webgpu.js';
+import { bestDevice, isWebGPUAvailable } from './webgpu.js';
 import { Core, loadModule, type WasmSource } from './wasm.js';
 
 /** Where the package's files are, when they are not beside the script. */
@@ -137,14 +137,20 @@ async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Hos
   }
 }
 
-/** Starts a worker with a device; `auto` is WebGPU, or the CPU where there is none. */
-export async function startHost(device: Device, portable: boolean): Promise<Host> {
-  if (device !== 'auto') return startOn(device, portable);
-  if (!isWebGPUAvailable()) return startOn('cpu', portable);
+/** The device to begin with: `auto` is WebGPU, or the CPU where there is none, or one in software, which is slower. */
+export async function chosen(device: Device): Promise<'webgpu' | 'cpu'> {
+  if (device !== 'auto') return device;
+  // Without any worker files were given, the CPU's module may be the only one (node).
+  return firstChoice(device) === 'cpu' ? 'cpu' : bestDevice();
+}
+
+/** Starts a worker with a device, of which `first` is what was chosen; of `auto`, the other one if there is not that. */
+export async function startHost(device: Device, first: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {
   try {
-    return await startOn('webgpu', portable);
+    return await startOn(first, portable);
   } catch (thrown) {
-    if (thrown instanceof GradloomError && thrown.kind === 'unsupported') return startOn('cpu', portable);
+    const other = thrown instanceof GradloomError && (first === 'webgpu' ? thrown.kind === 'unsupported' : thrown.kind === 'network' && isWebGPUAvailable());
+    if (device === 'auto' && other) return startOn(first === 'webgpu' ? 'cpu' : 'webgpu', portable);
     throw thrown;
   }
 }

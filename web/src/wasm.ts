@@ -109,7 +109,8 @@ export async function loadModule(source: WasmSource): Promise<WebAssembly.Module
   if (source instanceof WebAssembly.Module) return source;
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);
   const file = await fileBytes(source).catch((cause: unknown) => {
-    throw fail('network', `could not read ${source}: ${cause instanceof Error ? cause.message : cause}`, 'say where the files are with configure()');
+    throw fail('network', `could not read ${source}: ${cause instanceof Error ? cause.message : cause}`, 'say where the files are with configure()',
+      "in code that Next.js runs on its server: serverExternalPackages: ['gradloom'] in next.config.js");
   });
   if (file) return WebAssembly.compile(file);
   const response = await fetch(source).catch((cause: unknown) => {

@@ -27,6 +27,28 @@ export function isWebGPUAvailable(): boolean {
   return hasGpuInterface();
 }
 
+/** An adapter in words; empty if it does not say what it is. */
+export function adapterName({ vendor, architecture, device, description }: GPUAdapterInfo): string {
+  return [vendor, architecture, device, description].filter(Boolean).join(' ');
+}
+
+/** Whether an adapter is known to compute on the CPU. */
+export function isSoftware({ info }: GPUAdapter): boolean {
+  return /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(adapterName(info)) || (info.isFallbackAdapter ?? false);
+}
+
+/** Which device 'auto' is: WebGPU, if it is there and computes on a GPU. */
+export async function bestDevice(): Promise<'webgpu' | 'cpu'> {
+  if (!isWebGPUAvailable()) return 'cpu';
+  try {
+    const adapter = await (await gpuInterface())?.requestAdapter({ powerPreference: 'high-performance' });
+    return adapter && isSoftware(adapter) ? 'cpu' : 'webgpu';
+  } catch {
+    // What is wrong is said where the device is asked for.
+    return 'webgpu';
+  }
+}
+
 /** Whether training on the GPU will work here, and if not, why. */
 export async function checkWebGPU(): Promise<WebGPUSupport> {
   if (!isWebGPUAvailable()) {
@@ -65,8 +87,7 @@ export async function checkWebGPU(): Promise<WebGPUSupport> {
       help: "the browser does not use this GPU: look at chrome://gpu, update the driver, or compile with device: 'cpu'",
     };
   }
-  const { vendor, architecture, device, description } = adapter.info;
-  const name = [vendor, architecture, device, description].filter(Boolean).join(' ');
+  const name = adapterName(adapter.info);
   try {
     (await adapter.requestDevice()).destroy();
   } catch (thrown) {
@@ -75,6 +96,6 @@ export async function checkWebGPU(): Promise<WebGPUSupport> {
       help: "close other pages that use the GPU, or compile with device: 'cpu'",
     };
   }
-  const software = /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(name);
+  const software = isSoftware(adapter);
   return { ok: true, message: `WebGPU on ${name || 'an adapter without a name'}${software ? ', which is software' : ''}`, adapter: name, software };
 }

@@ -33,13 +33,21 @@ export async function serve(root = ROOT, headers = {}) {
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => new Promise((resolve) => server.close(resolve)) };
 }
 
-/** Opens a page of a server in a fresh browser; `gpu: false` leaves WebGPU out. */
-export async function open(url, { gpu = true } = {}) {
+/**
+ * Opens a page of a server in a fresh browser; `gpu: false` leaves WebGPU out. Its adapter, which is software, has another
+ * name for pages, so that they take it for a GPU's, unless `software` says otherwise.
+ */
+export async function open(url, { gpu = true, software = false } = {}) {
   const profile = mkdtempSync(join(tmpdir(), 'gradloom-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', headless: true,
     args: ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
       '--disable-sync', ...(gpu ? ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'] : [])],
+  });
+  if (!software) await context.addInitScript(() => {
+    const info = Object.getOwnPropertyDescriptor(globalThis.GPUAdapter?.prototype ?? {}, 'info');
+    if (!info) return;
+    Object.defineProperty(GPUAdapter.prototype, 'info', { ...info, get: () => ({ vendor: 'test', architecture: '', device: '', description: '', isFallbackAdapter: false }) });
   });
   const page = context.pages()[0] ?? await context.newPage();
   page.on('console', (message) => console.log(`[page] ${message.text()}`));
