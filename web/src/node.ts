@@ -54,7 +54,7 @@ export function startThread(file: string | URL): Port {
     terminate() { void thread.terminate(); },
   };
   thread.on('message', (data: FromWorker) => {
-    if ('id' in data && --open === 0) thread.unref();
+    if ('id' in data && !('part' in data) && --open === 0) thread.unref();
     port.onmessage?.({ data } as MessageEvent<FromWorker>);
   });
   thread.on('error', (error: Error) => port.onerror?.({ message: error.message } as ErrorEvent));

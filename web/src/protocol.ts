@@ -128,8 +128,9 @@ export type ToWorker = Request | Piece | { kind: 'cancel'; of: number };
 /** Elements of a piece. */
 const PIECE = 1 << 20;
 
-/** Everything the worker posts: replies, and what was not asked for. */
+/** Everything the worker posts: tensors of a download one by one, replies, and what was not asked for. */
 export type FromWorker =
+  | { id: number; part: Sent }
   | { id: number; ok: true; value: unknown }
   | { id: number; ok: false; error: ErrorValue }
   | { event: 'lost'; error: ErrorValue };
@@ -147,6 +148,8 @@ interface Waiting {
   resolve(value: unknown): void;
   reject(error: GradloomError): void;
   site: Error;
+  /** Tensors that came before the reply. */
+  parts: Sent[];
 }
 
 /** The page's end. */
@@ -190,7 +193,7 @@ export class Client {
     if (refused) return Promise.reject(rebuild(errorValue(refused), site));
     const id = this.#nextId++;
     const answer = new Promise<Requests[K]['answer']>((resolve, reject) => {
-      this.#waiting.set(id, { resolve: resolve as (value: unknown) => void, reject, site });
+      this.#waiting.set(id, { resolve: resolve as (value: unknown) => void, reject, site, parts: [] });
     });
     try {
       this.#port.postMessage({ id, kind, ...what } as unknown as Request, transfer);
@@ -242,8 +245,12 @@ export class Client {
     }
     const waiting = this.#waiting.get(message.id);
     if (!waiting) return;
+    if ('part' in message) {
+      waiting.parts.push(message.part);
+      return;
+    }
     this.#waiting.delete(message.id);
-    if (message.ok) waiting.resolve(message.value);
+    if (message.ok) waiting.resolve(waiting.parts.length > 0 ? { ...message.value as object, tensors: waiting.parts } : message.value);
     else waiting.reject(rebuild(message.error, waiting.site));
   }
 

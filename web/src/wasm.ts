@@ -39,6 +39,7 @@ interface Exports {
   upload(session: number, strict: number, ptr: number, count: number): number;
   described(program: number): number;
   lose(ptr: number, len: number): void;
+  fill(session: number, isGiven: number): number;
   reset_session(session: number, parts: number): number;
   attempted(program: number): number;
   count_from(program: number, steps: number): number;
@@ -466,6 +467,11 @@ export class Core {
     } finally {
       this.#exports.free(ptr, total);
     }
+  }
+
+  /** Makes initial values that were left out, unless all parameters are given now. */
+  fill(session: number, isGiven: boolean): void {
+    this.#check(() => this.#exports.fill(session, isGiven ? 1 : 0));
   }
 
   /** Initial values again, of these parts. */

@@ -137,7 +137,7 @@ export class Server {
     );
   }
 
-  #reply(message: FromWorker & { id: number }, transfer: Transferable[]): void {
+  #reply(message: Exclude<FromWorker, { event: 'lost' } | { part: Sent }>, transfer: Transferable[]): void {
     if (!this.#open.delete(message.id)) return;
     this.#cancelled.delete(message.id);
     this.#scope.postMessage(message, transfer);
@@ -151,7 +151,7 @@ export class Server {
       case 'attach': return this.#attach(request);
       case 'step': case 'run': return this.#step(request, transfer);
       case 'upload': return this.#arrive(request);
-      case 'download': return this.#download(request, transfer);
+      case 'download': return this.#download(request);
       case 'reset': return this.#inOrder(this.#session(request.session), () => {
         this.#ready().resetSession(request.session, request);
         return null;
@@ -375,8 +375,11 @@ export class Server {
         if (is !== wanted) throw fail('store', `'${name}' of the state is ${is}; here it is ${wanted}`, 'it must be of the same model and optimizer');
       });
     }
-    if (this.#gpu) this.#gpu.upload(placesOf(core.store(session), strict, tensors));
-    else core.upload(session, strict, tensors);
+    if (this.#gpu) {
+      const places = placesOf(core.store(session), strict, tensors);
+      core.fill(session, strict);
+      this.#gpu.upload(places);
+    } else core.upload(session, strict, tensors);
     if (at) {
       core.countFrom(at.program, at.attempted);
       if (at.schedule) core.rate(at.program, [0, ...at.schedule]);
@@ -384,24 +387,31 @@ export class Server {
     return null;
   }
 
-  async #download({ session: id, states, program }: Requests['download']['ask'], transfer: Transferable[]): Promise<Requests['download']['answer']> {
+  async #download({ id: request, session: id, states, program }: Extract<Request, { kind: 'download' }>): Promise<Requests['download']['answer']> {
     const session = this.#session(id);
+    // Each by itself, so that the page is never busy for long with what comes.
+    const send = (part: Sent) => {
+      if (this.#open.has(request)) this.#scope.postMessage({ id: request, part }, [part.data.buffer]);
+    };
     const copied = await this.#inOrder(session, () => {
       const core = this.#ready();
+      core.fill(id, false);
       const wanted = core.store(id).filter(({ kind }) => states || kind === 'param');
       const attempted = program === undefined ? 0 : core.attempted(program);
       const gpu = this.#gpu;
-      if (!gpu) return { done: Promise.resolve(wanted.map((tensor) => this.#sent(core, tensor, transfer))), attempted };
+      if (!gpu) {
+        for (const tensor of wanted) send(this.#sent(core, tensor, []));
+        return { done: Promise.resolve(), attempted };
+      }
       // The copies are submitted here, in order; only the reading is left for later.
-      const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => wanted.map(({ name, dtype, shape }, i): Sent => {
-        const data = dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength);
-        transfer.push(data.buffer);
-        return { name, dtype, shape, data };
-      }));
+      const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => {
+        wanted.forEach(({ name, dtype, shape }, i) => send({ name, dtype, shape, data: dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength) }));
+      });
       done.catch(() => undefined);
       return { done, attempted };
     });
-    return { tensors: await copied.done, attempted: copied.attempted };
+    await copied.done;
+    return { tensors: [], attempted: copied.attempted };
   }
 
   async #release(program: number): Promise<null> {

@@ -369,6 +369,12 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
     })
 }
 
+/// Makes initial values of a session that were left out, unless the script gives all parameters now.
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
+pub extern "C" fn fill(session: usize, is_given: u32) -> i32 {
+    answer(|module| module.sessions.fill(session, is_given != 0))
+}
+
 /// Sets parts of a session back: of the sum `parts`, 1 is the parameters, 2 the model's states, 4 the
 /// optimizer.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]

@@ -215,6 +215,8 @@ impl Sessions {
             State::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
             _ => None,
         };
+        // Parameters are often uploaded next.
+        new.iter().for_each(|new| new.fill_later());
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
         let over = match &new {
@@ -300,6 +302,8 @@ impl Sessions {
 
     /// Queues a step, or runs it where there is no queue.
     pub(crate) fn step(&mut self, id: usize) -> Result<usize> {
+        let session = self.program(id)?.session;
+        self.fill(session, false)?;
         let program = self.program(id)?;
         let data: Vec<Data<'_>> = program
             .inputs
@@ -422,6 +426,14 @@ impl Sessions {
         Ok(Json::List(entries.collect()).to_string())
     }
 
+    /// Makes initial values that were left out, unless all parameters are given now.
+    pub(crate) fn fill(&self, session: usize, is_given: bool) -> Result<usize> {
+        match self.open.get(session).map(|open| &open.state) {
+            Some(State::Forward(session)) => session.fill(is_given).map(|()| 0),
+            _ => Ok(0),
+        }
+    }
+
     /// Replaces parameters and states: all of them, or none if one is wrong; with `strict`, every parameter
     /// has to be there.
     pub(crate) fn upload(&mut self, session: usize, strict: bool, given: &[(&str, &[u8])]) -> Result<usize> {
@@ -448,8 +460,11 @@ impl Sessions {
                 (name, ty, bytes)
             })
             .collect();
+        if !strict {
+            self.fill(session, false)?;
+        }
         store.write(&typed)?;
-        Ok(0)
+        self.fill(session, strict)
     }
 
     /// Sets the parameters, the model's states or the optimizer's to what they were before the first step.
@@ -459,6 +474,7 @@ impl Sessions {
         [parameters, states, optimizer]: [bool; 3],
     ) -> Result<usize> {
         if parameters {
+            self.fill(session, true)?;
             self.session(session)?.reset_parameters()?;
         }
         if states {

@@ -413,3 +413,31 @@ test('an aborted compilation is one kind of error, whenever it is', async () => 
   const signal = AbortSignal.abort();
   await assert.rejects(g.compileForward({ model: new One(), forward: (m) => m.w, inputs: {}, device: 'cpu', signal }), { kind: 'aborted' });
 });
+
+test('initial values are those of the seed, also where they are made when they are needed', async () => {
+  class Two extends g.Module {
+    constructor() {
+      super();
+      this.a = this.param([3], { init: g.init.randn() });
+      this.b = this.param([3], { init: g.init.kaiming() });
+    }
+  }
+  const forward = (m, { x }) => g.sum(g.mul(x, g.add(m.a, m.b)));
+  const open = () => kept(g.compileForward({ model: new Two(), forward, inputs: { x: [3] }, seed: 5, device: 'cpu' }));
+  const train = await kept(g.compile({
+    model: new Two(), loss: forward, inputs: { x: [3] }, optimizer: { kind: 'sgd', lr: 0 }, seed: 5, device: 'cpu',
+  }));
+  const wanted = await train.downloadParams();
+  const ones = { x: new Float32Array([1, 1, 1]) };
+  const sum = (...lists) => lists.flatMap((list) => [...list]).reduce((a, b) => a + b);
+  assert.deepEqual(await (await open()).downloadParams(), wanted);
+  near((await (await open()).run(ones)).output[0], sum(wanted.a, wanted.b), 'run');
+  const partial = await open();
+  await partial.uploadParams({ a: new Float32Array([1, 2, 3]) }, { partial: true });
+  near((await partial.run(ones)).output[0], sum([1, 2, 3], wanted.b), 'partial');
+  const whole = await open();
+  await whole.uploadParams({ a: new Float32Array(3), b: new Float32Array([4, 5, 6]) });
+  near((await whole.run(ones)).output[0], 15, 'whole');
+  await assert.rejects(partial.uploadParams({ a: new Float32Array([NaN, 0, 0]), b: new Float32Array(3) }), /NaN/);
+  near((await partial.run(ones)).output[0], sum([1, 2, 3], wanted.b), 'as before');
+});

@@ -35,6 +35,7 @@ class StepCore extends FakeCore {
   rate(program, [, , rate]) { this.rateNow = rate; }
   lr() { return this.rateNow; }
   upload(session, strict, tensors) { this.uploaded = tensors; }
+  fill(session, isGiven) { this.filled = isGiven; }
   store() { return [{ name: 'w', dtype: 'f32', shape: [3], kind: 'param', buffer: 7, at: 256, bytes: 12 }]; }
   release(what, id) { this.released.push([what, id]); }
   attempted() { return this.steps.length; }
@@ -269,6 +270,7 @@ test('uploads wait for the steps before them', async () => {
   assert.equal(gpu.uploaded, undefined);
   for (let i = 0; i < 5; i++) { gpu.finish(); await tick(); }
   await uploaded;
+  assert.equal(core.filled, true, 'initial values are not made where all are given');
   assert.deepEqual(gpu.uploaded, [{ buffer: 7, at: 256, data: Float32Array.of(1, 2, 3) }]);
   assert.equal(core.steps.length, 5);
   await Promise.all(replies);

@@ -35,8 +35,8 @@ for (const [what, work] of [
     const tries = [];
     for (let i = 0; i < 3; i++) {
       const times = measured(work);
-      // A plain copy into memory that was used before can take a third of a nanosecond.
-      if (Math.max(times.f16, times.bf16) <= Math.max(2 * times.f32, 4)) return;
+      // A plain copy into memory that was used before can take a third of a nanosecond; conversions took 130 to 390.
+      if (Math.max(times.f16, times.bf16) <= Math.max(2 * times.f32, 12)) return;
       tries.push(times);
     }
     assert.fail(JSON.stringify(tries));

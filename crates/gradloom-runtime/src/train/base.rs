@@ -7,6 +7,7 @@
 use super::summary::Summary;
 use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
+use crate::elements::zeroed;
 use crate::feed::Data;
 use crate::program::{Program, side_by_side};
 use crate::store::{Store, rounded};
@@ -20,6 +21,8 @@ use gradloom_core::plan::{self, Plan};
 #[cfg(not(target_family = "wasm"))]
 use gradloom_core::trace::Traced;
 use gradloom_core::trace::{ParamTable, ParamUse};
+#[cfg(feature = "web")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -30,8 +33,19 @@ pub(crate) struct Base {
     pub(super) seed: Arc<AtomicU64>,
     pub(super) device: Device,
     pub(crate) store: Store,
+    /// Whether initial values are made when they are first needed: see [`Base::fill`].
+    #[cfg(feature = "web")]
+    later: Arc<Later>,
     /// Names of the training programs that there are.
     trainers: Arc<Mutex<Vec<Weak<str>>>>,
+}
+
+/// Whether initial values are left out at first, and whether some were.
+#[cfg(feature = "web")]
+#[derive(Debug, Default)]
+struct Later {
+    is_wanted: AtomicBool,
+    is_due: AtomicBool,
 }
 
 /// A parameter or a state of a model.
@@ -54,7 +68,15 @@ impl Base {
     /// With an empty store.
     pub(super) fn new(params: ParamTable, device: &Device, seed: u64) -> Self {
         let (params, seed) = (Arc::new(params), Arc::new(AtomicU64::new(seed)));
-        Self { params, seed, device: device.clone(), store: Store::of(device), trainers: Arc::default() }
+        Self {
+            params,
+            seed,
+            device: device.clone(),
+            store: Store::of(device),
+            #[cfg(feature = "web")]
+            later: Arc::default(),
+            trainers: Arc::default(),
+        }
     }
 
     /// The same, on a device of another precision.
@@ -226,14 +248,45 @@ impl Base {
         if ty.dtype == gradloom_core::ir::DType::U8 {
             return Ok(());
         }
+        // Given values are looked at in any case.
+        #[cfg(feature = "web")]
+        if self.later.is_wanted.load(Ordering::Relaxed)
+            && !matches!(used.param.init(), gradloom_core::nn::Init::Values(_))
+        {
+            self.later.is_due.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
         let key = InitialKey { seed: self.seed(), parameter: number as u32 };
         fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
             .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
     }
 
+    /// See [`Session::fill_later`](super::Session::fill_later).
+    #[cfg(feature = "web")]
+    pub(super) fn fill_later(&self) {
+        self.later.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Session::fill`](super::Session::fill).
+    #[cfg(feature = "web")]
+    pub(super) fn fill(&self, is_given: bool) -> Result<()> {
+        self.later.is_wanted.store(false, Ordering::Relaxed);
+        let is_due = self.later.is_due.swap(false, Ordering::Relaxed);
+        if is_due && !is_given { self.reset_parameters() } else { Ok(()) }
+    }
+
     /// See [`Session::reset_parameters`](super::Session::reset_parameters).
     pub(super) fn reset_parameters(&self) -> Result<()> {
         let entries = self.store.entries();
+        // A page's module may not have the memory for all of them at once.
+        if cfg!(target_family = "wasm") {
+            for entry in entries.iter().filter(|entry| entry.init.is_none()) {
+                let mut elements = zeroed(entry.ty.elements(), &"initial values")?;
+                self.initial(&entry.name, &entry.ty, &mut elements)?;
+                self.store.write(&[(&entry.name, &entry.ty, &rounded(entry, &elements)?)])?;
+            }
+            return Ok(());
+        }
         let mut initial = Vec::new();
         for entry in entries.iter().filter(|entry| entry.init.is_none()) {
             let mut elements = vec![0.0; entry.ty.elements()];

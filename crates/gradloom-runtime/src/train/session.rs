@@ -212,6 +212,21 @@ impl<M: Module> Session<M> {
         &self.base
     }
 
+    /// Leaves the initial values of parameters out, which are 0, until [`Session::fill`]: they may be given soon.
+    #[cfg(feature = "web")]
+    pub fn fill_later(&self) {
+        self.base.fill_later();
+    }
+
+    /// Makes the initial values that were left out, unless all of them are given now.
+    ///
+    /// # Errors
+    /// As [`Session::reset_parameters`].
+    #[cfg(feature = "web")]
+    pub fn fill(&self, is_given: bool) -> Result<()> {
+        self.base.fill(is_given)
+    }
+
     /// Gives every parameter its initial value again, which the seed decides.
     ///
     /// # Errors
