@@ -85,7 +85,7 @@ for (const device of ['webgpu', 'cpu']) {
     assert.equal(skipped > 0, seen.hasF16, `${skipped} steps were skipped`);
     assert.equal(seen.again, true);
     assert.equal(seen.scaled, false);
-    assert.match(seen.refused, /no precision 'f8'/);
+    assert.match(seen.refused, /precision is 'f8', not one of/);
     assert.match(seen.param, /f32, f16 or bf16, not i32/);
   });
 }

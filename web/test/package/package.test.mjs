@@ -2,7 +2,7 @@
 // served. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createServer } from 'vite';
@@ -35,6 +35,12 @@ test('it has what it needs, and nothing else', () => {
   assert.equal(manifest.dependencies, undefined);
   const targets = Object.values(manifest.exports).flatMap((to) => (typeof to === 'string' ? to : Object.values(to)));
   for (const target of [manifest.types, ...targets]) assert.ok(existsSync(join(installed.package, target)), target);
+  // Bundlers leave imports of addresses that they do not know alone, and are told so.
+  for (const name of ['index.js', 'worker.js']) {
+    const script = readFileSync(join(installed.package, 'dist', name), 'utf8');
+    const imports = [...script.matchAll(/\bimport\(([^"'`)][^)]*)\)/g)].map(([, what]) => what);
+    assert.ok(imports.length > 0 && imports.every((what) => /webpackIgnore:true/.test(what) && /@vite-ignore/.test(what)), `${name}: ${imports}`);
+  }
   // Nothing tells where it was built.
   for (const name of files) assert.ok(!readFileSync(join(installed.package, name)).includes(WEB), name);
 });
@@ -57,6 +63,8 @@ test("a project's TypeScript finds its types", async () => {
 test('Vite builds it, without configuration', async () => {
   const { project } = installed;
   await tool(project, 'vite/bin/vite.js', 'build');
+  const built = readdirSync(join(project, 'dist'), { recursive: true });
+  assert.equal(built.filter((name) => /worker[^/]*\.js$/.test(name)).length, 1, `the worker is there once: ${built}`);
   const { seen, origin } = await learnFrom(join(project, 'dist'), '/index.html');
   assertLearnt(seen, origin);
   assert.equal(seen.device, 'webgpu');

@@ -161,7 +161,8 @@ impl Device {
     /// A buffer with a table's numbers.
     fn table(&self, bound: &Bound) -> Option<Buffer> {
         let Bound::Table(numbers) = bound else { return None };
-        let table = buffer(&self.device, 4 * numbers.len() as u64, BufferUsages::STORAGE | BufferUsages::COPY_DST);
+        let table =
+            buffer(&self.device, 4 * numbers.len() as u64, BufferUsages::STORAGE | BufferUsages::COPY_DST);
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.queue.write_buffer(&table, 0, &bytes);
         Some(table)
