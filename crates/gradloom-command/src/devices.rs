@@ -114,7 +114,7 @@ fn gpus() -> Result<()> {
         print_line!(
             "       buffers of {}, bindings of {}, {} a kernel; workgroups of {} invocations with {}",
             bytes(gpu.buffer_bytes),
-            bytes(limits.binding_bytes as u64),
+            bytes(limits.binding_bytes),
             limits.storage_buffers,
             limits.invocations,
             bytes(limits.workgroup_memory.into())

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     session.model().visit(&mut Visitor::new(&mut |_, param| {
         tensors += 1;
         kept += usize::from(param.stored().is_some());
-        size += param.ty().bytes() as u64;
+        size += param.ty().bytes();
     }));
     if let (Some(stored), 0) = (stored, kept) {
         let name = stored_name(stored);

@@ -278,6 +278,6 @@ fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)
     report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
     let (batch, context) = (settings.training.batch, settings.model.context());
-    say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));
+    say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak()));
     Ok((train, evaluator))
 }

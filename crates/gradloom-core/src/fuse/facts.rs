@@ -352,7 +352,7 @@ impl<'g> Facts<'g> {
         match self.graph.defining_op(value).map(|op| &op.kind) {
             // One axis is in memory.
             Some(OpKind::Iota { axis, .. }) => (ty.shape[*axis] * ty.dtype.bytes()) as u64,
-            _ => ty.bytes() as u64,
+            _ => ty.bytes(),
         }
     }
 

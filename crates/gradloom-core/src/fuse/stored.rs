@@ -238,7 +238,7 @@ impl Search<'_, '_> {
     /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one
     /// pass to the other.
     fn cost(&self, value: ValueId) -> u64 {
-        let bytes = self.facts.graph.ty(value).bytes() as u64;
+        let bytes = self.facts.graph.ty(value).bytes();
         let Some(node) = self.facts.node_of(value) else { return self.facts.leaf_bytes(value) };
         if self.facts.nodes[node].once.is_some() && !self.stored[value.index()] {
             // Read in every step, and written but once; if there is no difference, it is not kept.

@@ -111,7 +111,7 @@ impl Matrices {
             Bound::Workspace(bytes) => Some(bytes.end),
             _ => None,
         });
-        let workspace = device.buffer(scratch.max().unwrap_or(0) as u64);
+        let workspace = device.buffer(scratch.max().unwrap_or(0));
         let [lhs, rhs] = &operands.buffers;
         let all = [lhs, rhs, &operands.result];
         let mut stages = Vec::new();

@@ -178,7 +178,7 @@ impl Products for Cublas {
             // SAFETY: the function writes a pointer.
             unsafe { (functions.create_preference)(to) }
         })?;
-        let bytes = product.workspace as u64;
+        let bytes = product.workspace;
         let schemes = REDUCTION_IN_SCRATCH;
         let set = |attribute, value: *const c_void, bytes| {
             // SAFETY: the attribute is of that type.

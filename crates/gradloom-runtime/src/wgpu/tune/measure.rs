@@ -166,7 +166,7 @@ fn bind(
     let entry = |(binding, bound)| {
         let (memory, range) = values.place(operands, bound);
         let size = std::num::NonZeroU64::new((range.end - range.start).next_multiple_of(4));
-        let resource = BufferBinding { buffer: &memory.buffer, offset: range.start as u64, size };
+        let resource = BufferBinding { buffer: &memory.buffer, offset: range.start, size };
         BindGroupEntry { binding, resource: BindingResource::Buffer(resource) }
     };
     let entries: Vec<BindGroupEntry<'_>> = (0..).zip(&dispatch.bindings).map(entry).collect();
