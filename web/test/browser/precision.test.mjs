@@ -86,6 +86,6 @@ for (const device of ['webgpu', 'cpu']) {
     assert.equal(seen.again, true);
     assert.equal(seen.scaled, false);
     assert.match(seen.refused, /precision is 'f8', not one of/);
-    assert.match(seen.param, /f32, f16 or bf16, not i32/);
+    assert.match(seen.param, /dtype is 'i32', not one of 'f32', 'f16', 'bf16'/);
   });
 }
