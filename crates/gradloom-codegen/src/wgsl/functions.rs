@@ -61,6 +61,12 @@ helpers! {
     return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
 }
 ";
+        // A compiler may take a number times 0 for 0, though it is NaN or infinite.
+        TimesZero "times_zero" [FromBits] = "fn times_zero(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    return from_bits(select(bits & 0x80000000u, 0x7fc00000u, (bits & 0x7f800000u) == 0x7f800000u));
+}
+";
         // SwiftShader's exponential function makes a number of NaN.
         Exp "exp_or_nan" [IsNan] = "fn exp_or_nan(x: f32) -> f32 {
     return select(exp(x), x, is_nan(x));

@@ -12,7 +12,7 @@ use crate::narrow::has_words;
 use crate::schedule::product::HAS_MATRICES;
 use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType, turns};
-use gradloom_core::ir::{DType, Number};
+use gradloom_core::ir::{BinaryOp, DType, Number};
 
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
@@ -166,6 +166,11 @@ impl Printer<'_> {
         ids.map(|id| self.text(source, *id))
     }
 
+    /// Whether an expression is the number 0.
+    fn is_zero(&self, id: ExprId) -> bool {
+        *self.kernel.expr(id) == Expr::Literal(0)
+    }
+
     fn formula(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         let (ty, dtype) = (self.kernel.ty(id), self.kernel.dtype(id));
         let dtype_of = |id: &ExprId| self.kernel.dtype(*id);
@@ -191,6 +196,14 @@ impl Printer<'_> {
             Expr::Unary(op, a) => {
                 let a = self.text(source, *a);
                 source.call(spelling::unary(*op, dtype), &[&a])
+            }
+            Expr::Binary(BinaryOp::Sub, a, b) if a == b && ty == ValueType::Scalar(DType::F32) => {
+                let a = self.text(source, *a);
+                format!("abs({}({a}))", source.function(Function::TimesZero))
+            }
+            Expr::Binary(BinaryOp::Mul, a, b) if ty == ValueType::Scalar(DType::F32) && self.is_zero(*b) => {
+                let a = self.text(source, *a);
+                format!("{}({a})", source.function(Function::TimesZero))
             }
             Expr::Binary(op, a, b) => {
                 let [a, b] = self.texts(source, [a, b]);
