@@ -225,3 +225,101 @@ fn functions_of_rows_bend_where_elements_are_equal() {
         x[0].ctc_loss(x[1], x[2], x[3], gradloom_core::trace::CtcOptions::new())
     });
 }
+
+/// The product of each element with all zeros and numbers around it, in each direction.
+#[test]
+fn products_bend_at_zeros() {
+    let rows: &[&[f64]] = &[
+        &[0.0],
+        &[2.0],
+        &[0.0, 2.0],
+        &[0.0, 0.0],
+        &[0.0, 2.0, 3.0],
+        &[2.0, 0.0, 3.0],
+        &[2.0, 3.0, 0.0],
+        &[0.0, 0.0, 3.0],
+        &[0.0, 0.0, 0.0],
+        &[-1.0, 0.0, 0.5, -0.0, 2.0],
+        &[0.0, 1.5, 0.0, -2.0, 0.0, 1.0, 0.5, 0.0, -1.0],
+    ];
+    for row in rows {
+        let x = || [floats(&[row.len()], row), drawn(&[row.len()], 5)];
+        check_curvature("prod", &x(), |x| x[0].prod());
+        check_curvature("cumprod", &x(), |x| (x[0].cumprod(0) * x[1]).sum());
+        check_curvature("cumprod from behind", &x(), |x| (x[0].flip(0).cumprod(0) * x[1]).sum());
+        check_curvature("a slope of prod", &x(), |x| (gradients(x[0].prod(), [x[0]])[0] * x[1]).sum());
+        check_curvature("a slope of cumprod", &x(), |x| {
+            let slope = gradients((x[0].cumprod(0) * x[1]).sum(), [x[0]])[0];
+            (slope * x[1]).square().sum()
+        });
+    }
+    let zeros = || floats(&[2, 3, 2], &[0.0, 2.0, 3.0, 0.0, 1.0, 4.0, 0.0, 0.0, 2.0, 1.0, 0.5, -1.0]);
+    for axes in [&[][..], &[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]] {
+        check_curvature("prod_axes", &[zeros()], |x| {
+            x[0].prod_axes(axes).square().sum() + x[0].prod_axes(axes).sum()
+        });
+    }
+    for axis in 0..3 {
+        check_curvature("cumprod", &[zeros()], |x| (x[0].cumprod(axis) * x[0]).sum());
+    }
+}
+
+#[test]
+fn second_derivatives_of_products_are_those_of_the_polynomial() {
+    // The gradient of the gradient's sum, with a weight for each element.
+    let second = |x: Value, weights: &[f64], f: fn(Tensor) -> Tensor| {
+        let weights = floats(&x.ty.shape, weights);
+        let found = run(&[x, weights], |x| {
+            let first = gradients(f(x[0]), [x[0]])[0];
+            vec![gradients((first * x[1]).sum(), [x[0]])[0]]
+        });
+        found.unwrap()[0].to_f64()
+    };
+    assert_eq!(second(floats(&[3], &[0.0, 2.0, 3.0]), &[1.0; 3], Tensor::prod), [5.0, 3.0, 2.0]);
+    assert_eq!(second(floats(&[3], &[0.0, 0.0, 3.0]), &[1.0; 3], Tensor::prod), [3.0, 3.0, 0.0]);
+    let rows = floats(&[2, 2], &[0.0, 2.0, 3.0, 4.0]);
+    assert_eq!(second(rows, &[1.0; 4], |x| x.prod_axes(1).sum()), [1.0; 4]);
+    let x = floats(&[3], &[0.0, 2.0, 3.0]);
+    assert_eq!(second(x, &[1.0, 2.0, 3.0], |x| x.cumprod(0).sum()), [14.0, 4.0, 2.0]);
+}
+
+/// Derivatives of whole powers, up to one that is 0 everywhere, with a number and with a tensor as exponent.
+#[test]
+fn powers_bend_at_zeros() {
+    let points = [-2.0, -0.5, -0.0, 0.0, 0.5, 2.0];
+    for exponent in 0..4_i32 {
+        for of_tensor in [false, true] {
+            let inputs = [floats(&[6], &points), floats(&[6], &[f64::from(exponent); 6])];
+            let found = run(&inputs, |x| {
+                let mut y = match of_tensor {
+                    true => x[0].pow(x[1]),
+                    false => x[0].pow(f64::from(exponent)),
+                };
+                (0..5)
+                    .map(|_| {
+                        let next = gradients(y.sum(), [x[0]])[0];
+                        std::mem::replace(&mut y, next)
+                    })
+                    .collect()
+            });
+            let found = found.unwrap_or_else(|error| panic!("{error}"));
+            let mut factor = 1.0;
+            for (order, found) in (0..).zip(&found) {
+                let want = |&x: &f64| if factor == 0.0 { 0.0 } else { factor * x.powi(exponent - order) };
+                let want: Vec<f64> = points.iter().map(want).collect();
+                assert_eq!(found.to_f64(), want, "{order}th derivative of x^{exponent}, {of_tensor}");
+                factor *= f64::from(exponent - order);
+            }
+        }
+    }
+    // Where the exponent is 0, the slope still depends on it: (x^y)' = y x^(y - 1), by y 1 / x.
+    let found = run(&[floats(&[3], &[-2.0, 0.0, 4.0]), floats(&[3], &[0.0; 3])], |x| {
+        let slope = gradients(x[0].pow(x[1]).sum(), [x[0]])[0];
+        let [mixed, by_exponent] =
+            [gradients(slope.sum(), [x[1]])[0], gradients(x[0].pow(x[1]).sum(), [x[1]])[0]];
+        vec![mixed, gradients(by_exponent.sum(), [x[1]])[0]]
+    });
+    let found = found.unwrap();
+    assert_eq!(found[0].to_f64()[1..], [0.0, 0.25]);
+    assert_eq!(found[1].to_f64()[1..], [0.0, 4.0_f64.ln().powi(2)]);
+}

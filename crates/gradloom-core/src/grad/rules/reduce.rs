@@ -1,7 +1,8 @@
 //! Reductions over axes. `spread` repeats a reduced value along the axes that it lost.
 
+use super::rows::others;
 use super::{Rule, Site, rest_none, spread, sum, zeros_like};
-use crate::ir::{Builder, CompareOp, ReduceOp, ValueId};
+use crate::ir::{Builder, CompareOp, ReduceOp, ValueId, inverse_permutation};
 
 /// The rule of a reduction over `axes`.
 pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
@@ -34,31 +35,26 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     b.select(ties, share, zeros)
 }
 
-/// dx_i = g · (product of the other elements), by the number of zeros among them:
-///
-/// - none: `p / x_i`, with `p` the product of the elements that are not 0;
-/// - one: `p` at the zero, and 0 at the others;
-/// - several: 0.
+/// dx_i = g · (product of the elements before x_i) · (product of those behind it). Nothing is divided or
+/// selected, so that it holds at zeros too, and so do its own derivatives.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     let x = s.x(0);
     let shape = b.shape(x);
-    let (ones, zeros) = (b.splat_like(x, 1.0), zeros_like(b, x));
-    let is_zero = b.compare(CompareOp::Eq, x, zeros);
-    let nonzero = b.select(is_zero, ones, x);
-    let product = b.reduce(ReduceOp::Prod, nonzero, axes);
-    let counted = b.select(is_zero, ones, zeros);
-    let count = sum(b, counted, axes);
-
-    let product = b.mul(s.g(), product);
-    let no_product = zeros_like(b, product);
-    let one = b.splat_like(count, 1.0);
-    let no_zero = b.compare(CompareOp::Lt, count, one);
-    let one_zero = b.compare(CompareOp::Eq, count, one);
-    let at_numbers = b.select(no_zero, product, no_product);
-    let at_zeros = b.select(one_zero, product, no_product);
-
-    let at_numbers = spread(b, at_numbers, &shape, axes);
-    let at_numbers = b.div(at_numbers, nonzero);
-    let at_zeros = spread(b, at_zeros, &shape, axes);
-    b.select(is_zero, at_zeros, at_numbers)
+    if shape.elements() == 0 {
+        return zeros_like(b, x);
+    }
+    // As rows, of the reduced axes one after the other.
+    let (mut order, reduced): (Vec<usize>, Vec<usize>) =
+        (0..shape.rank()).partition(|axis| !axes.contains(axis));
+    let extents = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>();
+    let flat = [extents(&order), vec![extents(&reduced).iter().product()]].concat();
+    order.extend(reduced);
+    let rows = b.permute(x, &order);
+    let rows = b.reshape(rows, flat);
+    let (before, behind) = (others(b, rows, false), others(b, rows, true));
+    let others = b.mul(before, behind);
+    let others = b.reshape(others, extents(&order));
+    let others = b.permute(others, &inverse_permutation(&order));
+    let g = spread(b, s.g(), &shape, axes);
+    b.mul(g, others)
 }

@@ -1,7 +1,7 @@
 //! Cumulative reductions along rows, and rows in order.
 
 use super::{Rule, Site, first, rest_none, some, zeros_like};
-use crate::ir::{BinaryOp, Builder, CompareOp, DType, OpKind, ReduceOp, ScatterOp, ValueId};
+use crate::ir::{Builder, CompareOp, DType, Number, OpKind, ReduceOp, ScatterOp, ValueId};
 
 /// The rule of a cumulative reduction.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool) -> Option<Rule<'static>> {
@@ -18,32 +18,70 @@ fn sum_back(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
     b.op(OpKind::Cumulate { op: ReduceOp::Sum, reverse: !reverse }, &[x])
 }
 
-/// dx_i = sum over the results k from i on of g_k times the product of the elements of y_k other than x_i:
-///
-/// - before the first zero: `sum(g_k · y_k) / x_i`, as later y are 0;
-/// - at the first zero: `sum(g_k · p_k)`, with p the products of the elements but for this zero;
-/// - behind it: 0.
+/// dx_i = (product of the elements before x_i) · S_i, with `S_i = g_i + x_next · S_next`: the sum over the
+/// results from i on of g times the product of the elements between. Nothing is divided or selected, so that
+/// it holds at zeros too, and so do its own derivatives.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
-    let x = s.x(0);
-    let (ones, zeros) = (b.splat_like(x, 1.0), zeros_like(b, x));
-    let is_zero = b.compare(CompareOp::Eq, x, zeros);
-    let counted = b.select(is_zero, ones, zeros);
-    let count = b.op(OpKind::Cumulate { op: ReduceOp::Sum, reverse }, &[counted]);
-    let is_before = b.compare(CompareOp::Lt, count, ones);
-    let is_one = b.compare(CompareOp::Eq, count, ones);
-    let is_first = b.binary(BinaryOp::And, is_zero, is_one);
+    let (x, mut sums) = (s.x(0), s.g());
+    let n = *b.shape(x).last().expect("rows have an axis");
+    if n == 0 {
+        return zeros_like(b, x);
+    }
+    // Of as many results, from i on, as twice the distance: of half of them, and of the half behind, with the
+    // product of the elements up to there.
+    let part = |b: &mut Builder<'_>, x: ValueId, from: usize, to: usize| {
+        let mut limit = b.shape(x).to_vec();
+        let rank = limit.len();
+        let mut start = vec![0; rank];
+        // What is next lies at the lower end where the walk began at the upper one.
+        let length = limit[rank - 1];
+        (start[rank - 1], limit[rank - 1]) = if reverse { (length - to, length - from) } else { (from, to) };
+        b.op(OpKind::Slice { start, limit, step: vec![1; rank] }, &[x])
+    };
+    let mut products = part(b, x, 1, n);
+    let mut distance = 1;
+    while distance < n {
+        let rest = n - distance;
+        let behind = part(b, sums, distance, n);
+        let change = b.mul(products, behind);
+        let change = shifted(b, change, distance, 0.0, !reverse);
+        sums = b.add(sums, change);
+        if distance < rest {
+            let (near, far) = (part(b, products, 0, rest - distance), part(b, products, distance, rest));
+            products = b.mul(near, far);
+        }
+        distance *= 2;
+    }
+    let before = others(b, x, reverse);
+    b.mul(before, sums)
+}
 
-    let through = b.mul(s.g(), s.y());
-    let through = sum_back(b, through, reverse);
-    let divisor = b.select(is_zero, ones, x);
-    let before = b.div(through, divisor);
+/// The products of the elements of a row that the walk meets before each one.
+pub(super) fn others(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
+    let shape = b.shape(x);
+    let (axis, n) = (shape.rank() - 1, *shape.last().expect("rows have an axis"));
+    if n == 1 {
+        return b.splat_like(x, 1.0);
+    }
+    let (mut start, mut limit) = (vec![0; axis + 1], shape.to_vec());
+    if reverse {
+        start[axis] = 1;
+    } else {
+        limit[axis] = n - 1;
+    }
+    let met = b.op(OpKind::Slice { start, limit, step: vec![1; axis + 1] }, &[x]);
+    let met = b.op(OpKind::Cumulate { op: ReduceOp::Prod, reverse }, &[met]);
+    shifted(b, met, 1, 1.0, reverse)
+}
 
-    let others = b.select(is_first, ones, x);
-    let product = b.op(OpKind::Cumulate { op: ReduceOp::Prod, reverse }, &[others]);
-    let around = b.mul(s.g(), product);
-    let around = sum_back(b, around, reverse);
-    let rest = b.select(is_first, around, zeros);
-    b.select(is_before, before, rest)
+/// Rows with so many elements of this value more, behind the others or before them.
+fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool) -> ValueId {
+    let rank = b.shape(x).rank();
+    let (none, mut more) = (vec![0; rank], vec![0; rank]);
+    more[rank - 1] = by;
+    let (low, high) = if behind { (none.clone(), more) } else { (more, none.clone()) };
+    let value = Number::of(b.ty(x).dtype, value);
+    b.op(OpKind::Pad { low, high, interior: none, value }, &[x])
 }
 
 /// dx = every g_k added to the element that is y_k; of equals, to the one that the walk met last.

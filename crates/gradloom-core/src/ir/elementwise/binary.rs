@@ -110,25 +110,32 @@ table! {
             cost: CostClass::Branches,
             float: float::pow,
             gradients: Some([
-                // g · exponent · base^(exponent - 1), and 0 where the exponent is 0, also at a base of 0
+                // g · exponent · base^(exponent - 1), and 0 where exponent and base are 0; what is not taken
+                // there is finite, so that its own derivatives are 0, too
                 |b, g, [base, exponent], _| {
+                    let zeros = b.splat_like(base, 0.0);
+                    let constant = b.compare(CompareOp::Eq, exponent, zeros);
+                    let size = b.unary(UnaryOp::Abs, base);
+                    let sloped = b.compare(CompareOp::Gt, size, zeros);
+                    let level = b.unary(UnaryOp::Not, sloped);
+                    let flat = b.binary(BinaryOp::And, constant, level);
                     let lower = b.add_number(exponent, -1.0);
+                    let lower = b.select(flat, zeros, lower);
                     let power = b.binary(BinaryOp::Pow, base, lower);
                     let slope = b.mul(exponent, power);
                     let product = b.mul(g, slope);
-                    let zeros = b.splat_like(base, 0.0);
-                    let constant = b.compare(CompareOp::Eq, exponent, zeros);
-                    b.select(constant, zeros, product)
+                    b.select(flat, zeros, product)
                 },
                 // g · y · log(base), and 0 where the base is 0 and the exponent is not negative: the limit
                 |b, g, [base, exponent], y| {
-                    let log = b.unary(UnaryOp::Log, base);
-                    let slope = b.mul(y, log);
-                    let product = b.mul(g, slope);
-                    let zeros = b.splat_like(base, 0.0);
+                    let (zeros, ones) = (b.splat_like(base, 0.0), b.splat_like(base, 1.0));
                     let at_zero = b.compare(CompareOp::Eq, base, zeros);
                     let tame = b.compare(CompareOp::Ge, exponent, zeros);
                     let limit = b.binary(BinaryOp::And, at_zero, tame);
+                    let base = b.select(limit, ones, base);
+                    let log = b.unary(UnaryOp::Log, base);
+                    let slope = b.mul(y, log);
+                    let product = b.mul(g, slope);
                     b.select(limit, zeros, product)
                 },
             ]),
