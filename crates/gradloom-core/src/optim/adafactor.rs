@@ -1,6 +1,9 @@
 //! Adafactor (Shazeer and Stern, 2018), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon,
+    check_positive,
+};
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
 
@@ -48,7 +51,7 @@ impl Adafactor {
         self
     }
 
-    /// The least size of a parameter that steps are relative to; 1e-3 if not given.
+    /// The least size of a parameter that steps are relative to, at most 1e9; 1e-3 if not given.
     #[must_use]
     pub fn epsilon2(mut self, epsilon: f64) -> Self {
         self.epsilon2 = epsilon;
@@ -130,11 +133,13 @@ impl Optimizer for Adafactor {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "epsilon2", "weight_decay"] {
+        for name in ["lr", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
+        // Parameters grow to it, and the sum of their squares is a float32.
+        check(numbers, "epsilon2", |v| (0.0..=1e9).contains(&v), "at least 0 and at most 1e9")?;
         check_epsilon(numbers, "epsilon1")?;
-        check(numbers, "threshold", |v| v > 0.0, "greater than 0")?;
+        check_positive(numbers, "threshold")?;
         check(numbers, "beta2_decay", |v| v <= 0.0 && v.is_finite(), "finite and not above 0")?;
         Ok(())
     }
@@ -170,6 +175,9 @@ impl Optimizer for Adafactor {
         });
         let (size, epsilon2) = (root_mean_square(s, parameter.value), s.scalar("epsilon2"));
         let size = s.builder.binary(BinaryOp::Max, size, epsilon2);
+        // Squares of large parameters overflow; an update of 0 times infinity would be NaN.
+        let largest = s.builder.number(f32::MAX.into());
+        let size = s.builder.binary(BinaryOp::Min, size, largest);
         let alpha = s.builder.mul(size, rate);
         let (excess, threshold) = (root_mean_square(s, update), s.scalar("threshold"));
         let excess = s.builder.div(excess, threshold);

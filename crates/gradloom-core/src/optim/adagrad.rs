@@ -73,8 +73,10 @@ impl Optimizer for Adagrad {
         for name in ["lr", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
-        check_epsilon(numbers, "epsilon")?;
-        Ok(())
+        // No number of the device: the states start there.
+        let initial = [("initial".to_string(), self.initial)].into();
+        check(&initial, "initial", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check_epsilon(numbers, "epsilon")
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {

@@ -412,6 +412,13 @@ fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str
         .help(format!("`{name}` must be {range}")))
 }
 
+/// Returns an error unless a number is finite and above 0 as a float32, of which the device has no smaller
+/// ones.
+fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
+    let range = "finite and above 0: at least 1.2e-38, the least float32";
+    check(numbers, name, |v| v >= f32::MIN_POSITIVE.into(), range).map(drop)
+}
+
 /// Checks a number that keeps a divisor from being 0. So that 0 divided by 0 makes no weight NaN, it is at
 /// least 1e-19, whose square is a float32, too.
 fn check_epsilon(numbers: &mut Hyperparameters, name: &str) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What happens to gradients before the optimizer sees them, and to parameters after.
 
 use super::clip::{clip_by_global_norm, clip_by_value, global_norm};
-use super::{Hyperparameters, StepBuilder, Trainable, check, loss_scale, set_number};
+use super::{Hyperparameters, StepBuilder, Trainable, check, check_positive, loss_scale, set_number};
 use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, DType, ValueId};
 use crate::nn::Pattern;
@@ -38,7 +38,7 @@ impl Settings {
             [("max_norm", self.clip_norm.is_some()), ("max_value", self.clip_value.is_some())]
         {
             if is_set {
-                check(numbers, name, |v| v > 0.0, "finite and greater than 0")?;
+                check_positive(numbers, name)?;
             }
         }
         if self.average.is_some() {

@@ -30,7 +30,7 @@ pub use view::{LaunchView, PlanView};
 
 use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, OpKind, ValueId};
+use crate::ir::{Graph, Id, OpKind, Origin, ValueId};
 use crate::kernel::{Launch, Lowered};
 
 /// Schedules launches and places buffers.
@@ -45,7 +45,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
     let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);
     let committed = commit::place(graph, &mut lowered, &mut launches)?;
     let mut buffers = used_buffers(graph, &lowered, &hoisted, &launches, &committed);
-    check_countable(&buffers)?;
+    check_countable(graph, &buffers)?;
     liveness::set(&mut buffers, &launches, &committed.outputs, &committed.guards);
     let mut plan = Plan {
         buffer_of: buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect(),
@@ -159,25 +159,42 @@ fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
         ErrorKind::Plan,
         format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
     );
+    if let Some((origin, op)) = report::at_peak(plan).iter().find_map(|buffer| place_of(graph, buffer)) {
+        error = error.at(origin, op);
+    }
     for note in report::largest(graph, plan) {
         error = error.note(note);
     }
     error.help("make the batch or the context smaller")
 }
 
+/// Returns the place in the source of the op that a buffer is the result of, and the op's name.
+fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
+    // Copies are no values of the graph.
+    if buffer.value.index() >= graph.values.len() {
+        return None;
+    }
+    let op = graph.defining_op(buffer.value)?;
+    Some((graph.origin(op)?.clone(), op.kind.name()))
+}
+
 /// Bytes that a store, or all values of a step, may take at most, as if none shared its place with another.
 const MOST_BYTES: u64 = u64::MAX >> 9;
 
 /// Bytes are added up without checks from here on, so refuses what no memory could hold.
-fn check_countable(buffers: &[Buffer]) -> Result<()> {
+fn check_countable(graph: &Graph, buffers: &[Buffer]) -> Result<()> {
     let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
     let total = sizes.into_iter().try_fold(0_u64, |total, bytes| total.checked_add(bytes?));
     match total {
         Some(total) if total <= MOST_BYTES => Ok(()),
-        _ => Err(Error::new(
-            ErrorKind::Plan,
-            "the values of this step have more bytes than any memory can hold",
-        )
-        .help("make the batch or the context smaller")),
+        _ => {
+            let message = "the values of this step have more bytes than any memory can hold";
+            let error = Error::new(ErrorKind::Plan, message).help("make the batch or the context smaller");
+            let placed = buffers.iter().filter_map(|b| Some((b.bytes, place_of(graph, b)?)));
+            Err(match placed.max_by_key(|(bytes, _)| *bytes) {
+                Some((_, (origin, op))) => error.at(origin, op),
+                None => error,
+            })
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Activation functions, with PyTorch's gradients at their kinks.
 
-use super::alike::is_within;
+use super::bounds::{Range, is_in_range};
 use super::tensor::{fail_with_help, has_floats};
 use super::{Operand, Tensor, acting};
+use crate::ir::Shape;
 
 /// sqrt(2 / pi), the factor of the tanh form of GELU.
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
@@ -146,15 +147,18 @@ impl Tensor {
     #[must_use]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
         let _called = acting("leaky_relu");
+        if !is_in_range("leaky_relu", "slope", slope, Range::Finite) {
+            return self;
+        }
         if !has_floats("leaky_relu", self) {
             return self;
         }
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts to the shape of `x`. He, Zhang,
-    /// Ren, Sun,
-    /// 2015.
+    /// `x` where it is above 0, `weight · x` elsewhere: one weight for all, of rank 0 or `[1]`, or as in
+    /// PyTorch one for each channel of `[batch, channels, S..]`, which is axis 1: `[channels]`. He, Zhang,
+    /// Ren, Sun, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -165,9 +169,22 @@ impl Tensor {
     pub fn prelu(self, weight: impl Operand) -> Tensor {
         let _called = acting("prelu");
         let weight = weight.tensor(self);
-        if !is_within("prelu", self, "weight", weight) {
-            return self;
-        }
+        let (shape, own) = (self.shape(), weight.shape());
+        let channels = shape.get(1).copied();
+        let weight = match own[..] {
+            [] => weight,
+            [1] => weight.reshape(Shape::scalar()),
+            // Not of the last axis, along which it would broadcast.
+            [n] if Some(n) == channels => weight.reshape([&[n], &vec![1; shape.rank() - 2][..]].concat()),
+            _ => {
+                let help = match channels {
+                    Some(n) => format!("there is one weight, or one for each channel, axis 1: [{n}]"),
+                    None => "without channels, [batch, channels, ..], there is one weight".to_string(),
+                };
+                fail_with_help("prelu", format!("`prelu` of {shape} with weights {own}"), &help);
+                return self;
+            }
+        };
         // The weight's gradient is a product with the branch, which leaves out what is above 0.
         self.gt(0.0).select(self, self.not_above_zero() * weight)
     }
@@ -183,10 +200,13 @@ impl Tensor {
     #[must_use]
     pub fn elu(self, alpha: f64) -> Tensor {
         let _called = acting("elu");
+        if !is_in_range("elu", "alpha", alpha, Range::Finite) {
+            return self;
+        }
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
     }
 
-    /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere. Barron, 2017.
+    /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere, with an alpha above 0. Barron, 2017.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -196,6 +216,9 @@ impl Tensor {
     #[must_use]
     pub fn celu(self, alpha: f64) -> Tensor {
         let _called = acting("celu");
+        if !is_in_range("celu", "alpha", alpha, Range::Positive) {
+            return self;
+        }
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
@@ -274,6 +297,9 @@ impl Tensor {
     #[must_use]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("hard_shrink");
+        if !is_in_range("hard_shrink", "lambda", lambda, Range::NotNegative) {
+            return self;
+        }
         self.abs().le(lambda).select(0.0, self)
     }
 
@@ -288,6 +314,9 @@ impl Tensor {
     #[must_use]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("soft_shrink");
+        if !is_in_range("soft_shrink", "lambda", lambda, Range::NotNegative) {
+            return self;
+        }
         let shrunk = self.gt(0.0).select(self - lambda, self + lambda);
         self.abs().le(lambda).select(0.0, shrunk)
     }

@@ -1,5 +1,6 @@
 //! Attention, kept whole: targets run it without a matrix of all scores.
 
+use super::bounds::{Range, is_in_range};
 use super::tensor::{emit_all, fail, placeholder};
 use super::{Tensor, acting, iota, is_training};
 use crate::ir::{AttentionSpec, DType, OpKind, Shape};
@@ -134,6 +135,12 @@ impl Tensor {
             );
             return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape));
         }
+        let scale = options.scale.unwrap_or(1.0);
+        if !is_in_range("attention", "scale", scale, Range::Finite)
+            || !is_in_range("attention", "probability of dropout", options.scores.dropout, Range::Part)
+        {
+            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+        }
         if options.scores.are_kept() {
             return self.attention_of_scores(keys, values, options);
         }
@@ -260,7 +267,8 @@ impl AttentionOptions {
             Some(offset) => position(0) + of_each(offset),
             None => position(0),
         };
-        let window = self.scores.window.map(|window| window as f64);
+        // No two positions are farther apart.
+        let window = self.scores.window.map(|window| window.min(i32::MAX as usize) as f64);
         let conditions = [
             self.causal.then(|| key.le(query)),
             window.map(|window| (query - key).lt(window)),

@@ -3,9 +3,9 @@
 //! one number for all predictions, and a variance where its doc says so.
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
+use super::bounds::{Range, is_in_range};
 use super::tensor::{fail_with_help, full};
 use super::{Operand, Tensor, acting};
-use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
 /// What [`Tensor::cross_entropy_with`] can vary.
@@ -73,10 +73,7 @@ impl Tensor {
             fail_with_help("cross_entropy_with", message, &format!("targets are i32{lead}, class numbers"));
             return self;
         }
-        if !(0.0..=1.0).contains(&smoothing) {
-            let smoothing = Decimal::from(smoothing);
-            let message = format!("`cross_entropy_with`: the label smoothing is {smoothing}");
-            fail_with_help("cross_entropy_with", message, "it is a part, from 0 to 1");
+        if !is_in_range("cross_entropy_with", "label smoothing", smoothing, Range::Part) {
             return self;
         }
         if let Some(weights) = weights.map(Tensor::ty)
@@ -164,9 +161,8 @@ impl Tensor {
         (self - targets).abs().mean()
     }
 
-    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`.
-    /// Huber,
-    /// 1964.
+    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`: delta
+    /// is finite and above 0. Huber, 1964.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -177,7 +173,9 @@ impl Tensor {
     #[must_use]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
         let _called = acting("huber_loss");
-        if !are_targets("huber_loss", self, targets) {
+        if !are_targets("huber_loss", self, targets)
+            || !is_in_range("huber_loss", "delta", delta, Range::Positive)
+        {
             return no_loss(self);
         }
         let error = self - targets;
@@ -198,7 +196,9 @@ impl Tensor {
     #[must_use]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
         let _called = acting("smooth_l1_loss");
-        if !are_targets("smooth_l1_loss", self, targets) {
+        if !are_targets("smooth_l1_loss", self, targets)
+            || beta != 0.0 && !is_in_range("smooth_l1_loss", "beta", beta, Range::Positive)
+        {
             return no_loss(self);
         }
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
@@ -297,6 +297,7 @@ impl Tensor {
         let token = "cosine_embedding_loss";
         if !are_alike(token, ["vectors", "other vectors"], self, other)
             || !is_one_per_row(token, ["vectors", "targets"], self, targets)
+            || !is_in_range(token, "margin", margin, Range::Finite)
         {
             return no_loss(self);
         }
@@ -306,7 +307,7 @@ impl Tensor {
 
     /// Mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a positive and a
     /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added,
-    /// as in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
+    /// as in PyTorch, and the margin is finite and not negative. Schroff, Kalenichenko, Philbin, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -319,6 +320,7 @@ impl Tensor {
         let _called = acting("triplet_loss");
         if !are_alike("triplet_loss", ["anchors", "positive examples"], self, positive)
             || !are_alike("triplet_loss", ["anchors", "negative examples"], self, negative)
+            || !is_in_range("triplet_loss", "margin", margin, Range::NotNegative)
         {
             return no_loss(self);
         }

@@ -1,6 +1,7 @@
 //! Elementwise functions.
 
 use super::alike::is_within;
+use super::bounds::{Range, is_in_range};
 use super::operand::{binary, number, unify};
 use super::scope::with_scope;
 use super::tensor::{emit, full};
@@ -463,6 +464,11 @@ impl Tensor {
     #[must_use]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
         let _called = acting("clamp");
+        for (name, bound) in [("lower bound", low.number()), ("upper bound", high.number())] {
+            if bound.is_some_and(|bound| !is_in_range("clamp", name, bound, Range::Ordered)) {
+                return self;
+            }
+        }
         let x = self.counted();
         let raised = match low.number() {
             Some(f64::NEG_INFINITY) => x,

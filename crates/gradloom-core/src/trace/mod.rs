@@ -43,6 +43,7 @@ mod tensor;
 pub(crate) use acting::{acting, within};
 pub use attention::AttentionOptions;
 pub use block::{OpenCheckpoint, OpenScan, TensorGroup, checkpoint, scan};
+pub(crate) use bounds::{Range, is_in_range};
 pub use conv::{ConvOptions, PerAxis};
 pub use ctc::CtcOptions;
 pub use einsum::einsum;

@@ -1,11 +1,11 @@
 //! Random numbers: counter-based, so that a run can be repeated, resumed, and moved between backends bit for
 //! bit.
 
+use super::bounds::{Range, is_in_range};
 use super::reduce::resolve_axis;
 use super::scope::with_scope;
-use super::tensor::{fail_with_help, full, has_floats};
+use super::tensor::{fail_with_help, full, has_floats, placeholder};
 use super::{Tensor, acting, is_training};
-use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
@@ -53,9 +53,9 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 #[must_use]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     let _called = acting("bernoulli");
-    if !(0.0..=1.0).contains(&p) {
-        let message = format!("`bernoulli` with the probability {}", Decimal::from(p));
-        fail_with_help("bernoulli", message, "it is from 0 to 1");
+    let shape = shape.into();
+    if !is_in_range("bernoulli", "probability", p, Range::Part) {
+        return placeholder(DType::Bool, shape);
     }
     uniform(shape).lt(p)
 }
@@ -135,9 +135,7 @@ impl Tensor {
     #[must_use]
     pub fn dropout(self, p: f64) -> Tensor {
         let _called = acting("dropout");
-        if !(0.0..=1.0).contains(&p) {
-            let message = format!("`dropout` with the probability {}", Decimal::from(p));
-            fail_with_help("dropout", message, "it is from 0 to 1, the part that becomes 0");
+        if !is_in_range("dropout", "probability of a 0", p, Range::Part) {
             return self;
         }
         if p == 0.0 || !is_training() {

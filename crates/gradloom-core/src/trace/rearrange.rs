@@ -1,6 +1,6 @@
 //! Rearrangements that are made of views, joins and lookups.
 
-use super::bounds::fits_constants;
+use super::bounds::{Range, fits_constants, is_in_range};
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
 use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
@@ -400,7 +400,10 @@ pub fn eye(n: usize) -> Tensor {
 #[must_use]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     let _called = acting("linspace");
-    if !fits_constants("linspace", count, || "`linspace`".to_string()) {
+    if !fits_constants("linspace", count, || "`linspace`".to_string())
+        || !is_in_range("linspace", "start", start, Range::Finite)
+        || !is_in_range("linspace", "end", end, Range::Finite)
+    {
         return placeholder(DType::F32, Shape::scalar());
     }
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };

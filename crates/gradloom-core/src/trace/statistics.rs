@@ -4,10 +4,10 @@
 //! with extent 1.
 
 use super::alike::{common_axis, no_loss};
+use super::bounds::{Range, is_in_range};
 use super::reduce::Axes;
-use super::tensor::{fail_with_help, has_floats};
+use super::tensor::has_floats;
 use super::{Tensor, acting, iota};
-use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
 /// Declares the three forms of a reduction from the one that keeps its axes. Methods may take numbers more.
@@ -96,7 +96,7 @@ impl Tensor {
     #[must_use]
     pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
         let _called = acting("var_keep");
-        if !has_floats("var", self) {
+        if !has_floats("var", self) || !is_in_range("var", "correction", correction, Range::Finite) {
             return self;
         }
         let axes = axes.list();
@@ -156,12 +156,8 @@ impl Tensor {
         if !has_floats("norm", self) {
             return self;
         }
-        if p.is_nan() || p < 0.0 {
-            fail_with_help(
-                "norm",
-                format!("`norm` of order {}", Decimal::from(p)),
-                "the order is a number from 0 to infinity",
-            );
+        let is_special = p == 0.0 || p == f64::INFINITY;
+        if !is_special && !is_in_range("norm", "order, if not 0 or infinity,", p, Range::Positive) {
             return self;
         }
         if p == 2.0 {
@@ -220,6 +216,9 @@ impl Tensor {
     #[must_use]
     pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
         let _called = acting("normalize");
+        if !is_in_range("normalize", "epsilon", epsilon, Range::NotNegative) {
+            return self;
+        }
         let norm = self.norm_keep(axis, p);
         self / norm.lt(epsilon).select(epsilon, norm)
     }

@@ -488,6 +488,12 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "indices")
 }
 
+/// Returns whether an integer dtype has all indices along an axis.
+fn counts_to(ty: &Type, axis: usize) -> bool {
+    let last = ty.shape[axis].saturating_sub(1);
+    !ty.dtype.is_integer() || Number::Int(last as i64).fits(ty.dtype)
+}
+
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
 ///
 /// ```
@@ -500,6 +506,11 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
 pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
     let ty = Type::new(dtype, shape);
     match super::reduce::resolve_axis("iota", axis, &ty.shape) {
+        Some(axis) if !counts_to(&ty, axis) => {
+            let message = format!("`iota` of {ty}: axis {axis} has more elements than {dtype} has numbers");
+            fail("iota", message, Some(format!("the last of them is {}: take fewer", dtype.range().1)));
+            placeholder(dtype, Shape::scalar())
+        }
         Some(axis) => emit(OpKind::Iota { ty, axis }, &[], "iota"),
         None => placeholder(dtype, ty.shape),
     }

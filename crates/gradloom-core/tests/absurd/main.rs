@@ -9,6 +9,7 @@ mod layers;
 mod many;
 mod numbers;
 mod optimizers;
+mod ranges;
 mod tensors;
 mod values;
 

@@ -54,6 +54,113 @@ fn optimizers_of_any_numbers() {
     r.check_without_refusals(5000);
 }
 
+/// A number of an optimizer, its name in errors, numbers of its range, and numbers out of it.
+type Row = (&'static str, fn(f64) -> Box<dyn Optimizer>, &'static [f64], &'static [f64]);
+
+const NAN: f64 = f64::NAN;
+const INF: f64 = f64::INFINITY;
+/// Rates and decays, epsilons and sums, decay rates of means, and what is divided by; each as a float32.
+const RATES: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e18], &[NAN, INF, -INF, -1.0, -1e-320, 1e19, 1e39]);
+const SUMS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e38], &[NAN, INF, -INF, -1.0, -1e-320, 1e39]);
+const BETAS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.9], &[NAN, INF, -INF, -1.0, -1e-320, 1.0, 2.0]);
+const POSITIVE: (&[f64], &[f64]) = (&[1e-37, 1.0, 1e38], &[NAN, INF, -INF, -1.0, 0.0, 1e-320, 1e-39, 1e39]);
+
+fn numbers() -> Vec<Row> {
+    macro_rules! rows {
+        ($($name:literal $range:expr, $($make:expr),+;)*) => {
+            vec![$($(($name, |n| Box::new($make(n)), $range.0, $range.1)),+),*]
+        };
+    }
+    rows! {
+        "lr" RATES, Sgd::new, Adam::new, AdamW::new, RmsProp::new, Adagrad::new, Lion::new, Muon::new, Adafactor::new;
+        "weight_decay" RATES,
+            |n| Sgd::new(0.1).weight_decay(n),
+            |n| Adam::new(0.1).weight_decay(n),
+            |n| AdamW::new(0.1).weight_decay(n),
+            |n| RmsProp::new(0.1).weight_decay(n),
+            |n| Adagrad::new(0.1).weight_decay(n),
+            |n| Lion::new(0.1).weight_decay(n),
+            |n| Muon::new(0.1).weight_decay(n),
+            |n| Adafactor::new(0.1).weight_decay(n);
+        "others_rate" RATES, |n| Muon::new(0.1).others_rate(n);
+        "momentum" BETAS,
+            |n| Sgd::new(0.1).momentum(n),
+            |n| RmsProp::new(0.1).momentum(n),
+            |n| Muon::new(0.1).momentum(n);
+        "beta1" BETAS, |n| Adam::new(0.1).beta1(n), |n| AdamW::new(0.1).betas(n, 0.9), |n| Lion::new(0.1).beta1(n);
+        "beta2" BETAS, |n| Adam::new(0.1).beta2(n), |n| AdamW::new(0.1).betas(0.9, n), |n| Lion::new(0.1).beta2(n);
+        "alpha" BETAS, |n| RmsProp::new(0.1).alpha(n).centered();
+        "epsilon" SUMS,
+            |n| Adam::new(0.1).epsilon(n),
+            |n| AdamW::new(0.1).epsilon(n),
+            |n| RmsProp::new(0.1).epsilon(n),
+            |n| Adagrad::new(0.1).epsilon(n);
+        "epsilon1" SUMS, |n| Adafactor::new(0.1).epsilon1(n);
+        "epsilon2" (&[0.0, 1e-320, 1e9], &[NAN, INF, -INF, -1.0, 1e10, 1e30]), |n| Adafactor::new(0.1).epsilon2(n);
+        "initial" SUMS, |n| Adagrad::new(0.1).initial(n);
+        "threshold" POSITIVE, |n| Adafactor::new(0.1).threshold(n);
+        "beta2_decay" (&[0.0, -0.8, -1e38], &[NAN, INF, -INF, 0.1, -1e39]), |n| Adafactor::new(0.1).beta2_decay(n);
+    }
+}
+
+#[test]
+fn numbers_of_optimizers_are_checked_for_their_range() {
+    for (name, make, good, bad) in numbers() {
+        for (all, is_good) in [(good, true), (bad, false)] {
+            for &number in all {
+                let optimizer = make(number);
+                let mut numbers = optimizer.hyperparameters();
+                optimizer.set_rates(&mut numbers, 0);
+                match optimizer.derive(&mut numbers) {
+                    Ok(()) => assert!(is_good, "absurd: {name} of {number:e} passes: {optimizer:?}"),
+                    Err(error) => {
+                        assert!(!is_good, "absurd: {name} of {number:e}: {error}");
+                        assert!(error.message().contains(&format!("`{name}`")), "absurd: {error}");
+                        assert!(error.remedies().next().is_some(), "absurd: {error}");
+                    }
+                }
+            }
+        }
+    }
+    for (name, set) in [
+        ("max_value", (|n| Settings { clip_value: Some(n), ..Settings::default() }) as fn(f64) -> Settings),
+        ("max_norm", |n| Settings { clip_norm: Some(n), ..Settings::default() }),
+        ("average_decay", |n| Settings { average: Some(n), ..Settings::default() }),
+    ] {
+        let (good, bad) = if name == "average_decay" { BETAS } else { POSITIVE };
+        for (all, is_good) in [(good, true), (bad, false)] {
+            for &number in all {
+                let settings = set(number);
+                let derived = settings.derive(&mut settings.numbers());
+                assert_eq!(derived.is_ok(), is_good, "absurd: {name} of {number:e}");
+            }
+        }
+    }
+}
+
+/// A method that sets a number is in the table.
+#[test]
+fn every_number_of_an_optimizer_is_here() {
+    let (folder, here) =
+        (std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optim"), include_str!("optimizers.rs"));
+    let mut found = 0;
+    for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let source = std::fs::read_to_string(&file).unwrap();
+        if !source.contains("\nimpl Optimizer for ") && !source.contains("> Optimizer for ") {
+            continue;
+        }
+        for (at, _) in source.match_indices("pub fn ") {
+            let signature = source[at + 7..].split('{').next().unwrap();
+            let (name, arguments) = signature.split_once('(').unwrap();
+            if arguments.contains("mut self") && arguments.contains(": f64") {
+                found += 1;
+                assert!(here.contains(&format!(".{name}(n)")), "absurd: {name} of {}", file.display());
+            }
+        }
+    }
+    assert!(found >= 24, "absurd: {found} setters were found");
+}
+
 #[test]
 fn schedules_of_any_numbers() {
     let mut r = Report::new();

@@ -306,14 +306,13 @@ fn cosines_are_those_of_the_repeated_tensors() {
     assert!(passed > 4000, "{passed}");
 }
 
-/// A mask or a weight does not make a tensor larger.
+/// A mask or its value does not make a tensor larger.
 #[test]
 fn parts_broadcast_into_the_tensor() {
     let all = shapes(3, 3);
-    let parts: [(&str, OfTwo); 3] = [
+    let parts: [(&str, OfTwo); 2] = [
         ("masked_fill", |x, y| x.masked_fill(y.gt(0.0), 0.0)),
         ("masked_fill", |x, y| x.masked_fill(x.gt(0.0), y)),
-        ("prelu", |x, y| x.prelu(y)),
     ];
     for (name, f) in parts {
         for a in &all {
@@ -330,4 +329,26 @@ fn parts_broadcast_into_the_tensor() {
             }
         }
     }
+}
+
+/// There is one weight, or one for each channel, which is axis 1: never one for each place of the last axis.
+#[test]
+fn weights_of_prelu_are_those_of_channels() {
+    let all = shapes(4, 3);
+    for a in &all {
+        for b in &all {
+            let fits = matches!(b[..], [] | [1]) || (b.len() == 1 && a.get(1) == Some(&b[0]));
+            match traced(&[(a, DType::F32), (b, DType::F32)], |x| x[0].prelu(x[1])) {
+                Ok(shape) => assert!(fits && shape == *a, "`prelu` of {a:?} and {b:?} gave {shape:?}"),
+                Err(error) => {
+                    assert!(!fits, "`prelu` of {a:?} and {b:?}: {error}");
+                    check_refusal("prelu", &error, &[a, b]);
+                }
+            }
+        }
+    }
+    // As many channels as places of the last axis.
+    let inputs = [super::floats(&[1, 2, 1, 2], &[-8.0; 4]), super::floats(&[2], &[0.5, 0.25])];
+    let found = super::run(&inputs, |x| vec![x[0].prelu(x[1])]).unwrap();
+    assert_eq!(found[0].to_f64(), [-4.0, -4.0, -2.0, -2.0]);
 }

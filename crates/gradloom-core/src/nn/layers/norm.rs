@@ -2,7 +2,7 @@
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
-use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats};
+use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
     /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
@@ -18,7 +18,9 @@ impl Tensor {
     pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("layer_norm");
         let weight = weight.tensor(self);
-        if !fits("layer_norm", self, weight) {
+        if !fits("layer_norm", self, weight)
+            || !is_in_range("layer_norm", "epsilon", epsilon, Range::NotNegative)
+        {
             return self;
         }
         over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
@@ -35,7 +37,8 @@ impl Tensor {
     pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("rms_norm");
         let weight = weight.tensor(self);
-        if !fits("rms_norm", self, weight) {
+        if !fits("rms_norm", self, weight) || !is_in_range("rms_norm", "epsilon", epsilon, Range::NotNegative)
+        {
             return self;
         }
         over_root_mean_square(self, weight, epsilon)

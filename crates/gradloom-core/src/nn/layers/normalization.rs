@@ -2,7 +2,9 @@
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};
-use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats, is_training, within};
+use crate::trace::{
+    Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range, is_training, within,
+};
 
 impl Tensor {
     /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
@@ -18,7 +20,9 @@ impl Tensor {
     pub fn group_norm(self, groups: usize, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("group_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
-        if !has_channels("group_norm", self, weight) {
+        if !has_channels("group_norm", self, weight)
+            || !is_in_range("group_norm", "epsilon", epsilon, Range::NotNegative)
+        {
             return self;
         }
         if groups == 0 || !shape[1].is_multiple_of(groups) {
@@ -72,7 +76,9 @@ impl Tensor {
     pub fn batch_norm(self, mean: Tensor, variance: Tensor, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("batch_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
-        if ![mean, variance, weight].into_iter().all(|given| has_channels("batch_norm", self, given)) {
+        if ![mean, variance, weight].into_iter().all(|given| has_channels("batch_norm", self, given))
+            || !is_in_range("batch_norm", "epsilon", epsilon, Range::NotNegative)
+        {
             return self;
         }
         let factor = (variance + epsilon).rsqrt() * weight;
@@ -232,6 +238,9 @@ impl BatchNorm {
                 let help = "its mean is itself and its variance 0: train on larger batches, or use LayerNorm or \
                             GroupNorm, which do not look at the batch";
                 fail_with_help("forward", message, help);
+                return x;
+            }
+            if !is_in_range("forward", "momentum of `BatchNorm`", self.momentum, Range::Part) {
                 return x;
             }
             let mean = x.channel_mean();
