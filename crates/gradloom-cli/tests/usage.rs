@@ -303,10 +303,18 @@ fn a_folder_that_cannot_be_written_is_noticed_at_the_start() {
     let workspace = Workspace::new();
     let finished = workspace.run("train --config small.toml --data text.txt --out small.toml/run");
     assert_eq!(finished.code, Some(1));
-    let expected = "error: small.toml/run: cannot be written: Not a directory (os error 20)\n  \
+    let expected = "error: --out small.toml/run: cannot be written: Not a directory (os error 20)\n  \
                     help: a part of the path is a file: choose another folder";
     assert_eq!(finished.stderr.trim_end(), expected);
     assert_eq!(workspace.text("small.toml"), common::SMALL);
+    let finished = workspace.run("train --config small.toml --data text.txt --out text.txt");
+    let expected = "error: --out text.txt: cannot be written: File exists (os error 17)\n  \
+                    help: a part of the path is a file: choose another folder";
+    assert_eq!((finished.code, finished.stderr.trim_end()), (Some(1), expected));
+    let finished = workspace.run("inspect tiny --output none/there/x");
+    let expected = "error: --output none/there/x: cannot be written: No such file or directory (os error 2)\n  \
+                    help: make the folder none/there first, or name a file in one that is there";
+    assert_eq!((finished.code, finished.stderr.trim_end()), (Some(1), expected));
 }
 
 #[test]

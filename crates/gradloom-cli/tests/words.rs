@@ -265,6 +265,11 @@ fn tensors_without_a_configuration_are_listed() {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert!(json["config"].is_null() && json["names"].as_object().unwrap().len() >= 16, "{json}");
     }
+    workspace.put("none.safetensors", b"\x02\0\0\0\0\0\0\0{}");
+    let listed = workspace.succeed("info none.safetensors").stdout;
+    assert_eq!(listed, "none.safetensors: tensors without a configuration\ntensors  none\n");
+    let cut = workspace.run("info cut.safetensors").stderr;
+    assert!(cut.contains("  help: ") && !cut.contains("train"), "{cut}");
     // A GGUF or safetensors file is one under any name.
     std::fs::copy(workspace.path("run/model.safetensors"), workspace.path("weights")).unwrap();
     assert!(workspace.succeed("info weights").stdout.contains("a run of gradloom train"));
@@ -360,7 +365,11 @@ fn what_fails_for_another_reason_is_no_usage() {
     ]
     .map(str::to_string)
     .to_vec();
-    for path in ["damaged", "sizes", "huge"] {
+    // With and without other files beside it, a configuration is not the command line.
+    workspace.put("keys/config.json", b"{\"model_type\": \"gpt2\", \"n_positions\": 16}");
+    workspace.put("keys_beside/config.json", &workspace.read("keys/config.json"));
+    workspace.put("keys_beside/model.safetensors", &workspace.read("hf/model.safetensors"));
+    for path in ["damaged", "sizes", "huge", "keys", "keys_beside"] {
         for line in LINES.iter().filter(|line| {
             line.starts_with("sample PATH")
                 || line.contains("--draft PATH")

@@ -4,10 +4,11 @@
 //! options by [`Failure::context`] and [`Failure::under`]. Nothing is said of the library's functions, which
 //! the user of a command does not call.
 //!
-//! Exit codes: 2 where the command line must be changed (an option or its value is wrong, or a path leads
-//! nowhere or to another kind of thing than the command takes), 1 where something failed that it names right.
+//! Exit codes: 2 where the command line must be changed (an option or its value is wrong, or a path that is
+//! read leads nowhere or to another kind of thing than the command takes), 1 where something failed that it
+//! names right: what a file has in it, a place that cannot be written.
 
-use crate::output::tell;
+use crate::output::{quoted, tell};
 use gradloom::runtime::regular_file::Refusal;
 use gradloom_models::data::{DataError, TokenizerError};
 use gradloom_models::evaluate::ItemError;
@@ -68,6 +69,20 @@ impl Failure {
             Some(refusal) => failure.help(refusal.remedy()),
             None => failure.help(help),
         }
+    }
+
+    /// A file that was named by an option cannot be written.
+    pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Self {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let help = match (Refusal::of(error), folder) {
+            (Some(refusal), _) => refusal.remedy().to_string(),
+            (None, Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = quoted(&folder.display().to_string());
+                format!("make the folder {folder} first, or name a file in one that is there")
+            }
+            _ => "name a file in a folder that is there and that you may write to".to_string(),
+        };
+        Self::failed(format!("{option} {}: cannot be written: {error}", path.display())).help(help)
     }
 
     /// What went wrong, without the remedy.

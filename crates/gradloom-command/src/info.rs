@@ -74,13 +74,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let types: Vec<String> =
         types.iter().map(|(name, (elements, _))| format!("{} {name}", thousands(*elements as u64))).collect();
-    print_line!(
-        "tensors  {} with {} elements, {} ({})",
-        tensors.len(),
-        thousands(elements as u64),
-        bytes(size as u64),
-        types.join(", ")
-    )?;
+    if tensors.is_empty() {
+        print_line!("tensors  none")?;
+    } else {
+        print_line!(
+            "tensors  {} with {} elements, {} ({})",
+            tensors.len(),
+            thousands(elements as u64),
+            bytes(size as u64),
+            types.join(", ")
+        )?;
+    }
     if arguments.tensors || source.is_none() {
         for tensor in &tensors {
             print_line!("  {}: {tensor}", in_a_line(&tensor.name))?;

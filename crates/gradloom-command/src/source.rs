@@ -239,9 +239,11 @@ impl Found {
         let config = folder.join(CONFIG);
         let name = folder.display();
         if Folder::is_at(folder) {
-            let opened = Folder::open(folder).map_err(|error| match weights_in(folder) {
-                None => Failure::from(error).into_usage(),
-                Some(_) => error.into(),
+            // What the configuration says is no matter of the command line.
+            let is_none = || weights_in(folder).is_none() && Folder::configuration(folder).is_ok();
+            let opened = Folder::open(folder).map_err(|error| match is_none() {
+                true => Failure::from(error).into_usage(),
+                false => error.into(),
             });
             return Source::of_folder(opened?);
         }

@@ -122,7 +122,7 @@ fn a_flip_in_the_data_is_told_as_damage() {
     *bytes.last_mut().unwrap() ^= 1;
     let error = fixture.load(&bytes).unwrap_err();
     assert!(error.message().ends_with("the file is damaged: its contents do not match their checksum"));
-    assert!(error.remedies().eq(["restore the file from a copy, or train again"]));
+    assert!(error.remedies().eq(["get the file once more from where it came, or restore it from a copy"]));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::train::settings::Settings;
 use gradloom::Device;
 use gradloom::runtime::Limits;
 use gradloom::runtime::pipeline::{Gpu, Target, Text};
-use gradloom::runtime::regular_file::{self, Refusal};
+use gradloom::runtime::regular_file;
 use gradloom_models::gpt2::Preset;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -152,11 +152,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Format::Html => train.inspect().titled(title(&settings)).to_html(),
     };
     match &arguments.output {
-        Some(path) => regular_file::write(path, (text + "\n").as_bytes()).map_err(|error| {
-            let help = "name a file in a folder that is there and that you may write to";
-            Failure::failed(format!("--output {}: cannot be written: {error}", path.display()))
-                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
-        })?,
+        Some(path) => regular_file::write(path, (text + "\n").as_bytes())
+            .map_err(|error| Failure::unwritable("--output", path, &error))?,
         None => print_line!("{text}")?,
     }
     if arguments.verify {

@@ -6,7 +6,7 @@ use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
 use gradloom::ProfileOptions;
-use gradloom::runtime::regular_file::{self, Refusal};
+use gradloom::runtime::regular_file;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -66,11 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let profile = workload.profile(options)?;
     if let Some(path) = &arguments.trace {
-        regular_file::write(path, profile.to_perfetto().as_bytes()).map_err(|error| {
-            let help = "name a file in a folder that is there and that you may write to";
-            Failure::failed(format!("--trace {}: cannot be written: {error}", path.display()))
-                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
-        })?;
+        regular_file::write(path, profile.to_perfetto().as_bytes())
+            .map_err(|error| Failure::unwritable("--trace", path, &error))?;
     }
     if arguments.json {
         return print_line!("{}", profile.to_json());

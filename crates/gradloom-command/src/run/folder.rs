@@ -50,15 +50,28 @@ impl RunFolder {
             return Self::locked(path, made);
         };
         Self::check_free(path)?;
-        let made = missing(path);
-        fs::create_dir_all(path).map_err(|error| {
-            remove_empty(&made);
-            unusable(path, &error)
-        })?;
+        let made = Self::make(path)?;
         let folder = Self::locked(path.to_path_buf(), made)?;
         // Another process may have come first, and be done by now.
         Self::check_free(path)?;
         Ok(folder)
+    }
+
+    /// Makes a folder, and gives the folders of its path that were not there, the innermost first.
+    fn make(path: &Path) -> Result<Vec<PathBuf>> {
+        let made = missing(path);
+        match fs::create_dir_all(path) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                remove_empty(&made);
+                Err(unusable(path, &error))
+            }
+        }
+    }
+
+    /// Refuses a folder that cannot be made, before there is anything to write.
+    pub(crate) fn check_possible(path: &Path) -> Result<()> {
+        Self::make(path).map(|made| remove_empty(&made))
     }
 
     /// Locks a folder that is new, or leaves nothing of it.

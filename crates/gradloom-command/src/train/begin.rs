@@ -61,7 +61,11 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     }
     let beginning = Snapshot::of(&train.store(), 0)?;
     interrupt::save_first();
-    let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
+    let folder = RunFolder::create(options.out.as_deref(), &settings.preset);
+    let folder = folder.map_err(|failure| match &options.out {
+        Some(_) => failure.under("--out"),
+        None => failure,
+    })?;
     // A state without its tokenizer could not be gone on with.
     let written = tokenizer
         .save(folder.path())
@@ -83,7 +87,8 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
 
 /// Refuses a folder that cannot become the new run's.
 fn check_free(folder: &Path) -> Result<()> {
-    RunFolder::check_free(folder).map_err(|failure| {
+    let checked = RunFolder::check_free(folder).and_then(|()| RunFolder::check_possible(folder));
+    checked.map_err(|failure| {
         let failure = failure.under("--out");
         match RunFolder::has_run(folder) {
             true => {

@@ -141,55 +141,43 @@ fn numbers_of_layers_out_of_range_are_errors_that_name_them() {
         }
     }
     check(
-        "forward",
+        "",
         "epsilon",
         NOT_NEGATIVE,
         |n| LayerNorm { epsilon: n, ..LayerNorm::new(4) },
         |l, x| _ = l.forward(x),
     );
     check(
-        "forward",
+        "",
         "epsilon",
         NOT_NEGATIVE,
         |n| RmsNorm { epsilon: n, ..RmsNorm::new(4) },
         |l, x| _ = l.forward(x),
     );
     check(
-        "forward",
+        "",
         "epsilon",
         NOT_NEGATIVE,
         |n| GroupNorm { epsilon: n, ..GroupNorm::new(1, 3) },
         |l, x| _ = l.forward(x),
     );
     check(
-        "forward",
+        "",
         "epsilon",
         NOT_NEGATIVE,
         |n| BatchNorm { epsilon: n, ..BatchNorm::new(3) },
         |l, x| _ = l.forward(x),
     );
-    check(
-        "forward",
-        "momentum",
-        PART,
-        |n| BatchNorm { momentum: n, ..BatchNorm::new(3) },
-        |l, x| _ = l.forward(x),
-    );
+    check("", "momentum", PART, |n| BatchNorm { momentum: n, ..BatchNorm::new(3) }, |l, x| _ = l.forward(x));
     check("", "probability", PART, Dropout::new, |l, x| _ = l.forward(x));
     check(
-        "forward",
+        "",
         "dropout",
         PART,
         |n| MultiHeadAttention::new(4, 2).dropout(n),
         |l, x| _ = l.forward(x, AttentionOptions::full()),
     );
-    check(
-        "forward",
-        "probability",
-        PART,
-        |n| TransformerBlock::new(4, 2).dropout(n),
-        |l, x| _ = l.forward(x),
-    );
+    check("", "probability", PART, |n| TransformerBlock::new(4, 2).dropout(n), |l, x| _ = l.forward(x));
 }
 
 /// Counts beyond what indices of 32 bits reach.

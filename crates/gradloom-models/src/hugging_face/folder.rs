@@ -46,16 +46,8 @@ impl Folder {
     }
 
     fn open_path(path: PathBuf) -> Result<Self> {
-        let file = path.join("config.json");
-        let name = file.display().to_string();
-        let unusable = |reason: String| {
-            Error::new(ErrorKind::File, format!("{name}: {reason}"))
-                .help("give a folder that transformers' `save_pretrained` wrote")
-        };
-        let bytes = regular_file::read(&file, LARGEST)
-            .map_err(|error| unusable(format!("cannot be read: {error}")))?;
-        let json = python_json::parse(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
-        let mut config = from_json(&json, &name)?;
+        let (json, mut config) = Self::configuration(&path)?;
+        let name = path.join("config.json").display().to_string();
         let stored = stored_of(&json, &name)?;
         let weights = Weights::open(&path)?;
         let is_llama = matches!(config, AnyConfig::Llama(_));
@@ -73,6 +65,25 @@ impl Folder {
             )
         });
         Ok(Self { path, json, config, weights, stored, note })
+    }
+
+    /// Reads the configuration of a folder, as its file has it and as sizes of a model.
+    ///
+    /// # Errors
+    /// When it is missing, cannot be read, or asks for what the models here do not have.
+    pub fn configuration(path: impl AsRef<Path>) -> Result<(Value, AnyConfig)> {
+        let path = path.as_ref();
+        let file = path.join("config.json");
+        let name = file.display().to_string();
+        let unusable = |reason: String| {
+            Error::new(ErrorKind::File, format!("{name}: {reason}"))
+                .help("give a folder that transformers' `save_pretrained` wrote")
+        };
+        let bytes = regular_file::read(&file, LARGEST)
+            .map_err(|error| unusable(format!("cannot be read: {error}")))?;
+        let json = python_json::parse(&bytes).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
+        let config = from_json(&json, &name)?;
+        Ok((json, config))
     }
 
     /// Opens a GGUF file as the folder that transformers would have of it.

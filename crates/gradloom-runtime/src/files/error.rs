@@ -82,7 +82,7 @@ pub(super) fn entry(file: &str, key: &str, problem: &str) -> Error {
         .help("use the configuration that the file was made with")
 }
 
-const RESTORE: &str = "restore the file from a copy, or train again";
+const RESTORE: &str = "get the file once more from where it came, or restore it from a copy";
 
 /// Tensors that are wanted and not there, there and not wanted, or of another type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
