@@ -224,3 +224,91 @@ fn kernels_leave_out_what_is_hidden() {
         }
     }
 }
+
+/// Every number of the optimizers, in its range or out of it: it is refused at the line of the trainer, or no
+/// gradient, of any size that is no error itself, makes a weight infinite or NaN.
+#[test]
+fn no_number_of_an_optimizer_makes_weights_nan() {
+    let (mut refused, mut ran) = (0, 0);
+    for n in [f64::NAN, -1.0, 0.0, 0.5, 1.0, 2.0, 1e9, f64::INFINITY, 1e30, 1e-320, 1e39] {
+        let mut check = |name: &str, made: gradloom::Result<Train<Weights, 1>>| {
+            let mut train = match made {
+                Ok(train) => train,
+                Err(error) => {
+                    refused += 1;
+                    let place = error.origin().unwrap_or_else(|| panic!("{name} of {n:e}: {error}"));
+                    assert!(place.file.ends_with("extremes.rs"), "{name} of {n:e}: {error}");
+                    assert!(error.remedies().next().is_some(), "{name} of {n:e}: {error}");
+                    return;
+                }
+            };
+            ran += 1;
+            for slope in [
+                [1.0, 0.0, -1.0],
+                [0.0; 3],
+                [1e-20, 1e18, -1e-30],
+                [3.0, 2.0, 1.0],
+                [1e30, -1e30, 1e18],
+                [f32::MAX, 1e-38, 0.0],
+                [1.0; 3],
+            ] {
+                let loss = train.step([&slope]).and_then(|step| step.loss());
+                let after = weights(&train);
+                assert!(
+                    after.iter().all(|w| w.is_finite()),
+                    "{name} of {n:e}, slope {slope:?}: {loss:?}, {after:?}"
+                );
+            }
+        };
+        macro_rules! all {
+            ($($optimizer:expr),* $(,)?) => {
+                $(check(stringify!($optimizer), {
+                    Trainer::new(Weights::new())
+                        .inputs([f32("slope", [3])])
+                        .loss(|w, [slope]| ((slope * &w.matrix).sum() + (slope * &w.vector).sum()) * 1.0)
+                        .optimizer($optimizer)
+                        .compile(&Device::cpu())
+                });)*
+            };
+        }
+        all!(
+            Sgd::new(n),
+            Sgd::new(0.1).momentum(n).nesterov(),
+            Adam::new(0.1).beta1(n),
+            Adam::new(0.1).beta2(n),
+            Adam::new(0.1).epsilon(n),
+            RmsProp::new(0.1).alpha(n),
+            RmsProp::new(0.1).alpha(n).centered(),
+            RmsProp::new(0.1).epsilon(n),
+            RmsProp::new(0.1).momentum(n),
+            Adagrad::new(0.1).epsilon(n),
+            Adagrad::new(0.1).initial(n),
+            Lion::new(0.1).beta1(n),
+            Lion::new(0.1).beta2(n),
+            Muon::new(0.1).momentum(n),
+            Muon::new(0.1).others_rate(n),
+            Adafactor::new(0.1).beta2_decay(n),
+            Adafactor::new(0.1).epsilon1(n),
+            Adafactor::new(0.1).epsilon2(n),
+            Adafactor::new(0.1).threshold(n),
+        );
+    }
+    println!("{refused} refused, {ran} ran");
+    assert!(refused > 80 && ran > 60, "{refused} refused, {ran} ran");
+}
+
+/// A refusal for want of memory stands where the largest value is made.
+#[test]
+fn values_that_no_memory_holds_are_refused_at_their_line() {
+    let refused = |f: fn(Tensor) -> Tensor| {
+        let traced = gradloom::trace::trace(&(), &[f32("x", [2])], false, |x| f(x[0]), |y| vec![y]).unwrap();
+        let mut graph = traced.graph;
+        graph.outputs.push(gradloom::ir::Output { name: "y".into(), value: traced.results[0] });
+        let error = gradloom::runtime::run_once(graph, &Device::cpu(), &[vec![1.0; 2]]).unwrap_err();
+        let place = error.origin().unwrap_or_else(|| panic!("{error}"));
+        assert!(place.file.ends_with("extremes.rs"), "{error}");
+    };
+    refused(|x| x.tile(&[1 << 40]));
+    refused(|x| x.repeat_interleave(0, 1 << 40));
+    refused(|x| (x.unsqueeze(1) + x).tile(&[1 << 20, 1 << 20]).exp());
+}

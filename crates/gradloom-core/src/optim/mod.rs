@@ -415,7 +415,7 @@ fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str
 /// Returns an error unless a number is finite and above 0 as a float32, of which the device has no smaller
 /// ones.
 fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
-    let range = "finite and above 0: at least 1.2e-38, the least float32";
+    let range = "finite and greater than 0, as a float32";
     check(numbers, name, |v| v >= f32::MIN_POSITIVE.into(), range).map(drop)
 }
 

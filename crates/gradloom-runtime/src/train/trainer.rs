@@ -8,6 +8,7 @@ use crate::device::Device;
 use gradloom_codegen::pipeline::Options;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Origin;
 use gradloom_core::nn::{Module, Pattern};
 use gradloom_core::optim::Optimizer;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
@@ -23,6 +24,8 @@ pub struct Trainer<M, const N: usize = 0> {
     /// Makes steps for other inputs.
     recipe: Option<Recipe<M>>,
     optimizer: Option<Box<dyn Optimizer>>,
+    /// The lines that gave the optimizer, under an empty name, and settings, under those of their numbers.
+    places: Vec<(&'static str, Origin)>,
     options: Options,
     precision: Option<Precision>,
     seed: Option<u64>,
@@ -74,6 +77,7 @@ impl<M: Module> Trainer<M> {
             traced: None,
             recipe: None,
             optimizer: None,
+            places: Vec::new(),
             options: Options::default(),
             precision: None,
             seed: None,
@@ -117,6 +121,7 @@ impl<M: Module> Trainer<M> {
             traced: None,
             recipe: None,
             optimizer: self.optimizer,
+            places: self.places,
             options: self.options,
             precision: self.precision,
             seed: self.seed,
@@ -152,20 +157,26 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     }
 
     /// Sets the rule that updates parameters from gradients.
+    #[track_caller]
     pub fn optimizer(mut self, optimizer: impl Optimizer) -> Self {
+        self.places.push(("", Origin::caller()));
         self.optimizer = Some(Box::new(optimizer));
         self
     }
 
     /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`). Comes after what else changes gradients.
+    #[track_caller]
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
+        self.places.push(("max_norm", Origin::caller()));
         self.options.settings.clip_norm = Some(max_norm);
         self
     }
 
     /// Limits each element of a gradient to `max_value`, with either sign (PyTorch's `clip_grad_value_`).
+    #[track_caller]
     pub fn clip_value(mut self, max_value: f64) -> Self {
+        self.places.push(("max_value", Origin::caller()));
         self.options.settings.clip_value = Some(max_value);
         self
     }
@@ -179,7 +190,9 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 
     /// Keeps a running mean of each parameter, of which `decay`, less than 1, stays at a step: PyTorch's
     /// `AveragedModel` with `get_ema_avg_fn`. [`Train::infer_average`] computes with it.
+    #[track_caller]
     pub fn average(mut self, decay: f64) -> Self {
+        self.places.push(("average_decay", Origin::caller()));
         self.options.settings.average = Some(decay);
         self
     }
@@ -269,6 +282,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         };
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
+        check_numbers(&*optimizer, &self.options, &self.places)?;
         let precision = self.precision.unwrap_or(device.precision);
         let device = device.in_precision(precision);
         let session = match self.subject {
@@ -298,6 +312,25 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         }
         Ok(Train::new(session, name, optimizer, options, lane, self.recipe))
     }
+}
+
+/// Checks the numbers of an optimizer and of settings for their ranges, at the lines that gave them.
+fn check_numbers(optimizer: &dyn Optimizer, options: &Options, places: &[(&str, Origin)]) -> Result<()> {
+    let placed = |error: Error, is_it: &dyn Fn(&str) -> bool, method: &str| {
+        // The last of several is what counts.
+        match places.iter().rev().find(|(name, _)| is_it(name)) {
+            Some((_, origin)) => error.at(origin.clone(), method),
+            None => error,
+        }
+    };
+    let mut numbers = optimizer.hyperparameters();
+    optimizer.set_rates(&mut numbers, 0);
+    optimizer.derive(&mut numbers).map_err(|error| placed(error, &str::is_empty, "optimizer"))?;
+    let mut numbers = options.settings.numbers();
+    options.settings.derive(&mut numbers).map_err(|error| {
+        let text = error.message().to_string();
+        placed(error, &|name| !name.is_empty() && text.contains(&format!("`{name}`")), "")
+    })
 }
 
 /// Traces a loss.
