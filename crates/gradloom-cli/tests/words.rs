@@ -366,7 +366,7 @@ fn what_fails_for_another_reason_is_no_usage() {
     .map(str::to_string)
     .to_vec();
     // With and without other files beside it, a configuration is not the command line.
-    workspace.put("keys/config.json", b"{\"model_type\": \"gpt2\", \"n_positions\": 16}");
+    workspace.put("keys/config.json", b"{\"model_type\": \"gpt2\", \"n_positions\": \"many\"}");
     workspace.put("keys_beside/config.json", &workspace.read("keys/config.json"));
     workspace.put("keys_beside/model.safetensors", &workspace.read("hf/model.safetensors"));
     for path in ["damaged", "sizes", "huge", "keys", "keys_beside"] {

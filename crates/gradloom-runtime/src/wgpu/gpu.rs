@@ -65,7 +65,7 @@ impl Gpu {
     /// Notes a loss that was not announced yet: a device refuses work before the announcement reaches this
     /// thread.
     fn look_for_loss(&self) {
-        if self.canary.is_refused() {
+        if self.canary.is_refused(&self.device) {
             self.health.fail(ErrorKind::Lost, "the GPU was lost".to_string());
         }
     }
@@ -137,28 +137,41 @@ struct Canary(Mutex<Buffer>);
 
 impl Canary {
     fn new(device: &Device) -> Self {
-        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let label = Some("canary");
-        Self(Mutex::new(device.create_buffer(&BufferDescriptor {
-            label,
-            size: 4,
-            usage,
-            mapped_at_creation: false,
-        })))
+        Self(Mutex::new(Self::buffer(device)))
     }
 
-    /// Whether the device refuses to map the buffer.
-    fn is_refused(&self) -> bool {
-        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&refused);
-        buffer.map_async(MapMode::Read, .., move |result| told.store(result.is_err(), Ordering::Relaxed));
-        let refused = refused.load(Ordering::Relaxed);
-        if !refused {
-            buffer.unmap();
-        }
-        refused
+    fn buffer(device: &Device) -> Buffer {
+        device.create_buffer(&BufferDescriptor {
+            label: Some("canary"),
+            size: 4,
+            usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
     }
+
+    /// Whether the device refuses to map a buffer.
+    fn is_refused(&self, device: &Device) -> bool {
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_refused(&buffer) {
+            return false;
+        }
+        // Another thread that polled the device may have mapped it while its mapping was taken back.
+        *buffer = Self::buffer(device);
+        is_refused(&buffer)
+    }
+}
+
+/// Whether a buffer is refused to be mapped. It is not mapped afterwards, unless another thread polls the
+/// device.
+fn is_refused(buffer: &Buffer) -> bool {
+    let refused = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&refused);
+    buffer.map_async(MapMode::Read, .., move |result| told.store(result.is_err(), Ordering::Relaxed));
+    let refused = refused.load(Ordering::Relaxed);
+    if !refused {
+        buffer.unmap();
+    }
+    refused
 }
 
 /// See [`Gpu::validated`].

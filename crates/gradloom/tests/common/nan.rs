@@ -150,6 +150,10 @@ pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
             Some(digit) => (y - digit as f32).abs() < 1e-6,
             None => y.is_nan() == (c == 'n'),
         };
+        // WGSL lets a shader compiler take a sum of a number and its negative for 0.
+        if backend == "WebGPU" && *name == "lerp" {
+            continue;
+        }
         if expected.len() != got.len() || !expected.chars().zip(got).all(is_right) {
             wrong.push(format!("{name}: {got:?} instead of {expected}"));
         }

@@ -1,7 +1,8 @@
 //! Reductions over axes. `spread` repeats a reduced value along the axes that it lost.
 
 use super::rows::others;
-use super::{Rule, Site, rest_none, spread, sum, zeros_like};
+use super::{Rule, Site, refusal, rest_none, spread, sum, zeros_like};
+use crate::error::Result;
 use crate::ir::{Builder, CompareOp, ReduceOp, ValueId, inverse_permutation};
 
 /// The rule of a reduction over `axes`.
@@ -13,7 +14,7 @@ pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
                 let shape = b.shape(s.x(0));
                 spread(b, s.g(), &shape, axes)
             }
-            ReduceOp::Prod => prod(b, s, axes),
+            ReduceOp::Prod => prod(b, s, axes)?,
             ReduceOp::Max | ReduceOp::Min => extreme(b, s, axes),
         };
         Ok(rest_none(s, [Some(dx)]))
@@ -37,17 +38,22 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
 
 /// dx_i = g · (product of the elements before x_i) · (product of those behind it). Nothing is divided or
 /// selected, so that it holds at zeros too, and so do its own derivatives.
-fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
+fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> Result<ValueId> {
     let x = s.x(0);
     let shape = b.shape(x);
     if shape.elements() == 0 {
-        return zeros_like(b, x);
+        return Ok(zeros_like(b, x));
+    }
+    let factors: usize = axes.iter().map(|&axis| shape[axis]).product();
+    if i32::try_from(factors).is_err() {
+        let message = format!("a product of {factors} elements has too many to be differentiated");
+        return Err(refusal(b.graph, s.op, &message, "multiply over one axis at a time"));
     }
     // As rows, of the reduced axes one after the other.
     let (mut order, reduced): (Vec<usize>, Vec<usize>) =
         (0..shape.rank()).partition(|axis| !axes.contains(axis));
     let extents = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>();
-    let flat = [extents(&order), vec![extents(&reduced).iter().product()]].concat();
+    let flat = [extents(&order), vec![factors]].concat();
     order.extend(reduced);
     let rows = b.permute(x, &order);
     let rows = b.reshape(rows, flat);
@@ -56,5 +62,5 @@ fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     let others = b.reshape(others, extents(&order));
     let others = b.permute(others, &inverse_permutation(&order));
     let g = spread(b, s.g(), &shape, axes);
-    b.mul(g, others)
+    Ok(b.mul(g, others))
 }
