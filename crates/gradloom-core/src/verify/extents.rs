@@ -17,10 +17,10 @@
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 
-/// Elements that one value may have at most, an i64 counting twice: 2^45, or, where indices have 32 bits, half
-/// of what these count. Four bytes each are all that a process can address on today's machines, 128 TiB; so the
-/// bytes of thousands of values, or of one for each of thousands of tasks, add up within 64 bits. How many of
-/// them there is memory for is the device's to say.
+/// Elements that one value may have at most, an i64 counting twice: 2^45, or, where indices have 32 bits,
+/// half of what these count. Four bytes each are all that a process can address on today's machines, 128 TiB;
+/// so the bytes of thousands of values, or of one for each of thousands of tasks, add up within 64 bits. How
+/// many of them there is memory for is the device's to say.
 const MAX_ELEMENTS: usize = if usize::BITS == 64 { 1 << 45 } else { isize::MAX as usize };
 
 /// Axes of a value at most, as in NumPy and PyTorch.
@@ -33,8 +33,8 @@ const MAX_SCORES: u64 = 1 << 45;
 /// them for each thread.
 const MAX_HEAD: usize = 1 << 20;
 
-/// Whether the product of the extents and a factor is at most so many. Each extent counts as at least 1: strides
-/// and partial products of a shape with a 0 must fit as well.
+/// Whether the product of the extents and a factor is at most so many. Each extent counts as at least 1:
+/// strides and partial products of a shape with a 0 must fit as well.
 fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
     let times = |product: u64, &n: &usize| product.checked_mul(n.max(1) as u64);
     extents.iter().try_fold(factor as u64, times).is_some_and(|product| product <= most)

@@ -212,7 +212,8 @@ impl<M: Module> Session<M> {
         &self.base
     }
 
-    /// Leaves the initial values of parameters out, which are 0, until [`Session::fill`]: they may be given soon.
+    /// Leaves the initial values of parameters out, which are 0, until [`Session::fill`]: they may be given
+    /// soon.
     #[cfg(feature = "web")]
     pub fn fill_later(&self) {
         self.base.fill_later();

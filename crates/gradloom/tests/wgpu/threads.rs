@@ -5,8 +5,8 @@ use gradloom::CancelToken;
 use std::time::Duration;
 
 const THREADS: usize = 4;
-/// Steps of a thread. wgpu 30 panics where a wait with a time limit of one thread meets the end of the work of
-/// another: about once in a thousand steps.
+/// Steps of a thread. wgpu 30 panics where a wait with a time limit of one thread meets the end of the work
+/// of another: about once in a thousand steps.
 const STEPS: usize = 1500;
 
 #[test]
