@@ -10,8 +10,7 @@ use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::ALIGNMENT;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, MapMode, PollError,
@@ -133,45 +132,54 @@ impl Gpu {
 /// A buffer that tells whether a device is lost. Such a device takes submissions and reports no error, but
 /// refuses at once to map a buffer; nothing has to be waited for, nor is the device polled.
 #[derive(Debug)]
-struct Canary(Mutex<Buffer>);
+struct Canary(Mutex<Mapping>);
 
-impl Canary {
+/// A buffer whose mapping was asked for.
+#[derive(Debug)]
+struct Mapping {
+    buffer: Buffer,
+    /// Whether it was mapped; unset while that is open.
+    is_mapped: Arc<OnceLock<bool>>,
+}
+
+impl Mapping {
     fn new(device: &Device) -> Self {
-        Self(Mutex::new(Self::buffer(device)))
-    }
-
-    fn buffer(device: &Device) -> Buffer {
-        device.create_buffer(&BufferDescriptor {
+        Self::of(device.create_buffer(&BufferDescriptor {
             label: Some("canary"),
             size: 4,
             usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
             mapped_at_creation: false,
-        })
+        }))
+    }
+
+    /// Asks for the mapping of a buffer, which is neither mapped nor about to be.
+    fn of(buffer: Buffer) -> Self {
+        let is_mapped = Arc::new(OnceLock::new());
+        let told = Arc::clone(&is_mapped);
+        buffer.map_async(MapMode::Read, .., move |result| drop(told.set(result.is_ok())));
+        Self { buffer, is_mapped }
+    }
+}
+
+impl Canary {
+    fn new(device: &Device) -> Self {
+        Self(Mutex::new(Mapping::new(device)))
     }
 
     /// Whether the device refuses to map a buffer.
     fn is_refused(&self, device: &Device) -> bool {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_refused(&buffer) {
-            return false;
-        }
-        // Another thread that polled the device may have mapped it while its mapping was taken back.
-        *buffer = Self::buffer(device);
-        is_refused(&buffer)
+        let mut mapping = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *mapping = match mapping.is_mapped.get() {
+            Some(false) => return true,
+            Some(true) => {
+                mapping.buffer.unmap();
+                Mapping::of(mapping.buffer.clone())
+            }
+            // Another thread may be mapping it.
+            None => Mapping::new(device),
+        };
+        mapping.is_mapped.get() == Some(&false)
     }
-}
-
-/// Whether a buffer is refused to be mapped. It is not mapped afterwards, unless another thread polls the
-/// device.
-fn is_refused(buffer: &Buffer) -> bool {
-    let refused = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&refused);
-    buffer.map_async(MapMode::Read, .., move |result| told.store(result.is_err(), Ordering::Relaxed));
-    let refused = refused.load(Ordering::Relaxed);
-    if !refused {
-        buffer.unmap();
-    }
-    refused
 }
 
 /// See [`Gpu::validated`].
