@@ -156,7 +156,10 @@ impl Mapping {
     fn of(buffer: Buffer) -> Self {
         let is_mapped = Arc::new(OnceLock::new());
         let told = Arc::clone(&is_mapped);
-        buffer.map_async(MapMode::Read, .., move |result| drop(told.set(result.is_ok())));
+        buffer.map_async(MapMode::Read, .., move |result| {
+            // It is called once.
+            let _ = told.set(result.is_ok());
+        });
         Self { buffer, is_mapped }
     }
 }
