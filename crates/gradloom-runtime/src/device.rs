@@ -89,6 +89,10 @@ impl Device {
     /// Where the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache
     /// folder, which can be deleted at any time.
     ///
+    /// WGSL lets a driver compute as if there were neither NaN nor infinity. Functions, comparisons and
+    /// reductions tell them by their bits, and `x - x` and `x * 0.0` do; but a driver may still make a number
+    /// of longer formulas whose terms cancel, as `x + 1.0 - x` of an infinite x.
+    ///
     /// # Errors
     /// When there is none, or it cannot be opened.
     #[cfg(feature = "wgpu")]
