@@ -1,4 +1,4 @@
-//! What `gradloom sample` makes of its texts: escapes, marks, and where they end.
+//! The texts of `gradloom sample`: escapes, byte order marks, and where they end.
 
 mod common;
 use common::Workspace;

@@ -166,7 +166,7 @@ impl Printer<'_> {
         ids.map(|id| self.text(source, *id))
     }
 
-    /// Whether an expression is the number 0.
+    /// Returns whether an expression is the number 0.
     fn is_zero(&self, id: ExprId) -> bool {
         *self.kernel.expr(id) == Expr::Literal(0)
     }

@@ -230,3 +230,10 @@ pub(crate) fn few_types() -> Vec<Type> {
         of(DType::U8, &[4]),
     ]
 }
+
+/// Checks that no function is missing from the tables.
+#[track_caller]
+fn assert_in_tables(missing: &[String]) {
+    let (count, names) = (missing.len(), missing.join("\n"));
+    assert!(missing.is_empty(), "absurd: {count} functions are in no table:\n{names}");
+}

@@ -33,14 +33,14 @@ pub(crate) struct Base {
     pub(super) seed: Arc<AtomicU64>,
     pub(super) device: Device,
     pub(crate) store: Store,
-    /// Whether initial values are made when they are first needed: see [`Base::fill`].
+    /// Initial values that are made when they are first needed: see [`Base::fill`].
     #[cfg(feature = "web")]
     later: Arc<Later>,
     /// Names of the training programs that there are.
     trainers: Arc<Mutex<Vec<Weak<str>>>>,
 }
 
-/// Whether initial values are left out at first, and whether some were.
+/// Initial values that are left out until they are needed.
 #[cfg(feature = "web")]
 #[derive(Debug, Default)]
 struct Later {

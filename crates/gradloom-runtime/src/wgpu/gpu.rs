@@ -138,7 +138,7 @@ struct Canary(Mutex<Mapping>);
 #[derive(Debug)]
 struct Mapping {
     buffer: Buffer,
-    /// Whether it was mapped; unset while that is open.
+    /// `true` once it was mapped, `false` once that was refused; unset before.
     is_mapped: Arc<OnceLock<bool>>,
 }
 
@@ -169,7 +169,7 @@ impl Canary {
         Self(Mutex::new(Mapping::new(device)))
     }
 
-    /// Whether the device refuses to map a buffer.
+    /// Returns whether the device refuses to map a buffer.
     fn is_refused(&self, device: &Device) -> bool {
         let mut mapping = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *mapping = match mapping.is_mapped.get() {

@@ -23,7 +23,7 @@ fn floats(step: usize) -> Vec<f64> {
     [positive, negative, vec![0.0]].concat()
 }
 
-/// Whether a result is wrong: far from the right one for its magnitude.
+/// Returns whether a result is far from the right one for its magnitude.
 fn wrong(got: f64, want: f64) -> bool {
     let tiny = got.abs() <= LEAST && want.abs() <= LEAST;
     let vast = got.abs() >= MOST && want.abs() >= MOST && got.signum() == want.signum();

@@ -1,4 +1,4 @@
-//! What templates call of Python: formats, methods of strings, dates, JSON.
+//! The part of Python that templates call: formats, methods of strings, dates, JSON.
 //!
 //! In: values of a template. Out: what Python makes of them. Always holds: what is not known is an error.
 
