@@ -226,19 +226,33 @@ fn alone(
         return Err(Error::new(ErrorKind::Device, format!("`{}` has no GPU kernel", launch.kernel.name()))
             .help("use the CPU"));
     };
+    let (reads, writes) = (launch.reads.iter().collect::<Vec<_>>(), launch.writes.iter().collect::<Vec<_>>());
+    Ok(placed(&kernels, number, &views, plan, [&reads, &writes], &scratch))
+}
+
+/// Returns kernels whose buffers are where the plan put these operands and results, and scratch.
+pub(super) fn placed(
+    kernels: &[Kernel],
+    number: usize,
+    views: &Views<'_>,
+    plan: &Plan,
+    [reads, writes]: [&[&Access]; 2],
+    scratch: &Range<u64>,
+) -> Vec<CudaKernel> {
     let parameter = |role: Role, table: &[u32]| match role {
-        Role::Operand(read) => address(plan, &launch.reads[read]),
-        Role::Result(write) => address(plan, &launch.writes[write]),
-        Role::Workspace { start, .. } => Parameter::Workspace(scratch.start + start),
-        Role::Table => Parameter::Table(table.to_vec()),
+        Role::Operand(read) => Some(address(plan, reads[read])),
+        Role::Result(write) => Some(address(plan, writes[write])),
+        Role::Workspace { start, .. } => Some(Parameter::Workspace(scratch.start + start)),
+        Role::Table => Some(Parameter::Table(table.to_vec())),
+        Role::Status => None,
     };
     let touched = |role: Role| match role {
-        Role::Operand(read) => Span::of(plan, &launch.reads[read]).into_iter().collect(),
-        Role::Result(write) => Span::of(plan, &launch.writes[write]).into_iter().collect(),
+        Role::Operand(read) => Span::of(plan, reads[read]).into_iter().collect(),
+        Role::Result(write) => Span::of(plan, writes[write]).into_iter().collect(),
         Role::Workspace { .. } => vec![Span::Workspace(scratch.clone())],
-        Role::Table => Vec::new(),
+        Role::Table | Role::Status => Vec::new(),
     };
-    Ok(finished(&kernels, number, &views, &touched, &parameter))
+    finished(kernels, number, views, &touched, &parameter)
 }
 
 /// A product by the library.
@@ -317,10 +331,11 @@ fn together(
         other => other,
     };
     let parameter = |role: Role, table: &[u32]| match role {
-        Role::Operand(read) => address(read, &reads[read]),
-        Role::Result(write) => address(reads.len() + write, &writes[write]),
-        Role::Workspace { start, .. } => Parameter::Workspace(scratch + start),
-        Role::Table => Parameter::Table(table.to_vec()),
+        Role::Operand(read) => Some(address(read, &reads[read])),
+        Role::Result(write) => Some(address(reads.len() + write, &writes[write])),
+        Role::Workspace { start, .. } => Some(Parameter::Workspace(scratch + start)),
+        Role::Table => Some(Parameter::Table(table.to_vec())),
+        Role::Status => None,
     };
     let of_all = |access: fn(&Launch, &Part, usize) -> Access, i: usize| {
         parts.iter().filter_map(|part| Span::of(plan, &access(launch, part, i))).collect()
@@ -330,7 +345,7 @@ fn together(
         Role::Result(write) => of_all(|launch, part, i| launch.writes[part.writes.start + i].clone(), write),
         // The first pass of each part leaves its scratch to the second.
         Role::Workspace { .. } => vec![Span::Workspace(scratch..scratch + schedule.workspace)],
-        Role::Table => Vec::new(),
+        Role::Table | Role::Status => Vec::new(),
     };
     finished(&kernels::together(&views, parts, &table, schedule), number, &views, &touched, &parameter)
 }
@@ -362,20 +377,26 @@ fn finished(
     number: usize,
     views: &Views<'_>,
     touched: &dyn Fn(Role) -> Vec<Span>,
-    parameter: &dyn Fn(Role, &[u32]) -> Parameter,
+    parameter: &dyn Fn(Role, &[u32]) -> Option<Parameter>,
 ) -> Vec<CudaKernel> {
     let is_early = |role: Role| matches!(role, Role::Operand(read) if views.reads[read].is_early);
     let finish = |kernel: &Kernel| {
         let name = function_name(&kernel.label);
         let mut spans = Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..Spans::default() };
         for (i, buffer) in kernel.buffers.iter().enumerate() {
-            let list = if kernel.stores_to(i) { &mut spans.writes } else { &mut spans.reads };
+            let is_written = kernel.stores_to(i);
+            spans.decides |= is_written && buffer.role == Role::Status;
+            let list = if is_written { &mut spans.writes } else { &mut spans.reads };
             list.extend(touched(buffer.role));
         }
         let (source, loads_early) = print(kernel, &name, number, &is_early);
         CudaKernel {
             label: kernel.label.clone(),
-            parameters: kernel.buffers.iter().map(|buffer| parameter(buffer.role, &kernel.table)).collect(),
+            parameters: kernel
+                .buffers
+                .iter()
+                .filter_map(|buffer| parameter(buffer.role, &kernel.table))
+                .collect(),
             spans,
             work: Work::Function {
                 source,

@@ -36,7 +36,8 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
         .chain(kernel.arrays.iter().map(|array| array.ty));
     types.for_each(|ty| printer.declare(ty));
     printer.functions.iter().for_each(|function| text.push_str(function.text()));
-    let parameters = kernel.buffers.iter().enumerate().map(|(i, buffer)| {
+    let buffers = kernel.buffers.iter().enumerate().filter(|(_, buffer)| buffer.role != Role::Status);
+    let parameters = buffers.map(|(i, buffer)| {
         let access = if buffer.is_writable() { "" } else { "const " };
         format!("{access}{}* b{i}, ", stored_name(buffer.ty))
     });
@@ -138,7 +139,7 @@ impl Printer<'_> {
                     DType::BF16 => format!("bf16_bits({stored})"),
                     _ => stored,
                 };
-                format!("b{buffer}[{index}] = {stored};")
+                format!("{}[{index}] = {stored};", self.buffer(*buffer))
             }
             Stmt::SetElement(array, index, value) => {
                 format!("a{array}[{}] = {};", self.text(*index), self.text(*value))
@@ -189,6 +190,14 @@ impl Printer<'_> {
         }
     }
 
+    /// Returns the name of a buffer's parameter.
+    fn buffer(&self, number: u32) -> String {
+        match self.kernel.buffers[number as usize].role {
+            Role::Status => "status".to_string(),
+            _ => format!("b{number}"),
+        }
+    }
+
     /// Name of a helper function, which the text then has.
     fn function(&mut self, function: Function) -> &'static str {
         self.functions.insert(function);
@@ -212,12 +221,15 @@ impl Printer<'_> {
             Expr::Committed => "(status[0] == 0u)".to_string(),
             Expr::Counter(number) => format!("i{number}"),
             Expr::Read(number) => format!("x{number}"),
-            Expr::Load(buffer, _) => match dtype {
-                DType::Bool => format!("(b{buffer}[{}] != 0)", x[0]),
-                DType::F16 => format!("from_f16(b{buffer}[{}])", x[0]),
-                DType::BF16 => format!("from_bf16(b{buffer}[{}])", x[0]),
-                _ => format!("b{buffer}[{}]", x[0]),
-            },
+            Expr::Load(buffer, _) => {
+                let element = format!("{}[{}]", self.buffer(*buffer), x[0]);
+                match dtype {
+                    DType::Bool => format!("({element} != 0)"),
+                    DType::F16 => format!("from_f16({element})"),
+                    DType::BF16 => format!("from_bf16({element})"),
+                    _ => element,
+                }
+            }
             Expr::Element(array, _) => format!("a{array}[{}]", x[0]),
             Expr::ShuffleXor(_, bits) => format!("__shfl_xor_sync(0xffffffffu, {}, {bits})", x[0]),
             Expr::Unary(op, _) => self.call(spelling::unary(*op, dtype), &[&x[0]]),

@@ -234,13 +234,10 @@ impl fmt::Display for Replay {
 }
 
 /// Whether a kernel gains from starting before those before it are done: it loads something meanwhile, or has
-/// so few blocks that it takes no place, and lets what is behind it start. The guards, whose text is fixed,
-/// have no wait.
+/// so few blocks that it takes no place, and lets what is behind it start.
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
-        Work::Function { loads_early, groups, .. } => {
-            unit.owner != Owner::Guards && (loads_early || groups <= FEW_BLOCKS)
-        }
+        Work::Function { loads_early, groups, .. } => loads_early || groups <= FEW_BLOCKS,
         Work::Product(_) => false,
     }
 }

@@ -302,6 +302,9 @@ pub enum Role {
     },
     /// [`Kernel::table`].
     Table,
+    /// Words of the step's [`Status`](crate::step::Status), which one invocation of the guards reads and
+    /// writes: all others report [`Fault`]s.
+    Status,
 }
 
 /// A buffer that a kernel reads or writes.
@@ -316,7 +319,7 @@ pub struct Buffer {
 impl Buffer {
     /// Whether kernels may write it.
     pub fn is_writable(&self) -> bool {
-        matches!(self.role, Role::Result(_) | Role::Workspace { .. })
+        matches!(self.role, Role::Result(_) | Role::Workspace { .. } | Role::Status)
     }
 }
 

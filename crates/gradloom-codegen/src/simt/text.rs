@@ -14,6 +14,7 @@ impl fmt::Display for Kernel {
                 Role::Result(number) => format!("result {number}"),
                 Role::Workspace { start, bytes } => format!("workspace {start}..{}", start + bytes),
                 Role::Table => format!("table of {}", self.table.len()),
+                Role::Status => "status".to_string(),
             };
             writeln!(f, "    buffer b{i}: {} = {role}", buffer.ty)?;
         }

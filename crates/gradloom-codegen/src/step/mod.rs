@@ -45,14 +45,15 @@ impl Owner {
 
 /// The start along one axis of a window that the commit replaces: one that does not fit is a trap.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window<'p> {
+pub struct Window<'p> {
     /// Number of the launch that replaces it.
-    pub(crate) launch: usize,
-    pub(crate) axis: usize,
+    pub launch: usize,
+    /// The axis.
+    pub axis: usize,
     /// The largest start that fits.
-    pub(crate) room: usize,
-    /// Where the start is.
-    pub(crate) start: &'p Access,
+    pub room: usize,
+    /// The start, an i32.
+    pub start: &'p Access,
 }
 
 /// The windows of a plan's commit, axis by axis.

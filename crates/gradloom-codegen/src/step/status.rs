@@ -17,6 +17,19 @@ pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
 /// The word in which the host says how many failures it knows of. They need no record any longer.
 pub const ACKNOWLEDGED: usize = 10;
 
+/// The word of the verdict.
+pub(crate) const VERDICT: usize = 0;
+/// The word of the launch that trapped, counted from 1.
+pub(crate) const LAUNCH: usize = 1;
+/// The word of the position at which it did.
+pub(crate) const POSITION: usize = 2;
+/// The word of the index that was out of range.
+pub(crate) const INDEX: usize = 3;
+/// The word of the number that the index must be below.
+pub(crate) const BOUND: usize = 4;
+/// Words of a step that its record repeats.
+pub(crate) const RECORDED_WORDS: usize = 5;
+
 /// Steps so far.
 pub(crate) const STEPS: usize = 8;
 /// Those of them that failed.

@@ -44,7 +44,6 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase, Schedule};
 use shader_builder::ShaderBuilder;
-pub(crate) use shader_builder::index_at;
 
 /// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///

@@ -42,6 +42,10 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
             Memory::Name(source.workspace(start..start + bytes, name_of(buffer.ty)))
         }
         Role::Table => Memory::Name(source.table(kernel.table.clone()).to_string()),
+        Role::Status => {
+            source.uses_status();
+            Memory::Status
+        }
     });
     let memory = memory.collect();
     let mut printer = Printer { kernel, memory, named: vec![false; kernel.exprs.len()] };
@@ -63,6 +67,8 @@ enum Memory {
     Operand(Operand),
     /// An array of this name.
     Name(String),
+    /// The words of the status, which are atomic.
+    Status,
 }
 
 struct Printer<'k> {
@@ -115,6 +121,7 @@ impl Printer<'_> {
                 match &self.memory[*buffer as usize] {
                     Memory::Operand(operand) => source.store(operand, &index, &value),
                     Memory::Name(name) => source.line(format_args!("{name}[{index}] = {value};")),
+                    Memory::Status => source.line(format_args!("atomicStore(&status[{index}], {value});")),
                 }
             }
             Stmt::SetElement(array, index, value) => {
@@ -189,6 +196,7 @@ impl Printer<'_> {
                     }
                     Memory::Operand(operand) => source.load(operand, &index),
                     Memory::Name(name) => format!("{name}[{index}]"),
+                    Memory::Status => format!("atomicLoad(&status[{index}])"),
                 }
             }
             Expr::Element(array, index) => format!("a{array}[{}]", self.text(source, *index)),

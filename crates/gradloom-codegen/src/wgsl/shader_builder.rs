@@ -7,11 +7,10 @@ use super::dispatch::{Bound, Dispatch};
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use crate::limits::Limits;
-use crate::narrow::{has_words, narrow};
+use crate::narrow::has_words;
 use crate::step::STATUS_WORDS;
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::DType;
-use gradloom_core::kernel::Layout;
 use std::fmt::{Display, Write};
 use std::ops::Range;
 
@@ -177,14 +176,6 @@ impl<'a> ShaderBuilder<'a> {
             Element::Word => format!("{name}[{index}] = bitcast<u32>({value});"),
             Element::Atomic => format!("atomicStore(&{name}[{index}], bitcast<u32>({value}));"),
         });
-    }
-
-    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where. Gives the
-    /// index that is in range and nearest, which reads and writes by it have to use: the invocation
-    /// goes on. Of an extent of 0 it is 0.
-    pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
-        self.report_index(index, narrow(extent), position);
-        format!("clamp({index}, 0, {})", extent.max(1) - 1)
     }
 
     /// Adds what an index outside of `0..extent` does.
@@ -464,31 +455,4 @@ pub(crate) fn zero(dtype: DType) -> &'static str {
         DType::U32 => "0u",
         DType::Bool => "false",
     }
-}
-
-/// The index of the element at a row-major position of a layout.
-pub(crate) fn index_at(layout: &Layout, position: &str) -> String {
-    let axes = layout.collapsed();
-    let mut terms = Vec::new();
-    let mut inner = 1;
-    for (i, &(extent, stride)) in axes.iter().enumerate().rev() {
-        let mut term = position.to_string();
-        if inner > 1 {
-            term = format!("{term} / {inner}u");
-        }
-        if i > 0 {
-            term = format!("({term}) % {extent}u");
-        }
-        inner *= extent;
-        match stride {
-            0 => {}
-            1 => terms.push(if term.contains(' ') { format!("({term})") } else { term }),
-            _ => terms.push(format!("({term}) * {stride}u")),
-        }
-    }
-    if layout.offset > 0 || terms.is_empty() {
-        terms.push(format!("{}u", layout.offset));
-    }
-    terms.reverse();
-    terms.join(" + ")
 }

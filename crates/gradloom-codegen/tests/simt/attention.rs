@@ -203,6 +203,7 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
         workspace: vec![None; made.schedule.workspace() as usize / 4],
         faults: Vec::new(),
         committed,
+        status: Vec::new(),
     };
     for kernel in &made.kernels {
         machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));

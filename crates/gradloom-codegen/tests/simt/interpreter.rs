@@ -24,6 +24,8 @@ pub(super) struct Machine {
     pub(super) faults: Vec<(Fault, u32)>,
     /// Whether the step may commit.
     pub(super) committed: bool,
+    /// Words of the step's status.
+    pub(super) status: Vec<u32>,
 }
 
 /// An element of memory that invocations share.
@@ -60,6 +62,7 @@ impl Machine {
         };
         let mut results: Vec<Vec<Cell>> = self.results.iter().map(cells).collect();
         results.push(cells(&self.workspace));
+        results.push(self.status.iter().map(|&word| Cell { bits: Some(word), ..Cell::default() }).collect());
         for group in 0..kernel.groups {
             let lanes = kernel.workgroup as usize;
             let array = |array: &Array| {
@@ -82,6 +85,8 @@ impl Machine {
                 .map_err(|what| format!("{what}, in workgroup {group} of\n{kernel}"))?;
         }
         let words = |cells: Vec<Cell>| cells.into_iter().map(|cell| cell.bits).collect();
+        let status = results.pop().unwrap_or_default();
+        self.status = status.into_iter().filter_map(|cell| cell.bits).collect();
         self.workspace = results.pop().map(words).unwrap_or_default();
         self.results = results.into_iter().map(words).collect();
         Ok(())
@@ -93,7 +98,7 @@ struct Workgroup<'r> {
     kernel: &'r Kernel,
     group: usize,
     arrays: Vec<Vec<Cell>>,
-    /// Cells of the results, then those of the scratch.
+    /// Cells of the results, then those of the scratch, then those of the status.
     results: &'r mut [Vec<Cell>],
     stretch: usize,
     /// Values of expressions with names, for each invocation.
@@ -205,8 +210,9 @@ impl Workgroup<'_> {
             Role::Result(result) => (result, index),
             Role::Workspace { start, bytes } => {
                 let at = if (index as u64) < bytes / 4 { start as usize / 4 + index } else { usize::MAX };
-                (self.results.len() - 1, at)
+                (self.results.len() - 2, at)
             }
+            Role::Status => (self.results.len() - 1, index),
             Role::Operand(_) | Role::Table => return Err("an operand or a table is written".into()),
         };
         Ok(self.results[number].get_mut(at))
@@ -283,7 +289,7 @@ impl Workgroup<'_> {
                             *self.machine.operands[number].get(at).ok_or_else(outside)?
                         }
                         Role::Table => *kernel.table.get(at).ok_or_else(outside)?,
-                        Role::Result(_) | Role::Workspace { .. } => {
+                        Role::Result(_) | Role::Workspace { .. } | Role::Status => {
                             let who = self.group * lanes + lane;
                             let cell = self.cell(*buffer, at)?.ok_or_else(outside)?;
                             if !cell.read(who, 0) {
@@ -580,6 +586,7 @@ fn mistakes_of_kernels_are_seen() {
             workspace: Vec::new(),
             faults: Vec::new(),
             committed: true,
+            status: Vec::new(),
         };
         machine.run(&k.finish()).err().unwrap_or_default()
     };

@@ -2,6 +2,7 @@
 
 mod attention;
 mod custom;
+mod guards;
 mod interpreter;
 mod nvrtc;
 mod ops;

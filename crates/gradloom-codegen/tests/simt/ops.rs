@@ -178,6 +178,7 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
         workspace: vec![None; schedule(graph, shares).workspace(&Kernel::Op(op.kind.clone())) as usize / 4],
         faults: Vec::new(),
         committed,
+        status: Vec::new(),
     };
     for kernel in &made {
         machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));

@@ -226,6 +226,7 @@ impl Memory<'_> {
             workspace: vec![None; workspace.div_ceil(4)],
             faults: Vec::new(),
             committed: true,
+            status: Vec::new(),
         };
         for kernel in made {
             verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}"));
@@ -858,6 +859,7 @@ fn scatters_of_distinct_rows_run_together() {
         workspace: Vec::new(),
         faults: Vec::new(),
         committed: true,
+        status: Vec::new(),
     };
     assert_eq!(made.len(), 1);
     verify(&made[0]).unwrap_or_else(|error| panic!("{error}"));

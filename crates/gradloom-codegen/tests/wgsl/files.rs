@@ -9,6 +9,7 @@ use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
 use gradloom_codegen::cuda::{self, Work};
 use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 use gradloom_core::ir::Graph;
 use gradloom_testing::nvrtc;
@@ -139,6 +140,14 @@ fn cases() -> Vec<Case> {
             )
         },
         case(
+            "guards",
+            "The first guard that is not finite is the verdict, unless a kernel trapped or a window of the commit does not fit; \
+             a step that failed leaves a record.",
+            "%0: f32[300] = param \"w\"\n%1: f32[] = input \"loss\"\n%2: i32[] = input \"at\"\n\
+             %3: f32[8] = state \"cache\" {init=0.0}\n%4: f32[2] = input \"new\"\nupdate %3[%2] <- %4\n\
+             guard \"loss\" %1\nguard \"w\" %0",
+        ),
+        case(
             "attention",
             "A causal mask, and two heads of queries for each of keys.",
             &attention([1, 2, 1, 6, 6, 4, 4], ", causal", false),
@@ -171,8 +180,8 @@ fn wgsl(case: &Case) -> String {
     let gpu = Gpu::in_precision(limits, case.precision);
     let mut text = heading(case, &graph);
     for made in checked_with(&graph, &limits, &gpu.choices) {
-        // The guards' shader is the same for every graph without guards.
-        if made.label != "guards" {
+        // Without guards it has nothing to look at.
+        if made.label != "guards" || !graph.guards.is_empty() {
             write!(text, "\n// {:?} workgroups\n{}", made.workgroups, made.source).unwrap();
         }
     }
@@ -184,13 +193,11 @@ fn cuda(case: &Case) -> (String, Vec<String>) {
     let graph = graph(&case.lines);
     let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), case.precision));
     let plan = plan_for(&graph, &target);
-    let made = plan.hoisted.iter().chain(&plan.launches).enumerate().flat_map(|(number, launch)| {
-        cuda::kernels(launch, number, 0, &plan, &graph, &Cuts::default())
-            .unwrap_or_else(|error| panic!("{error}"))
-    });
+    let made = cuda::units(&plan, &graph, &Cuts::default()).unwrap_or_else(|error| panic!("{error}"));
     let mut text = heading(case, &graph);
     let mut sources = Vec::new();
-    for kernel in made {
+    let shown = made.into_iter().filter(|unit| unit.owner != Owner::Guards || !graph.guards.is_empty());
+    for cuda::CudaUnit { kernel, .. } in shown {
         let Work::Function { source, groups, threads, .. } = kernel.work else { panic!("{kernel:?}") };
         write!(text, "\n// {groups} blocks of {threads} threads\n{source}").unwrap();
         sources.push(source);

@@ -15,6 +15,7 @@ mod each;
 mod elementwise;
 mod gather;
 mod group;
+mod guards;
 mod key;
 mod map;
 mod movement;
@@ -26,6 +27,7 @@ mod sort;
 
 pub(crate) use attention::attention;
 pub use group::Table;
+pub use guards::guards;
 pub(crate) use product::product;
 
 use super::ir::{Kernel, Role};
