@@ -16,11 +16,11 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
 /// empty.
 const COOPERATIVE: usize = 32;
 
-/// How to compute a product on an adapter with these limits; `operands` is what matrix instructions may take
-/// them in, if they may be used.
+/// Chooses the way to compute a product on an adapter with these limits; `operands` is their type in matrix
+/// instructions, none where those may not be used.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
-/// (`docs/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
+/// (`docs/history/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
 pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -> ProductChoice {
     match (limits.software, limits.scalar) {
         (_, true) => return scalar(problem),
