@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// A device that programs can be loaded on.
 pub(crate) trait Backend: Send + Sync {
-    /// Short name: `cpu`, `null`.
+    /// Short name, such as `cpu` or `cuda`.
     fn name(&self) -> &'static str;
     /// Model of the device, for reports.
     fn description(&self) -> String;

@@ -110,7 +110,7 @@ __device__ __forceinline__ void wait_for_others() {
 #endif
 }
 ";
-        // The first failure of a step is kept. See `wgsl::Status` for the words.
+        // The first failure of a step is kept. See `step::Status` for the words.
         Report "report" [] = "__device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {
         status[2] = position;

@@ -1,4 +1,4 @@
-//! Elementwise ops that fusion leaves whole: integer division, which can fault.
+//! Elementwise ops that are kernels of their own: integer division, which can fault, and without fusion any.
 
 use super::super::ir::Kernel;
 use super::Views;
