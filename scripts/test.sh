@@ -76,6 +76,10 @@ elif [ -n "${GRADLOOM_NEEDS_DENY:-}" ]; then
 else
   echo "licences, bans, sources and advisories: skipped, cargo-deny could not be installed"
 fi
+# The tests that are skipped, which append their names.
+GRADLOOM_SKIPPED="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/skipped"
+rm -f "$GRADLOOM_SKIPPED"
+export GRADLOOM_SKIPPED
 step "examples in the documentation"
 cargo test --workspace --doc --quiet
 # The printed CUDA C goes through NVIDIA's compiler, which is a package for Python; no GPU is needed.
@@ -104,3 +108,7 @@ if [ -e "$swiftshader" ]; then
 fi
 step "the npm package"
 bash scripts/test-web.sh
+if [ -s "$GRADLOOM_SKIPPED" ]; then
+  step "$(wc -l <"$GRADLOOM_SKIPPED") tests were skipped"
+  sort "$GRADLOOM_SKIPPED"
+fi

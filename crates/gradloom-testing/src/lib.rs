@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mutate;
 pub mod nvrtc;
 pub mod random;
+pub mod skip;
 pub mod table;
 pub mod training;
 pub mod values;

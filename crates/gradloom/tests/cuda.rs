@@ -3,15 +3,7 @@
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, Precision, Train};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-
-/// Whether no NVIDIA GPU is asked for, which is said.
-fn skipped() -> bool {
-    let skipped = !gradloom_testing::adapter::is_cuda();
-    if skipped {
-        println!("skipped: GRADLOOM_ADAPTER is not `cuda`");
-    }
-    skipped
-}
+use gradloom_testing::adapter::skipped_without_cuda as skipped;
 
 fn steps() -> usize {
     std::env::var("GRADLOOM_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)

@@ -36,7 +36,7 @@ fn skipped() -> bool {
 
 /// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
 fn not_webgpu() -> bool {
-    gradloom_testing::adapter::is_cuda() || skipped()
+    gradloom_testing::adapter::skipped_on_cuda(gradloom_runtime::adapters().is_empty())
 }
 
 /// Whether two numbers are neither equal nor close; NaN is close to nothing.
