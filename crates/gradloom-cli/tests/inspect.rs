@@ -66,6 +66,10 @@ fn kernels_are_shown_by_launch_and_graphs_in_short() {
     assert!(refused.stderr.contains("--launch 5000: the step has "), "{refused:?}");
     let refused = workspace.run(&format!("{command} --launch 3"));
     assert!(refused.code == Some(2) && refused.stderr.contains("add --stage emit"), "{refused:?}");
+    let common = workspace.succeed(&format!("{command} --stage kernels --launch 3")).stdout;
+    assert!(common.starts_with("// launch 3: ") && common.contains("\nkernel \""), "{common}");
+    let refused = workspace.run("inspect tiny --stage kernels");
+    assert!(refused.code == Some(2) && refused.stderr.contains("add --target wgsl or cuda"), "{refused:?}");
     let summary = workspace.succeed(command).stdout;
     assert!(summary.contains(" launches in a graph\n"), "{summary}");
 }

@@ -12,6 +12,8 @@
 
 pub mod cpu;
 pub mod cuda;
+mod kernels;
+mod library;
 mod limits;
 mod lower;
 mod narrow;

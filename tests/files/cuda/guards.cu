@@ -35,7 +35,6 @@ extern "C" __global__ void __launch_bounds__(256) k_guards(const float* b0, cons
     __shared__ unsigned a0[256];
     let_next_start();
     unsigned x0 = 4294967295u;
-    wait_for_others();
     for (unsigned i0 = threadIdx.x; i0 < 1u; i0 += 256u) {
         float v6 = b0[0u];
         if ((((unsigned)__float_as_int(v6) & 2139095040u) == 2139095040u)) {
@@ -59,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(256) k_guards(const float* b0, cons
         }
         __syncthreads();
     }
+    wait_for_others();
     if ((threadIdx.x == 0u)) {
         int v53 = b3[0u];
         unsigned v61 = status[1u];

@@ -7,22 +7,22 @@
 mod edges;
 pub mod exchange;
 mod functions;
-mod guards;
 mod launch;
-mod library;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
+mod place;
 mod print;
 mod replay;
 mod units;
 
-pub use edges::Touches;
-pub use launch::{CudaKernel, Parameter, Span, Spans, Work, kernels};
-pub use library::{
+pub use crate::library::{
     EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROOM_BEHIND, ROW_ALIGNMENT, Room,
     may_use_library,
 };
-pub(crate) use library::{least_product, takes_lines_behind};
+pub(crate) use crate::library::{least_product, takes_lines_behind};
+pub use edges::Touches;
+pub use launch::{CudaKernel, Parameter, Span, Spans, Work};
+pub(crate) use place::Addresses;
 pub use print::print;
 pub use replay::{Cut, Member, REUSE_DISTANCE, Replay, ReplayNode, Shape};
 pub use units::{CudaUnit, units};

@@ -3,14 +3,19 @@
 //! In: a plan, and where its memory is cut. Out: for each launch its kernels, with the guards between the
 //! phases of a step.
 
-use super::guards::guards;
-use super::launch::{CudaKernel, kernels};
-use crate::step::{Owner, can_fail};
+use super::launch::{CudaKernel, Parameter, Span, Spans, Work};
+use super::place::{Addresses, Operand, Operands, place};
+use super::print::print;
+use crate::kernels::{self, Program, Unit};
+use crate::library::LibraryProduct;
+use crate::limits::Limits;
+use crate::simt::{Kernel, Role};
+use crate::step::Owner;
 use crate::wgsl::Cuts;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Launch;
 use gradloom_core::plan::Plan;
+use std::ops::Range;
 
 /// A kernel, and what it belongs to.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,22 +30,103 @@ pub struct CudaUnit {
 /// launch that the host runs has none.
 ///
 /// # Errors
-/// When an op has no kernel for GPUs.
+/// When an op has no kernel for GPUs, or a launch works on more than 32 bits count.
 pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
-    let all =
-        |owner: fn(usize) -> Owner, launches: &[Launch], scratch: &[u64]| -> Result<Vec<Vec<CudaUnit>>> {
-            let of = |(number, launch): (usize, &Launch)| {
-                let scratch = scratch.get(number).copied().unwrap_or(0);
-                let made = kernels(launch, number, scratch, plan, graph, cuts)?;
-                Ok(made.into_iter().map(|kernel| CudaUnit { owner: owner(number), kernel }).collect())
-            };
-            launches.iter().enumerate().map(of).collect()
+    let addresses = Addresses { plan, limits: &Limits::cuda(), cuts };
+    let units = kernels::units(Program { plan, graph }, &addresses)?;
+    Ok(units.iter().flat_map(|unit| printed(unit, plan)).collect())
+}
+
+/// Prints the kernels of a unit.
+fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
+    let first = match unit.owner {
+        Owner::Launch(number) => plan.scratch[number],
+        Owner::Hoisted(_) | Owner::Guards => 0,
+    };
+    let scratch = first + unit.scratch.start..first + unit.scratch.end;
+    let kernels = match &unit.work {
+        kernels::Work::Kernels(kernels) => {
+            kernels.iter().map(|kernel| function(kernel, unit, scratch.clone())).collect()
+        }
+        kernels::Work::Library(product) => vec![library(product, &unit.operands, scratch, plan)],
+    };
+    kernels.into_iter().map(|kernel| CudaUnit { owner: unit.owner, kernel }).collect()
+}
+
+/// A kernel as a function.
+fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> CudaKernel {
+    let Operands { reads, writes, .. } = &unit.operands;
+    let name = function_name(&kernel.label);
+    let mut spans = Spans { traps: kernel.traps(), gated: kernel.is_gated(), ..Spans::default() };
+    let mut parameters = Vec::new();
+    for (i, buffer) in kernel.buffers.iter().enumerate() {
+        let is_written = kernel.stores_to(i);
+        let (parameter, touched) = match buffer.role {
+            Role::Operand(read) => (reads[read].address.clone(), reads[read].spans.clone()),
+            Role::Result(write) => (writes[write].address.clone(), writes[write].spans.clone()),
+            Role::Workspace { start, .. } => {
+                (Parameter::Workspace(scratch.start + start), vec![Span::Workspace(scratch.clone())])
+            }
+            Role::Table => (Parameter::Table(kernel.table.clone()), Vec::new()),
+            // Every function has it.
+            Role::Status => {
+                spans.decides |= is_written;
+                continue;
+            }
         };
-    let hoisted = all(Owner::Hoisted, &plan.hoisted, &[])?;
-    let mut step = all(Owner::Launch, &plan.launches, &plan.scratch)?;
-    let traps = step.iter().flatten().any(|unit| unit.kernel.spans.traps);
-    if !plan.launches.is_empty() && (can_fail(plan) || traps) {
-        step.insert(plan.first_commit(), vec![CudaUnit { owner: Owner::Guards, kernel: guards(plan) }]);
+        parameters.push(parameter);
+        if is_written { &mut spans.writes } else { &mut spans.reads }.extend(touched);
     }
-    Ok(hoisted.into_iter().chain(step).flatten().collect())
+    let is_early = |role: Role| matches!(role, Role::Operand(read) if reads[read].is_early);
+    let (source, loads_early) = print(kernel, &name, unit.owner.number(), &is_early);
+    CudaKernel {
+        label: kernel.label.clone(),
+        parameters,
+        spans,
+        work: Work::Function { source, name, groups: kernel.groups, threads: kernel.workgroup, loads_early },
+    }
+}
+
+/// A product by the library.
+fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
+    let Operands { reads, writes, .. } = operands;
+    let first = |Operand { access, .. }: &Operand| {
+        let (region, offset) = place(plan, access);
+        Parameter::Memory(region, offset + access.start())
+    };
+    // It may look at zeros behind an operand, and write behind the result.
+    let buffer = |Operand { access, .. }: &Operand| {
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        Span::Memory(buffer.region, buffer.offset..buffer.offset + buffer.bytes)
+    };
+    let spans = Spans {
+        reads: reads.iter().map(buffer).collect(),
+        writes: writes.iter().map(buffer).chain([Span::Workspace(scratch.clone())]).collect(),
+        ..Spans::default()
+    };
+    CudaKernel {
+        label: "dot".to_string(),
+        parameters: reads
+            .iter()
+            .chain(writes)
+            .map(first)
+            .chain([Parameter::Workspace(scratch.start)])
+            .collect(),
+        work: Work::Product(*product),
+        spans,
+    }
+}
+
+/// A function's name from what it computes, for profilers: equal kernels have equal texts.
+fn function_name(label: &str) -> String {
+    let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut name = String::from("k");
+    for word in words {
+        if name.len() + word.len() > 60 {
+            break;
+        }
+        name.push('_');
+        name.push_str(word);
+    }
+    name
 }

@@ -4,6 +4,7 @@
 //! the text of their kernels ([`Target::emit`]).
 
 use crate::cuda::{CudaUnit, Work};
+use crate::kernels::{self, Program, Unit};
 use crate::step::Owner;
 use crate::wgsl::{self, Choices, Context, Cuts, Limits, Precision};
 use crate::{cpu, cuda, lower};
@@ -110,6 +111,26 @@ impl Target {
         }
     }
 
+    /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run; none
+    /// for a CPU.
+    ///
+    /// # Errors
+    /// When a kernel cannot run on such a device.
+    pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
+        let (program, cuts) = (Program { plan, graph }, Cuts::default());
+        match self {
+            Self::Cpu { .. } => Ok(Vec::new()),
+            Self::Wgsl(Gpu { limits, .. }) => {
+                let units = kernels::units(program, &Context { plan, graph, limits, cuts: &cuts })?;
+                Ok(units.iter().flat_map(|unit| common(unit, plan)).collect())
+            }
+            Self::Cuda(Gpu { limits, .. }) => {
+                let units = kernels::units(program, &cuda::Addresses { plan, limits, cuts: &cuts })?;
+                Ok(units.iter().flat_map(|unit| common(unit, plan)).collect())
+            }
+        }
+    }
+
     /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops
     /// over tiles that a kernel is or ends with, as instructions.
     ///
@@ -150,6 +171,18 @@ impl Target {
             }
         }
         Ok(texts)
+    }
+}
+
+/// The kernels of a unit in the language that all GPUs share.
+fn common<O>(unit: &Unit<O>, plan: &Plan) -> Vec<Text> {
+    let (launch, is_hoisted) = place(unit.owner, plan);
+    let text = |label: &str, source: String| Text { launch, is_hoisted, label: label.to_string(), source };
+    match &unit.work {
+        kernels::Work::Kernels(kernels) => {
+            kernels.iter().map(|kernel| text(&kernel.label, kernel.to_string())).collect()
+        }
+        kernels::Work::Library(product) => vec![text("dot", format!("// {product}\n"))],
     }
 }
 

@@ -406,6 +406,31 @@ impl Kernel {
         stores(&self.body, buffer)
     }
 
+    /// Returns the numbers of the buffers that it reads or writes, in order.
+    pub fn used_buffers(&self) -> Vec<usize> {
+        fn add(kernel: &Kernel, block: &Block, used: &mut Vec<usize>) {
+            for statement in &block.0 {
+                match statement {
+                    Stmt::Store(buffer, ..) => used.push(*buffer as usize),
+                    Stmt::Let(id) => {
+                        if let Expr::Load(buffer, _) = kernel.expr(*id) {
+                            used.push(*buffer as usize);
+                        }
+                    }
+                    _ => {}
+                }
+                if let Some(block) = statement.block() {
+                    add(kernel, block, used);
+                }
+            }
+        }
+        let mut used = Vec::new();
+        add(self, &self.body, &mut used);
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
     /// Whether it looks at the step's verdict.
     pub fn is_gated(&self) -> bool {
         self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))

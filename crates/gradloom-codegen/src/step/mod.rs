@@ -25,6 +25,14 @@ pub enum Owner {
 }
 
 impl Owner {
+    /// Returns the number of the launch, by which it reports faults; 0 of the guards, which report none.
+    pub fn number(self) -> usize {
+        match self {
+            Self::Hoisted(number) | Self::Launch(number) => number,
+            Self::Guards => 0,
+        }
+    }
+
     fn launch(self, plan: &Plan) -> Option<&Launch> {
         match self {
             Self::Hoisted(i) => Some(&plan.hoisted[i]),

@@ -56,7 +56,7 @@ pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: 
     };
     let operands = side_by_side(reads, writes);
     let kernels = kernels::attention(&operands.views(false), &schedule);
-    let print = |kernel| print::print(kernel, ShaderBuilder::new(&operands, limits, false, 0));
+    let print = |kernel| print::print(kernel, ShaderBuilder::new(&operands, limits, 0));
     let dispatches = kernels.iter().map(print).collect();
     Alone { shaders: Shaders { operands, dispatches }, words, results }
 }

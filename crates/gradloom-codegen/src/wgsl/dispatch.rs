@@ -1,10 +1,8 @@
 //! What a launch is on WebGPU: shaders, and what they bind.
 
-use super::operands::{Binding, Cuts, Element, Operands};
+use super::operands::{Cuts, Operands};
 use crate::limits::Limits;
-use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Launch;
 use gradloom_core::plan::Plan;
 use std::ops::Range;
 
@@ -61,31 +59,4 @@ pub struct Context<'a> {
     pub limits: &'a Limits,
     /// Where memory is cut into buffers.
     pub cuts: &'a Cuts,
-}
-
-/// Gives shaders back that the adapter can bind.
-pub(super) fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
-    let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
-    let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
-    // Bytes of a word are set atomically, for which a function would need a pointer to one of several
-    // bindings.
-    let smaller =
-        |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
-    let smaller = shaders.operands.bindings.iter().find(smaller);
-    if most <= storage_buffers && smaller.is_none() {
-        return Ok(shaders);
-    }
-    let message = match smaller {
-        Some(large) => format!(
-            "a kernel writes elements of less than 32 bits into {} bytes, the adapter allows bindings of {binding_bytes}",
-            large.bytes()
-        ),
-        None => format!(
-            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows \
-             {storage_buffers}"
-        ),
-    };
-    Err(Error::new(ErrorKind::Plan, message)
-        .note(format!("in `{}`", launch.kernel.title()))
-        .help("make the batch, the context or the vocabulary smaller, or use another device"))
 }

@@ -17,6 +17,7 @@ use gradloom_core::ir::{BinaryOp, DType, Number};
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
+    source.gated = kernel.is_gated();
     let constructors = constructors(kernel);
     for (i, array) in kernel.arrays.iter().enumerate() {
         let ty = format!("array<{}, {}>", name_of(array.ty), array.elements);

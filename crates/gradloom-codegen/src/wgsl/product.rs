@@ -54,6 +54,6 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let schedule = schedule(problem, *choice, DType::F16, limits);
     let kernels = product(&operands.views(false), problem, &schedule, None, "product", None);
     let dispatches =
-        kernels.iter().map(|kernel| print(kernel, ShaderBuilder::new(&operands, limits, false, 0))).collect();
+        kernels.iter().map(|kernel| print(kernel, ShaderBuilder::new(&operands, limits, 0))).collect();
     Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }
 }

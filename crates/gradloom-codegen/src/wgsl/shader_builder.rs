@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(crate) struct ShaderBuilder<'a> {
     pub(crate) operands: &'a Operands,
     pub(crate) limits: &'a Limits,
-    /// Whether results are written only if the step may commit.
+    /// Whether the shader asks whether the step may commit.
     pub(crate) gated: bool,
     /// Number of the launch, for traps.
     pub(crate) launch: usize,
@@ -36,11 +36,11 @@ pub(crate) struct ShaderBuilder<'a> {
 }
 
 impl<'a> ShaderBuilder<'a> {
-    pub(crate) fn new(operands: &'a Operands, limits: &'a Limits, gated: bool, launch: usize) -> Self {
+    pub(crate) fn new(operands: &'a Operands, limits: &'a Limits, launch: usize) -> Self {
         Self {
             operands,
             limits,
-            gated,
+            gated: false,
             launch,
             globals: String::new(),
             functions: SortedSet::new(),
@@ -247,7 +247,7 @@ impl<'a> ShaderBuilder<'a> {
                 add("read_write", name, ty, Bound::Workspace(bytes.clone()));
             }
         }
-        if let Some(table) = self.table {
+        if let Some(table) = self.table.filter(|_| uses("entries")) {
             add("read", "entries", "array<u32>", Bound::Table(table));
         }
         if self.traps {

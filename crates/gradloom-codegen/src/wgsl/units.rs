@@ -5,12 +5,13 @@
 
 use super::dispatch::{Bound, Context, Dispatch, Shaders};
 use super::operands::Operands;
-use super::{guards, shaders};
-use crate::simt::custom::on_host;
-use crate::step::{Owner, can_fail};
+use super::print::print;
+use super::shader_builder::ShaderBuilder;
+use crate::kernels::{self, Program};
+use crate::simt::Kernel;
+use crate::step::Owner;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Launch;
-use gradloom_core::plan::Plan;
 
 /// Some shaders over the same operands.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,26 +39,49 @@ pub struct Shader<'a> {
 /// # Errors
 /// When a kernel cannot run on an adapter with these limits.
 pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
-    let plan = context.plan;
-    let of = |owner: fn(usize) -> Owner, number: usize, launch: &Launch| -> Result<Vec<Unit>> {
-        if on_host(launch, context.graph).is_some() {
-            return Ok(Vec::new());
+    let units = kernels::units(context.program(), context)?;
+    Ok(units.into_iter().map(|unit| printed(unit, context)).collect())
+}
+
+/// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
+///
+/// # Errors
+/// When the kernel cannot run on an adapter with these limits.
+pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
+    let units = kernels::of_launch(launch, Owner::Launch(number), context.program(), context)?;
+    Ok(units.into_iter().map(|unit| printed(unit, context).shaders).collect())
+}
+
+/// The shader that decides whether a step of a plan commits, which has launches.
+///
+/// # Errors
+/// When it cannot run on an adapter with these limits.
+pub fn guards(context: &Context<'_>) -> Result<Shaders> {
+    Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
+}
+
+/// Prints the kernels of a unit.
+fn printed(unit: kernels::Unit<Operands>, context: &Context<'_>) -> Unit {
+    let number = unit.owner.number();
+    let print = |kernel: &Kernel| {
+        let source = ShaderBuilder::new(&unit.operands, context.limits, number);
+        let mut dispatch = print(kernel, source);
+        for bound in &mut dispatch.bindings {
+            if let Bound::Workspace(bytes) = bound {
+                *bytes = bytes.start + unit.scratch.start..bytes.end + unit.scratch.start;
+            }
         }
-        let shaders = shaders(launch, number, context)?;
-        Ok(shaders.into_iter().map(|shaders| Unit { owner: owner(number), shaders }).collect())
+        debug_assert_eq!(dispatch.bindings.len(), unit.operands.count(kernel, context.limits), "{kernel}");
+        dispatch
     };
-    let all = |owner: fn(usize) -> Owner, launches: &[Launch]| -> Result<Vec<Vec<Unit>>> {
-        launches.iter().enumerate().map(|(number, launch)| of(owner, number, launch)).collect()
-    };
-    let hoisted = all(Owner::Hoisted, &plan.hoisted)?;
-    let mut step = all(Owner::Launch, &plan.launches)?;
-    if let Some(launch) = plan.launches.first()
-        && decides(plan, step.iter().flatten())
-    {
-        let guards = Unit { owner: Owner::Guards, shaders: guards(launch, context)? };
-        step.insert(plan.first_commit(), vec![guards]);
+    let dispatches = unit.kernels().iter().map(print).collect();
+    Unit { owner: unit.owner, shaders: Shaders { operands: unit.operands, dispatches } }
+}
+
+impl<'c> Context<'c> {
+    fn program(&self) -> Program<'c> {
+        Program { plan: self.plan, graph: self.graph }
     }
-    Ok(hoisted.into_iter().chain(step).flatten().collect())
 }
 
 impl Unit {
@@ -66,12 +90,6 @@ impl Unit {
         let Self { owner, shaders: Shaders { operands, dispatches } } = self;
         dispatches.iter().map(|dispatch| Shader { owner: *owner, operands, dispatch })
     }
-}
-
-/// Whether anything can keep a step from its commit, or from being a success.
-fn decides<'a>(plan: &Plan, mut step: impl Iterator<Item = &'a Unit>) -> bool {
-    let traps = |shader: Shader<'_>| shader.dispatch.bindings.contains(&Bound::Status { writable: true });
-    can_fail(plan) || step.any(|unit| unit.shaders().any(traps))
 }
 
 /// Which bindings of a shader may be written.

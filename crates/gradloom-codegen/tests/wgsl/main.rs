@@ -72,8 +72,8 @@ fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispat
             all.extend(shaders.dispatches);
         }
     }
-    if let Some(launch) = plan.launches.first() {
-        all.extend(wgsl::guards(launch, &context).unwrap_or_else(|error| panic!("{error}")).dispatches);
+    if !plan.launches.is_empty() {
+        all.extend(wgsl::guards(&context).unwrap_or_else(|error| panic!("{error}")).dispatches);
     }
     all.iter().for_each(|dispatch| check(dispatch, limits));
     all

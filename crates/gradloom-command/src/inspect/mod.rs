@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
     /// Print what this stage of the compiler makes, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
-    /// With `--stage emit`, print the kernels of this launch alone, by its number in `--stage plan`.
+    /// With `--stage kernels` or `emit`, print the kernels of this launch alone, by its number in `--stage
+    /// plan`.
     #[arg(long, value_name = "N")]
     launch: Option<usize>,
     /// Texts in the step. [default: the preset's or the run's]
@@ -116,6 +117,8 @@ enum Stage {
     Lower,
     /// Launches in order, and where every byte lives
     Plan,
+    /// The kernels of a GPU in the language that all GPUs share
+    Kernels,
     /// The text of all kernels; of the processor's, their loops over tiles
     Emit,
 }
@@ -173,8 +176,12 @@ const SMALLER: Smaller = Smaller {
 
 /// Refuses options that exclude each other.
 fn check(arguments: &Arguments) -> Result<()> {
-    if arguments.launch.is_some() && !matches!(arguments.stage, Some(Stage::Emit)) {
-        return Err(Failure::usage("--launch chooses among kernels").help("add --stage emit"));
+    if arguments.launch.is_some() && !matches!(arguments.stage, Some(Stage::Kernels | Stage::Emit)) {
+        return Err(Failure::usage("--launch chooses among kernels").help("add --stage emit, or kernels"));
+    }
+    if matches!((arguments.stage, arguments.target_device), (Some(Stage::Kernels), For::Cpu)) {
+        return Err(Failure::usage("--stage kernels shows the kernels of GPUs")
+            .help("add --target wgsl or cuda; `--stage emit` shows the processor's loops"));
     }
     if arguments.json && !matches!(arguments.stage, None | Some(Stage::Plan)) {
         return Err(Failure::usage("--json shows the summary or the plan, not other stages")
@@ -208,7 +215,8 @@ fn text(arguments: &Arguments, settings: &Settings, train: &ModelTrain) -> Resul
         Some(Stage::Fuse) => stages.back.fused.print(&stages.passes),
         Some(Stage::Lower) => stages.back.lowered.print(&stages.passes),
         Some(Stage::Plan) => train.inspect().plan().to_string(),
-        Some(Stage::Emit) => emitted(arguments.launch, train)?,
+        Some(Stage::Kernels) => texts(arguments.launch, train, train.inspect().common_kernels()?)?,
+        Some(Stage::Emit) => texts(arguments.launch, train, train.inspect().kernels()?)?,
         None => summary(settings, train),
     })
 }
@@ -235,14 +243,14 @@ fn summary_as_json(settings: &Settings, train: &ModelTrain) -> String {
 }
 
 /// The text of each kernel, or of those of one launch, under a line that says which launch it is of.
-fn emitted(only: Option<usize>, train: &ModelTrain) -> Result<String> {
+fn texts(only: Option<usize>, train: &ModelTrain, kernels: Vec<Text>) -> Result<String> {
     let launches = train.plan().launches.len();
     if let Some(number) = only.filter(|number| *number >= launches) {
         return Err(Failure::usage(format!("--launch {number}: the step has {launches} launches"))
             .help("`--stage plan` lists them with their numbers, from 0"));
     }
     let mut text = String::new();
-    for Text { launch, is_hoisted, label, source } in train.inspect().kernels()? {
+    for Text { launch, is_hoisted, label, source } in kernels {
         if only.is_some_and(|number| number != launch || is_hoisted) {
             continue;
         }

@@ -127,6 +127,28 @@ impl<'p> Inspection<'p> {
         target.emit(self.program.graph(), self.program.plan())
     }
 
+    /// Returns the kernels of a program for a GPU in the language that all GPUs share, before they are printed
+    /// as WGSL or CUDA C; none for a CPU.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_codegen::wgsl::Limits;
+    /// # use gradloom_runtime::{Device, Session};
+    /// # use gradloom_runtime::pipeline::{Gpu, Target};
+    /// # let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// # let session = Session::new(Linear::new(8, 2), &device, 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// assert!(infer.inspect().common_kernels()?[0].source.starts_with("kernel \"dot"));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a kernel cannot run on the device.
+    pub fn common_kernels(&self) -> Result<Vec<Text>> {
+        let target = self.program.backend().target().in_precision(self.program.device().precision());
+        target.kernels(self.program.graph(), self.program.plan())
+    }
+
     /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, the
     /// numbers of launches and bytes, and of a program for CUDA its `replay`. Its keys are added to, never
     /// renamed. [`Inspection::plan`] has the JSON of the plan.

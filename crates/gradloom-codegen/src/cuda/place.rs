@@ -1,0 +1,214 @@
+//! How kernels for CUDA name operands: by addresses.
+//!
+//! An address is a buffer's, or, where one kernel runs many parts, that of the first of their buffers.
+
+use super::launch::{Parameter, Span};
+use crate::kernels::Placement;
+use crate::limits::Limits;
+use crate::narrow::{elements_in, narrow};
+use crate::product::{is_in_fours, reads_vectors};
+use crate::schedule::group;
+use crate::simt::Kernel;
+use crate::simt::kernels::{View, Views};
+use crate::wgsl::Cuts;
+use gradloom_core::error::Result;
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
+use gradloom_core::plan::{Plan, Region, Role as PlannedRole};
+
+/// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
+/// count them in 32 bits.
+const MOST_BYTES: u64 = u32::MAX as u64;
+
+/// Positions from which on there are threads enough for each to take four.
+const MANY: usize = 1 << 17;
+
+/// Where a plan's buffers are.
+pub(crate) struct Addresses<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) limits: &'p Limits,
+    pub(crate) cuts: &'p Cuts,
+}
+
+/// What a unit's kernels read and write.
+#[derive(Clone, Debug)]
+pub(crate) struct Operands {
+    pub(super) reads: Vec<Operand>,
+    pub(super) writes: Vec<Operand>,
+    /// See [`Views::in_place`].
+    in_place: bool,
+}
+
+/// An operand or result.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    /// Elements, counted from the address.
+    pub(super) access: Access,
+    /// Address of the buffer, or of the first part's.
+    pub(super) address: Parameter,
+    /// Bytes that kernels touch.
+    pub(super) spans: Vec<Span>,
+    has_vectors: bool,
+    pub(super) is_early: bool,
+}
+
+impl Operand {
+    fn view(&self) -> View<'_> {
+        View { is_early: self.is_early, ..View::of(&self.access, self.has_vectors) }
+    }
+}
+
+impl Placement for Addresses<'_> {
+    type Operands = Operands;
+
+    fn limits(&self) -> &Limits {
+        self.limits
+    }
+
+    fn alone(&self, launch: &Launch, _shared: bool) -> Operands {
+        let plan = self.plan;
+        let vectors = reads_vectors(&launch.kernel, &launch.schedule, &launch.reads);
+        let of_loop = |access: &Access| match (&launch.kernel, &launch.schedule) {
+            (LaunchKernel::Loop(body), Schedule::Whole) if body.rows * body.columns < MANY => false,
+            (LaunchKernel::Loop(body), _) => is_in_fours(body, access),
+            #[cfg(not(target_family = "wasm"))]
+            (LaunchKernel::Attention { epilogue, .. }, _) => is_in_fours(epilogue, access),
+            _ => false,
+        };
+        let operand = |access: &Access, has_vectors: bool, is_early: bool| Operand {
+            access: access.clone(),
+            address: address(plan, access),
+            spans: Span::of(plan, access).into_iter().collect(),
+            has_vectors: has_vectors || of_loop(access),
+            is_early,
+        };
+        let read = |(i, access)| {
+            let has_vectors = vectors.get(i).copied().unwrap_or(false);
+            operand(access, has_vectors, is_early(launch, plan, access))
+        };
+        Operands {
+            reads: launch.reads.iter().enumerate().map(read).collect(),
+            writes: launch.writes.iter().map(|access| operand(access, false, false)).collect(),
+            in_place: launch.reads.first().zip(launch.writes.first()).is_some_and(|(read, write)| {
+                place(plan, read) == place(plan, write) && read.layout == write.layout
+            }),
+        }
+    }
+
+    /// Parts run together if each of their operands lies in one region, as near as 32 bits count.
+    fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
+        let plan = self.plan;
+        let span = |access: &Access| {
+            let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+            (buffer.region, buffer.offset, buffer.offset + buffer.bytes)
+        };
+        // Of each part, and of a batch by its first one: from where to where each operand lies.
+        let mut spans: Vec<Vec<(Region, u64, u64)>> =
+            parts.iter().map(|part| accesses(launch, part).map(span).collect()).collect();
+        // A scatter that is not in the place of its operand copies that first.
+        let may_join = |part: usize| {
+            let Part { kernel, reads, writes, .. } = &parts[part];
+            if !matches!(kernel, LaunchKernel::Op(OpKind::Scatter { .. })) {
+                return true;
+            }
+            let [read, write] = [&launch.reads[reads.start], &launch.writes[writes.start]];
+            place(plan, read) == place(plan, write) && read.layout == write.layout
+        };
+        group::batches(parts, launch, |first, part| {
+            if !may_join(first) || !may_join(part) {
+                return false;
+            }
+            let both = spans[first].iter().zip(&spans[part]);
+            let wider: Option<Vec<_>> = both
+                .map(|(&(region, start, end), &(other, from, to))| {
+                    let (start, end) = (start.min(from), end.max(to));
+                    let together = self.cuts.segment(region, start) == self.cuts.segment(region, from);
+                    (region == other && together && end - start <= MOST_BYTES).then_some((region, start, end))
+                })
+                .collect();
+            let joins = wider.is_some();
+            if let Some(wider) = wider {
+                spans[first] = wider;
+            }
+            joins
+        })
+    }
+
+    fn together(&self, launch: &Launch, parts: &[&Part]) -> (Operands, Vec<Vec<u32>>) {
+        let plan = self.plan;
+        // Counted from the first part's buffer, or from the one that lies before all others.
+        let first = |i: usize| {
+            let offsets = parts.iter().filter_map(|part| Some(place(plan, accesses(launch, part).nth(i)?).1));
+            offsets.min().unwrap_or(0)
+        };
+        let firsts: Vec<u64> = (0..accesses(launch, parts[0]).count()).map(first).collect();
+        let starts = |part: &&Part| {
+            let start = |(i, access): (usize, &Access)| {
+                narrow(elements_in(place(plan, access).1 - firsts[i], access.dtype) + access.layout.offset)
+            };
+            accesses(launch, part).enumerate().map(start).collect()
+        };
+        let starts = parts.iter().map(starts).collect();
+        let count = parts[0].reads.len();
+        let vectors = match parts[0].kernel {
+            LaunchKernel::Loop(_) => Vec::new(),
+            _ => {
+                let reads = &launch.reads[parts[0].reads.clone()];
+                reads_vectors(&parts[0].kernel, &parts[0].schedule, reads)
+            }
+        };
+        let operand = |(i, access): (usize, &Access)| Operand {
+            access: access.clone(),
+            address: match address(plan, access) {
+                Parameter::Memory(region, _) => Parameter::Memory(region, firsts[i]),
+                other => other,
+            },
+            spans: parts.iter().filter_map(|part| Span::of(plan, accesses(launch, part).nth(i)?)).collect(),
+            has_vectors: i < count && vectors.get(i).copied().unwrap_or(false),
+            is_early: false,
+        };
+        let mut reads: Vec<Operand> = accesses(launch, parts[0]).enumerate().map(operand).collect();
+        let writes = reads.split_off(count);
+        (Operands { reads, writes, in_place: false }, starts)
+    }
+
+    fn views<'o>(&self, operands: &'o Operands, gated: bool) -> Views<'o> {
+        Views {
+            reads: operands.reads.iter().map(Operand::view).collect(),
+            writes: operands.writes.iter().map(Operand::view).collect(),
+            gated,
+            in_place: operands.in_place,
+        }
+    }
+
+    fn check(&self, _operands: &Operands, _kernels: &[Kernel], _launch: &Launch) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The operands of a part, then its results.
+fn accesses<'l>(launch: &'l Launch, part: &Part) -> impl Iterator<Item = &'l Access> + use<'l> {
+    launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
+}
+
+/// Whether no kernel of the step writes what is read there before the launch is done. Store and constants are
+/// not written in the first phase, and no launch has an input for its result: other values may get an input's
+/// bytes, but behind its last reader.
+fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
+    let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+    let was_there =
+        buffer.region != Region::Step || matches!(buffer.role, PlannedRole::Input | PlannedRole::Scalar);
+    launch.phase == Phase::Compute && was_there
+}
+
+/// The address of an access's buffer.
+fn address(plan: &Plan, access: &Access) -> Parameter {
+    let (region, offset) = place(plan, access);
+    if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
+}
+
+/// Where an access's buffer begins.
+pub(super) fn place(plan: &Plan, access: &Access) -> (Region, u64) {
+    let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+    (buffer.region, buffer.offset)
+}

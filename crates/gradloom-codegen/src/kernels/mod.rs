@@ -1,0 +1,269 @@
+//! The stage between plan and text: each launch as kernels of the common language, for every GPU.
+//!
+//! In: a plan, and how a dialect names operands (a [`Placement`]). Out: [`Unit`]s, a step's in order, with the
+//! guards between its phases. The parts of a group that compute the same become one kernel where one name can
+//! stand for the operands of all. A launch that the host runs has no unit.
+
+use crate::library::LibraryProduct;
+use crate::limits::Limits;
+use crate::schedule::group::{self, Form};
+use crate::simt::Kernel;
+use crate::simt::custom::{self, on_host};
+use crate::simt::kernels::{self, Table, Views};
+use crate::step::{Owner, Window, can_fail, windows};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
+use gradloom_core::plan::Plan;
+use std::ops::Range;
+
+/// How a dialect names the operands of kernels: by bindings or by addresses.
+pub(crate) trait Placement {
+    /// What stands for the operands and results of kernels that run over the same.
+    type Operands;
+
+    /// Limits of the device.
+    fn limits(&self) -> &Limits;
+
+    /// Returns the launch cut into parts that the device can name, if it cannot name the whole.
+    fn in_pieces(&self, _launch: &Launch) -> Option<Launch> {
+        None
+    }
+
+    /// Places the operands of a launch that runs by itself; with `shared`, under as few names as possible.
+    fn alone(&self, launch: &Launch, shared: bool) -> Self::Operands;
+
+    /// Returns the parts that run together, by their numbers; a part that runs by itself has its own list.
+    fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>>;
+
+    /// Places the operands of parts that run together under the names of the first one's, and returns where
+    /// each part's operands and results start, in elements.
+    fn together(&self, launch: &Launch, parts: &[&Part]) -> (Self::Operands, Vec<Vec<u32>>);
+
+    /// Returns what kernels see of operands.
+    fn views<'o>(&self, operands: &'o Self::Operands, gated: bool) -> Views<'o>;
+
+    /// Checks that the device can name all that the kernels touch.
+    ///
+    /// # Errors
+    /// What cannot be named.
+    fn check(&self, operands: &Self::Operands, kernels: &[Kernel], launch: &Launch) -> Result<()>;
+}
+
+/// Kernels over the same operands, which run one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unit<O> {
+    /// The part of the program that they belong to.
+    pub(crate) owner: Owner,
+    /// What stands for operands and results.
+    pub(crate) operands: O,
+    /// What they compute.
+    pub(crate) work: Work,
+    /// Bytes of the launch's scratch that are theirs.
+    pub(crate) scratch: Range<u64>,
+}
+
+/// How a unit is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Work {
+    /// By kernels.
+    Kernels(Vec<Kernel>),
+    /// By the library of the device's vendor.
+    Library(LibraryProduct),
+}
+
+impl<O> Unit<O> {
+    /// Returns its kernels, none of a library's product.
+    pub(crate) fn kernels(&self) -> &[Kernel] {
+        match &self.work {
+            Work::Kernels(kernels) => kernels,
+            Work::Library(_) => &[],
+        }
+    }
+}
+
+/// A plan, and the graph that it computes.
+#[derive(Clone, Copy)]
+pub(crate) struct Program<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) graph: &'p Graph,
+}
+
+/// Returns the units of a plan: those that run once, then a step's in order.
+///
+/// # Errors
+/// When the device cannot run a kernel.
+pub(crate) fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Unit<P::Operands>>> {
+    let Program { plan, .. } = program;
+    let all = |owner: fn(usize) -> Owner, launches: &[Launch]| -> Result<Vec<Vec<Unit<P::Operands>>>> {
+        let launches = launches.iter().enumerate();
+        launches.map(|(number, launch)| of_launch(launch, owner(number), program, placement)).collect()
+    };
+    let hoisted = all(Owner::Hoisted, &plan.hoisted)?;
+    let mut step = all(Owner::Launch, &plan.launches)?;
+    let traps = |unit: &Unit<P::Operands>| unit.kernels().iter().any(Kernel::traps);
+    if !plan.launches.is_empty() && (can_fail(plan) || step.iter().flatten().any(traps)) {
+        step.insert(plan.first_commit(), vec![guards(plan, placement)?]);
+    }
+    Ok(hoisted.into_iter().chain(step).flatten().collect())
+}
+
+/// Returns the units of a launch, none of one that the host runs.
+///
+/// # Errors
+/// When the device cannot run a kernel.
+pub(crate) fn of_launch<P: Placement>(
+    launch: &Launch,
+    owner: Owner,
+    program: Program<'_>,
+    placement: &P,
+) -> Result<Vec<Unit<P::Operands>>> {
+    if on_host(launch, program.graph).is_some() {
+        return Ok(Vec::new());
+    }
+    // A library counts in 64 bits.
+    let by_library = matches!(launch.schedule, Schedule::Library(_));
+    if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
+        let message =
+            format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
+        return Err(Error::new(ErrorKind::Plan, message)
+            .help("make the batch, the context or the tensors smaller, or use the CPU"));
+    }
+    let cut = placement.in_pieces(launch);
+    let launch = cut.as_ref().unwrap_or(launch);
+    let Schedule::Group(schedule) = &launch.schedule else {
+        return Ok(vec![alone(launch, 0, owner, program, placement)?]);
+    };
+    let parts = match &launch.kernel {
+        LaunchKernel::Group(parts) => parts,
+        _ => &vec![Part::whole(launch)],
+    };
+    let unit = |batch: Vec<usize>| match batch[..] {
+        [only] if !group::is_columns(&parts[only], launch) => {
+            let part = &parts[only];
+            alone(&part.alone(launch), part.workspace.start, owner, program, placement)
+        }
+        _ => {
+            let members: Vec<&Part> = batch.iter().map(|&part| &parts[part]).collect();
+            together(launch, &members, schedule, owner, placement)
+        }
+    };
+    placement.batches(parts, launch).into_iter().map(unit).collect()
+}
+
+/// Returns the unit of a launch that is no group, whose scratch starts at this byte of its group's.
+fn alone<P: Placement>(
+    launch: &Launch,
+    scratch: u64,
+    owner: Owner,
+    Program { graph, .. }: Program<'_>,
+    placement: &P,
+) -> Result<Unit<P::Operands>> {
+    let scratch = scratch..scratch + launch.workspace;
+    if let (LaunchKernel::Op(OpKind::Dot(axes)), Schedule::Library(library)) =
+        (&launch.kernel, &launch.schedule)
+    {
+        let product = LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library);
+        let work = Work::Library(product.expect("it was made to fit"));
+        return Ok(Unit { owner, operands: placement.alone(launch, false), work, scratch });
+    }
+    let (operands, kernels) = placed(launch, placement, &|views| {
+        let label = launch.kernel.title();
+        let custom = custom::kernels(launch, graph, views, placement.limits())?;
+        let known = || kernels::kernels(&launch.kernel, &launch.schedule, views, &label);
+        custom.or_else(known).ok_or_else(|| {
+            let message = format!("`{}` has no kernel for GPUs", launch.kernel.name());
+            blamed(launch, graph, Error::new(ErrorKind::Device, message).help("run it on the CPU"))
+        })
+    })?;
+    Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch })
+}
+
+/// Returns an error at the op that asked for a launch.
+fn blamed(launch: &Launch, graph: &Graph, error: Error) -> Error {
+    let op = &graph.ops[launch.op];
+    match graph.origin(op) {
+        Some(origin) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    }
+}
+
+/// Places a launch's operands and makes kernels over them; operands share names only if there are too many.
+fn placed<P: Placement>(
+    launch: &Launch,
+    placement: &P,
+    make: &dyn Fn(&Views<'_>) -> Result<Vec<Kernel>>,
+) -> Result<(P::Operands, Vec<Kernel>)> {
+    let gated = launch.phase == Phase::Commit;
+    let place = |shared: bool| {
+        let operands = placement.alone(launch, shared);
+        let kernels = make(&placement.views(&operands, gated))?;
+        let checked = placement.check(&operands, &kernels, launch);
+        Ok::<_, Error>((checked, (operands, kernels)))
+    };
+    match place(false)? {
+        (Ok(()), made) => Ok(made),
+        (Err(_), _) => {
+            let (checked, made) = place(true)?;
+            checked.map(|()| made)
+        }
+    }
+}
+
+/// Returns the unit of parts of one class.
+fn together<P: Placement>(
+    launch: &Launch,
+    parts: &[&Part],
+    schedule: &GroupSchedule,
+    owner: Owner,
+    placement: &P,
+) -> Result<Unit<P::Operands>> {
+    let (operands, starts) = placement.together(launch, parts);
+    let form = Form::of_part(parts[0]).expect("parts of a class have a form");
+    let extents = |part: &&Part| group::extents(part, &launch.reads[part.reads.clone()]);
+    let table = Table::new(form, parts.iter().map(extents).zip(starts), schedule);
+    let views = placement.views(&operands, launch.phase == Phase::Commit);
+    let kernels = kernels::together(&views, parts, &table, schedule);
+    drop(views);
+    placement.check(&operands, &kernels, launch)?;
+    // The first kernel of each part leaves its scratch to the second.
+    Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch: 0..schedule.workspace })
+}
+
+/// Returns the unit that decides whether a step commits, of a plan that has launches.
+///
+/// # Errors
+/// When the device cannot run it.
+pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P::Operands>> {
+    let windows: Vec<Window<'_>> = windows(plan).collect();
+    let guards = plan.guards.iter().map(|(_, access)| access);
+    let launch = Launch {
+        op: plan.launches[0].op,
+        kernel: LaunchKernel::Copy,
+        reads: guards.chain(windows.iter().map(|window| window.start)).cloned().collect(),
+        writes: Vec::new(),
+        may_alias: Vec::new(),
+        schedule: Schedule::Whole,
+        workspace: 0,
+        phase: Phase::Compute,
+    };
+    let (operands, kernels) =
+        placed(&launch, placement, &|views| Ok(vec![kernels::guards(views, &windows)]))?;
+    Ok(Unit { owner: Owner::Guards, operands, work: Work::Kernels(kernels), scratch: 0..0 })
+}
+
+/// Returns whether 32 bits can count all that a kernel works on: elements of its operands and results, and
+/// positions in between. Some thousand more are left for what tiles and workgroups round up.
+fn is_countable(kernel: &LaunchKernel, reads: &[Access], writes: &[Access]) -> bool {
+    const MOST: u64 = u32::MAX as u64 - (1 << 16);
+    let ends = |access: &Access| access.layout.end().max(access.layout.shape.elements()) as u64 <= MOST;
+    let positions = match kernel {
+        LaunchKernel::Group(parts) => parts
+            .iter()
+            .all(|part| is_countable(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()])),
+        other => other.body().is_none_or(|body| {
+            body.rows.checked_mul(body.columns).is_some_and(|positions| positions as u64 <= MOST)
+        }),
+    };
+    positions && reads.iter().chain(writes).all(ends)
+}
