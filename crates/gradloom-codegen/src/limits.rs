@@ -8,16 +8,6 @@ use gradloom_core::ir::DType;
 /// Invocations of a workgroup, at most, where a kernel needs no other number.
 const WORKGROUP: u32 = 256;
 
-/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
-/// so a page's module has no code for them.
-const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
-
-/// Whether there are CUDA devices: a page's module has no code for what they alone do.
-pub(crate) const CUDA_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
-
-/// Whether there are devices with bf16: WebGPU has no such type.
-const BF16_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
-
 /// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -130,7 +120,7 @@ impl Limits {
     pub fn half(&self, precision: Precision) -> Option<DType> {
         match precision {
             Precision::F16 if self.f16 => Some(DType::F16),
-            Precision::Bf16 if BF16_IS_POSSIBLE && self.bf16 => Some(DType::BF16),
+            Precision::Bf16 if self.bf16 => Some(DType::BF16),
             _ => None,
         }
     }
@@ -139,7 +129,7 @@ impl Limits {
     /// used.
     pub fn operands(&self, precision: Precision) -> Option<DType> {
         let is_tf32 = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
-        if CUDA_IS_POSSIBLE && self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
+        if self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
     }
 
     /// Invocations of a workgroup that combine their results in workgroup memory; a power of two.
@@ -166,7 +156,7 @@ impl Limits {
     pub(crate) fn subgroup_of(&self, workgroup: usize) -> Option<u32> {
         let whole =
             |&size: &u32| size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
-        self.subgroup.filter(|_| SUBGROUPS_ARE_POSSIBLE).filter(whole)
+        self.subgroup.filter(whole)
     }
 
     /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and

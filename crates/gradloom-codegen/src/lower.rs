@@ -4,7 +4,6 @@
 //! only where the kernel that reads a view cannot index through it (a matrix operand without single strides,
 //! a user's op).
 
-#[cfg(not(target_family = "wasm"))]
 mod followed;
 pub(crate) mod gpu;
 mod joined;
@@ -18,7 +17,6 @@ mod rounding;
 mod scatters;
 mod stored;
 
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
@@ -129,7 +127,7 @@ fn lower_padded(graph: &Graph, fused: Fused, padded: Vec<Padded>, target: &impl 
     for spec in fused.kernels {
         lowering.kernel(spec);
     }
-    if CUDA_IS_POSSIBLE && let Some(map) = lowering.waiting.take() {
+    if let Some(map) = lowering.waiting.take() {
         lowering.alone(map);
     }
     lowering.finish();
@@ -192,7 +190,7 @@ fn shared_operands(kernels: &[KernelSpec], target: &impl Target) -> Vec<Shared> 
 impl<T: Target> Lowering<'_, T> {
     /// Lowers a kernel, with the map before it or behind that.
     fn kernel(&mut self, mut spec: KernelSpec) {
-        if CUDA_IS_POSSIBLE && let Some(map) = self.waiting.take() {
+        if let Some(map) = self.waiting.take() {
             match joined(&map, &spec) {
                 Some(both) => spec = both,
                 None => self.alone(map),
@@ -211,8 +209,7 @@ impl<T: Target> Lowering<'_, T> {
             (self.commits, self.once) = (commit, once);
             self.behind = self.lowered.launches.len();
         }
-        if CUDA_IS_POSSIBLE
-            && let Kernel::Dot { axes, epilogue } = &kernel
+        if let Kernel::Dot { axes, epilogue } = &kernel
             && let Some([(product, operands, sums), (body, reads, writes)]) =
                 self.dot_in_parts(axes, epilogue, &reads, &writes)
         {
@@ -232,7 +229,7 @@ impl<T: Target> Lowering<'_, T> {
             // The loop follows at once, so the product does not leave parts.
             self.push(op, kernel, operands, product);
             let map = KernelSpec { op, kernel: body, reads, writes, commit, once };
-            if CUDA_IS_POSSIBLE && by_library {
+            if by_library {
                 self.waiting = Some(map);
                 return;
             }
@@ -244,19 +241,15 @@ impl<T: Target> Lowering<'_, T> {
                 let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
                 all || self.is_for_library(&part.kernel, reads, writes)
             };
-            // Without a library, all are apart or none.
-            let apart: Vec<bool> =
-                if CUDA_IS_POSSIBLE { parts.iter().map(is_apart).collect() } else { vec![] };
-            let is_apart = |i: usize| if CUDA_IS_POSSIBLE { apart[i] } else { all };
-            if (0..parts.len()).any(is_apart) {
-                for (_, part) in parts.iter().enumerate().filter(|(i, _)| is_apart(*i)) {
+            let apart: Vec<bool> = parts.iter().map(is_apart).collect();
+            if apart.contains(&true) {
+                for (_, part) in parts.iter().enumerate().filter(|(i, _)| apart[*i]) {
                     let (reads, writes) =
                         (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
                     self.kernel(KernelSpec { op, kernel: part.kernel.clone(), reads, writes, commit, once });
                 }
-                let others = parts.iter().enumerate().filter(|(i, _)| !is_apart(*i)).map(|(_, part)| part);
-                if CUDA_IS_POSSIBLE && let Some((kernel, reads, writes)) = regrouped(others, &reads, &writes)
-                {
+                let others = parts.iter().enumerate().filter(|(i, _)| !apart[*i]).map(|(_, part)| part);
+                if let Some((kernel, reads, writes)) = regrouped(others, &reads, &writes) {
                     self.kernel(KernelSpec { op, kernel, reads, writes, commit, once });
                 }
                 return;

@@ -337,7 +337,6 @@ pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Acces
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
         // An epilogue's operands are none of attention's.
         let own = match kernel {
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { spec, .. } => 3 + spec.extra_operands(),
             _ => reads.len(),
         };

@@ -41,24 +41,23 @@ impl fmt::Debug for Decimal {
 
 impl Decimal {
     /// The digits of the float's size and what 10 is raised to: `1.25e-3`.
-    #[cfg(not(target_arch = "wasm32"))]
     fn scientific(self) -> String {
         let size = self.value.abs();
-        if self.single { format!("{:e}", size as f32) } else { format!("{size:e}") }
-    }
-
-    #[cfg(target_arch = "wasm32")]
-    fn scientific(self) -> String {
-        #[link(wasm_import_module = "host")]
-        unsafe extern "C" {
-            fn decimal(size: f64, single: bool, text: *mut u8, room: usize) -> usize;
+        cfg_select! {
+            target_arch = "wasm32" => {
+                #[link(wasm_import_module = "host")]
+                unsafe extern "C" {
+                    fn decimal(size: f64, single: bool, text: *mut u8, room: usize) -> usize;
+                }
+                // A sign, 17 digits and a point, and an exponent with its sign.
+                let mut text = vec![0; 32];
+                // SAFETY: the script writes no more than there is room for.
+                let length = unsafe { decimal(size, self.single, text.as_mut_ptr(), text.len()) };
+                text.truncate(length);
+                String::from_utf8_lossy(&text).into_owned()
+            }
+            _ => if self.single { format!("{:e}", size as f32) } else { format!("{size:e}") },
         }
-        // A sign, 17 digits and a point, and an exponent with its sign.
-        let mut text = vec![0; 32];
-        // SAFETY: the script writes no more than there is room for.
-        let length = unsafe { decimal(self.value.abs(), self.single, text.as_mut_ptr(), text.len()) };
-        text.truncate(length);
-        String::from_utf8_lossy(&text).into_owned()
     }
 
     fn write(self, f: &mut fmt::Formatter<'_>, debug: bool) -> fmt::Result {

@@ -2,45 +2,20 @@
 //! `Math`, which is there already, and of which the error function alone is missing.
 
 pub(crate) use libm::erf;
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use libm::{
-    acos, acosh, asin, asinh, atan, atanh, cos, cosh, exp, expm1, log, log1p, pow, sin, sinh, tan, tanh,
-};
-#[cfg(target_arch = "wasm32")]
-pub(crate) use script::*;
 
-/// What is left of `x` after a division by `y` that is rounded towards zero.
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn rem(x: f64, y: f64) -> f64 {
-    x % y
-}
-
-#[cfg(target_arch = "wasm32")]
-mod script {
-    #[link(wasm_import_module = "host")]
-    unsafe extern "C" {
-        safe fn remainder(x: f64, y: f64) -> f64;
+cfg_select! {
+    target_arch = "wasm32" => {
+        mod script;
+        pub(crate) use script::*;
     }
-
-    pub(crate) fn rem(x: f64, y: f64) -> f64 {
-        remainder(x, y)
-    }
-
-    macro_rules! math {
-        ($($name:ident)*) => {
-            mod math {
-                #[link(wasm_import_module = "Math")]
-                unsafe extern "C" {
-                    $(pub(super) safe fn $name(x: f64) -> f64;)*
-                    pub(super) safe fn pow(x: f64, y: f64) -> f64;
-                }
-            }
-            $(pub(crate) fn $name(x: f64) -> f64 { math::$name(x) })*
-            pub(crate) fn pow(x: f64, y: f64) -> f64 {
-                // IEEE 754: JavaScript has NaN here.
-                if x == 1.0 || (x == -1.0 && y.is_infinite()) { 1.0 } else { math::pow(x, y) }
-            }
+    _ => {
+        pub(crate) use libm::{
+            acos, acosh, asin, asinh, atan, atanh, cos, cosh, exp, expm1, log, log1p, pow, sin, sinh, tan, tanh,
         };
+
+        /// What is left of `x` after a division by `y` that is rounded towards zero.
+        pub(crate) fn rem(x: f64, y: f64) -> f64 {
+            x % y
+        }
     }
-    math! { acos acosh asin asinh atan atanh cos cosh exp expm1 log log1p sin sinh tan tanh }
 }

@@ -49,8 +49,6 @@ impl Form {
     /// What an operand consists of that is f32 or is read as it is stored.
     pub fn of(access: &Access) -> Self {
         match (access.blocks, access.dtype) {
-            // Lowering leaves other forms to kernels of their own there.
-            _ if cfg!(target_family = "wasm") => Form::F32,
             (Some(format), _) => Form::Blocks(format),
             (None, DType::F16) => Form::F16,
             (None, DType::BF16) => Form::Bf16,

@@ -22,9 +22,7 @@ pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
 
 /// Lowers kernels for a CPU with this many threads.
 pub fn lower_fused(graph: &Graph, mut fused: Fused, threads: usize) -> Lowered {
-    if cfg!(not(target_family = "wasm")) {
-        read_stored(graph, &mut fused, OfProducts::FloatsAndBlocks);
-    }
+    read_stored(graph, &mut fused, OfProducts::FloatsAndBlocks);
     crate::lower::lower(graph, fused, &Cpu { threads })
 }
 

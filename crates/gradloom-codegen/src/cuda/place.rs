@@ -71,7 +71,6 @@ impl Placement for Addresses<'_> {
         let of_loop = |access: &Access| match (&launch.kernel, &launch.schedule) {
             (LaunchKernel::Loop(body), Schedule::Whole) if body.rows * body.columns < MANY => false,
             (LaunchKernel::Loop(body), _) => is_in_fours(body, access),
-            #[cfg(not(target_family = "wasm"))]
             (LaunchKernel::Attention { epilogue, .. }, _) => is_in_fours(epilogue, access),
             _ => false,
         };

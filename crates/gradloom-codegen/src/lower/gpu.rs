@@ -1,6 +1,5 @@
 //! Lowering for GPUs: what the kernels of `simt` can do, and the scratch that they need.
 
-#[cfg(not(target_family = "wasm"))]
 use super::followed::follow_attention;
 use super::library::rounded_layout;
 use super::narrow::narrow;
@@ -9,7 +8,7 @@ use super::{
     OfProducts, Request, Target, as_body, group_scatters, lower_padded, read_stored, round_at_scatters,
 };
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, least_product, takes_lines_behind};
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
 use crate::schedule::product::{reads_once, streamed_parts};
@@ -61,25 +60,21 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
-    // Kernels for pages convert first: their module has no room for this.
-    if CUDA_IS_POSSIBLE {
-        let of_products = if target.limits.branches { OfProducts::Floats } else { OfProducts::Nothing };
-        read_stored(graph, &mut fused, of_products);
-        round_at_scatters(graph, &mut fused);
-        if target.limits.branches {
-            group_scatters(&mut fused);
-        }
+    let of_products = if target.limits.branches { OfProducts::Floats } else { OfProducts::Nothing };
+    read_stored(graph, &mut fused, of_products);
+    round_at_scatters(graph, &mut fused);
+    if target.limits.branches {
+        group_scatters(&mut fused);
     }
     let mut padded = Vec::new();
     if let Some(half) = target.limits.half(target.choices.precision()) {
         narrow(graph, &mut fused, half);
-        if CUDA_IS_POSSIBLE && let Some(least) = target.limits.library {
+        if let Some(least) = target.limits.library {
             padded = pad_rows(&mut fused, half, &|axes, operands, right| {
                 target.is_large(axes, operands, (right, half), (least, usize::MAX))
             });
         }
     }
-    #[cfg(not(target_family = "wasm"))]
     follow_attention(graph, &mut fused, &|op, reads, writes| {
         let schedule = schedule(&Kernel::Op(op.clone()), reads, writes, target.limits, target.choices);
         matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
@@ -172,7 +167,7 @@ impl Target for Gpu<'_> {
 
     fn library(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
         let precision = self.choices.precision();
-        let least = least_product(precision, self.limits.library.filter(|_| CUDA_IS_POSSIBLE)?)?;
+        let least = least_product(precision, self.limits.library?)?;
         let dtype = match precision {
             Precision::F16 | Precision::Bf16 => self.limits.half(precision)?,
             Precision::F32 | Precision::Tf32 | Precision::Tf32x3 => DType::F32,

@@ -5,7 +5,6 @@
 
 use super::{Lowering, Target};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::copied_layout;
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::fuse::watched;
@@ -18,9 +17,6 @@ use std::ops::Range;
 impl<T: Target> Lowering<'_, T> {
     /// Whether the library computes a product without what follows from it.
     pub(super) fn is_for_library(&self, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
-        if !CUDA_IS_POSSIBLE {
-            return false;
-        }
         let (axes, result) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, (writes[0].layout.clone(), writes[0].dtype)),
             Kernel::Dot { axes, epilogue } => {
@@ -40,9 +36,6 @@ impl<T: Target> Lowering<'_, T> {
         reads: &mut [Access],
         write: &Access,
     ) -> Option<Schedule> {
-        if !CUDA_IS_POSSIBLE {
-            return None;
-        }
         let result = (&write.layout, write.dtype);
         let dtype = self.target.library(axes, reads, result).filter(|_| !self.commits)?;
         for read in &mut *reads {

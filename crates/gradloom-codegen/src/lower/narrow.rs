@@ -77,7 +77,6 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
             | OpKind::Cast { .. },
         ) => fits.fill(true),
         // Made later.
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { .. } => {}
         Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }

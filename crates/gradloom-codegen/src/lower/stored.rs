@@ -109,7 +109,6 @@ fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
                 each_reader(&part.kernel, &mut |reader, operands| f(reader, part.reads.start + operands));
             }
         }
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { .. } => f(Reader::Attention, 0),
         Kernel::Op(_) | Kernel::Loop(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }

@@ -11,7 +11,6 @@ mod training;
 pub use target::{Gpu, Target, Text};
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
-#[cfg(not(target_family = "wasm"))]
 use crate::cuda::CudaUnit;
 use crate::wgsl::Unit;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -31,7 +30,6 @@ pub enum Code {
     /// Shaders in the order in which they run.
     Wgsl(Vec<Unit>),
     /// Kernels in the order in which they run.
-    #[cfg(not(target_family = "wasm"))]
     Cuda(Vec<CudaUnit>),
 }
 
@@ -51,7 +49,6 @@ impl Code {
     ///
     /// # Errors
     /// When the code is for another kind of device.
-    #[cfg(not(target_family = "wasm"))]
     pub fn cuda(&self) -> Result<&[CudaUnit]> {
         match self {
             Self::Cuda(units) => Ok(units),

@@ -2,7 +2,7 @@
 //! elements, each element from those at its own position, or from those of its column; or ops that are alike
 //! but for where their operands lie.
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
 use gradloom_core::kernel::{
     Access, Body, GroupSchedule, Kernel, Launch, Level, Method, Node, NodeId, NodeKind, Part, Schedule,
@@ -51,9 +51,7 @@ impl Form {
     pub fn of_part(part: &Part) -> Option<Self> {
         match &part.kernel {
             Kernel::Loop(body) => Self::of(body),
-            Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }) if CUDA_IS_POSSIBLE => {
-                Some(Self::Scatter)
-            }
+            Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }) => Some(Self::Scatter),
             Kernel::Op(OpKind::Dot(_)) if is_tiled(&part.schedule) => Some(Self::Product),
             _ => None,
         }
@@ -93,7 +91,7 @@ fn is_tiled(schedule: &Schedule) -> bool {
     let Schedule::Product(product) = schedule else { return false };
     let is_tile = match &product.choice.method {
         Method::Portable(tile) => !matches!(tile.staging, Staging::Lanes(_)),
-        Method::Cooperative(tile) => CUDA_IS_POSSIBLE && !tile.is_streamed(),
+        Method::Cooperative(tile) => !tile.is_streamed(),
     };
     is_tile && product.choice.parts == 1
 }

@@ -17,7 +17,7 @@ pub(crate) use scatter::scatter;
 
 use tuning::Choices;
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use crate::product::problem_of;
 use crate::schedule::precision::Precision;
 use crate::simt::kernels::WORKGROUP;
@@ -39,7 +39,6 @@ pub fn schedule(
     // Without matrix instructions, nothing is rounded.
     let half = limits.half(choices.precision()).unwrap_or(DType::F16);
     let operands = limits.operands(choices.precision()).unwrap_or(DType::F16);
-    #[cfg(not(target_family = "wasm"))]
     if let Kernel::Attention { spec, .. } = kernel {
         let schedule = attention::schedule(&OpKind::Attention(*spec), reads, half, limits, choose);
         return Schedule::Attention(schedule.expect("it is attention"));
@@ -66,7 +65,7 @@ pub fn schedule(
         Kernel::Op(OpKind::ArgReduce { axis, .. })
             if reads[0].layout.shape[*axis] >= LONG_AXIS && !limits.software =>
         {
-            Schedule::Axes(if CUDA_IS_POSSIBLE && limits.branches { limits.invocations } else { WORKGROUP })
+            Schedule::Axes(if limits.branches { limits.invocations } else { WORKGROUP })
         }
         Kernel::Op(OpKind::Scatter { op, batch }) => Schedule::Scatter(scatter(*op, reads, *batch, limits)),
         Kernel::Op(OpKind::Cumulate { .. }) => order::cumulate(&reads[0], limits),

@@ -1,6 +1,6 @@
 //! How the rows of a body that reduces are shared out.
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use gradloom_core::kernel::{Body, RowSchedule, Store};
 
 /// Invocations of a workgroup, at most.
@@ -38,7 +38,7 @@ const FINISHING_LANES: usize = 16;
 
 /// How the rows of a body that reduces are shared out.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
-    if !CUDA_IS_POSSIBLE || !limits.fours {
+    if !limits.fours {
         return shared_out(body, limits, false);
     }
     let schedule = shared_out(body, limits, true);
@@ -59,8 +59,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let long = sums && body.columns > SUMS_ALONE;
     let apart = !limits.software && !along;
     let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-    let fours = CUDA_IS_POSSIBLE
-        && fours
+    let fours = fours
         && match body.columns % 4 {
             0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
             _ => along && !sums && body.columns >= LONG_ROW,
@@ -88,7 +87,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let turns = body.rows.div_ceil(slots);
     let partials = match limits.software {
         true => FEW_PARTIALS,
-        false if CUDA_IS_POSSIBLE && turns >= FEW_STEPS * MOST_PARTIALS[1] => MOST_PARTIALS[1],
+        false if turns >= FEW_STEPS * MOST_PARTIALS[1] => MOST_PARTIALS[1],
         false => MOST_PARTIALS[0],
     };
     let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };

@@ -571,7 +571,6 @@ impl<'k> Value<'k> {
     /// Two or four floats of 16 bits as f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
-            #[cfg(not(target_family = "wasm"))]
             ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
             ValueType::Half4(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
             _ => self,
@@ -579,7 +578,6 @@ impl<'k> Value<'k> {
     }
 
     /// The first four of eight floats of 16 bits, and the last.
-    #[cfg(not(target_family = "wasm"))]
     pub fn fours(self) -> [Self; 2] {
         let ValueType::Half8(half) = self.ty() else {
             panic!("gradloom takes two fours of {}; please report this", self.ty())

@@ -389,10 +389,6 @@ fn written(
     views: &Views<'_>,
     limits: &Limits,
 ) -> std::result::Result<(Vec<Kernel>, u64), String> {
-    // Users write kernels in Rust: a browser's module has none, and no use for what checks them.
-    if cfg!(target_family = "wasm") {
-        return Err("there are none in a browser".to_string());
-    }
     let write: &Write = lowering.get().ok_or("`gpu` is to return what `gpu_lowering` made")?;
     let launch = CustomLaunch {
         views,

@@ -9,7 +9,6 @@ use super::functions::Function;
 use super::operands::Operand;
 use super::shader_builder::{ShaderBuilder, type_name};
 use crate::narrow::has_words;
-use crate::schedule::product::HAS_MATRICES;
 use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType, turns};
 use gradloom_core::ir::{BinaryOp, DType, Number};
@@ -129,7 +128,6 @@ impl Printer<'_> {
                 let [index, value] = self.texts(source, [index, value]);
                 source.line(format_args!("a{array}[{index}] = {value};"));
             }
-            Stmt::StoreMatrix(..) if !HAS_MATRICES => unreachable!("no device has matrix instructions"),
             Stmt::StoreMatrix(array, index, pitch, value) => {
                 let [index, value] = self.texts(source, [index, value]);
                 source.line(format_args!("coopStoreT({value}, &a{array}[{index}], {pitch}u);"));
@@ -267,9 +265,6 @@ impl Printer<'_> {
             Expr::ToHalf(a) => format!("vec4<f16>({})", self.text(source, *a)),
             Expr::Broadcast(array, index) => {
                 format!("workgroupUniformLoad(&a{array}[{}])", self.text(source, *index))
-            }
-            Expr::MatrixZero | Expr::MatrixLoad { .. } | Expr::MatrixMulAdd(_) if !HAS_MATRICES => {
-                unreachable!("no device has matrix instructions")
             }
             Expr::MatrixZero => format!("{}()", name_of(ty)),
             Expr::MatrixLoad { array, index, pitch, by_rows } => {

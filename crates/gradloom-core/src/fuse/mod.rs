@@ -136,7 +136,6 @@ impl Kernel {
                 graph.can_trap(&crate::ir::Op { kind: kind.clone(), ..graph.ops[op].clone() })
             }
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.can_trap(),
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { spec, epilogue } => {
                 Kernel::Op(OpKind::Attention(*spec)).can_trap(graph, op) || epilogue.can_trap()
             }

@@ -2,10 +2,7 @@
 //!
 //! In: bytes of a [`BlockFormat`]. Out: how many elements they are, and their values. Always holds: a block
 //! has [`BLOCK`] elements along the last axis, and stands for its numbers exactly in f32.
-//!
-//! A page's module has no format, so that the compiler leaves out all that is about them.
 
-#[cfg(not(target_family = "wasm"))]
 use super::half::from_f16;
 use std::fmt;
 use std::str::FromStr;
@@ -18,29 +15,20 @@ pub const BLOCK: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockFormat {
     /// 34 bytes: `d`, then an i8 `q` for each element. Element i is `d * q[i]`.
-    #[cfg(not(target_family = "wasm"))]
     Q8_0,
     /// 18 bytes: `d`, then 16 bytes, of which byte j has element j in its low and element j + 16 in its high
     /// four bits. An element is `d * (bits - 8)`.
-    #[cfg(not(target_family = "wasm"))]
     Q4_0,
 }
 
 impl BlockFormat {
     /// Every format.
-    pub const ALL: &'static [BlockFormat] = &[
-        #[cfg(not(target_family = "wasm"))]
-        BlockFormat::Q8_0,
-        #[cfg(not(target_family = "wasm"))]
-        BlockFormat::Q4_0,
-    ];
+    pub const ALL: &'static [BlockFormat] = &[BlockFormat::Q8_0, BlockFormat::Q4_0];
 
     /// Bytes of a block.
     pub fn block_bytes(self) -> usize {
         match self {
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q8_0 => 2 + BLOCK,
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q4_0 => 2 + BLOCK / 2,
         }
     }
@@ -48,9 +36,7 @@ impl BlockFormat {
     /// The name in the text form: `q8_0`, `q4_0`.
     pub fn name(self) -> &'static str {
         match self {
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q8_0 => "q8_0",
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q4_0 => "q4_0",
         }
     }
@@ -72,12 +58,10 @@ impl BlockFormat {
     pub fn decode(self, block: &[u8]) -> [f32; BLOCK] {
         assert_eq!(block.len(), self.block_bytes(), "the bytes of a block of {self}");
         match self {
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q8_0 => {
                 let scale = from_f16(u16::from_le_bytes([block[0], block[1]]));
                 std::array::from_fn(|i| scale * f32::from(block[2 + i].cast_signed()))
             }
-            #[cfg(not(target_family = "wasm"))]
             BlockFormat::Q4_0 => {
                 let scale = from_f16(u16::from_le_bytes([block[0], block[1]]));
                 std::array::from_fn(|i| {
@@ -89,7 +73,6 @@ impl BlockFormat {
     }
 }
 
-#[cfg(not(target_family = "wasm"))]
 impl BlockFormat {
     /// Appends the block that stands for numbers, rounded as ggml's reference does (`quantize_row_q8_0_ref`
     /// and `quantize_row_q4_0_ref`): of Q8_0 the largest magnitude becomes 127, and halves are rounded away

@@ -19,9 +19,9 @@ pub enum ArgReduceOp {
 }
 
 impl ScatterOp {
-    /// Whether it is [`ScatterOp::Distinct`]. No page has it, and its module no code for it.
+    /// Returns whether it is [`ScatterOp::Distinct`].
     pub fn is_distinct(self) -> bool {
-        cfg!(not(target_family = "wasm")) && self == Self::Distinct
+        self == Self::Distinct
     }
 }
 
@@ -241,7 +241,6 @@ impl OpKind {
             "random_bits" => OpKind::RandomBits { shape: ty()?.shape, site: 0 },
             "select" => OpKind::Select,
             "cast" => OpKind::Cast { dtype: ty()?.dtype },
-            #[cfg(not(target_family = "wasm"))]
             "dequantize" => OpKind::Dequantize { format: BlockFormat::Q8_0 },
             "argmax" => OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
             "argmin" => OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
@@ -266,7 +265,6 @@ impl OpKind {
             "gather" => OpKind::Gather { batch: 0 },
             "scatter_add" => OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
             "scatter" => OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
-            #[cfg(not(target_family = "wasm"))]
             "scatter_distinct" => OpKind::Scatter { op: ScatterOp::Distinct, batch: 0 },
             "sort" => OpKind::Sort { count: 0, descending: false },
             "conv" => OpKind::Conv(ConvSpec::default()),

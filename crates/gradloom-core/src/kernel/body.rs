@@ -279,9 +279,8 @@ impl Body {
             NodeKind::Column => node.level == Level::Element && node.dtype == DType::I32,
             NodeKind::Repeat(a) => of(*a).dtype == node.dtype && of(*a).level <= node.level,
             NodeKind::Accumulator => {
-                // Of rows, attention has a number each, which pages fuse with nothing.
-                let of_rows = cfg!(not(target_family = "wasm")) && node.level == Level::Row;
-                (node.level == Level::Element || of_rows) && node.dtype == DType::F32
+                // Of rows, attention has a number each.
+                matches!(node.level, Level::Element | Level::Row) && node.dtype == DType::F32
             }
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
             NodeKind::Binary(op, all) => {

@@ -2,7 +2,6 @@
 
 use super::{Body, Layout, Schedule};
 use crate::collections::sort;
-#[cfg(not(target_family = "wasm"))]
 use crate::ir::AttentionSpec;
 use crate::ir::{BlockFormat, DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
@@ -53,7 +52,6 @@ pub enum Kernel {
     /// row i of the output, those of all heads and sequences below each other. The accumulator is an element
     /// of the output, or, of level `Row`, the log-sum-exp. Loads name the launch's reads, from behind
     /// attention's on. Lowering makes it for targets that compute it.
-    #[cfg(not(target_family = "wasm"))]
     Attention {
         /// What attention is asked for.
         spec: AttentionSpec,
@@ -77,7 +75,6 @@ impl Kernel {
             Kernel::WriteRegion
             | Kernel::Op(OpKind::Attention(_) | OpKind::AttentionGrad(_))
             | Kernel::Loop(_) => true,
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { .. } => true,
             Kernel::Group(parts) => parts.iter().all(|part| part.kernel.writes_strided()),
             Kernel::Op(_) | Kernel::Dot { .. } | Kernel::Copy => false,
@@ -88,7 +85,6 @@ impl Kernel {
     pub fn body(&self) -> Option<&Body> {
         match self {
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => Some(body),
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { epilogue: body, .. } => Some(body),
             _ => None,
         }
@@ -100,7 +96,6 @@ impl Kernel {
             Kernel::Op(kind) => kind.name(),
             Kernel::Loop(body) => body.name(),
             Kernel::Dot { .. } => "dot",
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { .. } => "attention",
             Kernel::Group(parts) => match parts.first() {
                 Some(part) => part.kernel.name(),
@@ -263,9 +258,7 @@ impl<'l> Overwrites<'l> {
         let allows = |r: usize| {
             let read = &self.launch.reads[r];
             let replaced = self.aliases.contains(write, r) && read.layout == *layout;
-            // Results that fill a buffer beside another one are not made for pages.
-            let may_be_apart = cfg!(not(target_family = "wasm")) && read.dtype.bytes() == dtype.bytes();
-            replaced || may_be_apart && read.layout.is_disjoint(layout)
+            replaced || read.dtype.bytes() == dtype.bytes() && read.layout.is_disjoint(layout)
         };
         let first = self.reads.partition_point(|(read, _)| *read < buffer);
         self.reads[first..].iter().take_while(|(read, _)| *read == buffer).all(|&(_, r)| allows(r))

@@ -71,7 +71,6 @@ impl Kernel {
         match self {
             Kernel::Loop(body) => format!("{} {}", body.name(), extents(body)),
             Kernel::Dot { epilogue, .. } => format!("dot {} with epilogue", extents(epilogue)),
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { epilogue, .. } => format!("attention {} with epilogue", extents(epilogue)),
             Kernel::Group(parts) => format!("group of {}", parts.len()),
             other => other.name().to_string(),

@@ -5,13 +5,11 @@ mod cache;
 mod duplicate;
 mod init;
 pub mod layers;
-#[cfg(not(target_family = "wasm"))]
 mod low_rank;
 mod module;
 mod param;
 mod pattern;
 mod state;
-#[cfg(not(target_family = "wasm"))]
 mod stored;
 
 pub use attention::CausalSelfAttention;
@@ -21,11 +19,9 @@ pub use gradloom_derive::Module;
 pub use init::{Init, fans};
 #[doc(inline)]
 pub use layers::*;
-#[cfg(not(target_family = "wasm"))]
 pub use low_rank::{Adapter, LowRank, add_low_rank};
 pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
 pub use pattern::Pattern;
 pub use state::{State, StateId};
-#[cfg(not(target_family = "wasm"))]
 pub use stored::{Stored, store_matrices};

@@ -23,7 +23,6 @@ pub struct Visitor<'a> {
     path: String,
     sink: Sink<'a>,
     /// Whether a layer said that what it visits is the weight of its product.
-    #[cfg(not(target_family = "wasm"))]
     of_product: bool,
 }
 
@@ -32,7 +31,6 @@ enum Sink<'a> {
     Params(&'a mut dyn FnMut(&str, &Param)),
     All(&'a mut dyn FnMut(&str, Found<'_>)),
     /// Each parameter, and whether it is the weight of a product here.
-    #[cfg(not(target_family = "wasm"))]
     Weights(&'a mut dyn FnMut(&Param, bool)),
 }
 
@@ -58,23 +56,16 @@ impl<'a> Visitor<'a> {
 
     /// A visitor that calls `found` with each parameter, and whether it is the weight of a product that adds
     /// what an adapter says.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn of_weights(found: &'a mut dyn FnMut(&Param, bool)) -> Self {
         Self::of(Sink::Weights(found))
     }
 
     fn of(sink: Sink<'a>) -> Self {
-        Self {
-            path: String::new(),
-            sink,
-            #[cfg(not(target_family = "wasm"))]
-            of_product: false,
-        }
+        Self { path: String::new(), sink, of_product: false }
     }
 
     /// Visits the weight of a product that adds what an adapter says.
     pub(super) fn weight(&mut self, name: &str, weight: &Param) {
-        #[cfg(not(target_family = "wasm"))]
         {
             self.of_product = true;
         }
@@ -97,7 +88,6 @@ impl<'a> Visitor<'a> {
         match &mut self.sink {
             Sink::Params(found) => found(&self.path, param),
             Sink::All(found) => found(&self.path, Found::Param(param)),
-            #[cfg(not(target_family = "wasm"))]
             Sink::Weights(found) => found(param, std::mem::take(&mut self.of_product)),
         }
     }
@@ -119,7 +109,6 @@ impl std::fmt::Debug for Visitor<'_> {
 impl Module for Param {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.param(self);
-        #[cfg(not(target_family = "wasm"))]
         if let Some(adapter) = self.adapter() {
             adapter.visit(visitor);
         }

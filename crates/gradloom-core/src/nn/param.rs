@@ -1,12 +1,10 @@
 //! Parameters: shapes with an identity and a way to make their initial values.
 
 use super::Init;
-#[cfg(not(target_family = "wasm"))]
 use super::low_rank::Adapter;
 use crate::ir::{DType, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
-#[cfg(not(target_family = "wasm"))]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -68,13 +66,10 @@ struct Shared {
     /// Whether it may stand in several places of a model.
     tied: AtomicBool,
     /// How the store keeps it, if not as it is.
-    #[cfg(not(target_family = "wasm"))]
     stored: OnceLock<super::Stored>,
-    /// What products with it add. A page trains none: its module has no bytes left for them.
-    #[cfg(not(target_family = "wasm"))]
+    /// What products with it add.
     adapter: OnceLock<Adapter>,
     /// Whether it is a part of an adapter itself.
-    #[cfg(not(target_family = "wasm"))]
     is_of_adapter: AtomicBool,
 }
 
@@ -114,11 +109,8 @@ impl Param {
             decay: AtomicU8::new(0),
             transposed_in_torch: AtomicBool::new(false),
             tied: AtomicBool::new(false),
-            #[cfg(not(target_family = "wasm"))]
             stored: OnceLock::new(),
-            #[cfg(not(target_family = "wasm"))]
             adapter: OnceLock::new(),
-            #[cfg(not(target_family = "wasm"))]
             is_of_adapter: AtomicBool::new(false),
         };
         Param { shared: Arc::new(shared) }
@@ -173,26 +165,22 @@ impl Param {
     }
 
     /// What products with it add, if [`LowRank::attach`](super::LowRank::attach) chose it.
-    #[cfg(not(target_family = "wasm"))]
     pub fn adapter(&self) -> Option<&Adapter> {
         self.shared.adapter.get()
     }
 
     /// Sets the adapter; the first one stays.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn set_adapter(&self, adapter: Adapter) {
         self.shared.adapter.get_or_init(|| adapter);
     }
 
     /// The parameter, as a part of an adapter.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn of_adapter(self) -> Self {
         self.shared.is_of_adapter.store(true, Ordering::Relaxed);
         self
     }
 
     /// Whether it is a part of an [`Adapter`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn is_of_adapter(&self) -> bool {
         self.shared.is_of_adapter.load(Ordering::Relaxed)
     }
@@ -209,10 +197,7 @@ impl Param {
 
     /// Dtype and shape in the store.
     pub fn ty(&self) -> Type {
-        cfg_select! {
-            target_family = "wasm" => self.shared.ty.clone(),
-            _ => self.stored_type(&self.shared.ty),
-        }
+        self.stored_type(&self.shared.ty)
     }
 
     /// How the initial values are made.
@@ -220,7 +205,6 @@ impl Param {
         &self.shared.init
     }
 
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn stored_cell(&self) -> &OnceLock<super::Stored> {
         &self.shared.stored
     }
@@ -228,10 +212,7 @@ impl Param {
     /// The parameter in the open trace: its value at the start of the step.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
-        cfg_select! {
-            target_family = "wasm" => self.kept(),
-            _ => self.read(self.kept()),
-        }
+        self.read(self.kept())
     }
 
     /// What the store has of it.
@@ -260,9 +241,7 @@ impl Clone for Param {
             made.shared.tied.store(is_tied, Ordering::Relaxed);
             let transposed = transposed_in_torch.load(Ordering::Relaxed);
             made.shared.transposed_in_torch.store(transposed, Ordering::Relaxed);
-            #[cfg(not(target_family = "wasm"))]
             made.shared.is_of_adapter.store(self.is_of_adapter(), Ordering::Relaxed);
-            #[cfg(not(target_family = "wasm"))]
             if let Some(stored) = self.stored() {
                 made.stored_cell().get_or_init(|| stored);
             }
@@ -277,7 +256,6 @@ impl Clone for Param {
             );
             new()
         });
-        #[cfg(not(target_family = "wasm"))]
         // Of a tie in a duplicate, the first clone has it.
         if let Some(adapter) = self.adapter().filter(|_| made.adapter().is_none()) {
             made.set_adapter(adapter.clone());

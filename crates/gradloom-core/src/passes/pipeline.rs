@@ -112,13 +112,7 @@ fn expand_blocks(graph: &Graph) -> Graph {
 }
 
 /// The time, where there is a clock: `Instant::now` panics in browsers.
-#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 pub fn now() -> Option<std::time::Instant> {
-    Some(std::time::Instant::now())
-}
-
-/// The time, where there is a clock: `Instant::now` panics in browsers.
-#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-pub fn now() -> Option<std::time::Instant> {
-    None
+    let has_clock = cfg!(not(all(target_arch = "wasm32", target_os = "unknown")));
+    has_clock.then(std::time::Instant::now)
 }

@@ -65,7 +65,6 @@ fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> 
             let flops = axes.flops(&reads[0].layout.shape, products).saturating_add(body_flops(epilogue));
             all(flops, reads, writes)
         }
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { spec, epilogue } => {
             let flops = OpKind::Attention(*spec).flops(&types(reads), &types(writes));
             all(flops.saturating_add(body_flops(epilogue)), reads, writes)

@@ -42,7 +42,6 @@ fn is_function(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),
         Kernel::Group(parts) => parts.iter().all(|part| is_function(&part.kernel)),
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { .. } => true,
         Kernel::Loop(_) | Kernel::Dot { .. } | Kernel::Copy | Kernel::WriteRegion => true,
     }

@@ -197,9 +197,8 @@ fn groups(plan: &Plan) -> Vec<Group> {
                 let group = group_of[operand]?;
                 // A library's result may have a few rows that what takes its place does not have.
                 let more = plan.buffers[operand].bytes.wrapping_sub(buffer.bytes);
-                let few = cfg!(not(target_family = "wasm")) && more < buffer.bytes / 64;
                 let dies = plan.buffers[operand].last == time
-                    && (more == 0 || few)
+                    && (more == 0 || more < buffer.bytes / 64)
                     // Nor has another result taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
                     && overwrites.allow_buffer(buffer.value, plan.buffers[operand].value);

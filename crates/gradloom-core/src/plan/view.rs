@@ -110,7 +110,6 @@ impl<'v> LaunchView<'v> {
                 format!("{} {}", self.launch.kernel.title(), self.launch.kernel.name())
             }
             (Kernel::Loop(_) | Kernel::Dot { .. }, _) | (_, None) => self.launch.kernel.title(),
-            #[cfg(not(target_family = "wasm"))]
             (Kernel::Attention { .. }, _) => self.launch.kernel.title(),
             (kernel, Some(write)) => {
                 format!("{} {}{}", kernel.title(), write.dtype, write.layout.shape)

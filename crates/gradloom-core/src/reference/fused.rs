@@ -118,7 +118,6 @@ impl Machine<'_> {
                 }
                 Ok(results)
             }
-            #[cfg(not(target_family = "wasm"))]
             Kernel::Attention { .. } => unreachable!("fusion makes no {} with epilogue", kernel.name()),
             Kernel::Copy | Kernel::WriteRegion => unreachable!("fusion makes no {}", kernel.name()),
         }

@@ -402,7 +402,6 @@ impl Scope {
     /// What an op says, and the token under which the caret goes, by the method that the user called.
     pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
         match self.called() {
-            _ if cfg!(target_family = "wasm") => (token, message),
             Some(called) if called != token && !token.is_empty() => {
                 (called, message.replacen(&format!("`{token}`"), &format!("`{called}`"), 1))
             }

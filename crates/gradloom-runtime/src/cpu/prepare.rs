@@ -37,7 +37,6 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         Kernel::Dot { axes, epilogue } => {
             return dot::prepare_dot_with_epilogue(launch, axes, epilogue, loops);
         }
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { .. } => unreachable!("the CPU has no attention with an epilogue"),
         Kernel::Group(parts) => return group::prepare_group(launch, parts, graph, loops),
         Kernel::Copy => return movement::prepare_copy(launch),
@@ -50,9 +49,6 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         OpKind::Compare(op) => elementwise::prepare_compare(launch, *op, level),
         OpKind::Select => elementwise::prepare_select(launch, level),
         OpKind::Cast { dtype } => elementwise::prepare_cast(launch, *dtype, level),
-        #[cfg(target_family = "wasm")]
-        OpKind::Dequantize { format } => match *format {},
-        #[cfg(not(target_family = "wasm"))]
         OpKind::Dequantize { format } => movement::prepare_dequantize(launch, *format),
         OpKind::Reduce { op, axes } => reduce::prepare(launch, *op, axes, level),
         OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),

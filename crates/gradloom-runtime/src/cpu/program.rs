@@ -63,7 +63,7 @@ impl Backend for CpuBackend {
         super::device::memory()
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn target(&self) -> gradloom_codegen::pipeline::Target {
         gradloom_codegen::pipeline::Target::Cpu { threads: self.threads() }
     }
@@ -102,7 +102,6 @@ struct CpuProgram {
     scratch: Memory,
     profile: Spans,
     /// The tensors of the device that inputs are bound to, by their buffers.
-    #[cfg(not(target_family = "wasm"))]
     bound: Vec<(usize, Arc<Memory>)>,
     /// Keeps the store's addresses valid.
     _store: Vec<Arc<Memory>>,
@@ -185,7 +184,6 @@ impl CpuProgram {
             constants,
             scratch,
             profile: Spans::default(),
-            #[cfg(not(target_family = "wasm"))]
             bound: Vec::new(),
             _store: kept,
         })
@@ -209,7 +207,6 @@ impl CpuProgram {
     }
 
     /// Has everything that looks at a buffer look elsewhere.
-    #[cfg(not(target_family = "wasm"))]
     fn point(&mut self, buffer: usize, to: *mut u8) {
         let value = self.plan.buffers[buffer].value;
         for (step, launch) in self.steps.iter_mut().zip(&self.plan.launches) {
@@ -279,13 +276,11 @@ impl CpuProgram {
 impl Resident for CpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         assert_eq!(bytes.len() as u64, self.plan.buffers[buffer].bytes, "the feed was checked");
-        #[cfg(not(target_family = "wasm"))]
         assert!(self.bound.iter().all(|(bound, _)| *bound != buffer), "a tensor is not written to");
         // SAFETY: the buffer has that many bytes in the arena, and `&mut self` excludes a run.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[buffer], bytes.len()) };
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         let planned = &self.plan.buffers[buffer];
         assert!(bytes == planned.bytes && tensor.len() as u64 >= bytes, "the feed was checked");
@@ -298,14 +293,12 @@ impl Resident for CpuProgram {
         Ok(())
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn unbind(&mut self) {
         while let Some((buffer, _tensor)) = self.bound.pop() {
             self.point(buffer, self.arena.at(counted(self.plan.buffers[buffer].offset)));
         }
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
         let size = access.dtype.bytes();
         let base = self.addresses[self.plan.buffer_of[&access.buffer]];

@@ -46,7 +46,6 @@ pub(super) trait Vectorized {
 /// # Safety
 /// A value of the type exists only where the processor has the instructions of its methods, and `F32s` is
 /// [`LANES`](Self::LANES) floats side by side, [`WIDEST`] at most.
-#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "pages read no numbers in blocks"))]
 pub(super) unsafe trait Simd: Copy {
     /// A vector of [`LANES`](Self::LANES) f32, as memory has them.
     type F32s: Copy;

@@ -1,7 +1,7 @@
 //! The rule that shares rows out where nothing was measured.
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, fits, suits};
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 
 /// Tiles, the best first; the first two want many workgroups.
 pub(super) const TILES: [Tile; 8] = [
@@ -38,8 +38,7 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
     {
         return choice;
     }
-    if CUDA_IS_POSSIBLE
-        && limits.branches
+    if limits.branches
         && problem.queries <= FEW_QUERIES
         && problem.keys >= 4 * FEW
         && let Some(choice) = lanes(kernel, problem, half, limits)
@@ -75,7 +74,7 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     if rows <= FEW_ROWS.rows() && fits(&&FEW_ROWS) {
         return Some(FEW_ROWS);
     }
-    if CUDA_IS_POSSIBLE && limits.branches && pairs * rows.div_ceil(32) <= MANY / 2 && fits(&&FEW_BLOCKS) {
+    if limits.branches && pairs * rows.div_ceil(32) <= MANY / 2 && fits(&&FEW_BLOCKS) {
         return Some(FEW_BLOCKS);
     }
     let fills = |tile: &&Tile| tile.rows() <= 32 || pairs * rows.div_ceil(tile.rows()) >= MANY;

@@ -16,8 +16,7 @@ pub use gradloom_core::kernel::{
 };
 pub use record::{from_line, to_line};
 
-use super::product::HAS_MATRICES;
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
@@ -111,8 +110,7 @@ fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool
 fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
-    HAS_MATRICES
-        && limits.cooperative
+    limits.cooperative
         && limits.subgroup_of(matrices.threads()) == u32::try_from(matrices.subgroup).ok()
         && matrices.threads() <= limits.invocations as usize
         // So each lane has four elements of two rows.
@@ -128,8 +126,7 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
 fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
-    CUDA_IS_POSSIBLE
-        && limits.branches
+    limits.branches
         && limits.subgroup == Some(Lanes::SUBGROUP)
         && ![batch, heads, key_heads, queries, keys, depth, value_depth].contains(&0)
         && per_key <= Lanes::SUBGROUP as usize

@@ -1,7 +1,7 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::{HAS_MATRICES, HAS_SLICES, fits, of_operands, streams, suits};
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use super::{fits, of_operands, streams, suits};
+use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{Along, BatchAxis, DotProblem, Side};
 use crate::schedule::precision::Precision;
@@ -27,10 +27,10 @@ pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) ->
         (true, false) => return software(problem),
         _ => {}
     }
-    if CUDA_IS_POSSIBLE && let Some(choice) = of_few_rows(problem, operands, limits) {
+    if let Some(choice) = of_few_rows(problem, operands, limits) {
         return choice;
     }
-    let operands = operands.filter(|_| HAS_MATRICES);
+    let operands = operands;
     let cooperative = operands.and_then(|operands| cooperative(problem, operands, limits));
     cooperative.unwrap_or_else(|| portable(problem, limits))
 }
@@ -144,7 +144,7 @@ const FEW_ROWS: usize = 8;
 
 /// Whether a product of few rows is computed by a kernel that reads its right operand once.
 pub(crate) fn reads_once(problem: &DotProblem, operands: DType, limits: &Limits) -> bool {
-    CUDA_IS_POSSIBLE && of_few_rows(problem, Some(operands), limits).is_some()
+    of_few_rows(problem, Some(operands), limits).is_some()
 }
 
 fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -> Option<ProductChoice> {
@@ -209,7 +209,7 @@ pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Lim
         rows if STREAMED.contains(&rows) => 2,
         _ => return 1,
     };
-    if !CUDA_IS_POSSIBLE || problem.k < LONG_SUM || tiles(problem, 16, 16) >= ENOUGH_TILES {
+    if problem.k < LONG_SUM || tiles(problem, 16, 16) >= ENOUGH_TILES {
         return 1;
     }
     let mut cut = problem.clone();
@@ -240,7 +240,7 @@ fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice
 
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
 fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
-    if HAS_SLICES && let Some(sliced) = sliced(problem, limits) {
+    if let Some(sliced) = sliced(problem, limits) {
         return sliced;
     }
     let (count, small, k) = (tiles(problem, 64, 64), tiles(problem, 32, 32), problem.k);

@@ -14,24 +14,16 @@ pub use choose::{choose, lanes};
 pub(crate) use choose::{reads_once, streamed_parts};
 pub use record::{from_line, to_line};
 
-use crate::limits::{CUDA_IS_POSSIBLE, Limits};
+use crate::limits::Limits;
 use crate::product::{Along, DotProblem, Side};
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
 
-/// Whether there are adapters with matrix instructions: the extension is wgpu's own, no browser has it. A
-/// page's module has no code for them.
-pub(crate) const HAS_MATRICES: bool = cfg!(not(target_family = "wasm"));
-
-/// Whether there are devices whose workgroups have the memory for slices: no browser has asked for as much. A
-/// page's module has no code for them.
-pub(crate) const HAS_SLICES: bool = cfg!(not(target_family = "wasm"));
-
 /// The tile for operands in a dtype: one of f32 takes half as many terms at a time, and as many bytes.
 pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> CooperativeTile {
     match operands {
-        Some(DType::F32) if CUDA_IS_POSSIBLE => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
+        Some(DType::F32) => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
         _ => tile,
     }
 }
@@ -48,8 +40,7 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
         }
         Method::Cooperative(tile) => {
             let Some(subgroup) = limits.subgroup else { return false };
-            HAS_MATRICES
-                && limits.cooperative
+            limits.cooperative
                 && tile.is_well_formed()
                 && tile.subgroups() * subgroup <= limits.invocations
                 && tile.workgroup_memory(operands) <= limits.workgroup_memory
@@ -61,8 +52,7 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
 /// left one, and of the right one groups of four.
 fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
     let [left, right] = Side::both(problem);
-    CUDA_IS_POSSIBLE
-        && limits.fragments
+    limits.fragments
         && problem.k > 0
         && problem.k.is_multiple_of(tile.k as usize)
         && left.has_fours
@@ -79,7 +69,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
             let contiguous = Side::both(problem)[1].along == Along::Contract;
             // Where terms are neighbours, a subgroup has whole columns.
             let fits = !contiguous || tile.slices() == 32;
-            choice.parts == 1 && problem.k > 0 && fits && CUDA_IS_POSSIBLE && limits.subgroup == Some(32)
+            choice.parts == 1 && problem.k > 0 && fits && limits.subgroup == Some(32)
         }
         // Each group has as many whole tiles of terms.
         Method::Portable(tile) if tile.slices() > 1 => {
@@ -87,7 +77,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
-        Method::Cooperative(tile) if CUDA_IS_POSSIBLE && tile.is_streamed() => {
+        Method::Cooperative(tile) if tile.is_streamed() => {
             choice.parts == 1 && limits.half(precision).is_some() && streams(&tile, problem, limits)
         }
         Method::Cooperative(_) => limits.operands(precision).is_some(),

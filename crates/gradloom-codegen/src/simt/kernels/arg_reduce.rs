@@ -9,7 +9,6 @@ use super::super::ir::{Kernel, Role};
 use super::each::each;
 use super::key;
 use super::{Builder, Value, Views, WORKGROUP};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
 use gradloom_core::kernel::{Layout, Schedule};
@@ -48,8 +47,6 @@ pub(super) fn arg_reduce(
     if elements == 0 {
         return Vec::new();
     }
-    // In a page it is always the same.
-    let workgroup = if CUDA_IS_POSSIBLE { workgroup } else { WORKGROUP };
     let k = Builder::new(label, workgroup, elements);
     together(&k, views, &axis, workgroup);
     vec![k.finish()]
@@ -59,7 +56,7 @@ pub(super) fn arg_reduce(
 fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
     let (keys, places) = (k.shared(DType::U32, workgroup), k.shared(DType::U32, workgroup));
     let local = k.local();
-    let ahead = if CUDA_IS_POSSIBLE && workgroup > WORKGROUP { AHEAD } else { 1 };
+    let ahead = if workgroup > WORKGROUP { AHEAD } else { 1 };
     let (best, place) = axis.best(k, views, k.group(), [local, k.u32(workgroup)], ahead);
     k.set_element(keys, local, best);
     k.set_element(places, local, place);
@@ -109,9 +106,9 @@ impl Axis {
                 place.set(i);
             });
         };
-        let stride = if CUDA_IS_POSSIBLE { step * ahead } else { step };
+        let stride = step * ahead;
         k.count(first, k.u32(self.extent), stride, |i| {
-            if !CUDA_IS_POSSIBLE || ahead == 1 {
+            if ahead == 1 {
                 return look(i, element(i));
             }
             // The last element again is no better than itself.

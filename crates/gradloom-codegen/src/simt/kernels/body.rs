@@ -6,7 +6,6 @@
 use super::super::ir::{Role, ValueType};
 use super::super::{index_at, index_at_row};
 use super::{Builder, Value, View, Views};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Layout, Level, NodeId, NodeKind, Store};
@@ -96,9 +95,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
 
     /// Forgets the nodes of a level and above, as at another position.
     pub(super) fn forget(&mut self, from: Level) {
-        if CUDA_IS_POSSIBLE {
-            self.fours.clear();
-        }
+        self.fours.clear();
         for values in &mut self.values {
             for (value, node) in values.iter_mut().zip(&self.body.nodes) {
                 if node.level >= from {
@@ -189,7 +186,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
     fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
         let views = self.views();
         let list = if is_result { &views.writes } else { &views.reads };
-        CUDA_IS_POSSIBLE && self.four.is_some() && list[number].has_vectors
+        self.four.is_some() && list[number].has_vectors
     }
 
     /// Four neighbours of an operand, as f32.

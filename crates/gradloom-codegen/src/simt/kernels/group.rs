@@ -8,7 +8,6 @@ use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position};
 use super::columns::{LEAF, across_columns};
 use super::{Builder, Value, Views, WORKGROUP};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::schedule::group::Form;
 use crate::simt::Variable;
@@ -82,7 +81,7 @@ impl Table {
         if *parts == 1 {
             return self.part(k, k.u32(0));
         }
-        if CUDA_IS_POSSIBLE && self.form == Form::Scatter {
+        if self.form == Form::Scatter {
             return self.part(k, k.group() / narrow(self.groups / parts));
         }
         let table = k.table(numbers.clone());

@@ -4,13 +4,12 @@ use super::super::ir::Kernel;
 use super::Views;
 use super::body::{Nodes, Operands, Position, stores_of};
 use super::each::each;
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::kernel::{Body, Level, Store};
 
 /// The kernel of a body that reduces nothing.
 pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
-    if CUDA_IS_POSSIBLE && is_in_fours(views, body) {
+    if is_in_fours(views, body) {
         return in_fours(views, body, label);
     }
     each(label, views, body.rows * body.columns, |k, number| {

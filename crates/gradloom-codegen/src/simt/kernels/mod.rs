@@ -9,7 +9,6 @@ mod attention;
 mod body;
 mod columns;
 mod cumulate;
-#[cfg(not(target_family = "wasm"))]
 mod dequantize;
 mod each;
 mod elementwise;
@@ -32,7 +31,6 @@ pub(crate) use product::product;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::{DotProblem, fold_batch};
 use crate::schedule::group::{body_of, is_short_total};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
@@ -95,7 +93,6 @@ pub fn kernels(
         kernel::Kernel::Dot { axes, epilogue } => {
             return product_of(views, schedule, axes, Some(epilogue), label);
         }
-        #[cfg(not(target_family = "wasm"))]
         kernel::Kernel::Attention { epilogue, .. } => match schedule {
             Schedule::Attention(schedule) => {
                 return Some(attention::followed(views, schedule, epilogue, label));
@@ -109,9 +106,6 @@ pub fn kernels(
     Some(match op {
         OpKind::Concat { axis } => movement::concat(views, *axis),
         OpKind::Pad { low, interior, value, .. } => movement::pad(views, low, interior, *value),
-        #[cfg(target_family = "wasm")]
-        OpKind::Dequantize { format } => match *format {},
-        #[cfg(not(target_family = "wasm"))]
         OpKind::Dequantize { format } => dequantize::dequantize(views, *format),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(views),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
@@ -186,9 +180,7 @@ pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &Gr
             let label = table.label(&parts[0].kernel.title());
             product::product(views, &problem, schedule, None, &label, Some(table))
         }
-        (kernel::Kernel::Op(OpKind::Scatter { batch, .. }), _) if CUDA_IS_POSSIBLE => {
-            scatter::scatters(views, *batch, table)
-        }
+        (kernel::Kernel::Op(OpKind::Scatter { batch, .. }), _) => scatter::scatters(views, *batch, table),
         _ => {
             let short = parts.iter().all(|part| is_short_total(body_of(part), schedule));
             group::group(views, body_of(parts[0]), table, schedule, short)

@@ -8,7 +8,6 @@ use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position, checks_of, stores_of};
 use super::columns::{Column, ColumnSums, LEAF, MOST_IN_A_ROW, columns_of, finish, in_halves};
 use super::{Builder, Value, Views};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, RowSchedule};
@@ -101,7 +100,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         let first = block.map_or(lane, |block| lane + block * narrow(own));
         let mut unrolled = Vec::new();
         let mut firsts = Vec::new();
-        if CUDA_IS_POSSIBLE && schedule.is_unrolled() && schedule.fours {
+        if schedule.is_unrolled() && schedule.fours {
             let first = block.map_or(lane, |block| lane + block * lanes * narrow(schedule.each / 4));
             for number in 0..schedule.each / 4 {
                 let at = (first + narrow(number * schedule.lanes)) * 4;
@@ -217,7 +216,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
             false => Row { number: raw, live: None, step },
         };
-        if CUDA_IS_POSSIBLE && self.schedule.is_unrolled() && step.is_none() {
+        if self.schedule.is_unrolled() && step.is_none() {
             self.load_early(row);
         }
         let depth = self.depths.iter().max().copied().unwrap_or(0);
@@ -263,7 +262,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         if self.schedule.is_unrolled() {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
                 let owned = both(inside, row.live);
-                let stored = if CUDA_IS_POSSIBLE && let Some(&first) = self.firsts.get(i / 4) {
+                let stored = if let Some(&first) = self.firsts.get(i / 4) {
                     self.nodes.turn_to_four(i, at(first, owned));
                     if i % 4 == 3 { Stored::Four } else { Stored::Later }
                 } else {
@@ -283,7 +282,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             which: Which::Turn(position.column / lanes),
             stored: Stored::Own,
         };
-        if CUDA_IS_POSSIBLE && self.schedule.fours {
+        if self.schedule.fours {
             let whole = columns / 4 * 4;
             self.k.count(self.lane * 4, self.k.u32(whole), self.k.u32(lanes * 4), |first| {
                 for i in 0..4 {
@@ -442,11 +441,11 @@ impl<'k, 'b> Rows<'k, 'b> {
                     let value = position.owned.map_or(value, |owned| owned.select(value, column.identity(k)));
                     sums.add(k, column, which, value);
                 }
-                if !stores.is_empty() && (!CUDA_IS_POSSIBLE || stored != Stored::Later) {
+                if !stores.is_empty() && stored != Stored::Later {
                     k.guard([position.owned, views.gate(k)], || {
                         for &(node, write) in &stores {
                             match stored {
-                                Stored::Four if CUDA_IS_POSSIBLE => nodes.store_four(node, write, position),
+                                Stored::Four => nodes.store_four(node, write, position),
                                 _ => nodes.store(node, write, Level::Element, position),
                             }
                         }

@@ -16,7 +16,6 @@ use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};
 use super::each::each;
 use super::{Builder, Table, Value, View, Views, WORKGROUP};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::{Layout, ScatterSchedule};
@@ -52,12 +51,9 @@ pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Ke
     vec![k.finish()]
 }
 
-/// An index so many elements behind; only groups of scatters, which CUDA alone has, start elsewhere.
+/// An index so many elements behind; only those of groups start elsewhere.
 fn behind<'k>(index: Value<'k>, start: Option<Value<'k>>) -> Value<'k> {
-    match start {
-        Some(start) if CUDA_IS_POSSIBLE => index + start,
-        _ => index,
-    }
+    start.map_or(index, |start| index + start)
 }
 
 /// An op in the making.
@@ -309,7 +305,7 @@ impl<'b> Scatter<'b> {
         starts: Option<[Value<'k>; OPERANDS]>,
     ) {
         let index = match starts {
-            Some(starts) if CUDA_IS_POSSIBLE => {
+            Some(starts) => {
                 let View { dtype, layout, .. } = self.views.reads[1];
                 k.load(k.buffer(ir::Role::Operand(1), dtype), index_at(k, layout, number) + starts[1])
             }

@@ -125,9 +125,6 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Scatter { op: ScatterOp::Add, batch } => index::scatter_add(*batch),
         OpKind::Scatter { op: ScatterOp::Set, batch } => index::scatter(*batch),
         OpKind::Scatter { op: ScatterOp::Distinct, .. } => {
-            if cfg!(target_family = "wasm") {
-                return None;
-            }
             refuse("it leaves updates out", "use `scatter_rows`, or detach what it is of")
         }
 

@@ -40,8 +40,7 @@ pub struct RowSchedule {
 impl RowSchedule {
     /// Whether an invocation keeps its positions in registers.
     pub fn is_unrolled(&self) -> bool {
-        self.each
-            <= if cfg!(not(target_family = "wasm")) && self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
+        self.each <= if self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
     }
 
     /// Invocations of a workgroup.

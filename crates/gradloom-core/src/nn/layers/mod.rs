@@ -60,7 +60,6 @@ impl Linear {
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let product = x.matmul(&self.weight);
-        #[cfg(not(target_family = "wasm"))]
         let product = match self.weight.adapter() {
             Some(adapter) => product + adapter.forward(x),
             None => product,
@@ -102,10 +101,7 @@ impl Embedding {
     /// i32 `[I..] -> [I.., width]`. A number outside the table fails the step.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
-        cfg_select! {
-            target_family = "wasm" => self.weight.tensor().gather_rows(ids),
-            _ => self.weight.gather_rows(ids),
-        }
+        self.weight.gather_rows(ids)
     }
 }
 

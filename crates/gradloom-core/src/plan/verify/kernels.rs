@@ -23,7 +23,6 @@ pub(super) fn check(
             Err("is no product with an epilogue".into())
         }
         Kernel::Dot { epilogue, .. } => check_body(epilogue, reads, writes),
-        #[cfg(not(target_family = "wasm"))]
         Kernel::Attention { spec, epilogue } => {
             let [q, v] = [0, 2].map(|read| reads.get(read).map(|access| &access.layout.shape[..]));
             let (Some(&[batch, heads, queries, _]), Some(&[.., width])) = (q, v) else {

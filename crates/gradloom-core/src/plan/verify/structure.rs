@@ -5,13 +5,10 @@ use super::{broken, kernels};
 use crate::error::Result;
 use crate::kernel::{Access, Kernel, Launch, Phase, Schedule};
 
-/// Whether there are plans for launches side by side: a page has none, nor code for their scratch.
-const SIDE_BY_SIDE: bool = cfg!(not(target_family = "wasm"));
-
 pub(super) fn check(plan: &Plan) -> Result<()> {
     check_buffers(plan)?;
     check_hoisted(plan)?;
-    if SIDE_BY_SIDE && plan.scratch.len() != plan.launches.len() {
+    if plan.scratch.len() != plan.launches.len() {
         let (given, launches) = (plan.scratch.len(), plan.launches.len());
         return Err(broken(format!("{given} launches of {launches} have a place for their scratch")));
     }
@@ -22,7 +19,7 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
             return Err(broken(format!("{name} computes after the commit has begun")));
         }
         phase = launch.phase;
-        check_launch(plan, launch, if SIDE_BY_SIDE { plan.scratch[i] } else { 0 }, &name)?;
+        check_launch(plan, launch, plan.scratch[i], &name)?;
         for access in launch.reads.iter().chain(&launch.writes) {
             let buffer = check_access(plan, access, &name)?;
             if i < buffer.first || i > buffer.last {
@@ -119,7 +116,7 @@ fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Resul
     }
     kernels::check(&launch.kernel, &launch.schedule, &launch.reads, &launch.writes, launch.workspace)
         .map_err(|message| broken(format!("{name} {message}")))?;
-    if SIDE_BY_SIDE && !scratch.is_multiple_of(ALIGNMENT) {
+    if !scratch.is_multiple_of(ALIGNMENT) {
         return Err(broken(format!("{name} has its scratch at byte {scratch}, which is not aligned")));
     }
     if scratch.saturating_add(launch.workspace) > plan.totals.workspace {

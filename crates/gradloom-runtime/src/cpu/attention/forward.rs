@@ -14,9 +14,6 @@ use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{Form, STRIP};
 use std::ops::Range;
 
-/// Whether lowering lets attention read floats of 16 bits: not in pages, whose module has no room for it.
-const HAS_NARROW: bool = cfg!(not(target_family = "wasm"));
-
 /// One thread's share of the forward pass.
 pub(super) struct Task<'a> {
     pub(super) operands: &'a Operands,
@@ -101,16 +98,16 @@ impl Task<'_> {
         // SAFETY: as promised by the caller.
         let (packed_keys, packed_values) = unsafe {
             let packed_keys = match operands.forms[0] {
-                Form::F16 if HAS_NARROW => self.pack_narrow_keys::<S, F16>(simd, &keys, scratch.keys),
-                Form::Bf16 if HAS_NARROW => self.pack_narrow_keys::<S, Bf16>(simd, &keys, scratch.keys),
+                Form::F16 => self.pack_narrow_keys::<S, F16>(simd, &keys, scratch.keys),
+                Form::Bf16 => self.pack_narrow_keys::<S, Bf16>(simd, &keys, scratch.keys),
                 _ => {
                     let row = |i| operands.key(call, batch, kv_head, keys.start + i);
                     pack_transposed(simd, keys.len(), shape.depth, row, operands.steps().0, scratch.keys)
                 }
             };
             let packed_values = match operands.forms[1] {
-                Form::F16 if HAS_NARROW => self.pack_narrow_values::<S, F16>(simd, &keys, scratch.values),
-                Form::Bf16 if HAS_NARROW => self.pack_narrow_values::<S, Bf16>(simd, &keys, scratch.values),
+                Form::F16 => self.pack_narrow_values::<S, F16>(simd, &keys, scratch.values),
+                Form::Bf16 => self.pack_narrow_values::<S, Bf16>(simd, &keys, scratch.values),
                 _ => {
                     let row = |i| operands.value(call, batch, kv_head, keys.start + i);
                     pack_rows(simd, keys.len(), shape.value_depth, row, operands.steps().1, scratch.values)
@@ -241,8 +238,8 @@ impl Task<'_> {
             // SAFETY: as promised by the caller; a strip of scores is longer than a block of keys.
             unsafe {
                 match operands.forms[0] {
-                    Form::F16 if HAS_NARROW => self.scores::<S, F16>(simd, q, &seen, scratch.scores),
-                    Form::Bf16 if HAS_NARROW => self.scores::<S, Bf16>(simd, q, &seen, scratch.scores),
+                    Form::F16 => self.scores::<S, F16>(simd, q, &seen, scratch.scores),
+                    Form::Bf16 => self.scores::<S, Bf16>(simd, q, &seen, scratch.scores),
                     _ => self.scores::<S, f32>(simd, q, &seen, scratch.scores),
                 }
                 let width = count.next_multiple_of(S::LANES);
@@ -252,8 +249,8 @@ impl Task<'_> {
                 let rescale = if keys.start == 0 { None } else { Some(rescale) };
                 let (weights, to) = (scratch.scores, self.output(row));
                 match operands.forms[1] {
-                    Form::F16 if HAS_NARROW => self.weigh::<S, F16>(simd, weights, &seen, to, rescale),
-                    Form::Bf16 if HAS_NARROW => self.weigh::<S, Bf16>(simd, weights, &seen, to, rescale),
+                    Form::F16 => self.weigh::<S, F16>(simd, weights, &seen, to, rescale),
+                    Form::Bf16 => self.weigh::<S, Bf16>(simd, weights, &seen, to, rescale),
                     _ => self.weigh::<S, f32>(simd, weights, &seen, to, rescale),
                 }
             }

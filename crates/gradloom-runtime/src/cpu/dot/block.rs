@@ -4,7 +4,6 @@
 //! each finished strip is handed to the epilogue while it is in the cache. Always holds: each element is a
 //! sum in the order of the contracted index, in blocks of it that the extents alone determine.
 
-#[cfg(not(target_family = "wasm"))]
 use crate::cpu::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
@@ -188,7 +187,6 @@ impl Block<'_> {
                 Some(StoredOperand { form: Form::Bf16, start }) => {
                     few_rows_of(simd, count, depth, rows, start.cast::<Bf16>(), right, target);
                 }
-                #[cfg(not(target_family = "wasm"))]
                 Some(StoredOperand { form: Form::Blocks(format), start }) => {
                     let blocks = Blocks { format, start };
                     dots_of_blocks(simd, count, depth, rows, blocks, right.free_stride, target);
@@ -219,7 +217,6 @@ impl Block<'_> {
                 match form {
                     Form::F16 => pack_stored(simd, columns, depth, from.cast::<F16>(), strides, to),
                     Form::Bf16 => pack_stored(simd, columns, depth, from.cast::<Bf16>(), strides, to),
-                    #[cfg(not(target_family = "wasm"))]
                     Form::Blocks(format) => {
                         let blocks = Blocks { format, start: from };
                         pack_blocks(simd, columns, depth, blocks, right.free_stride, to);

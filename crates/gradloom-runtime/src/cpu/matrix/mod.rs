@@ -5,7 +5,6 @@
 // registers.
 #![allow(clippy::needless_range_loop)]
 
-#[cfg(not(target_family = "wasm"))]
 pub(super) mod blocks;
 pub(super) mod few;
 pub(super) mod pack;

@@ -4,7 +4,6 @@
 //! unpacks blocks, are [`CopyLoop`]s between layouts, so transposed and interleaved cases are handled once.
 
 mod copy;
-#[cfg(not(target_family = "wasm"))]
 mod dequantize;
 mod join;
 mod pad;
@@ -13,7 +12,6 @@ mod region;
 mod tests;
 
 pub(super) use copy::{CopyLoop, prepare as prepare_copy};
-#[cfg(not(target_family = "wasm"))]
 pub(super) use dequantize::prepare as prepare_dequantize;
 pub(super) use join::prepare as prepare_concat;
 pub(super) use pad::prepare as prepare_pad;

@@ -4,7 +4,6 @@
 use super::super::super::ir::Kernel;
 use super::super::{Builder, Value, Views, WORKGROUP};
 use super::{Attention, Head};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::AttentionSchedule;
@@ -16,7 +15,7 @@ const LANES: u32 = 16;
 pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<Kernel> {
     let problem = &schedule.problem;
     let queries = problem.pairs() * problem.queries;
-    let subgroup = schedule.means_apart.filter(|_| CUDA_IS_POSSIBLE && queries > 0)?;
+    let subgroup = schedule.means_apart.filter(|_| queries > 0)?;
     let groups = queries.div_ceil((WORKGROUP / LANES) as usize);
     let k = Builder::new("attention_grad: means", WORKGROUP, groups);
     k.uses_subgroups(subgroup);
@@ -41,7 +40,7 @@ pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<K
 impl<'k> Attention<'k, '_> {
     /// Those of some queries, if a kernel before this one has left them.
     pub(super) fn known_means(&self, of: Head<'k>, queries: &[Value<'k>]) -> Option<Vec<Value<'k>>> {
-        self.schedule.means_apart.filter(|_| CUDA_IS_POSSIBLE)?;
+        self.schedule.means_apart?;
         let load = |&query: &Value<'k>| self.k.load(self.means(), self.query_number(of, query));
         Some(queries.iter().map(load).collect())
     }

@@ -9,14 +9,12 @@
 
 mod block;
 mod bounds;
-#[cfg(not(target_family = "wasm"))]
 mod epilogue;
 mod forward_by_blocks;
 mod forward_by_rows;
 mod fragments;
 mod grad_by_rows;
 mod key_grad_by_blocks;
-#[cfg(not(target_family = "wasm"))]
 mod lanes;
 mod matrices;
 mod means;
@@ -31,11 +29,8 @@ mod thread;
 
 use super::super::ir::{Kernel, Role};
 use super::{Builder, Value, Views};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
-use crate::schedule::product::HAS_MATRICES;
 use gradloom_core::ir::DType;
-#[cfg(not(target_family = "wasm"))]
 use gradloom_core::kernel::Body;
 use gradloom_core::kernel::{
     AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule,
@@ -50,15 +45,10 @@ const LOWEST: f32 = -3.0e38;
 pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
     let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
     let kernels = schedule.kernels.iter().filter_map(kernel);
-    if CUDA_IS_POSSIBLE {
-        means::means(views, schedule).into_iter().chain(kernels).collect()
-    } else {
-        kernels.collect()
-    }
+    means::means(views, schedule).into_iter().chain(kernels).collect()
 }
 
 /// The kernel of attention and of what follows from it row by row.
-#[cfg(not(target_family = "wasm"))]
 pub(crate) fn followed(
     views: &Views<'_>,
     schedule: &AttentionSchedule,
@@ -100,7 +90,6 @@ fn one(
                 AttentionKernel::Keys => attention.key_gradient_by_blocks(tile),
             })
         }
-        AttentionChoice::Matrices(_) if !HAS_MATRICES => unreachable!("no device has matrix instructions"),
         AttentionChoice::Matrices(choice) => {
             let groups = kernel.pairs(problem) * kernel.rows(problem).div_ceil(AttentionMatrices::ROWS);
             make(choice.threads(), groups, &|attention| match kernel {
@@ -109,9 +98,6 @@ fn one(
                 AttentionKernel::Keys => attention.key_gradient_by_matrices(choice),
             })
         }
-        #[cfg(target_family = "wasm")]
-        AttentionChoice::Lanes(_) => unreachable!("no device takes lanes"),
-        #[cfg(not(target_family = "wasm"))]
         AttentionChoice::Lanes(choice) => make(choice.threads, choice.groups(problem), &|attention| {
             attention.forward_by_lanes(choice, None)
         }),

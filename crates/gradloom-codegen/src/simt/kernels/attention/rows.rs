@@ -61,7 +61,6 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn four(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let (k, width) = (self.k, narrow(self.width()));
         let is_inside = column.below(width);

@@ -9,7 +9,6 @@ use super::grid::Grid;
 use super::operand::TiledOperand;
 use super::staged::{Group, Shape, Staged, pipeline};
 use super::{At, Product, inside};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, MatrixUse, Value};
 use gradloom_core::ir::DType;
@@ -110,7 +109,7 @@ impl Product<'_> {
 
     /// An operand, and what rounding leaves of it, if that is multiplied, too.
     fn split<'k>(&self, matrix: Value<'k>) -> (Value<'k>, Option<Value<'k>>) {
-        (matrix, (CUDA_IS_POSSIBLE && self.schedule.splits).then(|| matrix.matrix_residual()))
+        (matrix, self.schedule.splits.then(|| matrix.matrix_residual()))
     }
 
     /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.

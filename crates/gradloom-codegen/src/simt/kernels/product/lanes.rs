@@ -9,7 +9,6 @@
 use super::grid::{Grid, Tile as Own};
 use super::operand::TiledOperand;
 use super::{At, Product};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, Value, ValueType};
@@ -162,7 +161,7 @@ impl Product<'_> {
 
     /// Whether the matrix is there before the rows are: its first terms are loaded by themselves.
     fn is_early(&self) -> bool {
-        CUDA_IS_POSSIBLE && self.views.reads[1].is_early
+        self.views.reads[1].is_early
     }
 
     /// A row of the tile, or the last that there is.

@@ -13,16 +13,13 @@ mod portable;
 mod scalar;
 mod split;
 mod staged;
-#[cfg(not(target_family = "wasm"))]
 mod streamed;
 
 use super::super::ir::{Kernel, Role, ValueType};
 use super::body::{Nodes, Operands, Position};
 use super::{Builder, Table, Value, Views, index_at};
-use crate::limits::CUDA_IS_POSSIBLE;
 use crate::narrow::narrow;
 use crate::product::DotProblem;
-use crate::schedule::product::HAS_MATRICES;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Level, Method, ProductSchedule, Staging};
 
@@ -67,17 +64,10 @@ pub(crate) fn product(
     let product = Product { views, problem, schedule, epilogue, label, table };
     let first = match schedule.choice.method {
         Method::Portable(tile) if tile.staging == Staging::Scalars => product.scalar(&tile),
-        Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
-            if !CUDA_IS_POSSIBLE {
-                unreachable!("no device shares out terms");
-            }
-            product.lanes_of_terms(&tile)
-        }
+        Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => product.lanes_of_terms(&tile),
         Method::Portable(tile) => product.portable(&tile),
-        #[cfg(not(target_family = "wasm"))]
         Method::Cooperative(tile) if tile.is_streamed() => product.streamed(&tile),
-        Method::Cooperative(tile) if HAS_MATRICES => product.cooperative(&tile),
-        Method::Cooperative(_) => unreachable!("no device has matrix instructions"),
+        Method::Cooperative(tile) => product.cooperative(&tile),
     };
     if product.parts() == 1 { vec![first] } else { vec![first, product.add_parts()] }
 }

@@ -70,14 +70,12 @@ impl<'k> TiledOperand<'k> {
     }
 
     /// Eight neighbours from an index on, a multiple of eight, as they are stored: two fours.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn stored_eight(&self, index: Value<'k>) -> [Value<'k>; 2] {
         let buffer = self.k.buffer(Role::Operand(self.read), ValueType::Half8(self.dtype));
         self.k.load(buffer, index / 8).fours()
     }
 
     /// Two neighbours from an index on, a multiple of two.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn two(&self, index: Value<'k>) -> Value<'k> {
         let two = ValueType::two(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), two), index / 2).to_vector()

@@ -10,7 +10,6 @@ use super::staged::{Group, Shape, Staged, pipeline};
 use super::{At, Product};
 use crate::narrow::narrow;
 use crate::product::Along;
-use crate::schedule::product::HAS_SLICES;
 use crate::simt::{Builder, Kernel, Value, ValueType, Variable};
 use gradloom_core::kernel::{Staging, Tile};
 
@@ -79,8 +78,7 @@ impl<'k> Reader<'k> {
         };
         let from = match tile.staging {
             Staging::Workgroup(buffers) => staged(buffers),
-            Staging::Sliced(_) if HAS_SLICES => staged(1),
-            Staging::Sliced(_) => unreachable!("no device has slices"),
+            Staging::Sliced(_) => staged(1),
             Staging::Registers | Staging::Scalars | Staging::Lanes(_) => From::Registers(Vec::new()),
         };
         let mut reader =
@@ -192,7 +190,7 @@ impl Product<'_> {
         let k = Builder::new(&self.label(": parts"), tile.threads(), grid.count());
         let own = grid.tile(&k, self.problem);
         let [lhs, rhs] = TiledOperand::both(&k, self, &own);
-        let slices = if HAS_SLICES { tile.slices() } else { 1 };
+        let slices = tile.slices();
         let slice = (slices > 1).then(|| k.local() / tile.group());
         let local = if slices > 1 { k.local() % tile.group() } else { k.local() };
         let group = Group { local, slice, slices, terms: narrow(self.problem.k) / slices };

@@ -7,7 +7,6 @@
 use super::operand::TiledOperand;
 use crate::narrow::narrow;
 use crate::product::Along;
-use crate::schedule::product::{HAS_MATRICES, HAS_SLICES};
 use crate::simt::{Builder, Value, ValueType, Variable};
 use gradloom_core::ir::DType;
 
@@ -86,7 +85,7 @@ pub(super) fn pipeline<'k>(
         sides.map(|side| match buffer {
             Some(buffer) => buffer.get() * side.size(),
             None => match side.group.slice {
-                Some(slice) if HAS_SLICES => slice * side.size(),
+                Some(slice) => slice * side.size(),
                 _ => k.u32(0),
             },
         })
@@ -115,9 +114,9 @@ pub(super) fn pipeline<'k>(
 }
 
 impl Shape {
-    /// What it holds for matrix instructions; a page has none.
+    /// What it holds for matrix instructions.
     fn held(&self) -> Option<DType> {
-        self.matrix.filter(|_| HAS_MATRICES)
+        self.matrix
     }
 
     /// Distance between rows along the contiguous axis in workgroup memory, in items.
@@ -202,7 +201,7 @@ impl<'k> Staged<'k> {
     fn fetch(&self, term: Value<'k>) {
         // The same round of the loop is at other terms in other groups.
         let term = match self.group.slice {
-            Some(slice) if HAS_SLICES => term + slice * self.group.terms,
+            Some(slice) => term + slice * self.group.terms,
             _ => term,
         };
         for round in &self.rounds {
