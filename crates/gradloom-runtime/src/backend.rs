@@ -7,10 +7,10 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::Code;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -21,7 +21,6 @@ use gradloom_core::plan::Plan;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-#[cfg(not(target_family = "wasm"))]
 use std::time::Duration;
 
 /// A device that programs can be loaded on.
@@ -71,7 +70,7 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
     /// What programs are compiled for.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn target(&self) -> Target;
     /// What ops are joined into kernels.
     fn fusion(&self) -> Fusion;
@@ -128,7 +127,6 @@ pub(crate) trait Resident: Send {
     /// any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
     /// Sets an input of so many bytes to those of a tensor of the device, until [`Resident::unbind`].
-    #[cfg(not(target_family = "wasm"))]
     fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         let mut copy = crate::elements::zeroed(crate::memory::counted(bytes), &"a tensor on the host")?;
         tensor.read(0, &mut copy)?;
@@ -136,10 +134,8 @@ pub(crate) trait Resident: Send {
         Ok(())
     }
     /// Gives the tensors of inputs back, behind a run or where there was none.
-    #[cfg(not(target_family = "wasm"))]
     fn unbind(&mut self) {}
     /// Copies the elements of an access, row-major, to the start of a new tensor. The store is locked.
-    #[cfg(not(target_family = "wasm"))]
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
         let bytes = access.layout.shape.elements().saturating_mul(access.dtype.bytes());
         let mut elements = Elements::default();
@@ -160,7 +156,7 @@ pub(crate) trait Resident: Send {
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// The graphs that a step replays, on a device that does.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn replay(&self, _graph: &Graph) -> Option<Replay> {
         None
     }
@@ -171,10 +167,8 @@ pub(crate) trait Resident: Send {
         &[]
     }
     /// Starts or stops timing whole runs by the device's clock.
-    #[cfg(not(target_family = "wasm"))]
     fn set_step_timing(&mut self, _on: bool) {}
     /// The time that the device took for the last run, for whose end it waits; none if it was not timed.
-    #[cfg(not(target_family = "wasm"))]
     fn step_time(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
@@ -198,7 +192,6 @@ pub(crate) trait Queued: Resident {
     /// copied to the host for it.
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
     /// Whether [`Queued::submit`] can keep an output, by its number, on the device.
-    #[cfg(not(target_family = "wasm"))]
     fn can_keep(&self, _output: usize) -> bool {
         false
     }

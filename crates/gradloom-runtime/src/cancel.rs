@@ -4,13 +4,11 @@
 //! can end, before its commit. Always holds: a run that ends so changes nothing that persists.
 
 use gradloom_core::error::Result;
-#[cfg(not(target_family = "wasm"))]
 pub use token::CancelToken;
 
 /// What may end a run: the caller's token, if there is one. A page has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stop<'a> {
-    #[cfg(not(target_family = "wasm"))]
     token: Option<&'a CancelToken>,
     _token: std::marker::PhantomData<&'a ()>,
 }
@@ -20,7 +18,6 @@ impl Stop<'_> {
     /// When the run is to end.
     #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        #[cfg(not(target_family = "wasm"))]
         if let Some(token) = self.token {
             return token.check();
         }
@@ -28,7 +25,6 @@ impl Stop<'_> {
     }
 
     /// Whether there is something that can end the run.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn is_possible(self) -> bool {
         self.token.is_some()
     }
@@ -37,22 +33,16 @@ impl Stop<'_> {
 /// The token that a program was given, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Token {
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) given: Option<CancelToken>,
 }
 
 impl Token {
     /// What ends the program's runs.
     pub(crate) fn stop(&self) -> Stop<'_> {
-        Stop {
-            #[cfg(not(target_family = "wasm"))]
-            token: self.given.as_ref(),
-            ..Stop::default()
-        }
+        Stop { token: self.given.as_ref(), ..Stop::default() }
     }
 }
 
-#[cfg(not(target_family = "wasm"))]
 mod token {
     use gradloom_core::error::{Error, ErrorKind, Result};
     use std::sync::Arc;

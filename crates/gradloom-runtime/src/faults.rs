@@ -207,7 +207,7 @@ impl Backend for Faulty {
         self.inner.precision()
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn target(&self) -> gradloom_codegen::pipeline::Target {
         self.inner.target()
     }
@@ -286,17 +286,14 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
         self.inner.write(buffer, bytes);
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         self.inner.bind(buffer, bytes, tensor)
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn unbind(&mut self) {
         self.inner.unbind();
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
         self.read_fault(access)?;
         self.inner.copy_out(access, tensor)
@@ -319,17 +316,15 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
         self.inner.unique_kernels()
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn replay(&self, graph: &Graph) -> Option<gradloom_codegen::cuda::Replay> {
         self.inner.replay(graph)
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn set_step_timing(&mut self, on: bool) {
         self.inner.set_step_timing(on);
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.inner.step_time()
     }
@@ -373,7 +368,6 @@ impl Queued for FaultyProgram<dyn Queued> {
         self.inner.make_room(stop)
     }
 
-    #[cfg(not(target_family = "wasm"))]
     fn can_keep(&self, output: usize) -> bool {
         self.inner.can_keep(output)
     }

@@ -1,7 +1,6 @@
 //! Data that a caller passes to a run.
 
 use crate::backend::Backend;
-#[cfg(not(target_family = "wasm"))]
 use crate::device_tensor::DeviceTensor;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Type};
@@ -23,7 +22,6 @@ pub enum Data<'a> {
     U8(&'a [u8]),
     I64(&'a [i64]),
     /// Elements that are on the device already.
-    #[cfg(not(target_family = "wasm"))]
     Device(&'a DeviceTensor),
 }
 
@@ -54,7 +52,6 @@ impl Data<'_> {
             Data::BF16(_) => DType::BF16,
             Data::U8(_) => DType::U8,
             Data::I64(_) => DType::I64,
-            #[cfg(not(target_family = "wasm"))]
             Data::Device(tensor) => tensor.dtype(),
         }
     }
@@ -68,7 +65,6 @@ impl Data<'_> {
             Data::BF16(v) => v.len(),
             Data::U8(v) => v.len(),
             Data::I64(v) => v.len(),
-            #[cfg(not(target_family = "wasm"))]
             Data::Device(tensor) => tensor.ty().elements(),
         }
     }
@@ -86,7 +82,6 @@ impl Data<'_> {
             Data::BF16(v) => bytes_of(v),
             Data::U8(v) => v,
             Data::I64(v) => bytes_of(v),
-            #[cfg(not(target_family = "wasm"))]
             Data::Device(tensor) => return Ok(Cow::Owned(tensor.to_host()?.to_vec())),
         }))
     }
@@ -96,7 +91,6 @@ impl Data<'_> {
     /// was declared; when elements of a device have another shape.
     pub(crate) fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
         let is = || format!("the input `{}` is {}", input.name, declared(&input.ty, micro_batches));
-        #[cfg(not(target_family = "wasm"))]
         if let Data::Device(tensor) = self {
             if *tensor.ty() == input.ty {
                 return Ok(());
@@ -167,7 +161,6 @@ impl Number for u16 {}
 /// # Errors
 /// When there is not data for each input, of its dtype and size, of the host or of the device. Inputs have so
 /// many micro-batches of what was declared.
-#[cfg_attr(target_family = "wasm", allow(unused_variables))]
 pub(crate) fn check_all(
     inputs: &[Input],
     data: &[Data<'_>],
@@ -183,7 +176,6 @@ pub(crate) fn check_all(
         };
         return Err(Error::new(ErrorKind::Feed, message).help(help));
     }
-    #[cfg(not(target_family = "wasm"))]
     for (input, data) in inputs.iter().zip(data) {
         if let Data::Device(tensor) = data
             && !tensor.is_on(device)
@@ -197,7 +189,6 @@ pub(crate) fn check_all(
     inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input, micro_batches))
 }
 
-#[cfg(not(target_family = "wasm"))]
 impl<'a> From<&'a DeviceTensor> for Data<'a> {
     fn from(tensor: &'a DeviceTensor) -> Self {
         Data::Device(tensor)

@@ -4,14 +4,12 @@
 //! fails before its commit leaves parameters and states as they were.
 
 mod backend;
-#[cfg(not(target_family = "wasm"))]
 pub mod batches;
 mod cancel;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
-#[cfg(not(target_family = "wasm"))]
 mod device_tensor;
 mod elements;
 mod faults;
@@ -23,7 +21,7 @@ mod gpu;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod host_op;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod inspect;
 mod memory;
 mod null;
@@ -44,26 +42,24 @@ mod web;
 mod wgpu;
 
 pub use backend::Work;
-#[cfg(not(target_family = "wasm"))]
 pub use cancel::CancelToken;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaOptions, CudaReport, cuda_devices};
 pub use device::Device;
-#[cfg(not(target_family = "wasm"))]
 pub use device_tensor::DeviceTensor;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
 #[cfg(feature = "files")]
 pub use files::{Load, Weights};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use gradloom_codegen::cuda::{Cut, Replay, Shape};
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use inspect::Inspection;
 pub use outputs::{Element, Outputs, Typed, Value, typed};
 pub use profile::LaunchSpan;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use profile::{Figures, LaunchProfile, Profile, ProfileOptions, TracedStep};
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
@@ -71,7 +67,6 @@ pub use store::Store;
 pub use store::StorePlace;
 #[doc(hidden)]
 pub use train::thousands;
-#[cfg(not(target_family = "wasm"))]
 pub use train::{Deviation, GradientCheck, Mistake, Verification};
 pub use train::{Infer, Row, Session, Stages, Step, Summary, Train, Trainer, differentiate};
 #[cfg(feature = "web")]

@@ -1,6 +1,5 @@
 //! The types of results of a forward program.
 
-#[cfg(not(target_family = "wasm"))]
 use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -22,10 +21,8 @@ pub trait Outputs {
     /// When an integer is not an f32, or elements are of another type than was said.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
     /// A [`DeviceTensor`] for each tensor, in the form in which the closure returned them.
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice;
     /// The form, of one for each tensor in order.
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice;
 }
 
@@ -115,7 +112,6 @@ pub(crate) fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]
 }
 
 /// A result that stays on the device.
-#[cfg(not(target_family = "wasm"))]
 fn next_tensor(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
     tensors.next().expect("one for each tensor")
 }
@@ -133,9 +129,7 @@ impl<T: Element> Outputs for Typed<T> {
         let Value { name, dtype, elements } = next(values);
         read_as(&output(name), dtype, elements)
     }
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice = DeviceTensor;
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
         next_tensor(tensors)
     }
@@ -150,9 +144,7 @@ impl Outputs for () {
     fn read(_: &mut dyn Iterator<Item = Value<'_>>) -> Result<()> {
         Ok(())
     }
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice = ();
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(_: &mut dyn Iterator<Item = DeviceTensor>) {}
 }
 
@@ -165,9 +157,7 @@ impl Outputs for Tensor {
         let Value { name, dtype, elements } = next(values);
         elements.take_f32(dtype, &output(name))
     }
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice = DeviceTensor;
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
         next_tensor(tensors)
     }
@@ -189,9 +179,7 @@ impl<const N: usize, R: Part> Outputs for [R; N] {
         let all: Vec<_> = (0..N).map(|_| R::read(values)).collect::<Result<_>>()?;
         Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as were read")))
     }
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice = [R::OnDevice; N];
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
         std::array::from_fn(|_| R::on_device(tensors))
     }
@@ -205,9 +193,7 @@ impl Outputs for Vec<Tensor> {
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
         values.map(|value| value.elements.take_f32(value.dtype, &output(value.name))).collect()
     }
-    #[cfg(not(target_family = "wasm"))]
     type OnDevice = Vec<DeviceTensor>;
-    #[cfg(not(target_family = "wasm"))]
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
         tensors.collect()
     }
@@ -228,9 +214,7 @@ macro_rules! tuples {
             fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
                 Ok(($($name::read(values)?,)+))
             }
-            #[cfg(not(target_family = "wasm"))]
             type OnDevice = ($($name::OnDevice,)+);
-            #[cfg(not(target_family = "wasm"))]
             fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice {
                 ($($name::on_device(tensors),)+)
             }

@@ -6,17 +6,14 @@
 mod debug;
 mod evaluate;
 mod fits;
-#[cfg(not(target_family = "wasm"))]
 mod not_finite;
 
 pub use debug::{DebugRun, Retention};
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use evaluate::tensor as host_tensor;
 
 use crate::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
 use crate::cancel::Stop;
 use crate::device::Device;
-#[cfg(not(target_family = "wasm"))]
 use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
 use crate::feed::Data;
@@ -223,7 +220,7 @@ impl Program {
         self.loaded.resident().unique_kernels()
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub(crate) fn replay(&self) -> Option<gradloom_codegen::cuda::Replay> {
         self.loaded.resident().replay(self.graph())
     }
@@ -242,7 +239,6 @@ impl Program {
 
     /// Starts or stops timing whole runs by a GPU's clock: from their first kernel to their last, as they are
     /// replayed.
-    #[cfg(not(target_family = "wasm"))]
     pub fn set_step_timing(&mut self, on: bool) {
         self.loaded.resident_mut().set_step_timing(on);
     }
@@ -252,7 +248,6 @@ impl Program {
     ///
     /// # Errors
     /// When the device is lost.
-    #[cfg(not(target_family = "wasm"))]
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.loaded.resident().step_time()
     }
@@ -269,10 +264,8 @@ impl Program {
     /// # Errors
     /// When the data is on a device, and cannot be had.
     pub(crate) fn feed<'a>(&mut self, data: impl Iterator<Item = (&'a str, &'a Data<'a>)>) -> Result<()> {
-        #[cfg(not(target_family = "wasm"))]
         self.loaded.resident_mut().unbind();
         for (name, data) in data {
-            #[cfg(not(target_family = "wasm"))]
             if let Data::Device(tensor) = data {
                 if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
                     let resident = self.loaded.resident_mut();
@@ -291,7 +284,7 @@ impl Program {
     }
 
     /// The device, in the program's precision.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -343,7 +336,6 @@ impl Program {
                 Ok(())
             })
         });
-        #[cfg(not(target_family = "wasm"))]
         program.unbind();
         if outcome.is_err() {
             outputs.clear();
@@ -357,7 +349,6 @@ impl Program {
     ///
     /// # Errors
     /// As [`Program::run`]; when there is no memory for the tensors.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn run_on_device(
         &mut self,
         stop: Stop<'_>,
@@ -413,17 +404,15 @@ impl Program {
         let Loaded::Queued(program) = &mut self.loaded else { return Ok(None) };
         let commits = !self.graph.updates.is_empty();
         let pending = queue(&mut **program, &self.store, commits, stop, kept);
-        #[cfg(not(target_family = "wasm"))]
         program.unbind();
         pending.map(Some)
     }
 }
 
-/// The plan for a device that runs launches side by side, if that one is `good`. A page has no such device,
-/// nor code for it.
+/// The plan for a device that runs launches side by side, if that one is `good`.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
     match backend.reuse_distance() {
-        distance if cfg!(not(target_family = "wasm")) && distance > 0 => {
+        distance if distance > 0 => {
             let wide = plan.clone().side_by_side(distance);
             if good(&wide) { wide } else { plan }
         }

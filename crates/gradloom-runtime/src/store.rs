@@ -15,10 +15,8 @@ use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
 use std::borrow::Cow;
 use std::ops::Range;
-#[cfg(not(target_family = "wasm"))]
 use std::sync::TryLockError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(not(target_family = "wasm"))]
 use std::time::Duration;
 
 // Bytes go to and from callers as little-endian, and to and from kernels as they are.
@@ -94,7 +92,6 @@ impl Store {
     /// # Errors
     /// When it is.
     pub(crate) fn take_turn_unless(&self, stop: Stop<'_>) -> Result<MutexGuard<'_, ()>> {
-        #[cfg(not(target_family = "wasm"))]
         if stop.is_possible() {
             // A lock cannot be given up while it is waited for. Who waits does so for a step of another
             // program: next to that, a look from time to time is nothing.

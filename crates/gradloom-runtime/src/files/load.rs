@@ -106,7 +106,6 @@ impl<'f> Load<'f> {
     }
 
     /// Only parameters of adapters are wanted; other tensors in the file are superfluous.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn adapters(self) -> Self {
         Self { adapters: true, ..self }
     }

@@ -9,7 +9,6 @@
 //! The header's metadata of our files has one key, `gradloom`: a JSON object with `sha256`, the checksum, and
 //! `entries`, the writer's notes.
 
-#[cfg(not(target_family = "wasm"))]
 mod adapters;
 mod atomic;
 mod bytes;
@@ -28,7 +27,6 @@ pub use bytes::Bytes;
 pub use checkpoint::Restored;
 pub use convert::transposed;
 pub use error::Differences;
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use error::unwritable;
 pub use kind::{BEGINNING, FileKind};
 pub use load::{Load, LoadReport, Source};

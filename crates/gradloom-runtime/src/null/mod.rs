@@ -7,10 +7,10 @@ use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use gradloom_codegen::cuda::{self, Replay};
 use gradloom_codegen::pipeline::{Code, Target};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use gradloom_codegen::wgsl::Cuts;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
@@ -63,7 +63,7 @@ impl Backend for NullBackend {
         self.target.precision()
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn target(&self) -> Target {
         self.target.clone()
     }
@@ -92,10 +92,7 @@ impl Backend for NullBackend {
 /// Records how many launches would have run.
 struct NullProgram {
     plan: Arc<Plan>,
-    #[cfg_attr(
-        not(all(feature = "files", not(target_family = "wasm"))),
-        allow(dead_code, reason = "for `replay`")
-    )]
+    #[cfg_attr(not(feature = "files"), allow(dead_code, reason = "for `replay`"))]
     target: Target,
     recorded: usize,
 }
@@ -124,7 +121,7 @@ impl Resident for NullProgram {
         crate::program::unique_kernels(&self.plan)
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn replay(&self, graph: &Graph) -> Option<Replay> {
         let Target::Cuda(_) = self.target else { return None };
         let units = cuda::units(&self.plan, graph, &Cuts::default()).ok()?;

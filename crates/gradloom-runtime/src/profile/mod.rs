@@ -3,29 +3,29 @@
 //! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`], launch by
 //! launch and kind by kind, beside what the machine can do.
 
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod collect;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod figures;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod gpu_roof;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod options;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod report;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod roof;
 mod spans;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 mod trace;
 
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub(crate) use collect::Profiled;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use collect::{LaunchProfile, Profile, TracedStep};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use figures::Figures;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 pub use options::ProfileOptions;
 pub use spans::LaunchSpan;
 pub(crate) use spans::Spans;

@@ -14,11 +14,9 @@ use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, OpKind, Type};
-#[cfg(not(target_family = "wasm"))]
 use gradloom_core::nn::ParamId;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
-#[cfg(not(target_family = "wasm"))]
 use gradloom_core::trace::Traced;
 use gradloom_core::trace::{ParamTable, ParamUse};
 #[cfg(feature = "web")]
@@ -60,7 +58,6 @@ pub(crate) struct ModelEntry {
     /// Whether it is a part of an adapter.
     pub(crate) of_adapter: bool,
     /// The blocks that it is kept in, and the extents of what they stand for.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) blocks: Option<(gradloom_core::ir::BlockFormat, gradloom_core::ir::Shape)>,
 }
 
@@ -185,11 +182,7 @@ impl Base {
             aliases: used.aliases.clone(),
             ty: used.param.ty(),
             transposed_in_torch: used.param.is_transposed_in_torch(),
-            of_adapter: cfg_select! {
-                target_family = "wasm" => false,
-                _ => used.param.is_of_adapter(),
-            },
-            #[cfg(not(target_family = "wasm"))]
+            of_adapter: used.param.is_of_adapter(),
             blocks: match used.param.stored() {
                 Some(gradloom_core::nn::Stored::Blocks(format)) => Some((format, used.param.shape().clone())),
                 _ => None,
@@ -201,7 +194,6 @@ impl Base {
             ty: used.state.ty().clone(),
             transposed_in_torch: false,
             of_adapter: false,
-            #[cfg(not(target_family = "wasm"))]
             blocks: None,
         });
         Ok(params.chain(states).collect())
@@ -213,7 +205,6 @@ impl Base {
     }
 
     /// An error if a trace uses a parameter that the model did not have when the session was made.
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
         let is_new = |id: &ParamId| self.params.iter().all(|used| used.param.id() != *id);
         match traced.params.iter().find(|(.., id)| is_new(id)) {
@@ -228,14 +219,9 @@ impl Base {
 
     /// The model's parameters; those of adapters come last, so that its own start as they do without.
     fn in_order_of_keys(&self) -> impl Iterator<Item = &ParamUse> {
-        #[cfg(not(target_family = "wasm"))]
-        {
-            let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
-            let own = self.params.iter().filter(move |used| !of_adapter(used));
-            own.chain(self.params.iter().filter(of_adapter))
-        }
-        #[cfg(target_family = "wasm")]
-        self.params.iter()
+        let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
+        let own = self.params.iter().filter(move |used| !of_adapter(used));
+        own.chain(self.params.iter().filter(of_adapter))
     }
 
     /// The initial values of a parameter, into elements that are 0.

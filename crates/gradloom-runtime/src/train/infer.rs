@@ -4,16 +4,15 @@ use super::any_batch::{self, check};
 use super::base::Base;
 use super::failures::Failures;
 use super::{Session, Step};
-#[cfg(not(target_family = "wasm"))]
 use crate::cancel::CancelToken;
 use crate::cancel::Token;
 use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use crate::inspect::Inspection;
 use crate::outputs::{Element, Outputs, Value, read_as};
 use crate::profile::LaunchSpan;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -136,7 +135,6 @@ impl<const K: usize, R> Infer<K, R> {
     /// forward.run([&[0.0f32; 3]])?;
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
-    #[cfg(not(target_family = "wasm"))]
     pub fn set_cancel_token(&mut self, token: impl Into<Option<CancelToken>>) {
         self.token.given = token.into();
     }
@@ -153,7 +151,7 @@ impl<const K: usize, R> Infer<K, R> {
 
     /// The program for people: launches and memory as text, as JSON, and as a page in the browser; see
     /// [`Inspection`].
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub fn inspect(&self) -> Inspection<'_> {
         Inspection::of_forward(&self.lanes[0].program)
     }
@@ -173,7 +171,7 @@ impl<const K: usize, R> Infer<K, R> {
     ///
     /// # Errors
     /// As [`Infer::run`]; when the device runs nothing.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -266,7 +264,6 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     ///
     /// # Errors
     /// As [`Infer::run`]; when the device has no memory for the results.
-    #[cfg(not(target_family = "wasm"))]
     pub fn run_on_device<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::OnDevice> {
         self.prepare(&data.feed())?;
         self.outputs.clear();
@@ -338,7 +335,6 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     }
 
     /// Starts or stops timing whole runs by a GPU's clock; see [`Program::set_step_timing`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn set_step_timing(&mut self, on: bool) {
         self.lanes[0].program.set_step_timing(on);
     }
@@ -347,7 +343,6 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     ///
     /// # Errors
     /// When the device is lost.
-    #[cfg(not(target_family = "wasm"))]
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.lanes[0].program.step_time()
     }
@@ -381,7 +376,6 @@ fn traced<M: Module, const K: usize, R: Outputs>(
 
 /// The program of a trace, with its results as outputs.
 fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
-    #[cfg(not(target_family = "wasm"))]
     base.check_knows(&traced)?;
     for (i, &value) in traced.results.iter().enumerate() {
         traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
@@ -392,13 +386,13 @@ fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
 }
 
 /// A program with the data of every step.
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 struct Fed<'d, const K: usize, R> {
     infer: &'d mut Infer<K, R>,
     data: &'d [Data<'d>],
 }
 
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 impl<const K: usize, R> Profiled for Fed<'_, K, R> {
     fn program(&mut self) -> &mut Program {
         &mut self.infer.lanes[0].program

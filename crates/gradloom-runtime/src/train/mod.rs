@@ -5,12 +5,10 @@
 
 mod any_batch;
 mod base;
-#[cfg(not(target_family = "wasm"))]
 mod check_gradients;
 mod failures;
 mod infer;
 mod lane;
-#[cfg(not(target_family = "wasm"))]
 mod merged;
 mod rates;
 mod session;
@@ -18,12 +16,10 @@ mod step;
 mod summary;
 mod trainer;
 mod training;
-#[cfg(not(target_family = "wasm"))]
 mod verify;
 
 #[cfg(feature = "files")]
 pub(crate) use base::{Base, ModelEntry};
-#[cfg(not(target_family = "wasm"))]
 pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
@@ -34,5 +30,4 @@ pub use step::Step;
 pub use summary::{Row, Summary, thousands};
 pub use trainer::Trainer;
 pub use training::Train;
-#[cfg(not(target_family = "wasm"))]
 pub use verify::{Deviation, Verification};

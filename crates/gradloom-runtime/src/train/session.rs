@@ -4,13 +4,11 @@ use super::base::Base;
 use super::summary::Summary;
 use super::{Infer, Trainer};
 use crate::device::Device;
-#[cfg(not(target_family = "wasm"))]
 use crate::device_tensor::DeviceTensor;
 use crate::feed::Data;
 use crate::outputs::Outputs;
 use crate::store::Store;
 use gradloom_core::error::Result;
-#[cfg(not(target_family = "wasm"))]
 use gradloom_core::ir::Shape;
 use gradloom_core::nn::Module;
 use gradloom_core::trace::{Input, ParamTable, Tensor, Traced, trace};
@@ -194,7 +192,6 @@ impl<M: Module> Session<M> {
     ///
     /// # Errors
     /// As [`Device::upload`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn upload<'a>(&self, data: impl Into<Data<'a>>, shape: impl Into<Shape>) -> Result<DeviceTensor> {
         self.base.device.upload(data, shape)
     }

@@ -302,7 +302,6 @@ impl<M: Module, const N: usize> Trainer<M, N> {
                 session.on(&device)
             }
         };
-        #[cfg(not(target_family = "wasm"))]
         session.base().check_knows(&traced)?;
         let options = Options { scales_loss: precision == Precision::F16, ..self.options };
         let name = session.base().take_name(&options.name)?;

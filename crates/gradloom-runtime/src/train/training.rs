@@ -3,19 +3,17 @@
 use super::lane::Lane;
 use super::rates::{LR, Rates};
 use super::summary::Summary;
-#[cfg(not(target_family = "wasm"))]
 use super::verify::{Verification, verify};
 use super::{Infer, Session, Step, any_batch};
-#[cfg(not(target_family = "wasm"))]
 use crate::cancel::CancelToken;
 use crate::cancel::Token;
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use crate::inspect::Inspection;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
@@ -162,7 +160,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// train.set_cancel_token(None);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
-    #[cfg(not(target_family = "wasm"))]
     pub fn set_cancel_token(&mut self, token: impl Into<Option<CancelToken>>) {
         self.token.given = token.into();
     }
@@ -319,7 +316,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// As [`Train::debug_run`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn find_not_finite<'a>(&self, data: impl Feed<'a, N>) -> Result<Option<Error>> {
         let kind = ErrorKind::NotFinite { step: self.attempted };
         self.on_copies(&data.feed(), |program, fed, scalars| program.find_not_finite(fed, scalars, kind))
@@ -345,7 +341,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// As [`Train::debug_run`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn verify<'a>(&self, data: impl Feed<'a, N>) -> Result<Verification> {
         let (stages, device) = (&self.lanes[0].stages, self.session.device());
         self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
@@ -681,7 +676,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// train.inspect().open_html()?;
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub fn inspect(&self) -> Inspection<'_> {
         let Lane { program, stages, .. } = &self.lanes[0];
         Inspection::of_training(program, stages)
@@ -710,7 +705,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// As [`Train::step`]; when the device runs nothing.
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -757,7 +752,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     }
 
     /// Starts or stops timing whole steps by a GPU's clock; see [`Program::set_step_timing`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn set_step_timing(&mut self, on: bool) {
         self.lanes[0].program.set_step_timing(on);
     }
@@ -766,7 +760,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// When the device is lost.
-    #[cfg(not(target_family = "wasm"))]
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.lanes[0].program.step_time()
     }
@@ -805,13 +798,13 @@ fn scalars(
 }
 
 /// A program with the data of every step.
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 struct Fed<'d, M: Module, const N: usize> {
     train: &'d mut Train<M, N>,
     data: &'d [Data<'d>],
 }
 
-#[cfg(all(feature = "files", not(target_family = "wasm")))]
+#[cfg(feature = "files")]
 impl<M: Module, const N: usize> Profiled for Fed<'_, M, N> {
     fn program(&mut self) -> &mut Program {
         &mut self.train.lanes[0].program

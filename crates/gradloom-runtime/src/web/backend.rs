@@ -85,7 +85,7 @@ impl Backend for WebBackend {
         check(&*self.host)
     }
 
-    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    #[cfg(feature = "files")]
     fn target(&self) -> gradloom_codegen::pipeline::Target {
         gradloom_codegen::pipeline::Target::Wgsl(gradloom_codegen::pipeline::Gpu::new(self.limits))
     }
