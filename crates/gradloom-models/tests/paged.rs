@@ -8,7 +8,7 @@ use gradloom_models::hugging_face::Folder;
 use gradloom_models::kv::pages::{BatchShape, BlockCopy, Pages, SequenceId};
 use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
-use gradloom_runtime::pipeline::{Gpu, Target};
+use gradloom_runtime::pipeline::Target;
 use gradloom_runtime::{Device, Infer, Limits, Precision, Session};
 use std::path::Path;
 
@@ -163,7 +163,7 @@ fn a_text_beyond_its_table_fails_and_writes_nothing() {
 #[test]
 fn steps_of_any_number_of_rows_have_a_plan_for_cuda() {
     let limits = Limits::cuda().with_library();
-    let device = Device::null_for(Target::Cuda(Gpu::in_precision(limits, Precision::Bf16)));
+    let device = Device::null_for(Target::cuda(limits, Precision::Bf16));
     let config = Gpt2Config { vocabulary: 5003, context: 64, width: 512, layers: 1, ..Gpt2Config::DEFAULT };
     let config = Gpt2Config { heads: 8, ..config };
     for stored in [None, Some(Stored::BF16)] {

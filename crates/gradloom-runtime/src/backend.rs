@@ -9,14 +9,12 @@ use crate::program::Outcome;
 use crate::store::Content;
 #[cfg(feature = "files")]
 use gradloom_codegen::cuda::Replay;
-use gradloom_codegen::pipeline::Code;
-#[cfg(feature = "files")]
-use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fused, Fusion};
+use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Access, Lowered};
+use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 use std::fmt;
 use std::sync::Arc;
@@ -35,16 +33,9 @@ pub(crate) trait Backend: Send + Sync {
     fn pool(&self) -> Arc<Pool>;
     /// Whether programs really run and stores keep bytes.
     fn is_resident(&self) -> bool;
-    /// Whether kernels are those of a GPU.
-    fn is_gpu(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
     /// allocated.
     fn memory_limit(&self) -> Option<u64>;
-    /// For how many launches bytes rest before they are used again, on a device that runs launches side by
-    /// side: see [`Plan::side_by_side`].
-    fn reuse_distance(&self) -> usize {
-        0
-    }
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
     fn buffer_bytes(&self) -> Option<u64> {
         None
@@ -60,22 +51,18 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Takes the device away, for tests.
     fn lose(&self) {}
-    /// What programs compute in, unless they say otherwise.
-    fn precision(&self) -> Precision {
-        Precision::F32
-    }
     /// The results of measuring kernels, on a device that measures.
     #[cfg(feature = "wgpu")]
     fn tuning(&self) -> Option<crate::wgpu::Tuning> {
         None
     }
-    /// What programs are compiled for.
-    #[cfg(feature = "files")]
-    fn target(&self) -> Target;
-    /// What ops are joined into kernels.
-    fn fusion(&self) -> Fusion;
-    /// Turns kernels into launches of this device, with their schedules.
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered>;
+    /// What programs are compiled for, in the device's own precision.
+    fn target(&self) -> &Target;
+    /// What one program is compiled for, in a precision: with what was measured for its kernels, and without
+    /// what the device turns out not to have.
+    fn target_of(&self, graph: &Graph, _fused: &Fused, precision: Precision) -> Target {
+        self.target().in_precision(precision).for_graph(graph, || true)
+    }
     /// The texts of a plan's kernels, over the store that it was made for.
     fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &Content) -> Result<Code> {
         Ok(Code::None)

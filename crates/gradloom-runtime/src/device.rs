@@ -146,7 +146,7 @@ impl Device {
     /// As [`Device::wgpu`]; when the adapter lacks what an option needs, naming it.
     #[cfg(feature = "wgpu")]
     pub fn wgpu_with(options: &WgpuOptions) -> Result<Self> {
-        Ok(Self::with(WgpuBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
+        Ok(Self::with(WgpuBackend::new(options)?))
     }
 
     /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are
@@ -189,7 +189,7 @@ impl Device {
     /// As [`Device::cuda`].
     #[cfg(feature = "cuda")]
     pub fn cuda_with(options: &CudaOptions) -> Result<Self> {
-        Ok(Self::with(CudaBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
+        Ok(Self::with(CudaBackend::new(options)?))
     }
 
     /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep
@@ -212,7 +212,7 @@ impl Device {
 
     /// Compiles and plans for a CPU, and runs nothing: results are NaN.
     pub fn null() -> Self {
-        Self::null_for(Target::Cpu { threads: 1 })
+        Self::null_for(Target::cpu(1))
     }
 
     /// The same for any target: plans are those of such a device.
@@ -221,7 +221,7 @@ impl Device {
     }
 
     pub(crate) fn with(backend: impl Backend + 'static) -> Self {
-        let precision = backend.precision();
+        let precision = backend.target().precision();
         Self { backend: Arc::new(backend), precision }
     }
 
@@ -242,7 +242,12 @@ impl Device {
 
     /// Whether programs are compiled for a GPU, which may be one that is not at hand.
     pub fn is_gpu(&self) -> bool {
-        self.backend.is_gpu()
+        self.backend.target().is_gpu()
+    }
+
+    /// What programs are compiled for: [`Device::null_for`] makes the same plans of it.
+    pub fn target(&self) -> Target {
+        self.backend.target().in_precision(self.precision)
     }
 
     /// `cpu`, `wgpu`, `cuda` or `null`.

@@ -11,12 +11,12 @@ use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::store::Content;
-use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fused, Fusion};
+use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Access, Kernel, Lowered};
+use gradloom_core::kernel::{Access, Kernel};
 use gradloom_core::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -169,16 +169,8 @@ impl Backend for Faulty {
         self.inner.is_resident()
     }
 
-    fn is_gpu(&self) -> bool {
-        self.inner.is_gpu()
-    }
-
     fn kept_bytes(&self) -> Option<usize> {
         self.inner.kept_bytes()
-    }
-
-    fn reuse_distance(&self) -> usize {
-        self.inner.reuse_distance()
     }
 
     fn memory_limit(&self) -> Option<u64> {
@@ -203,21 +195,12 @@ impl Backend for Faulty {
         self.inner.tuning()
     }
 
-    fn precision(&self) -> Precision {
-        self.inner.precision()
-    }
-
-    #[cfg(feature = "files")]
-    fn target(&self) -> gradloom_codegen::pipeline::Target {
+    fn target(&self) -> &Target {
         self.inner.target()
     }
 
-    fn fusion(&self) -> Fusion {
-        self.inner.fusion()
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        self.inner.lower(graph, fused, precision)
+    fn target_of(&self, graph: &Graph, fused: &Fused, precision: Precision) -> Target {
+        self.inner.target_of(graph, fused, precision)
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

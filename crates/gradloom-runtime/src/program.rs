@@ -130,8 +130,10 @@ impl Program {
         verify_graph(&graph, "passes")?;
         let graph = Arc::new(graph);
         let mut clock = Clock::default();
-        let fused = clock.stage("fuse", || fuse(&graph, backend.fusion()))?;
-        let lowered = clock.stage("lower", || backend.lower(&graph, fused.clone(), device.precision))?;
+        let fused = clock.stage("fuse", || fuse(&graph, backend.target().fusion))?;
+        let lowered = clock.stage("lower", || {
+            Ok(backend.target_of(&graph, &fused, device.precision).lower(&graph, fused.clone()))
+        })?;
         let clock = RefCell::new(clock);
         let plan = |layout: &StoreLayout| {
             clock.borrow_mut().stage("plan", || {
@@ -411,7 +413,7 @@ impl Program {
 
 /// The plan for a device that runs launches side by side, if that one is `good`.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
-    match backend.reuse_distance() {
+    match backend.target().reuse_distance() {
         distance if distance > 0 => {
             let wide = plan.clone().side_by_side(distance);
             if good(&wide) { wide } else { plan }

@@ -45,7 +45,7 @@ pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Resul
 #[cfg(feature = "wgpu")]
 pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Device> {
     let options = overriding(WgpuOptions::default().adapter(name).software(), overrides);
-    Ok(Device::with(WgpuBackend::new(&options, fusion)?))
+    Ok(Device::with(WgpuBackend::new(&options)?.with_fusion(fusion)))
 }
 
 /// Options with overrides.

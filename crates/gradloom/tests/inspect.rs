@@ -4,8 +4,8 @@ use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom::nn::{LayerNorm, Linear};
 use gradloom::plan::Region;
 use gradloom::reference::HostTensor;
-use gradloom::runtime::pipeline::{Gpu, Target};
-use gradloom::runtime::{Cut, Limits};
+use gradloom::runtime::pipeline::Target;
+use gradloom::runtime::{Cut, Limits, Precision};
 use gradloom::{AdamW, Device, Module, Session, Tensor, Train, Trainer, checkpoint, f32, i32};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -123,7 +123,7 @@ impl CustomOp for Twice {
 
 #[test]
 fn the_graphs_of_a_program_for_cuda_are_told_with_the_reason_of_each_cut() {
-    let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     let session = Session::new([Linear::new(6, 6), Linear::new(6, 3)], &device, 0).unwrap();
     let infer = session.infer([f32("x", [4, 6]), f32("y", [4, 6])], |[first, second], [x, y]| {
         // Two branches, which meet on the host.
@@ -213,7 +213,7 @@ fn a_step_is_verified_without_being_made() {
 
 #[test]
 fn kernels_in_a_row_that_read_weights_start_before_those_before_them_are_done() {
-    let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     let layers: Vec<Linear> = (0..6).map(|_| Linear::new(256, 256)).collect();
     let session = Session::new(layers, &device, 0).unwrap();
     let one = |layers: &Vec<Linear>, x: Tensor| layers.iter().fold(x, |x, layer| layer.forward(x).tanh());

@@ -8,7 +8,7 @@ use gradloom::ir::{DType, OpKind};
 use gradloom::kernel::{Kernel, Launch};
 use gradloom::nn::{KeyValueCache, Linear, State};
 use gradloom::plan::{Buffer, Region, Role};
-use gradloom::runtime::pipeline::{Gpu, Target};
+use gradloom::runtime::pipeline::Target;
 use gradloom::runtime::{Limits, Precision};
 use gradloom::trace::AttentionOptions;
 use gradloom::{Device, Infer, Session, Tensor, f32, i32};
@@ -212,11 +212,11 @@ fn a_text_in_16_bits_goes_on_as_in_32() {
 #[test]
 fn no_program_holds_the_pool_in_32_bits() {
     let targets = [
-        Target::Cpu { threads: 2 },
-        Target::Wgsl(Gpu::new(Limits::portable())),
-        Target::Wgsl(Gpu::new(Limits::desktop())),
-        Target::Cuda(Gpu::new(Limits::cuda())),
-        Target::Cuda(Gpu::in_precision(Limits::cuda(), Precision::Bf16)),
+        Target::cpu(2),
+        Target::wgsl(Limits::portable(), Precision::F32),
+        Target::wgsl(Limits::desktop(), Precision::F32),
+        Target::cuda(Limits::cuda(), Precision::F32),
+        Target::cuda(Limits::cuda(), Precision::Bf16),
     ];
     for target in targets {
         let device = Device::null_for(target.clone());
@@ -249,7 +249,9 @@ fn no_program_holds_the_pool_in_32_bits() {
 /// New keys and values are rounded by the scatters that put them into the pool.
 #[test]
 fn on_gpus_nothing_is_launched_for_16_bits() {
-    for target in [Target::Wgsl(Gpu::new(Limits::desktop())), Target::Cuda(Gpu::new(Limits::cuda()))] {
+    for target in
+        [Target::wgsl(Limits::desktop(), Precision::F32), Target::cuda(Limits::cuda(), Precision::F32)]
+    {
         let device = Device::null_for(target.clone());
         let [wide, narrow] = [("wide", DType::F32), ("narrow", DType::BF16)].map(|(name, kept)| {
             let session = Session::new(Gpt2::new(&config()).unwrap(), &device, 5).unwrap();

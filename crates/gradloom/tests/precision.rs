@@ -2,7 +2,7 @@
 
 use gradloom::prelude::*;
 use gradloom::runtime::Limits;
-use gradloom::runtime::pipeline::{Gpu, Target};
+use gradloom::runtime::pipeline::Target;
 use gradloom::{ErrorKind, Step};
 
 #[derive(Module)]
@@ -146,7 +146,7 @@ fn the_scale_doubles_after_2000_steps_without_overflow() {
 fn a_plan_for_a_gpu_with_f16_has_narrow_values() {
     let narrow = |f16: bool, precision: Precision| {
         let limits = Limits { f16, ..Limits::portable() };
-        let device = Device::null_for(Target::Wgsl(Gpu::in_precision(limits, Precision::F32)));
+        let device = Device::null_for(Target::wgsl(limits, Precision::F32));
         let train = net(precision, &device, 1);
         train.plan().buffers.iter().filter(|buffer| buffer.ty.dtype == DType::F16).count()
     };
@@ -162,7 +162,7 @@ fn a_plan_for_a_gpu_with_f16_has_narrow_values() {
 #[test]
 fn a_plan_for_cuda_has_values_of_the_precision() {
     let narrow = |precision: Precision, dtype: DType| {
-        let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+        let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
         let train = net(precision, &device, 1);
         let mut states = train.store().entries().into_iter();
         let scales = states.any(|entry| entry.name.starts_with("optim.loss_scale"));

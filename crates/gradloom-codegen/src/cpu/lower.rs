@@ -1,15 +1,16 @@
-//! Lowering for the CPU: what its kernels can do, and the scratch that they need.
+//! What lowering asks of the CPU's kernels: their scratch, and which operands they would rather have.
 
 use super::dot_plan::IN_PLACE_ROWS;
 use super::{
     FEW_ROWS, Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace,
 };
-use crate::lower::{OfProducts, Request, Target, read_stored};
+use crate::lower::Request;
+use crate::pipeline::Target;
 use crate::product::DotProblem;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Schedule};
+use gradloom_core::kernel::{Access, Kernel, Lowered};
 
 /// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
 /// results.
@@ -21,58 +22,40 @@ pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
 }
 
 /// Lowers kernels for a CPU with this many threads.
-pub fn lower_fused(graph: &Graph, mut fused: Fused, threads: usize) -> Lowered {
-    read_stored(graph, &mut fused, OfProducts::FloatsAndBlocks);
-    crate::lower::lower(graph, fused, &Cpu { threads })
+pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
+    Target::cpu(threads).lower(graph, fused)
 }
 
-struct Cpu {
-    threads: usize,
+/// Returns the bytes of scratch that a kernel needs while it runs.
+pub(crate) fn workspace(request: &Request<'_>, threads: usize) -> u64 {
+    let Request { graph, op, kernel, reads, writes, aliases } = *request;
+    let workspace = match kernel {
+        Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
+            dot_workspace(kernel, reads, writes, aliases, threads)
+        }
+        Kernel::Loop(body) => loop_workspace(body),
+        Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
+            attention_workspace(spec, &graph.ops[op], graph, threads)
+        }
+        Kernel::Op(OpKind::Cumulate { .. }) => cumulate_workspace(&reads[0]),
+        Kernel::Op(OpKind::Sort { count, .. }) => {
+            let rows = Rows::of(&reads[0]);
+            SortPlan::new(rows, *count).workspace(rows, *count)
+        }
+        _ => 0,
+    };
+    workspace as u64
 }
 
-impl Target for Cpu {
-    fn schedule(&self, request: Request<'_>) -> (Schedule, u64) {
-        let Request { graph, op, kernel, reads, writes, aliases } = request;
-        let workspace = match kernel {
-            Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
-                dot_workspace(kernel, reads, writes, aliases, self.threads)
-            }
-            Kernel::Loop(body) => loop_workspace(body),
-            Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
-                attention_workspace(spec, &graph.ops[op], graph, self.threads)
-            }
-            Kernel::Op(OpKind::Cumulate { .. }) => cumulate_workspace(&reads[0]),
-            Kernel::Op(OpKind::Sort { count, .. }) => {
-                let rows = Rows::of(&reads[0]);
-                SortPlan::new(rows, *count).workspace(rows, *count)
-            }
-            _ => 0,
-        };
-        (Schedule::Whole, workspace as u64)
-    }
-
-    fn may_replace(&self, kernel: &Kernel, level: Level) -> bool {
-        // Several blocks of columns of a product read what a row has.
-        matches!(kernel, Kernel::Loop(_)) || level == Level::Element
-    }
-
-    fn takes_epilogue(&self, _: &Body) -> bool {
-        true
-    }
-
-    fn packs_windows(&self) -> bool {
-        true
-    }
-
-    /// Few rows are done before a transposed operand is packed.
-    fn shares_rows(&self, axes: &DotAxes, reads: &[Access]) -> bool {
-        DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
-            let rhs = problem.rhs;
-            reads[1].dtype == DType::F32
-                && rhs.contract_stride == 1
-                && rhs.free_stride != 1
-                && problem.k > 1
-                && (FEW_ROWS + 1..=IN_PLACE_ROWS).contains(&problem.m)
-        })
-    }
+/// Returns whether products like this one would rather share a copy of their right operand whose rows, for each
+/// contracted index, are contiguous. Few rows are done before a transposed operand is packed.
+pub(crate) fn shares_rows(axes: &DotAxes, reads: &[Access]) -> bool {
+    DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
+        let rhs = problem.rhs;
+        reads[1].dtype == DType::F32
+            && rhs.contract_stride == 1
+            && rhs.free_stride != 1
+            && problem.k > 1
+            && (FEW_ROWS + 1..=IN_PLACE_ROWS).contains(&problem.m)
+    })
 }

@@ -30,4 +30,5 @@ pub use loop_schedule::{
     LEAF_ROWS, LoopSchedule, column_partials, column_total, loop_workspace, partial_bytes,
 };
 pub use lower::{lower, lower_fused};
+pub(crate) use lower::{shares_rows, workspace};
 pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};

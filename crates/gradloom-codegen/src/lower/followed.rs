@@ -1,26 +1,26 @@
 //! Attention and the rows that follow from it, as one kernel: in generation, what puts the cached keys
 //! together with a text's newest one.
 //!
-//! In: the kernels of a graph, and which attention can compute what follows. Out: the same kernels, with a
-//! loop over the output's rows as the epilogue of its attention, where that loop stood. Always holds: nothing
-//! else reads attention's results, which are not stored.
+//! In: the kernels of a graph. Out: the same kernels, with a loop over the output's rows as the epilogue of
+//! its attention, where that loop stood, if attention can compute it. Always holds: nothing else reads
+//! attention's results, which are not stored.
 
+use super::Lowering;
 use super::joined::is_all_of;
-use gradloom_core::fuse::{Fused, KernelSpec, watched};
-use gradloom_core::ir::{DType, Graph, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
-
-/// Whether attention with these operands and results can.
-type Takes<'t> = dyn Fn(&OpKind, &[Access], &[Access]) -> bool + 't;
+use crate::pipeline::Target;
+use crate::schedule::schedule;
+use gradloom_core::fuse::KernelSpec;
+use gradloom_core::ir::{DType, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Schedule, Store};
 
 /// Makes those loops epilogues.
-pub(crate) fn follow_attention(graph: &Graph, fused: &mut Fused, takes: &Takes<'_>) {
+pub(super) fn follow(lowering: &mut Lowering<'_>) {
     let mut at = 0;
-    while at < fused.kernels.len() {
-        match followed(graph, fused, at, takes) {
+    while at < lowering.kernels.len() {
+        match followed(lowering, at) {
             Some((rows, spec)) => {
-                fused.kernels[rows] = spec;
-                fused.kernels.remove(at);
+                lowering.kernels[rows] = spec.into();
+                lowering.kernels.remove(at);
             }
             None => at += 1,
         }
@@ -28,17 +28,17 @@ pub(crate) fn follow_attention(graph: &Graph, fused: &mut Fused, takes: &Takes<'
 }
 
 /// The kernel of this number with the only one that reads its results, whose number comes with it.
-fn followed(graph: &Graph, fused: &Fused, at: usize, takes: &Takes<'_>) -> Option<(usize, KernelSpec)> {
-    let attention = &fused.kernels[at];
-    let Kernel::Op(op @ OpKind::Attention(spec)) = &attention.kernel else { return None };
-    let is_result = |access: &Access| attention.writes.iter().any(|write| write.buffer == access.buffer);
-    let reads_it = |spec: &KernelSpec| spec.reads.iter().any(is_result);
-    let mut readers = (at + 1..fused.kernels.len()).filter(|&other| reads_it(&fused.kernels[other]));
+fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
+    let attention = &lowering.kernels[at];
+    let Kernel::Op(OpKind::Attention(spec)) = &attention.kernel else { return None };
+    let is_result = |buffer| attention.writes.iter().any(|write| write.buffer == buffer);
+    let reads_it = |spec: &KernelSpec| spec.reads.iter().any(|read| is_result(read.buffer));
+    let mut readers = (at + 1..lowering.kernels.len()).filter(|&other| reads_it(&lowering.kernels[other]));
     let (reader, None) = (readers.next()?, readers.next()) else { return None };
-    let rows = &fused.kernels[reader];
-    let is_watched = watched(graph).iter().filter_map(|value| fused.memory.access.get(value)).any(is_result);
+    let rows = &lowering.kernels[reader];
+    let is_watched = lowering.watched().into_iter().any(is_result);
     let alike = (attention.commit, attention.once) == (rows.commit, rows.once);
-    if is_watched || !alike || !takes(op, &attention.reads, &attention.writes) {
+    if is_watched || !alike || !takes(lowering, attention) {
         return None;
     }
     let Kernel::Loop(body) = &rows.kernel else { return None };
@@ -46,7 +46,14 @@ fn followed(graph: &Graph, fused: &Fused, at: usize, takes: &Takes<'_>) -> Optio
     let mut reads = attention.reads[..own].to_vec();
     let epilogue = epilogue(body, rows, &attention.writes, &mut reads)?;
     let kernel = Kernel::Attention { spec: *spec, epilogue };
-    Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..*rows }))
+    Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..rows.spec }))
+}
+
+/// Whether attention, as the device will compute it, can compute what follows.
+fn takes(lowering: &Lowering<'_>, KernelSpec { kernel, reads, writes, .. }: &KernelSpec) -> bool {
+    let Target { limits, choices, .. } = lowering.target;
+    let schedule = schedule(kernel, reads, writes, limits, choices);
+    matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
 }
 
 /// A loop over the rows of attention's output as its epilogue, whose other operands join these.

@@ -1,60 +1,109 @@
 //! Products that a library of the device's vendor computes.
 //!
-//! In: a product that the target's library takes. Out: a launch by the library, whose operands are of the
-//! dtype that it wants: one that is not is copied first, once for all products that share it.
+//! In: kernels. Out: large products as launches by the library, without what follows from them, whose operands
+//! are of the dtype that it wants: one that is not is copied first, once for all products that share it.
 
-use super::{Lowering, Target};
-use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room};
-use crate::product::copied_layout;
+use super::{Draft, Lowering};
+use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
+use crate::limits::Limits;
+use crate::product::{DotProblem, copied_layout, fold_batch};
+use crate::schedule::precision::Precision;
+use crate::schedule::product::reads_once;
 use gradloom_core::collections::sort_by_key;
-use gradloom_core::fuse::watched;
-use gradloom_core::ir::{DType, DotAxes, Number, OpId, OpKind, Shape, Type, ValueId};
+use gradloom_core::ir::{DType, DotAxes, Number, OpKind, Shape, Type, ValueId};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Layout, Level, LibrarySchedule, Node, NodeId, NodeKind, Part, Schedule, Store,
 };
 use std::ops::Range;
 
-impl<T: Target> Lowering<'_, T> {
+/// Rows of which a tile of ours reads the right operand once.
+const ROWS_OF_A_TILE: usize = 64;
+
+/// Takes what follows from them from products that the library computes.
+pub(super) fn apart(lowering: &mut Lowering<'_>) {
+    lowering.take_apart(|lowering, draft| {
+        let Kernel::Dot { axes, epilogue } = &draft.kernel else { return None };
+        let dtype = product_dtype(&draft.writes);
+        lowering.is_for_library(draft).then(|| lowering.product_and_loop(draft, axes, epilogue, dtype))
+    });
+}
+
+/// Gives products to the library.
+pub(super) fn take(lowering: &mut Lowering<'_>) {
+    let mut rounded = Vec::new();
+    lowering.replace(|lowering, mut draft, kernels| {
+        if let Kernel::Op(OpKind::Dot(axes)) = &draft.kernel {
+            let axes = axes.clone();
+            draft.library = lowering.library(&axes, &mut draft, &mut rounded, kernels);
+        }
+        kernels.push(draft);
+    });
+}
+
+impl Lowering<'_> {
+    /// The dtype of operands with which the library computes a product, if it does that well. The result's
+    /// layout and dtype come last.
+    fn library_dtype(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
+        let (limits, precision) = (&self.target.limits, self.target.precision());
+        let least = least_product(precision, limits.library?)?;
+        let dtype = match precision {
+            Precision::F16 | Precision::Bf16 => limits.half(precision)?,
+            Precision::F32 | Precision::Tf32 | Precision::Tf32x3 => DType::F32,
+        };
+        let layout = |read: &Access| match read.dtype == dtype {
+            true => read.layout.clone(),
+            false => rounded_layout(&read.layout),
+        };
+        let (lhs, rhs) = (layout(&reads[0]), layout(&reads[1]));
+        let product = LibraryProduct::new(axes, [&lhs, &rhs], dtype, result)?;
+        let (right, row) = (reads[1].dtype, product.result.stride);
+        is_large(limits, axes, [&lhs, &rhs], (right, dtype), (least, row)).then_some(dtype)
+    }
+
     /// Whether the library computes a product without what follows from it.
-    pub(super) fn is_for_library(&self, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
-        let (axes, result) = match kernel {
-            Kernel::Op(OpKind::Dot(axes)) => (axes, (writes[0].layout.clone(), writes[0].dtype)),
+    pub(super) fn is_for_library(&self, draft: &Draft) -> bool {
+        let writes = &draft.writes;
+        let (axes, layout, dtype) = match &draft.kernel {
+            Kernel::Op(OpKind::Dot(axes)) => (axes, writes[0].layout.clone(), writes[0].dtype),
             Kernel::Dot { axes, epilogue } => {
                 let positions: Shape = [epilogue.rows, epilogue.columns].into();
-                (axes, (Layout::contiguous(&positions), product_dtype(writes)))
+                (axes, Layout::contiguous(&positions), product_dtype(writes))
             }
             _ => return false,
         };
-        !self.commits && self.target.library(axes, reads, (&result.0, result.1)).is_some()
+        !draft.commit && self.library_dtype(axes, &draft.reads, (&layout, dtype)).is_some()
     }
 
-    /// Prepares a product for the library, if it is one for it.
-    pub(super) fn library(
+    /// Prepares a product for the library, if it is one for it: operands of another dtype are copied by
+    /// kernels before it.
+    fn library(
         &mut self,
-        op: OpId,
         axes: &DotAxes,
-        reads: &mut [Access],
-        write: &Access,
-    ) -> Option<Schedule> {
+        draft: &mut Draft,
+        rounded: &mut Vec<(Access, Access)>,
+        before: &mut Vec<Draft>,
+    ) -> Option<LibrarySchedule> {
+        let write = draft.writes[0].clone();
         let result = (&write.layout, write.dtype);
-        let dtype = self.target.library(axes, reads, result).filter(|_| !self.commits)?;
-        for read in &mut *reads {
-            if read.dtype != dtype {
-                *read = self.rounded(op, read, dtype);
+        let dtype = self.library_dtype(axes, &draft.reads, result).filter(|_| !draft.commit)?;
+        for read in 0..draft.reads.len() {
+            if draft.reads[read].dtype != dtype {
+                draft.reads[read] = self.rounded(draft, read, dtype, rounded, before);
             }
         }
+        let reads = &draft.reads;
         let product = LibraryProduct::new(axes, [&reads[0].layout, &reads[1].layout], dtype, result)?;
         if !product.m.is_multiple_of(EXTENT_ALIGNMENT) {
-            self.make_room(write, product.m);
+            self.make_room(&write, product.m);
         }
         let product = product.rounded_up(
             self.room(&reads[0], true),
             self.room(&reads[1], true),
-            self.room(write, false),
+            self.room(&write, false),
         );
         let extents = [product.m, product.n, product.k];
-        let rounds = self.target.rounds_to_tf32();
-        Some(Schedule::Library(LibrarySchedule { workspace: product.scratch(), extents, rounds }))
+        let rounds = self.target.precision() == Precision::Tf32;
+        Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
     /// What lies behind a matrix that is all that is in a buffer, if it must be with zeros.
@@ -68,11 +117,10 @@ impl<T: Target> Lowering<'_, T> {
 
     /// Lets a matrix of so many rows, which is all that is in a temporary, have more of them behind it.
     fn make_room(&mut self, access: &Access, rows: usize) {
-        let stays = |value: ValueId| self.lowered.access.get(&value).map(|access| access.buffer);
-        if watched(self.graph).into_iter().filter_map(stays).any(|buffer| buffer == access.buffer) {
+        if self.watched().contains(&access.buffer) {
             return;
         }
-        let Some(ty) = self.lowered.buffers.get_mut(&access.buffer) else { return };
+        let Some(ty) = self.memory.buffers.get_mut(&access.buffer) else { return };
         let is_whole = access.layout.shape == ty.shape && access.layout.is_contiguous();
         if is_whole && ty.shape.rank() == 2 && ty.shape[0] == rows {
             let all = rows.next_multiple_of(EXTENT_ALIGNMENT);
@@ -82,50 +130,81 @@ impl<T: Target> Lowering<'_, T> {
         }
     }
 
-    /// A copy of another dtype. Products share it.
-    fn rounded(&mut self, op: OpId, from: &Access, dtype: DType) -> Access {
-        let order = rounded_order(&from.layout);
-        let shape = from.layout.shape.clone();
-        let from = Access { layout: from.layout.permute(&order), ..from.clone() };
-        let copy = match self.rounded.iter().find(|(known, _)| *known == from) {
+    /// A copy of an operand in another dtype. Products share it.
+    fn rounded(
+        &mut self,
+        draft: &Draft,
+        read: usize,
+        dtype: DType,
+        known: &mut Vec<(Access, Access)>,
+        before: &mut Vec<Draft>,
+    ) -> Access {
+        let Access { layout, .. } = &draft.reads[read];
+        let order = rounded_order(layout);
+        let from = Access { layout: layout.permute(&order), ..draft.reads[read].clone() };
+        let copy = match known.iter().find(|(known, _)| *known == from) {
             Some((_, copy)) => copy.clone(),
             None => {
-                let to = self.copied(op, &from, dtype);
-                self.rounded.push((from, to.clone()));
+                let to = self.copied_to(draft, &from, dtype, before);
+                known.push((from, to.clone()));
                 to
             }
         };
-        Access { layout: copied_layout(&shape, &order), ..copy }
+        Access { layout: copied_layout(&layout.shape, &order), ..copy }
     }
-}
 
-impl<T: Target> Lowering<'_, T> {
     /// Copies an operand to another dtype, a matrix with rows of zeros behind it that make their number
     /// aligned.
-    fn copied(&mut self, op: OpId, from: &Access, dtype: DType) -> Access {
+    fn copied_to(&mut self, draft: &Draft, from: &Access, dtype: DType, before: &mut Vec<Draft>) -> Access {
         let shape = &from.layout.shape;
         let copy = Kernel::Loop(identity(shape));
         let [rows, columns] = match shape[..] {
             [rows, columns] if !rows.is_multiple_of(EXTENT_ALIGNMENT) => [rows, columns],
             _ => {
-                let to = self.lowered.temporary(Type::new(dtype, shape.clone()));
-                self.push(op, copy, vec![from.clone()], vec![to.clone()]);
+                let to = self.memory.temporary(Type::new(dtype, shape.clone()));
+                before.push(draft.beside(copy, vec![from.clone()], vec![to.clone()]));
                 return to;
             }
         };
         let all = rows.next_multiple_of(EXTENT_ALIGNMENT);
-        let whole = self.lowered.temporary(Type::new(dtype, [all, columns]));
+        let whole = self.memory.temporary(Type::new(dtype, [all, columns]));
         let window = |first: usize, limit: usize| Access {
             layout: whole.layout.slice(&[first, 0], &[limit, columns], &[1, 1]),
             ..whole.clone()
         };
         let (to, behind) = (window(0, rows), window(rows, all));
         let parts = vec![part(copy, 0..1, 0), part(zeros(&behind.layout.shape), 1..1, 1)];
-        self.push(op, Kernel::Group(parts), vec![from.clone()], vec![to.clone(), behind]);
+        before.push(draft.beside(Kernel::Group(parts), vec![from.clone()], vec![to.clone(), behind]));
         let room = Room { elements: 0, lines: all - rows };
         self.padded.push(Padded { buffer: to.buffer, elements: rows * columns, room, is_zero: true });
         to
     }
+}
+
+/// Whether the library computes a product faster, from so many multiplications on, whose right operand is of
+/// the first dtype and would be of the second, and whose result's rows lie so many elements apart. Of few
+/// rows, reading the right operand is all, and rounding it first would be more.
+pub(super) fn is_large(
+    limits: &Limits,
+    axes: &DotAxes,
+    [lhs, rhs]: [&Layout; 2],
+    (right, dtype): (DType, DType),
+    (least, row): (usize, usize),
+) -> bool {
+    let is_stored = right == dtype && dtype != DType::F32;
+    LibraryProduct::multiplications(axes, &lhs.shape, &rhs.shape) >= least
+        && DotProblem::new(axes, lhs, rhs).map(fold_batch).is_none_or(|problem| {
+            !(reads_once(&problem, dtype, limits) || is_stored && has_odd_columns(&problem, dtype, row))
+        })
+}
+
+/// Whether a product of few rows has columns that the library cannot take in eights: of an operand that is
+/// read as the store has it, where its result's rows, so many elements apart, have no room for more. On an
+/// H200, the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with room.
+fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
+    let all = problem.n.next_multiple_of(EXTENT_ALIGNMENT);
+    let has_room = row >= all && takes_lines_behind(problem.rhs.free_stride, dtype);
+    problem.m <= ROWS_OF_A_TILE && problem.rhs.contract_stride == 1 && problem.n != all && !has_room
 }
 
 /// A buffer that is larger than what is in it.
@@ -163,7 +242,7 @@ fn rounded_order(layout: &Layout) -> Vec<usize> {
 }
 
 /// The dtype of a product that a loop follows: of 16 bits if all that comes of it is.
-pub(super) fn product_dtype(writes: &[Access]) -> DType {
+fn product_dtype(writes: &[Access]) -> DType {
     let mut dtypes = writes.iter().map(|write| write.dtype);
     let first = dtypes.next().unwrap_or(DType::F32);
     if dtypes.all(|dtype| dtype == first) && first.is_float() { first } else { DType::F32 }

@@ -6,15 +6,16 @@
 //! gradients), what scatters add to, what guards and updates look at, and all that persists or leaves the
 //! program.
 
+use super::{Draft, Lowering};
 use gradloom_core::collections::SortedSet;
-use gradloom_core::fuse::{Fused, watched};
-use gradloom_core::ir::{DType, Graph, OpKind, ValueId};
+use gradloom_core::ir::{DType, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Level, Store};
 
-/// Gives values 16 bits.
-pub(super) fn narrow(graph: &Graph, fused: &mut Fused, dtype: DType) {
+/// Gives values 16 bits, in a precision that has them.
+pub(super) fn narrow(lowering: &mut Lowering<'_>) {
+    let Some(dtype) = lowering.target.half() else { return };
     let (mut narrow, mut wide) = (SortedSet::new(), SortedSet::new());
-    for spec in &fused.kernels {
+    for spec in &lowering.kernels {
         let mut fits = vec![false; spec.writes.len()];
         if !spec.once && !spec.commit {
             mark(&spec.kernel, &mut fits);
@@ -26,24 +27,20 @@ pub(super) fn narrow(graph: &Graph, fused: &mut Fused, dtype: DType) {
         let kept = if spec.commit { spec.reads.len() } else { kept_reads(&spec.kernel, &spec.reads) };
         spec.reads[..kept].iter().for_each(|read| _ = wide.insert(read.buffer));
     }
-    for value in watched(graph) {
-        if let Some(access) = fused.memory.access.get(&value) {
-            wide.insert(access.buffer);
-        }
-    }
+    lowering.watched().into_iter().for_each(|buffer| _ = wide.insert(buffer));
     let is_narrow = |buffer: ValueId| narrow.contains(&buffer) && !wide.contains(&buffer);
     let change = |access: &mut Access| {
         if is_narrow(access.buffer) {
             access.dtype = dtype;
         }
     };
-    for spec in &mut fused.kernels {
+    for Draft { spec, .. } in &mut lowering.kernels {
         spec.reads.iter_mut().chain(&mut spec.writes).for_each(change);
     }
-    let values: Vec<ValueId> = fused.memory.access.keys().copied().collect();
+    let values: Vec<ValueId> = lowering.memory.access.keys().copied().collect();
     for value in values {
-        fused.memory.access.get_mut(&value).into_iter().for_each(change);
-        if let Some(ty) = fused.memory.buffers.get_mut(&value).filter(|_| is_narrow(value)) {
+        lowering.memory.access.get_mut(&value).into_iter().for_each(change);
+        if let Some(ty) = lowering.memory.buffers.get_mut(&value).filter(|_| is_narrow(value)) {
             ty.dtype = dtype;
         }
     }

@@ -4,19 +4,24 @@
 //! whose rows are longer than what is in them: a vocabulary of 50,257 tokens gets rows of 50,264. Always
 //! holds: what is behind a row's end is zero if a loop writes the rows, and otherwise read by nothing.
 
-use super::library::{Padded, part, rounded_layout, zeros};
+use super::library::{Padded, is_large, part, rounded_layout, zeros};
+use super::{Draft, Lowering};
 use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
-use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
 /// Whether a product is for the library, by the layouts of its operands and the dtype of the right one.
-pub(super) type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
+type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
-/// Aligns the rows of those temporaries of `dtype` that large products read or write; gives them.
-pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, is_large: &IsLarge<'_>) -> Vec<Padded> {
+/// Aligns the rows of those temporaries of 16 bits that large products read or write.
+pub(super) fn rows(lowering: &mut Lowering<'_>) {
+    let target = lowering.target;
+    let Some((dtype, least)) = target.half().zip(target.limits.library) else { return };
+    let is_large: &IsLarge<'_> = &|axes, operands, right| {
+        is_large(&target.limits, axes, operands, (right, dtype), (least, usize::MAX))
+    };
     let mut rows: Vec<Rows> = Vec::new();
-    for (kernel, reads, writes, _) in kernels(fused) {
+    for (kernel, reads, writes, _) in kernels(lowering) {
         // What follows from a product will be a loop of its own.
         let (axes, writes) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes),
@@ -28,21 +33,22 @@ pub(super) fn pad_rows(fused: &mut Fused, dtype: DType, is_large: &IsLarge<'_>) 
         }
         for access in reads[..2].iter().chain(writes).filter(|access| access.dtype == dtype) {
             if !rows.iter().any(|rows| rows.buffer == access.buffer) {
-                rows.extend(Rows::of(fused, access.buffer));
+                rows.extend(Rows::of(lowering, access.buffer));
             }
         }
     }
     // Whether the library writes one may depend on others.
-    while let Some(refused) = rows.iter().position(|one| !one.is_possible(fused, &rows, dtype, is_large)) {
+    while let Some(refused) = rows.iter().position(|one| !one.is_possible(lowering, &rows, dtype, is_large)) {
         rows.remove(refused);
     }
-    rows.into_iter().filter_map(|rows| rows.apply(fused)).collect()
+    let padded: Vec<_> = rows.into_iter().filter_map(|rows| rows.apply(lowering)).collect();
+    lowering.padded.extend(padded);
 }
 
 /// Each kernel with its operands and results, and whether only updates need it; of a group, each part.
-fn kernels(fused: &Fused) -> Vec<(&Kernel, &[Access], &[Access], bool)> {
+fn kernels<'k>(lowering: &'k Lowering<'_>) -> Vec<(&'k Kernel, &'k [Access], &'k [Access], bool)> {
     let mut all = Vec::new();
-    for spec in &fused.kernels {
+    for spec in &lowering.kernels {
         match &spec.kernel {
             Kernel::Group(parts) => all.extend(parts.iter().map(|part| {
                 let (reads, writes) = (&spec.reads[part.reads.clone()], &spec.writes[part.writes.clone()]);
@@ -67,8 +73,8 @@ struct Rows {
 
 impl Rows {
     /// The rows of a buffer, if they have to be padded.
-    fn of(fused: &Fused, buffer: ValueId) -> Option<Self> {
-        let ty = fused.memory.buffers.get(&buffer)?;
+    fn of(lowering: &Lowering<'_>, buffer: ValueId) -> Option<Self> {
+        let ty = lowering.memory.buffers.get(&buffer)?;
         let (&length, others) = ty.shape.split_last()?;
         let (count, stride) =
             (others.iter().product(), length.next_multiple_of(ROW_ALIGNMENT / ty.dtype.bytes()));
@@ -76,7 +82,13 @@ impl Rows {
     }
 
     /// Whether all that read and write the buffer can do so once its rows are padded.
-    fn is_possible(&self, fused: &Fused, all: &[Rows], dtype: DType, is_large: &IsLarge<'_>) -> bool {
+    fn is_possible(
+        &self,
+        lowering: &Lowering<'_>,
+        all: &[Rows],
+        dtype: DType,
+        is_large: &IsLarge<'_>,
+    ) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
         // As lowering will see it.
@@ -100,8 +112,8 @@ impl Rows {
             }
             _ => false,
         };
-        fused.memory.access.values().all(keeps_rows)
-            && kernels(fused).into_iter().all(|(kernel, reads, writes, commit)| {
+        lowering.memory.access.values().all(keeps_rows)
+            && kernels(lowering).into_iter().all(|(kernel, reads, writes, commit)| {
                 let is_written = writes.iter().any(|write| write.buffer == self.buffer);
                 reads.iter().chain(writes).all(keeps_rows)
                     && (!is_written || can_write(kernel, reads, writes, commit))
@@ -127,8 +139,8 @@ impl Rows {
     }
 
     /// Pads the rows. Where a loop writes them, it also writes zeros behind them.
-    fn apply(&self, fused: &mut Fused) -> Option<Padded> {
-        let by_loop = kernels(fused).into_iter().any(|(kernel, _, writes, _)| {
+    fn apply(&self, lowering: &mut Lowering<'_>) -> Option<Padded> {
+        let by_loop = kernels(lowering).into_iter().any(|(kernel, _, writes, _)| {
             matches!(kernel, Kernel::Loop(_)) && writes.iter().any(|write| write.buffer == self.buffer)
         });
         let pad = |access: &mut Access| {
@@ -136,14 +148,14 @@ impl Rows {
                 access.layout = self.padded(&access.layout).expect("it was looked at");
             }
         };
-        for spec in &mut fused.kernels {
+        for Draft { spec, .. } in &mut lowering.kernels {
             spec.reads.iter_mut().chain(&mut spec.writes).for_each(pad);
         }
-        let values: Vec<ValueId> = fused.memory.access.keys().copied().collect();
+        let values: Vec<ValueId> = lowering.memory.access.keys().copied().collect();
         for value in values {
-            fused.memory.access.get_mut(&value).into_iter().for_each(pad);
+            lowering.memory.access.get_mut(&value).into_iter().for_each(pad);
         }
-        let ty = fused.memory.buffers.get_mut(&self.buffer)?;
+        let ty = lowering.memory.buffers.get_mut(&self.buffer)?;
         let mut extents = ty.shape.to_vec();
         *extents.last_mut()? = self.stride;
         ty.shape = extents.into();
@@ -160,8 +172,8 @@ impl Rows {
         let shape = [self.count, self.stride - self.length].into();
         let layout = Layout::new(self.length, shape, vec![self.stride, 1]);
         let behind = Access { buffer: self.buffer, dtype: ty.dtype, layout, blocks: None };
-        let writes = |spec: &&mut KernelSpec| spec.writes.iter().any(|write| write.buffer == self.buffer);
-        let writer = fused.kernels.iter_mut().find(writes)?;
+        let writes = |draft: &&mut Draft| draft.writes.iter().any(|write| write.buffer == self.buffer);
+        let writer = lowering.kernels.iter_mut().find(writes)?;
         let (reads, write) = (writer.reads.len(), writer.writes.len());
         let mut parts = match std::mem::replace(&mut writer.kernel, Kernel::Copy) {
             Kernel::Group(parts) => parts,

@@ -1,21 +1,23 @@
 //! Sums that are computed in parts, which a kernel that follows takes together.
 //!
-//! In: a kernel, and into how many parts the target cuts its sums. Out: the kernel with parts as its results,
-//! and later one group that finishes all the sums that wait: those of biases and of small weights are needed
-//! only when the backward pass is over. Always holds: parts are combined in order, so the same program gives
-//! the same bits.
+//! In: kernels. Out: those whose sums are cut with parts as their results, and later one group that finishes
+//! all the sums that wait: those of biases and of small weights are needed only when the backward pass is
+//! over. Always holds: parts are combined in order, so the same program gives the same bits.
 
-use super::{Lowering, Split, Target};
-use gradloom_core::ir::{BinaryOp, DType, DotAxes, OpId, OpKind, ReduceOp, Shape, Type};
-use gradloom_core::kernel::{
-    Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Part, Schedule, Store,
-};
+use super::library::part;
+use super::{Draft, Lowering};
+use crate::limits::Limits;
+use crate::product::{DotProblem, fold_batch};
+use crate::schedule::{group, rows};
+use gradloom_core::fuse::KernelSpec;
+use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
+use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
 
 /// Bytes of the parts of one sum that may wait: they take memory until they are finished.
 const MOST_WAITING: usize = 1 << 20;
 
 /// A result of which there are parts.
-pub(super) struct Unfinished {
+struct Unfinished {
     op: OpId,
     reduce: ReduceOp,
     /// `[parts, elements]`, contiguous.
@@ -24,50 +26,83 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
+    fn is_of(&self, read: &Access) -> bool {
+        self.whole.buffer == read.buffer
+    }
+
     fn bytes(&self) -> usize {
         self.parts.layout.shape.elements() * self.parts.dtype.bytes()
     }
 }
 
-impl<T: Target> Lowering<'_, T> {
-    /// Finishes all sums if a read needs one of them.
-    pub(super) fn finish_for(&mut self, reads: &[Access]) {
-        let waits = |read: &Access| self.unfinished.iter().any(|sum| sum.whole.buffer == read.buffer);
-        if reads.iter().any(waits) {
-            self.finish();
+/// Cuts what kernels sum up.
+pub(super) fn cut(lowering: &mut Lowering<'_>) {
+    let (mut unfinished, mut kernels) = (Vec::new(), Vec::with_capacity(lowering.kernels.len()));
+    for mut draft in std::mem::take(&mut lowering.kernels) {
+        // What only updates need comes last, and is not kept waiting.
+        let waits = |read: &Access| unfinished.iter().any(|sum: &Unfinished| sum.is_of(read));
+        if draft.commit || draft.reads.iter().any(waits) {
+            kernels.extend(finish(std::mem::take(&mut unfinished)));
         }
+        if !draft.once && !draft.is_read_next && !lowering.is_for_library(&draft) {
+            lowering.cut(&mut draft, &mut unfinished);
+        }
+        let commit = draft.commit;
+        kernels.push(draft);
+        let (due, wait): (Vec<_>, _) =
+            unfinished.into_iter().partition(|sum| commit || sum.bytes() > MOST_WAITING);
+        kernels.extend(finish(due));
+        unfinished = wait;
     }
+    kernels.extend(finish(unfinished));
+    lowering.kernels = kernels;
+}
 
+/// The kernel that finishes these sums.
+fn finish(sums: Vec<Unfinished>) -> Option<Draft> {
+    let op = sums.first()?.op;
+    let part = |(i, sum): (usize, &Unfinished)| part(Kernel::Loop(sum_of_parts(sum)), i..i + 1, i);
+    let kernel = Kernel::Group(sums.iter().enumerate().map(part).collect());
+    let (reads, writes) = sums.into_iter().map(|sum| (sum.parts, sum.whole)).unzip();
+    Some(KernelSpec { op, kernel, reads, writes, commit: false, once: false }.into())
+}
+
+impl Lowering<'_> {
     /// Cuts what a kernel sums up, if the target wants that.
-    pub(super) fn cut(&mut self, op: OpId, kernel: &mut Kernel, reads: &mut [Access], writes: &mut [Access]) {
+    fn cut(&mut self, draft: &mut Draft, unfinished: &mut Vec<Unfinished>) {
         // Windows of one buffer are filled by one launch.
         let whole = |write: &Access| {
-            write.layout.shape.elements() == self.lowered.buffers[&write.buffer].shape.elements()
+            write.layout.shape.elements() == self.memory.buffers[&write.buffer].shape.elements()
         };
+        let KernelSpec { op, kernel, reads, writes, .. } = &mut draft.spec;
         if !writes.iter().all(whole) {
             return;
         }
         match kernel {
             Kernel::Loop(body) => {
-                let parts = self.target.column_parts(body, reads, writes);
+                let parts = column_parts(body, reads, writes, &self.target.limits);
                 let columns = body.columns;
                 for store in &mut body.stores {
                     if let Store::ColumnReduce { op: reduce, write, parts: of_store, .. } = store
                         && parts > 1
                     {
                         *of_store = parts;
-                        writes[*write] = self.parts(op, *reduce, [parts, columns], &writes[*write]);
+                        let sum = self.parts(*op, *reduce, [parts, columns], &writes[*write]);
+                        writes[*write] = sum.parts.clone();
+                        unfinished.push(sum);
                     }
                 }
             }
             Kernel::Op(OpKind::Dot(axes)) => {
-                if let Some(cut) = self.cut_product(op, axes, reads, writes) {
+                if let Some((cut, sum)) = self.cut_product(*op, axes, reads, writes) {
                     *axes = cut;
+                    unfinished.push(sum);
                 }
             }
             Kernel::Dot { axes, epilogue } if is_plain(epilogue) => {
-                if let Some(cut) = self.cut_product(op, axes, reads, writes) {
+                if let Some((cut, sum)) = self.cut_product(*op, axes, reads, writes) {
                     *kernel = Kernel::Op(OpKind::Dot(cut));
+                    unfinished.push(sum);
                 }
             }
             _ => {}
@@ -75,21 +110,21 @@ impl<T: Target> Lowering<'_, T> {
     }
 
     /// A place for the parts of a result.
-    fn parts(&mut self, op: OpId, reduce: ReduceOp, shape: [usize; 2], whole: &Access) -> Access {
-        let parts = self.lowered.temporary(Type::new(whole.dtype, shape));
-        self.unfinished.push(Unfinished { op, reduce, parts: parts.clone(), whole: whole.clone() });
-        parts
+    fn parts(&mut self, op: OpId, reduce: ReduceOp, shape: [usize; 2], whole: &Access) -> Unfinished {
+        let parts = self.memory.temporary(Type::new(whole.dtype, shape));
+        Unfinished { op, reduce, parts, whole: whole.clone() }
     }
 
-    /// Makes a batch of a product, whose results are the parts of its sums; gives its axes.
+    /// Makes a batch of a product, whose results are the parts of its sums, if the target wants that; returns
+    /// its axes and the sums.
     fn cut_product(
         &mut self,
         op: OpId,
         axes: &DotAxes,
         reads: &mut [Access],
         writes: &mut [Access],
-    ) -> Option<DotAxes> {
-        let parts = self.target.product_parts(axes, reads);
+    ) -> Option<(DotAxes, Unfinished)> {
+        let parts = self.product_parts(axes, reads);
         let elements = writes[0].layout.shape.elements();
         if parts <= 1 || parts * elements * 4 > MOST_WAITING {
             return None;
@@ -98,68 +133,27 @@ impl<T: Target> Lowering<'_, T> {
         let layout = Layout::contiguous(&cut.result_shape(&lhs.shape, &rhs.shape));
         (reads[0].layout, reads[1].layout) = (lhs, rhs);
         let sums = self.parts(op, ReduceOp::Sum, [parts, elements], &writes[0]);
-        writes[0] = Access { layout, ..sums };
-        Some(cut)
+        writes[0] = Access { layout, ..sums.parts.clone() };
+        Some((cut, sums))
     }
 
-    /// A product as a batch of several whose results are the parts of its sums, and a loop that adds these up
-    /// and goes on with what follows, if the target wants that.
-    pub(super) fn dot_in_parts(
-        &mut self,
-        axes: &DotAxes,
-        epilogue: &Body,
-        reads: &[Access],
-        writes: &[Access],
-    ) -> Option<Split> {
-        let parts = if self.commits { 1 } else { self.target.parts_with_epilogue(axes, reads) };
-        if parts <= 1 {
-            return None;
+    /// Into how many products the terms of a product's sums are cut. 1: the kernel gives whole sums.
+    fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
+        if !self.cuts_products {
+            return 1;
         }
-        let (cut, layouts) = cut_terms(axes, parts, [&reads[0].layout, &reads[1].layout])?;
-        let shape = cut.result_shape(&layouts[0].shape, &layouts[1].shape);
-        let sums = self.lowered.temporary(Type::new(DType::F32, shape));
-        let operands = reads.iter().zip(layouts).map(|(read, layout)| Access { layout, ..read.clone() });
-        let positions: Shape = [epilogue.rows, epilogue.columns].into();
-        let part = |number: usize| {
-            let layout = Layout { offset: number * positions.elements(), ..Layout::contiguous(&positions) };
-            Access { layout, ..sums.clone() }
-        };
-        let mut loads = reads[2..].to_vec();
-        loads.extend((0..parts).map(part));
-        let body = with_sums(epilogue, parts, reads.len() - 2);
-        Some([
-            (Kernel::Op(OpKind::Dot(cut)), operands.collect(), vec![sums]),
-            (Kernel::Loop(body), loads, writes.to_vec()),
-        ])
+        // Of operands that must be copied first, nothing is known yet.
+        let Some(problem) = DotProblem::new(axes, &reads[0].layout, &reads[1].layout) else { return 1 };
+        self.target.choices.product(&fold_batch(problem), &self.target.limits).parts as usize
     }
+}
 
-    /// Finishes those sums whose parts are too large to wait.
-    pub(super) fn finish_large(&mut self) {
-        let (large, wait): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.unfinished).into_iter().partition(|sum| sum.bytes() > MOST_WAITING);
-        self.unfinished = wait;
-        self.finish_all(large);
+/// Into how many parts the rows of a body are cut for its sums of columns. 1: the kernel gives whole sums.
+fn column_parts(body: &Body, reads: &[Access], writes: &[Access], limits: &Limits) -> usize {
+    if !body.has_column_reductions() || group::is_short(body, reads, writes) {
+        return 1;
     }
-
-    /// Finishes all sums of which there are parts.
-    pub(super) fn finish(&mut self) {
-        let all = std::mem::take(&mut self.unfinished);
-        self.finish_all(all);
-    }
-
-    fn finish_all(&mut self, sums: Vec<Unfinished>) {
-        let Some(op) = sums.first().map(|sum| sum.op) else { return };
-        let part = |(i, sum): (usize, &Unfinished)| Part {
-            kernel: Kernel::Loop(sum_of_parts(sum)),
-            reads: i..i + 1,
-            writes: i..i + 1,
-            schedule: Schedule::Whole,
-            workspace: 0..0,
-        };
-        let parts = sums.iter().enumerate().map(part).collect();
-        let (reads, writes) = sums.into_iter().map(|sum| (sum.parts, sum.whole)).unzip();
-        self.push(op, Kernel::Group(parts), reads, writes);
-    }
+    rows(body, limits).groups.max(1)
 }
 
 /// The kernel that takes the parts of a sum together.
@@ -173,34 +167,6 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
     }
 }
 
-/// The epilogue of a product as a loop over the parts of its sums, which are operands from this one on; those
-/// of the product itself are gone.
-fn with_sums(epilogue: &Body, parts: usize, first: usize) -> Body {
-    let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
-    let mut nodes = vec![node(NodeKind::Load(first))];
-    for part in 1..parts {
-        let sum = NodeId::new(nodes.len() - 1);
-        nodes.push(node(NodeKind::Load(first + part)));
-        nodes.push(node(NodeKind::Binary(BinaryOp::Add, [sum, NodeId::new(nodes.len() - 1)])));
-    }
-    let (sum, moved) = (NodeId::new(nodes.len() - 1), nodes.len());
-    let after = |id: NodeId| NodeId::new(id.index() + moved);
-    for mut node in epilogue.nodes.iter().cloned() {
-        match &mut node.kind {
-            NodeKind::Accumulator => node.kind = NodeKind::Repeat(sum),
-            NodeKind::Load(read) => *read -= 2,
-            kind => kind.operands_mut().iter_mut().for_each(|operand| *operand = after(*operand)),
-        }
-        nodes.push(node);
-    }
-    let mut stores = epilogue.stores.clone();
-    for store in &mut stores {
-        let (Store::Value { node, .. } | Store::ColumnReduce { node, .. }) = store;
-        *node = after(*node);
-    }
-    Body { nodes, stores, ..*epilogue }
-}
-
 /// Whether nothing follows from a product but that it is stored.
 fn is_plain(epilogue: &Body) -> bool {
     let stored = matches!(epilogue.stores[..], [Store::Value { level: Level::Element, .. }]);
@@ -209,7 +175,11 @@ fn is_plain(epilogue: &Body) -> bool {
 
 /// A product whose terms are cut into equal parts, which are its first batch axes; `None` if they cannot be
 /// cut so.
-fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(DotAxes, [Layout; 2])> {
+pub(super) fn cut_terms(
+    axes: &DotAxes,
+    parts: usize,
+    layouts: [&Layout; 2],
+) -> Option<(DotAxes, [Layout; 2])> {
     // Whole axes while they divide the number of parts, and a share of the next one.
     let (mut whole, mut share) = (0, parts);
     while share > 1 {
@@ -247,6 +217,7 @@ fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(Dot
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gradloom_core::ir::Shape;
 
     /// A weight's gradient: [batch, time, m]ᵀ [batch, time, n].
     fn gradient() -> DotAxes {

@@ -1,20 +1,41 @@
 //! Products that are alike, as one launch: the gradients of queries, keys and values.
 //!
-//! In: the launches so far, and the next one. Out: which of them the next one becomes a part of. Always
-//! holds: only products in tiles stand between, and none needs another's result. A device's queue takes fewer
-//! launches so, each of which fills more of the device.
+//! In: launches. Out: the same, with a product as a part of an earlier one that is like it. Always holds: only
+//! products in tiles stand between, and none needs another's result. A device's queue takes fewer launches so,
+//! each of which fills more of the device.
 
+use super::{Lowering, Section};
 use crate::schedule::group::{self, Class, Form};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{GroupSchedule, Kernel, Launch, Part, Schedule};
 
+/// Puts products together.
+pub(super) fn together(lowering: &mut Lowering<'_>) {
+    let schedule = group::schedule(&lowering.target.limits);
+    let mut launches = Vec::with_capacity(lowering.launches.len());
+    // The first launch of the same part of the program.
+    let (mut first, mut last) = (0, None);
+    for (launch, section) in std::mem::take(&mut lowering.launches) {
+        if last.replace(section) != Some(section) {
+            first = launches.len();
+        }
+        // An update could not take the place of a state that another product of its launch reads.
+        let is_update = section.0;
+        match find(&mut launches[first..], &launch).filter(|_| !is_update) {
+            Some(group) => add(group, launch, schedule.clone()),
+            None => launches.push((launch, section)),
+        }
+    }
+    lowering.launches = launches;
+}
+
 /// The launch that another one can become a part of.
-pub(super) fn find<'l>(launches: &'l mut [Launch], launch: &Launch) -> Option<&'l mut Launch> {
+fn find<'l>(launches: &'l mut [(Launch, Section)], launch: &Launch) -> Option<&'l mut Launch> {
     if matches!(launch.kernel, Kernel::Group(_)) {
         return None;
     }
     let own = class(launch)?;
-    for before in launches.iter_mut().rev() {
+    for (before, _) in launches.iter_mut().rev() {
         let class = class(before)?;
         let writes = |read| before.writes.iter().any(|write| write.buffer == read);
         if launch.reads.iter().any(|read| writes(read.buffer)) {
@@ -45,7 +66,7 @@ fn class(launch: &Launch) -> Option<Class> {
 }
 
 /// Makes a launch a part of a group, behind its first part or others.
-pub(super) fn add(group: &mut Launch, launch: Launch, schedule: GroupSchedule) {
+fn add(group: &mut Launch, launch: Launch, schedule: GroupSchedule) {
     let part = |kernel, schedule, reads, writes| Part { kernel, reads, writes, schedule, workspace: 0..0 };
     let [reads, writes] = [group.reads.len(), group.writes.len()];
     group.reads.extend(launch.reads);

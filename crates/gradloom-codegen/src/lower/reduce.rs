@@ -1,12 +1,22 @@
 //! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over
 //! permuted operands.
 
-use gradloom_core::ir::ReduceOp;
-use gradloom_core::kernel::{Access, Body, Level, Node, NodeId, NodeKind, Store};
+use super::{Draft, Lowering};
+use gradloom_core::ir::{OpKind, ReduceOp};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
+
+/// Makes bodies of them.
+pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
+    for Draft { spec, .. } in &mut lowering.kernels {
+        if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
+            spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
+        }
+    }
+}
 
 /// A reduction as a body: along rows, or across them if neighbours in memory are kept apart; `operand` is
 /// permuted to fit.
-pub(crate) fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
+fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
     let extent = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).product::<usize>();

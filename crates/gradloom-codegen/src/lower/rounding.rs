@@ -7,22 +7,20 @@
 //! Updates are parts of rows of a larger matrix, and there are two for each layer of a model: kernels of
 //! their own for so little are most of what they cost.
 
-use super::regrouped;
-use gradloom_core::fuse::{Fused, KernelSpec, watched};
-use gradloom_core::ir::{DType, Graph, OpKind, ScatterOp, ValueId};
+use super::Lowering;
+use super::apart::regrouped;
+use gradloom_core::fuse::KernelSpec;
+use gradloom_core::ir::{DType, OpKind, ScatterOp};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
 
 /// The operand of a scatter that has its updates.
 const UPDATES: usize = 2;
 
 /// Lets scatters round their updates.
-pub(crate) fn round_at_scatters(graph: &Graph, fused: &mut Fused) {
-    let kept: Vec<ValueId> = watched(graph)
-        .into_iter()
-        .filter_map(|value| Some(fused.memory.access.get(&value)?.buffer))
-        .collect();
-    for at in (0..fused.kernels.len()).rev() {
-        let spec = &fused.kernels[at];
+pub(super) fn at_scatters(lowering: &mut Lowering<'_>) {
+    let kept = lowering.watched();
+    for at in (0..lowering.kernels.len()).rev() {
+        let spec = &lowering.kernels[at];
         let found: Vec<Option<[Access; 2]>> = match &spec.kernel {
             Kernel::Group(parts) => parts.iter().map(|part| rounded(part, spec)).collect(),
             kernel => vec![rounds(kernel, &spec.reads, &spec.writes)],
@@ -30,16 +28,16 @@ pub(crate) fn round_at_scatters(graph: &Graph, fused: &mut Fused) {
         let mut move_one = |found: &Option<[Access; 2]>| match found {
             Some([source, result]) if !kept.contains(&result.buffer) => {
                 // What persists may have its next value when the scatter runs.
-                let is_temporary = fused.kernels[..at]
+                let is_temporary = lowering.kernels[..at]
                     .iter()
                     .any(|spec| spec.writes.iter().any(|w| w.buffer == source.buffer));
-                is_temporary && move_to_scatters(fused, source, result)
+                is_temporary && move_to_scatters(lowering, source, result)
             }
             _ => false,
         };
         let is_done: Vec<bool> = found.iter().map(&mut move_one).collect();
         if is_done.iter().any(|&done| done) {
-            leave_out(fused, at, &is_done);
+            leave_out(lowering, at, &is_done);
         }
     }
 }
@@ -70,9 +68,9 @@ fn only_casts(body: &Body) -> bool {
 }
 
 /// Lets scatters read the source of a rounded buffer, if only such read it.
-fn move_to_scatters(fused: &mut Fused, source: &Access, result: &Access) -> bool {
+fn move_to_scatters(lowering: &mut Lowering<'_>, source: &Access, result: &Access) -> bool {
     let mut moved = Vec::new();
-    for (user, spec) in fused.kernels.iter().enumerate() {
+    for (user, spec) in lowering.kernels.iter().enumerate() {
         for (read, access) in spec.reads.iter().enumerate().filter(|(_, read)| read.buffer == result.buffer) {
             let puts = matches!(
                 spec.kernel,
@@ -87,17 +85,17 @@ fn move_to_scatters(fused: &mut Fused, source: &Access, result: &Access) -> bool
         }
     }
     for (user, access) in moved {
-        fused.kernels[user].reads[UPDATES] = access;
+        lowering.kernels[user].reads[UPDATES] = access;
     }
     true
 }
 
 /// Removes a kernel, or those parts of a group.
-fn leave_out(fused: &mut Fused, at: usize, is_done: &[bool]) {
-    let spec = fused.kernels.remove(at);
+fn leave_out(lowering: &mut Lowering<'_>, at: usize, is_done: &[bool]) {
+    let spec = lowering.kernels.remove(at);
     let Kernel::Group(parts) = &spec.kernel else { return };
     let others = parts.iter().zip(is_done).filter(|(_, done)| !**done).map(|(part, _)| part);
     if let Some((kernel, reads, writes)) = regrouped(others, &spec.reads, &spec.writes) {
-        fused.kernels.insert(at, KernelSpec { kernel, reads, writes, ..spec });
+        lowering.kernels.insert(at, spec.beside(kernel, reads, writes));
     }
 }

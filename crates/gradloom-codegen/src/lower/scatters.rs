@@ -3,32 +3,33 @@
 //! In: the kernels of a graph. Out: the same kernels, with those scatters of the commit as parts of a group,
 //! where the last of them stood. Always holds: none needs another's result.
 
-use gradloom_core::fuse::{Fused, KernelSpec, as_one};
+use super::Lowering;
+use gradloom_core::fuse::{KernelSpec, as_one};
 use gradloom_core::ir::{OpKind, ScatterOp};
 use gradloom_core::kernel::{Access, Kernel};
 
 /// Groups what is alike.
-pub(crate) fn group_scatters(fused: &mut Fused) {
+pub(super) fn together(lowering: &mut Lowering<'_>) {
     let mut first = 0;
-    while let Some(at) = (first..fused.kernels.len()).find(|&at| is_distinct(&fused.kernels[at])) {
+    while let Some(at) = (first..lowering.kernels.len()).find(|&at| is_distinct(&lowering.kernels[at])) {
         first = at + 1;
         let mut members = vec![at];
-        for (i, spec) in fused.kernels.iter().enumerate().skip(at + 1) {
+        for (i, spec) in lowering.kernels.iter().enumerate().skip(at + 1) {
             let needs = |member: &usize| {
-                let writes = &fused.kernels[*member].writes;
+                let writes = &lowering.kernels[*member].writes;
                 spec.reads.iter().any(|read| writes.iter().any(|write| write.buffer == read.buffer))
             };
             if members.iter().any(needs) {
                 break;
             }
-            if is_distinct(spec) && are_alike(&fused.kernels[at], spec) {
+            if is_distinct(spec) && are_alike(&lowering.kernels[at], spec) {
                 members.push(i);
             }
         }
         if let Some((&last, others)) = members.split_last().filter(|(_, others)| !others.is_empty()) {
-            let specs = members.iter().map(|&i| fused.kernels[i].clone()).collect();
-            fused.kernels[last] = as_one(specs).expect("a group has members");
-            others.iter().rev().for_each(|&i| drop(fused.kernels.remove(i)));
+            let specs = members.iter().map(|&i| lowering.kernels[i].spec.clone()).collect();
+            lowering.kernels[last] = as_one(specs).expect("a group has members").into();
+            others.iter().rev().for_each(|&i| drop(lowering.kernels.remove(i)));
             first = at;
         }
     }

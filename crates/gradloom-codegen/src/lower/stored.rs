@@ -9,28 +9,39 @@
 //! After fusion, and not in the graph, so that no pass can come between the conversion and its reader: what
 //! counts is who writes a buffer, whatever views lie between.
 
+use super::{Draft, Lowering};
 use crate::product::DotProblem;
-use gradloom_core::fuse::{Fused, KernelSpec, watched};
-use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, Graph, OpKind, ValueId};
+use gradloom_core::fuse::KernelSpec;
+use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// What the products of a target read as it is stored. Attention reads keys and values so on every target
-/// that is asked.
+/// What the products of a target read as it is stored. Attention reads keys and values so on every target.
 #[derive(Clone, Copy)]
-pub(crate) enum OfProducts {
+enum OfProducts {
     Nothing,
     Floats,
     FloatsAndBlocks,
 }
 
-/// Lets products and attention read what conversions read.
-pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, of_products: OfProducts) {
-    let kept: Vec<ValueId> = watched(graph)
-        .into_iter()
-        .filter_map(|value| Some(fused.memory.access.get(&value)?.buffer))
-        .collect();
-    for at in (0..fused.kernels.len()).rev() {
-        let spec = &fused.kernels[at];
+/// Lets attention read what conversions read.
+pub(super) fn of_attention(lowering: &mut Lowering<'_>) {
+    read(lowering, OfProducts::Nothing);
+}
+
+/// Lets attention and products read the floats that conversions read.
+pub(super) fn floats(lowering: &mut Lowering<'_>) {
+    read(lowering, OfProducts::Floats);
+}
+
+/// Lets attention and products read the floats that conversions read, and products blocks.
+pub(super) fn floats_and_blocks(lowering: &mut Lowering<'_>) {
+    read(lowering, OfProducts::FloatsAndBlocks);
+}
+
+fn read(lowering: &mut Lowering<'_>, of_products: OfProducts) {
+    let kept = lowering.watched();
+    for at in (0..lowering.kernels.len()).rev() {
+        let spec = &lowering.kernels[at];
         let Some((source, format)) = conversion(spec) else { continue };
         let (buffer, source) = (spec.writes[0].buffer, source.clone());
         let of_products = match (of_products, format) {
@@ -41,7 +52,7 @@ pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, of_products: OfProdu
             continue;
         }
         let mut first = None;
-        for (user, spec) in fused.kernels.iter_mut().enumerate().skip(at + 1) {
+        for (user, Draft { spec, .. }) in lowering.kernels.iter_mut().enumerate().skip(at + 1) {
             let KernelSpec { kernel, reads, .. } = spec;
             each_reader(kernel, &mut |reader, operands| match reader {
                 Reader::Product(axes) => {
@@ -64,9 +75,9 @@ pub(crate) fn read_stored(graph: &Graph, fused: &mut Fused, of_products: OfProdu
                 first = first.or(Some(user));
             }
         }
-        let spec = fused.kernels.remove(at);
+        let spec = lowering.kernels.remove(at);
         if let Some(user) = first {
-            fused.kernels.insert(user - 1, spec);
+            lowering.kernels.insert(user - 1, spec);
         }
     }
 }

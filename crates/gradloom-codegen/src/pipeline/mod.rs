@@ -8,7 +8,7 @@
 mod target;
 mod training;
 
-pub use target::{Gpu, Target, Text};
+pub use target::{Dialect, Target, Text, lower_for};
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
 use crate::cuda::CudaUnit;

@@ -1,52 +1,49 @@
-//! What programs are compiled for.
+//! What programs are compiled for, as one value.
 //!
-//! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned,
-//! the text of their kernels ([`Target::emit`]).
+//! In: what a device allows. Out: all that the stages after the passes ask of it: how ops are fused, the passes
+//! that make launches of kernels ([`Target::lower`]), and, once these are planned, the text of their kernels
+//! ([`Target::emit`], [`Target::code`]). A device has one for as long as it is open; what is shown without a
+//! device is made of the same value.
 
-use crate::cuda::{CudaUnit, Work};
+use super::Code;
+use crate::cuda::{Addresses, CudaUnit, REUSE_DISTANCE, Work, may_use_library};
 use crate::kernels::{self, Program, Unit};
+use crate::limits::Limits;
+use crate::lower::{self, Pass};
+use crate::schedule::tuning::{Choices, Precision, Problem, problems};
 use crate::step::Owner;
-use crate::wgsl::{self, Choices, Context, Cuts, Limits, Precision};
-use crate::{cpu, cuda, lower};
+use crate::wgsl::{self, Context, Cuts};
+use crate::{cpu, cuda};
 use gradloom_core::error::Result;
-use gradloom_core::fuse::{Fused, Fusion};
-use gradloom_core::ir::Graph;
+use gradloom_core::fuse::{Fused, Fusion, fuse};
+use gradloom_core::ir::{DType, Graph};
 use gradloom_core::kernel::{Launch, Lowered};
 use gradloom_core::plan::Plan;
 
 /// What programs are compiled for.
 #[derive(Clone, Debug)]
-pub enum Target {
-    /// A CPU with this many threads.
-    Cpu {
-        /// They decide about scratch, never about results.
-        threads: usize,
-    },
-    /// A GPU through WebGPU.
-    Wgsl(Gpu),
-    /// An NVIDIA GPU through CUDA.
-    Cuda(Gpu),
-}
-
-/// What a GPU allows, and how its products and attention are computed.
-#[derive(Clone, Debug)]
-pub struct Gpu {
-    /// Limits and features.
+pub struct Target {
+    /// Kind of the kernels, which says what passes make them.
+    pub dialect: Dialect,
+    /// Threads of a CPU: they decide about scratch, never about results. 1 of a GPU.
+    pub threads: usize,
+    /// How ops are joined into kernels.
+    pub fusion: Fusion,
+    /// Limits and features of a GPU. No kernel of a CPU asks for them.
     pub limits: Limits,
-    /// Precision and measured choices.
+    /// Precision, and how a GPU's products and attention are computed.
     pub choices: Choices,
 }
 
-impl Gpu {
-    /// The rule's choices in f32.
-    pub fn new(limits: Limits) -> Self {
-        Self::in_precision(limits, Precision::F32)
-    }
-
-    /// The rule's choices in a precision.
-    pub fn in_precision(limits: Limits, precision: Precision) -> Self {
-        Self { limits, choices: Choices::by_rule(precision) }
-    }
+/// The language of a target's kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Loops over tiles, and functions of the runtime.
+    Cpu,
+    /// WGSL.
+    Wgsl,
+    /// CUDA C.
+    Cuda,
 }
 
 /// The kernels of a launch as text, in the order in which they run.
@@ -63,52 +60,126 @@ pub struct Text {
 }
 
 impl Target {
+    /// A CPU with this many threads.
+    pub fn cpu(threads: usize) -> Self {
+        let (limits, choices) = (Limits::portable(), Choices::default());
+        Self { dialect: Dialect::Cpu, threads, fusion: Fusion::On, limits, choices }
+    }
+
+    /// A GPU through WebGPU with these limits.
+    pub fn wgsl(limits: Limits, precision: Precision) -> Self {
+        Self::gpu(Dialect::Wgsl, limits, Choices::by_rule(precision))
+    }
+
+    /// An NVIDIA GPU through CUDA with these limits.
+    pub fn cuda(limits: Limits, precision: Precision) -> Self {
+        Self::gpu(Dialect::Cuda, limits, Choices::by_rule(precision))
+    }
+
+    fn gpu(dialect: Dialect, limits: Limits, choices: Choices) -> Self {
+        Self { dialect, threads: 1, fusion: lower::GPU_FUSION, limits, choices }
+    }
+
+    /// The same with these choices.
+    #[must_use]
+    pub fn with_choices(self, choices: Choices) -> Self {
+        Self { choices, ..self }
+    }
+
+    /// Short name: `cpu`, `wgsl`, `cuda`.
+    pub fn name(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Cpu => "cpu",
+            Dialect::Wgsl => "wgsl",
+            Dialect::Cuda => "cuda",
+        }
+    }
+
+    /// Returns whether kernels are those of a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.dialect != Dialect::Cpu
+    }
+
     /// What programs compute in, unless they say otherwise.
     pub fn precision(&self) -> Precision {
-        match self {
-            Self::Cpu { .. } => Precision::F32,
-            Self::Wgsl(gpu) | Self::Cuda(gpu) => gpu.choices.precision(),
-        }
+        self.choices.precision()
     }
 
-    /// The same device for programs of another precision.
+    /// The floats of 16 bits of the precision, where the device has them.
+    pub(crate) fn half(&self) -> Option<DType> {
+        self.limits.half(self.precision())
+    }
+
+    /// The same device for programs of another precision, by the rule's choices. A CPU computes in f32.
     #[must_use]
     pub fn in_precision(&self, precision: Precision) -> Self {
-        let gpu = |gpu: &Gpu| match gpu.choices.precision() == precision {
-            true => gpu.clone(),
-            false => Gpu::in_precision(gpu.limits, precision),
-        };
-        match self {
-            Self::Cpu { .. } => self.clone(),
-            Self::Wgsl(known) => Self::Wgsl(gpu(known)),
-            Self::Cuda(known) => Self::Cuda(gpu(known)),
+        match self.is_gpu() && self.precision() != precision {
+            true => self.clone().with_choices(Choices::by_rule(precision)),
+            false => self.clone(),
         }
     }
 
-    /// How ops are joined into kernels.
-    pub fn fusion(&self) -> Fusion {
-        match self {
-            Self::Cpu { .. } => Fusion::On,
-            Self::Wgsl(_) | Self::Cuda(_) => lower::gpu::FUSION,
-        }
+    /// The same device for one graph: without the vendor's library if no product is for it or it is not there.
+    /// `has_library` is asked only where there is such a product, as opening a library takes time.
+    #[must_use]
+    pub fn for_graph(mut self, graph: &Graph, has_library: impl FnOnce() -> bool) -> Self {
+        let precision = self.precision();
+        let has_use = |least: &usize| may_use_library(graph, precision, *least);
+        self.limits.library = self.limits.library.filter(has_use).filter(|_| has_library());
+        self
     }
 
     /// For how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
     pub fn reuse_distance(&self) -> usize {
-        match self {
-            Self::Cpu { .. } | Self::Wgsl(_) => 0,
-            Self::Cuda(_) => cuda::REUSE_DISTANCE,
+        match self.dialect {
+            Dialect::Cpu | Dialect::Wgsl => 0,
+            Dialect::Cuda => REUSE_DISTANCE,
         }
+    }
+
+    /// The passes that make launches of kernels, in order.
+    pub(crate) fn passes(&self) -> &'static [Pass] {
+        match self.dialect {
+            Dialect::Cpu => lower::CPU,
+            Dialect::Wgsl => lower::WGSL,
+            Dialect::Cuda => lower::CUDA,
+        }
+    }
+
+    /// The names of the passes that make launches of kernels, in order.
+    pub fn pass_names(&self) -> impl Iterator<Item = &'static str> {
+        self.passes().iter().map(|pass| pass.name)
     }
 
     /// Lowers the kernels of a graph.
     pub fn lower(&self, graph: &Graph, fused: Fused) -> Lowered {
-        match self {
-            Self::Cpu { threads } => cpu::lower_fused(graph, fused, *threads),
-            Self::Wgsl(Gpu { limits, choices }) | Self::Cuda(Gpu { limits, choices }) => {
-                lower::gpu::lower_fused(graph, fused, limits, choices)
+        lower::lower(graph, fused, self, true)
+    }
+
+    /// Returns what there are choices for in a program, each once: what lowering makes with these choices, and,
+    /// whole, the products that it cuts into parts, as how a product is cut is part of its choice.
+    pub fn problems(&self, graph: &Graph, fused: &Fused) -> Vec<Problem> {
+        let mut found = Vec::new();
+        for cuts_products in [false, true] {
+            for problem in problems(&lower::lower(graph, fused.clone(), self, cuts_products)) {
+                if !found.contains(&problem) {
+                    found.push(problem);
+                }
             }
         }
+        found
+    }
+
+    /// Makes the kernels of a plan, for a device to load; `cuts` are where values lie in several buffers.
+    ///
+    /// # Errors
+    /// When a kernel cannot run on such a device.
+    pub fn code(&self, graph: &Graph, plan: &Plan, cuts: &Cuts) -> Result<Code> {
+        Ok(match self.dialect {
+            Dialect::Cpu => Code::None,
+            Dialect::Wgsl => Code::Wgsl(wgsl::units(&Context { plan, graph, limits: &self.limits, cuts })?),
+            Dialect::Cuda => Code::Cuda(cuda::units(plan, graph, cuts)?),
+        })
     }
 
     /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run; none
@@ -117,18 +188,12 @@ impl Target {
     /// # Errors
     /// When a kernel cannot run on such a device.
     pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
-        let (program, cuts) = (Program { plan, graph }, Cuts::default());
-        match self {
-            Self::Cpu { .. } => Ok(Vec::new()),
-            Self::Wgsl(Gpu { limits, .. }) => {
-                let units = kernels::units(program, &Context { plan, graph, limits, cuts: &cuts })?;
-                Ok(units.iter().flat_map(|unit| common(unit, plan)).collect())
-            }
-            Self::Cuda(Gpu { limits, .. }) => {
-                let units = kernels::units(program, &cuda::Addresses { plan, limits, cuts: &cuts })?;
-                Ok(units.iter().flat_map(|unit| common(unit, plan)).collect())
-            }
-        }
+        let (program, limits, cuts) = (Program { plan, graph }, &self.limits, &Cuts::default());
+        Ok(match self.dialect {
+            Dialect::Cpu => Vec::new(),
+            Dialect::Wgsl => common(&kernels::units(program, &Context { plan, graph, limits, cuts })?, plan),
+            Dialect::Cuda => common(&kernels::units(program, &Addresses { plan, limits, cuts })?, plan),
+        })
     }
 
     /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops
@@ -144,23 +209,22 @@ impl Target {
             source: source.to_string(),
         };
         let mut texts = Vec::new();
-        match self {
-            Self::Cpu { .. } => {
+        match self.code(graph, plan, &Cuts::default())? {
+            Code::None => {
                 for (is_hoisted, number, launch) in launches(plan) {
                     let made = cpu::loops::texts(launch);
                     texts.extend(made.iter().map(|(label, made)| text(number, is_hoisted, label, made)));
                 }
             }
-            Self::Wgsl(Gpu { limits, .. }) => {
-                let cuts = Cuts::default();
-                for unit in wgsl::units(&Context { plan, graph, limits, cuts: &cuts })? {
+            Code::Wgsl(units) => {
+                for unit in units {
                     let (launch, is_hoisted) = place(unit.owner, plan);
                     let all = unit.shaders.dispatches.iter();
                     texts.extend(all.map(|made| text(launch, is_hoisted, &made.label, &made.source)));
                 }
             }
-            Self::Cuda(_) => {
-                for CudaUnit { owner, kernel } in cuda::units(plan, graph, &Cuts::default())? {
+            Code::Cuda(units) => {
+                for CudaUnit { owner, kernel } in units {
                     let (launch, is_hoisted) = place(owner, plan);
                     let source = match &kernel.work {
                         Work::Function { source, .. } => source,
@@ -174,16 +238,30 @@ impl Target {
     }
 }
 
-/// The kernels of a unit in the language that all GPUs share.
-fn common<O>(unit: &Unit<O>, plan: &Plan) -> Vec<Text> {
-    let (launch, is_hoisted) = place(unit.owner, plan);
-    let text = |label: &str, source: String| Text { launch, is_hoisted, label: label.to_string(), source };
-    match &unit.work {
-        kernels::Work::Kernels(kernels) => {
-            kernels.iter().map(|kernel| text(&kernel.label, kernel.to_string())).collect()
+/// Fuses a graph and lowers it for a GPU with these limits, an NVIDIA one if kernels run side by side;
+/// `choices` say how its products and attention are computed.
+///
+/// # Errors
+/// When a block op is left: passes expand them first.
+pub fn lower_for(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
+    let dialect = if limits.branches { Dialect::Cuda } else { Dialect::Wgsl };
+    let target = Target::gpu(dialect, *limits, choices.clone());
+    Ok(target.lower(graph, fuse(graph, target.fusion)?))
+}
+
+/// The kernels of units in the language that all GPUs share.
+fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
+    let of_unit = |unit: &Unit<O>| -> Vec<Text> {
+        let (launch, is_hoisted) = place(unit.owner, plan);
+        let text = |label: &str, source: String| Text { launch, is_hoisted, label: label.into(), source };
+        match &unit.work {
+            kernels::Work::Kernels(kernels) => {
+                kernels.iter().map(|kernel| text(&kernel.label, kernel.to_string())).collect()
+            }
+            kernels::Work::Library(product) => vec![text("dot", format!("// {product}\n"))],
         }
-        kernels::Work::Library(product) => vec![text("dot", format!("// {product}\n"))],
-    }
+    };
+    units.iter().flat_map(of_unit).collect()
 }
 
 /// The number of the launch before or in which a kernel runs, and whether that is a hoisted one.

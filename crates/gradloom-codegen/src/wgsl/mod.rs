@@ -27,7 +27,7 @@ pub mod tuning {
     pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};
 }
 
-pub use crate::lower::gpu::{FUSION, lower, lower_fused, problems};
+pub use crate::pipeline::lower_for as lower;
 pub use crate::schedule::tuning::{Choices, Precision};
 pub use operands::{Binding, Cuts, Element, Operand, Operands, Shared};
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A user's op whose kernels use what the kernel language has: scratch, shared memory, barriers, views.
 
 use super::programs::agrees;
-use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::simt::custom::gpu_lowering;
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{CustomOp, DType, GpuLowering, Graph, Slice, SliceMut, Type, TypeError, parse_with};
 use gradloom_core::plan::{self, StoreLayout};
@@ -75,8 +75,8 @@ fn graph(rows: usize) -> Graph {
 
 /// Its CUDA C.
 pub(super) fn cuda_texts() -> Vec<String> {
-    let (graph, target) = (graph(40), Target::Cuda(Gpu::new(Limits::cuda())));
-    let lowered = target.lower(&graph, fuse(&graph, target.fusion()).unwrap());
+    let (graph, target) = (graph(40), Target::cuda(Limits::cuda(), Precision::F32));
+    let lowered = target.lower(&graph, fuse(&graph, target.fusion).unwrap());
     // The kernels read views where they are.
     assert!(lowered.launches.iter().all(|launch| launch.kernel.name() != "copy"));
     let plan = plan::plan(&graph, lowered, &StoreLayout::default(), None).unwrap();

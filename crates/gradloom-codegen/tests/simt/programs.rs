@@ -4,6 +4,7 @@
 
 use super::interpreter::{Machine, bits, tensor};
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::product::is_in_fours;
 use gradloom_codegen::schedule::group;
 use gradloom_codegen::simt::kernels::{self, Table, View, Views};
@@ -416,7 +417,7 @@ fn exact_products(precision: Precision) {
         let limits = Limits::cuda();
         let rule = Choices::by_rule(precision);
         let fused = fuse(&graph, Fusion::SumsApart).unwrap();
-        let problem = wgsl::problems(&graph, &fused, &limits, &rule).remove(0);
+        let problem = Target::cuda(limits, precision).problems(&graph, &fused).remove(0);
         for choice in candidates(&problem, precision, &limits) {
             let mut choices = rule.clone();
             choices.insert(problem.clone(), choice);

@@ -8,9 +8,9 @@
 use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
 use gradloom_codegen::cuda::{self, Work};
-use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::step::Owner;
-use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
+use gradloom_codegen::wgsl::{Choices, Cuts, Limits, Precision};
 use gradloom_core::ir::Graph;
 use gradloom_testing::nvrtc;
 use std::collections::BTreeSet;
@@ -177,9 +177,8 @@ fn wgsl(case: &Case) -> String {
     let graph = graph(&case.lines);
     let [portable, _, large, _] = adapters();
     let limits = if case.precision == Precision::F16 { large } else { portable };
-    let gpu = Gpu::in_precision(limits, case.precision);
     let mut text = heading(case, &graph);
-    for made in checked_with(&graph, &limits, &gpu.choices) {
+    for made in checked_with(&graph, &limits, &Choices::by_rule(case.precision)) {
         // Without guards it has nothing to look at.
         if made.label != "guards" || !graph.guards.is_empty() {
             write!(text, "\n// {:?} workgroups\n{}", made.workgroups, made.source).unwrap();
@@ -191,7 +190,7 @@ fn wgsl(case: &Case) -> String {
 /// The text with its heading, and that of each kernel.
 fn cuda(case: &Case) -> (String, Vec<String>) {
     let graph = graph(&case.lines);
-    let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), case.precision));
+    let target = Target::cuda(Limits::cuda(), case.precision);
     let plan = plan_for(&graph, &target);
     let made = cuda::units(&plan, &graph, &Cuts::default()).unwrap_or_else(|error| panic!("{error}"));
     let mut text = heading(case, &graph);

@@ -2,14 +2,14 @@
 
 use super::{graph, plan_for};
 use gradloom_codegen::cuda;
-use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 
 /// The kernels of a graph on CUDA, as they are called.
 fn on_cuda(lines: &str) -> Vec<String> {
     let graph = graph(lines);
-    let plan = plan_for(&graph, &Target::Cuda(Gpu::in_precision(Limits::cuda(), Precision::F32)));
+    let plan = plan_for(&graph, &Target::cuda(Limits::cuda(), Precision::F32));
     let made = cuda::units(&plan, &graph, &Cuts::default()).unwrap_or_else(|error| panic!("{error}"));
     made.into_iter().filter(|unit| unit.owner != Owner::Guards).map(|unit| unit.kernel.label).collect()
 }

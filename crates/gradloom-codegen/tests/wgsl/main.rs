@@ -10,7 +10,7 @@ mod random_graphs;
 mod tuning;
 
 use check::check;
-use gradloom_codegen::pipeline::{Gpu, Target};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, parse};
@@ -38,7 +38,7 @@ fn plan(graph: &Graph, limits: &Limits) -> Plan {
 /// The same with other choices.
 #[track_caller]
 fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
-    plan_for(graph, &Target::Wgsl(Gpu { limits: *limits, choices: choices.clone() }))
+    plan_for(graph, &Target::wgsl(*limits, choices.precision()).with_choices(choices.clone()))
 }
 
 /// The same for any target.
@@ -46,7 +46,7 @@ fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
 fn plan_for(graph: &Graph, target: &Target) -> Plan {
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
-    let lowered = target.lower(graph, fuse(graph, target.fusion()).unwrap_or_else(|error| panic!("{error}")));
+    let lowered = target.lower(graph, fuse(graph, target.fusion).unwrap_or_else(|error| panic!("{error}")));
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));

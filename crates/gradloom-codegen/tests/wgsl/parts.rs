@@ -1,7 +1,8 @@
 //! Sums in parts: which kernels leave them, and where they are taken together.
 
 use super::{adapters, checked, graph, plan};
-use gradloom_codegen::wgsl::{Choices, Limits, problems, tuning::Problem};
+use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::wgsl::{Limits, Precision, tuning::Problem};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::kernel::{Kernel, Store};
 use gradloom_core::plan::Plan;
@@ -110,7 +111,7 @@ fn a_product_that_is_cut_is_also_named_whole() {
          %2: f32[64, 64] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}\noutput \"a\" %2",
     );
     let fused = fuse(&graph, Fusion::SumsApart).unwrap();
-    let problems = problems(&graph, &fused, &portable(), &Choices::default());
+    let problems = Target::wgsl(portable(), Precision::F32).problems(&graph, &fused);
     let terms = problems.iter().map(|problem| match problem {
         Problem::Product(product) => (product.batch_count(), product.k),
         Problem::Attention(..) => panic!("there is none"),

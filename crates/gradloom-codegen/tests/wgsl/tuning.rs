@@ -3,9 +3,10 @@
 
 use super::attention::{EXTENTS, Extents, text};
 use super::{adapters, check, checked_with, choices, graph};
+use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::wgsl::attention::{self, Kernel, Tile, suits};
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates, from_line, to_line};
-use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision, problems};
+use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{AttentionSpec, Graph};
 
@@ -29,7 +30,7 @@ fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents
 /// The problems of attention in a graph.
 fn attention_of(graph: &Graph, limits: &Limits) -> Vec<Problem> {
     let fused = fuse(graph, Fusion::SumsApart).unwrap();
-    let all = problems(graph, &fused, limits, &choices(limits)).into_iter();
+    let all = Target::wgsl(*limits, choices(limits).precision()).problems(graph, &fused).into_iter();
     all.filter(|problem| matches!(problem, Problem::Attention(..))).collect()
 }
 

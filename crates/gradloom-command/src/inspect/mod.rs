@@ -12,7 +12,7 @@ use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
 use gradloom::runtime::Limits;
-use gradloom::runtime::pipeline::{Gpu, Target, Text};
+use gradloom::runtime::pipeline::{Target, Text};
 use gradloom::runtime::regular_file;
 use gradloom_models::gpt2::Preset;
 use serde_json::{Map, Value};
@@ -86,16 +86,16 @@ impl For {
             Err(Failure::usage(format!("--precision {}: {why}", of.name())).help(help.to_string()))
         };
         match (self, of) {
-            (Self::Cpu, Precision::F32) => Ok(Target::Cpu { threads: 1 }),
+            (Self::Cpu, Precision::F32) => Ok(Target::cpu(1)),
             (Self::Cpu, _) => refused("the CPU computes in f32", "use --target cuda or wgsl"),
             (Self::Wgsl, Precision::F32 | Precision::F16) => {
                 let limits = Limits { f16: of == Precision::F16, ..Limits::desktop() };
-                Ok(Target::Wgsl(Gpu::in_precision(limits, precision)))
+                Ok(Target::wgsl(limits, precision))
             }
             (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
             (Self::Cuda, _) => {
                 // As on a machine that has cuBLASLt.
-                Ok(Target::Cuda(Gpu::in_precision(Limits::cuda().with_library(), precision)))
+                Ok(Target::cuda(Limits::cuda().with_library(), precision))
             }
         }
     }

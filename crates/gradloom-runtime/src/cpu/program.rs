@@ -10,12 +10,11 @@ use crate::memory::{Allocate, Memory, counted};
 use crate::profile::{LaunchSpan, Spans};
 use crate::program::{out_of_i32, trap};
 use crate::store::Content;
-use gradloom_codegen::pipeline::Code;
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fused, Fusion};
+use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,13 +23,14 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
-    fusion: Fusion,
+    target: Target,
     loops: Loops,
 }
 
 impl CpuBackend {
     pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
-        Self { pool: Arc::new(Pool::new(threads)), fusion, loops }
+        let pool = Arc::new(Pool::new(threads));
+        Self { target: Target { fusion, ..Target::cpu(pool.threads()) }, pool, loops }
     }
 }
 
@@ -51,10 +51,6 @@ impl Backend for CpuBackend {
         Arc::clone(&self.pool)
     }
 
-    fn is_gpu(&self) -> bool {
-        false
-    }
-
     fn is_resident(&self) -> bool {
         true
     }
@@ -63,17 +59,8 @@ impl Backend for CpuBackend {
         super::device::memory()
     }
 
-    #[cfg(feature = "files")]
-    fn target(&self) -> gradloom_codegen::pipeline::Target {
-        gradloom_codegen::pipeline::Target::Cpu { threads: self.threads() }
-    }
-
-    fn fusion(&self) -> Fusion {
-        self.fusion
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, _: Precision) -> Result<Lowered> {
-        Ok(gradloom_codegen::cpu::lower_fused(graph, fused, self.pool.threads()))
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn load(

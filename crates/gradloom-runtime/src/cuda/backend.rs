@@ -10,15 +10,11 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
-use gradloom_codegen::cuda;
-#[cfg(feature = "files")]
-use gradloom_codegen::pipeline;
-use gradloom_codegen::pipeline::Code;
-use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
+use gradloom_codegen::pipeline::{Code, Target};
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
-use gradloom_core::fuse::{Fused, Fusion};
+use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,27 +23,17 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,
-    precision: Precision,
+    target: Target,
     mode: Mode,
-    library: Option<usize>,
-    fusion: Fusion,
     pool: Arc<Pool>,
 }
 
 impl CudaBackend {
-    pub(crate) fn new(options: &CudaOptions, fusion: Fusion) -> Result<Self> {
+    pub(crate) fn new(options: &CudaOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (precision, mode) = (options.precision, options.mode);
         let gpu = Arc::new(open(options)?);
-        let library = options.library;
-        Ok(Self { gpu, precision, mode, library, fusion, pool: Arc::new(Pool::new(threads)) })
-    }
-
-    fn limits(&self, graph: &Graph, precision: Precision) -> Limits {
-        // Where the library has nothing to do, opening it would only take time.
-        let has_use = |least: &usize| cuda::may_use_library(graph, precision, *least);
-        let library = self.library.filter(has_use).filter(|_| self.gpu.products().is_some());
-        Limits { library, ..Limits::cuda() }
+        let (target, mode) = (options.target(), options.mode);
+        Ok(Self { gpu, target, mode, pool: Arc::new(Pool::new(threads)) })
     }
 }
 
@@ -57,14 +43,16 @@ impl Backend for CudaBackend {
     }
 
     fn description(&self) -> String {
-        let precision = match self.precision {
+        let own = self.target.precision();
+        let precision = match own {
             Precision::F32 => String::new(),
-            Precision::F16 | Precision::Bf16 => format!(", in {}", self.precision.name()),
-            Precision::Tf32 | Precision::Tf32x3 => format!(", products in {}", self.precision.name()),
+            Precision::F16 | Precision::Bf16 => format!(", in {}", own.name()),
+            Precision::Tf32 | Precision::Tf32x3 => format!(", products in {}", own.name()),
         };
-        let has_library = || self.library.is_some() && self.gpu.products().is_some();
-        let products = match self.precision {
-            _ if self.library.is_none() => ", without cuBLASLt",
+        let library = self.target.limits.library;
+        let has_library = || library.is_some() && self.gpu.products().is_some();
+        let products = match own {
+            _ if library.is_none() => ", without cuBLASLt",
             // It is not opened for the few programs that are large enough.
             Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
@@ -87,16 +75,8 @@ impl Backend for CudaBackend {
         true
     }
 
-    fn is_gpu(&self) -> bool {
-        true
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         self.gpu.ask("tell its free memory", |driver| driver.free_bytes()).ok().map(|bytes| bytes as u64)
-    }
-
-    fn reuse_distance(&self) -> usize {
-        cuda::REUSE_DISTANCE
     }
 
     fn check(&self) -> Result<()> {
@@ -111,25 +91,16 @@ impl Backend for CudaBackend {
         self.gpu.lose("the GPU was lost: it was taken away".to_string());
     }
 
-    fn precision(&self) -> Precision {
-        self.precision
+    fn target(&self) -> &Target {
+        &self.target
     }
 
-    #[cfg(feature = "files")]
-    fn target(&self) -> pipeline::Target {
-        pipeline::Target::Cuda(pipeline::Gpu::in_precision(Limits::cuda(), self.precision))
-    }
-
-    fn fusion(&self) -> Fusion {
-        self.fusion
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fused, &self.limits(graph, precision), &Choices::by_rule(precision)))
+    fn target_of(&self, graph: &Graph, _: &Fused, precision: Precision) -> Target {
+        self.target.in_precision(precision).for_graph(graph, || self.gpu.products().is_some())
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
-        Ok(Code::Cuda(cuda::units(plan, graph, &cuts(plan, store, u64::MAX))?))
+        self.target.code(graph, plan, &cuts(plan, store, u64::MAX))
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -3,7 +3,8 @@
 use super::driver::Driver;
 use super::kernels::Compiler;
 use gradloom_codegen::cuda::LARGE_PRODUCT;
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::wgsl::{Limits, Precision};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,11 @@ impl Default for CudaOptions {
 }
 
 impl CudaOptions {
+    /// What programs are compiled for on such a GPU.
+    pub fn target(&self) -> Target {
+        Target::cuda(Limits { library: self.library, ..Limits::cuda() }, self.precision)
+    }
+
     /// Takes the GPU of this number, from 0, in the driver's order: [`cuda_devices`](crate::cuda_devices)
     /// lists them, and `CUDA_VISIBLE_DEVICES` changes which there are.
     pub fn index(mut self, index: usize) -> Self {

@@ -89,9 +89,9 @@ impl<'p> Inspection<'p> {
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
-    /// # use gradloom_runtime::{Device, Limits, Session};
-    /// # use gradloom_runtime::pipeline::{Gpu, Target};
-    /// let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// # use gradloom_runtime::{Device, Limits, Precision, Session};
+    /// # use gradloom_runtime::pipeline::Target;
+    /// let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     /// let session = Session::new(Linear::new(8, 2), &device, 0)?;
     /// let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
     /// let replay = infer.inspect().replay().expect("it is for CUDA");
@@ -109,9 +109,9 @@ impl<'p> Inspection<'p> {
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
-    /// # use gradloom_runtime::{Device, Limits, Session};
-    /// # use gradloom_runtime::pipeline::{Gpu, Target};
-    /// # let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// # use gradloom_runtime::{Device, Limits, Precision, Session};
+    /// # use gradloom_runtime::pipeline::Target;
+    /// # let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     /// # let session = Session::new(Linear::new(8, 2), &device, 0)?;
     /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
     /// let kernels = infer.inspect().kernels()?;
@@ -123,7 +123,7 @@ impl<'p> Inspection<'p> {
     /// # Errors
     /// When a kernel cannot run on the device.
     pub fn kernels(&self) -> Result<Vec<Text>> {
-        let target = self.program.backend().target().in_precision(self.program.device().precision());
+        let target = self.program.device().target();
         target.emit(self.program.graph(), self.program.plan())
     }
 

@@ -9,14 +9,14 @@ use crate::memory::Allocate;
 use crate::store::Content;
 #[cfg(feature = "files")]
 use gradloom_codegen::cuda::{self, Replay};
+#[cfg(feature = "files")]
+use gradloom_codegen::pipeline::Dialect;
 use gradloom_codegen::pipeline::{Code, Target};
 #[cfg(feature = "files")]
 use gradloom_codegen::wgsl::Cuts;
-use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
-use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Access, Lowered};
+use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
@@ -47,33 +47,12 @@ impl Backend for NullBackend {
         false
     }
 
-    fn is_gpu(&self) -> bool {
-        !matches!(self.target, Target::Cpu { .. })
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         None
     }
 
-    fn reuse_distance(&self) -> usize {
-        self.target.reuse_distance()
-    }
-
-    fn precision(&self) -> Precision {
-        self.target.precision()
-    }
-
-    #[cfg(feature = "files")]
-    fn target(&self) -> Target {
-        self.target.clone()
-    }
-
-    fn fusion(&self) -> Fusion {
-        self.target.fusion()
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        Ok(self.target.in_precision(precision).lower(graph, fused))
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn load(
@@ -123,7 +102,9 @@ impl Resident for NullProgram {
 
     #[cfg(feature = "files")]
     fn replay(&self, graph: &Graph) -> Option<Replay> {
-        let Target::Cuda(_) = self.target else { return None };
+        if self.target.dialect != Dialect::Cuda {
+            return None;
+        }
         let units = cuda::units(&self.plan, graph, &Cuts::default()).ok()?;
         Some(Replay::new(&self.plan, graph, &units))
     }

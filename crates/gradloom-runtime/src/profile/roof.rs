@@ -54,8 +54,7 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     if let Some(roofline) = machines.get(&key).filter(|_| !remeasure) {
         return Some(roofline.clone());
     }
-    let roofline =
-        if device.backend.is_gpu() { gpu_roof::measure(device).ok()? } else { Roofline::measure(threads) };
+    let roofline = if device.is_gpu() { gpu_roof::measure(device).ok()? } else { Roofline::measure(threads) };
     machines.insert(key, roofline.clone());
     if let Some(file) = file {
         // What cannot be kept is measured again.

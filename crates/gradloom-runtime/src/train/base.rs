@@ -295,7 +295,8 @@ impl Base {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
         let backend = &self.device.backend;
-        let lowered = backend.lower(graph, fuse(graph, backend.fusion())?, self.device.precision)?;
+        let fused = fuse(graph, backend.target().fusion)?;
+        let lowered = backend.target_of(graph, &fused, self.device.precision).lower(graph, fused);
         let plan = plan::plan(graph, lowered, &layout, None)?;
         Ok(side_by_side(plan, &**backend, |_| true))
     }

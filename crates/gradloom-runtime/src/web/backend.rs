@@ -8,12 +8,10 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::pipeline::Code;
-use gradloom_codegen::wgsl::{self, Choices, Context, Limits, Precision};
+use gradloom_codegen::pipeline::{Code, Target};
+use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::{ALIGNMENT, Plan};
 use std::sync::Arc;
 
@@ -31,14 +29,15 @@ pub(super) fn check(host: &dyn WebHost) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct WebBackend {
     host: Arc<dyn WebHost>,
-    limits: Limits,
+    target: Target,
     buffer_bytes: u64,
     pool: Arc<Pool>,
 }
 
 impl WebBackend {
     pub(crate) fn new(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: u64) -> Self {
-        Self { host, limits, buffer_bytes, pool: Arc::new(Pool::new(1)) }
+        let target = Target::wgsl(limits, Precision::F32);
+        Self { host, target, buffer_bytes, pool: Arc::new(Pool::new(1)) }
     }
 
     /// Bytes of the buffers into which larger memory is cut.
@@ -68,10 +67,6 @@ impl Backend for WebBackend {
         true
     }
 
-    fn is_gpu(&self) -> bool {
-        true
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         // WebGPU does not report free memory.
         None
@@ -85,22 +80,12 @@ impl Backend for WebBackend {
         check(&*self.host)
     }
 
-    #[cfg(feature = "files")]
-    fn target(&self) -> gradloom_codegen::pipeline::Target {
-        gradloom_codegen::pipeline::Target::Wgsl(gradloom_codegen::pipeline::Gpu::new(self.limits))
-    }
-
-    fn fusion(&self) -> Fusion {
-        wgsl::FUSION
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fused, &self.limits, &Choices::by_rule(precision)))
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
-        let cuts = cuts(plan, store, self.segment());
-        Ok(Code::Wgsl(wgsl::units(&Context { plan, graph, limits: &self.limits, cuts: &cuts })?))
+        self.target.code(graph, plan, &cuts(plan, store, self.segment()))
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -10,14 +10,11 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
-use gradloom_codegen::pipeline::Code;
-#[cfg(feature = "files")]
-use gradloom_codegen::pipeline::Target;
-use gradloom_codegen::wgsl::{self, Choices, Context, Precision};
+use gradloom_codegen::pipeline::{Code, Target};
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
@@ -25,25 +22,25 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
-    precision: Precision,
+    target: Target,
     /// Of programs of the device's own precision.
     tuner: Option<Tuner>,
-    fusion: Fusion,
     pool: Arc<Pool>,
 }
 
 impl WgpuBackend {
-    pub(crate) fn new(options: &WgpuOptions, fusion: Fusion) -> Result<Self> {
+    pub(crate) fn new(options: &WgpuOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let gpu = Arc::new(open(options)?);
         let tuner = options.tuning.as_ref().map(|folder| Tuner::new(&gpu, options, folder));
-        let pool = Arc::new(Pool::new(threads));
-        Ok(Self { gpu, precision: options.precision, tuner, fusion, pool })
+        let target = Target::wgsl(gpu.limits, options.precision);
+        Ok(Self { gpu, target, tuner, pool: Arc::new(Pool::new(threads)) })
     }
 
-    /// What measures for programs of a precision.
-    fn tuner(&self, precision: Precision) -> Option<&Tuner> {
-        self.tuner.as_ref().filter(|_| precision == self.precision)
+    /// The same with other kernels of ops, for tests.
+    pub(crate) fn with_fusion(mut self, fusion: Fusion) -> Self {
+        self.target.fusion = fusion;
+        self
     }
 }
 
@@ -54,7 +51,7 @@ impl Backend for WgpuBackend {
 
     fn description(&self) -> String {
         let report = &self.gpu.report;
-        let precision = match self.precision {
+        let precision = match self.target.precision() {
             Precision::F32 => "",
             Precision::F16 => ", in f16",
             Precision::Bf16 => ", in bf16 where it can",
@@ -72,10 +69,6 @@ impl Backend for WgpuBackend {
     }
 
     fn is_resident(&self) -> bool {
-        true
-    }
-
-    fn is_gpu(&self) -> bool {
         true
     }
 
@@ -104,44 +97,33 @@ impl Backend for WgpuBackend {
         self.tuner.as_ref().map(Tuner::tuning)
     }
 
-    fn precision(&self) -> Precision {
-        self.precision
+    fn target(&self) -> &Target {
+        &self.target
     }
 
-    #[cfg(feature = "files")]
-    fn target(&self) -> Target {
-        Target::Wgsl(gradloom_codegen::pipeline::Gpu::in_precision(self.gpu.limits, self.precision))
-    }
-
-    fn fusion(&self) -> Fusion {
-        self.fusion
-    }
-
-    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
-        let (limits, tuner) = (&self.gpu.limits, self.tuner(precision));
-        let mut choices = tuner.map_or_else(|| Choices::by_rule(precision), Tuner::choices);
-        if let Some(tuner) = tuner {
-            // What was measured may cut a product into other parts, which are to be measured too.
-            loop {
-                let measured = tuner.choices_for(&wgsl::problems(graph, &fused, limits, &choices));
-                if measured == choices {
-                    break;
-                }
-                choices = measured;
+    fn target_of(&self, graph: &Graph, fused: &Fused, precision: Precision) -> Target {
+        let own = precision == self.target.precision();
+        let Some(tuner) = self.tuner.as_ref().filter(|_| own) else {
+            return self.target.in_precision(precision);
+        };
+        let mut target = self.target.clone().with_choices(tuner.choices());
+        // What was measured may cut a product into other parts, which are to be measured too.
+        loop {
+            let measured = tuner.choices_for(&target.problems(graph, fused));
+            if measured == target.choices {
+                return target;
             }
+            target.choices = measured;
         }
-        Ok(wgsl::lower_fused(graph, fused, limits, &choices))
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
         self.gpu.check()?;
-        let cuts = cuts(plan, store, self.gpu.segment());
-        let context = Context { plan, graph, limits: &self.gpu.limits, cuts: &cuts };
-        let mut units = wgsl::units(&context)?;
-        if let Some(change) = self.gpu.dispatch {
+        let mut code = self.target.code(graph, plan, &cuts(plan, store, self.gpu.segment()))?;
+        if let (Some(change), Code::Wgsl(units)) = (self.gpu.dispatch, &mut code) {
             units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
         }
-        Ok(Code::Wgsl(units))
+        Ok(code)
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -98,14 +98,14 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom::runtime::pipeline::{Gpu, Target, Text};
+    use gradloom::runtime::pipeline::{Target, Text};
     use gradloom::runtime::{Limits, Precision};
     use gradloom_testing::nvrtc;
     use std::collections::BTreeSet;
 
     /// The kernels of a configuration as CUDA C, each once.
     fn kernels(config: &Config, precision: Precision) -> BTreeSet<String> {
-        let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), precision));
+        let target = Target::cuda(Limits::cuda(), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
         let texts = target.emit(workload.graph(), workload.plan()).unwrap();
         // But for their names, and the numbers of launches.

@@ -1,0 +1,145 @@
+//! Products that are computed without what follows from them.
+//!
+//! In: kernels, and what the target's products can do themselves. Out: a product with an epilogue as a product
+//! and a loop over it, where the target's kernels do not take that epilogue; parts of a group that are to be
+//! kernels of their own. Always holds: the loop follows the product at once.
+
+use super::joined::joined;
+use super::{Draft, Lowering};
+use gradloom_core::ir::{DType, DotAxes, OpKind, Shape, Type};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
+use std::collections::VecDeque;
+
+/// Makes kernels of those parts of groups that the vendor's library computes; of all parts, if one has an
+/// epilogue that no kernel takes.
+pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
+    lowering.replace(|lowering, group, ungrouped| {
+        let Kernel::Group(parts) = &group.kernel else { return ungrouped.push(group) };
+        let (reads, writes) = (&group.reads, &group.writes);
+        let own = |part: &Part| {
+            let (reads, writes) = (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
+            group.beside(part.kernel.clone(), reads, writes)
+        };
+        let all = parts.iter().any(|part| is_split(&part.kernel));
+        let (apart, others): (Vec<&Part>, Vec<&Part>) =
+            parts.iter().partition(|part| all || lowering.is_for_library(&own(part)));
+        if apart.is_empty() {
+            return ungrouped.push(group);
+        }
+        ungrouped.extend(apart.into_iter().map(own));
+        if let Some((kernel, reads, writes)) = regrouped(others.into_iter(), reads, writes) {
+            ungrouped.push(group.beside(kernel, reads, writes));
+        }
+    });
+}
+
+/// Takes products from epilogues that no kernel takes.
+pub(super) fn split(lowering: &mut Lowering<'_>) {
+    lowering.replace(|lowering, draft, split| match &draft.kernel {
+        Kernel::Dot { axes, epilogue } if is_split(&draft.kernel) => {
+            split.extend(lowering.product_and_loop(&draft, axes, epilogue, DType::F32));
+        }
+        _ => split.push(draft),
+    });
+}
+
+/// Whether a product and what follows from it are two kernels: products store elements alone.
+fn is_split(kernel: &Kernel) -> bool {
+    let Kernel::Dot { epilogue, .. } = kernel else { return false };
+    !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
+}
+
+impl Lowering<'_> {
+    /// Replaces each kernel that `f` takes apart by a product and what is left; that joins the rows behind it,
+    /// if it can.
+    pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<[Draft; 2]>) {
+        let mut kernels = VecDeque::from(std::mem::take(&mut self.kernels));
+        while let Some(draft) = kernels.pop_front() {
+            let Some([product, map]) = f(self, &draft) else {
+                self.kernels.push(draft);
+                continue;
+            };
+            self.kernels.push(product);
+            match kernels.front_mut().and_then(|rows| Some((joined(&map, rows)?, rows))) {
+                Some((both, rows)) => *rows = both.into(),
+                None => self.kernels.push(map),
+            }
+        }
+    }
+
+    /// A product of a dtype, and a loop over it.
+    pub(super) fn product_and_loop(
+        &mut self,
+        draft: &Draft,
+        axes: &DotAxes,
+        epilogue: &Body,
+        dtype: DType,
+    ) -> [Draft; 2] {
+        let mut body = epilogue.clone();
+        let mut writes = draft.writes.clone();
+        let positions = [epilogue.rows, epilogue.columns].into();
+        let product = match stored_product(epilogue, &writes) {
+            // A result already: the loop has no need to copy it.
+            Some(store) => {
+                let write = body.stores.remove(store).write();
+                for store in &mut body.stores {
+                    let (Store::Value { write: other, .. } | Store::ColumnReduce { write: other, .. }) =
+                        store;
+                    *other -= usize::from(*other > write);
+                }
+                writes.remove(write)
+            }
+            None => self.memory.temporary(Type::new(dtype, [epilogue.rows, epilogue.columns])),
+        };
+        let shaped = |shape: &Shape| {
+            let layout = product.layout.reshape(shape).expect("it is contiguous");
+            Access { layout, ..product.clone() }
+        };
+        let reads = &draft.reads;
+        let result = shaped(&axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape));
+        let mut operands = reads[2..].to_vec();
+        for node in &mut body.nodes {
+            match &mut node.kind {
+                NodeKind::Load(read) => *read -= 2,
+                NodeKind::Accumulator => node.kind = NodeKind::Load(operands.len()),
+                _ => {}
+            }
+        }
+        operands.push(shaped(&positions));
+        let product = draft.beside(Kernel::Op(OpKind::Dot(axes.clone())), reads[..2].to_vec(), vec![result]);
+        [Draft { is_read_next: true, ..product }, draft.beside(Kernel::Loop(body), operands, writes)]
+    }
+}
+
+/// Some parts of a group with their operands and results: a group again, or the only one as it is.
+pub(super) fn regrouped<'p>(
+    parts: impl Iterator<Item = &'p Part>,
+    reads: &[Access],
+    writes: &[Access],
+) -> Option<(Kernel, Vec<Access>, Vec<Access>)> {
+    let (mut all_reads, mut all_writes, mut renumbered) = (Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        let (read, write) = (all_reads.len(), all_writes.len());
+        all_reads.extend_from_slice(&reads[part.reads.clone()]);
+        all_writes.extend_from_slice(&writes[part.writes.clone()]);
+        let (reads, writes) = (read..all_reads.len(), write..all_writes.len());
+        renumbered.push(Part { reads, writes, ..part.clone() });
+    }
+    let kernel = match renumbered.len() {
+        0 => return None,
+        1 => renumbered.remove(0).kernel,
+        _ => Kernel::Group(renumbered),
+    };
+    Some((kernel, all_reads, all_writes))
+}
+
+/// The store of an epilogue that gives the product itself, if a loop is left to do the others.
+fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
+    let is_product = |store: &Store| match *store {
+        Store::Value { node, level: Level::Element, write } => {
+            epilogue.node(node).kind == NodeKind::Accumulator && writes[write].layout.is_contiguous()
+        }
+        _ => false,
+    };
+    epilogue.stores.iter().position(is_product).filter(|_| epilogue.stores.len() > 1)
+}

@@ -1,0 +1,134 @@
+//! Copies of operands through whose views kernels cannot index.
+//!
+//! In: kernels. Out: the same kernels over contiguous copies, which are made before them. Always holds: what a
+//! kernel can index through is not copied, nor windows that overlap, where products pack them, as the copy
+//! would be larger than what they look at.
+
+use super::{Draft, Lowering};
+use crate::cpu::shares_rows;
+use crate::product::{DotProblem, copied_layout, dot_copies};
+use gradloom_core::ir::{CustomOp, DotAxes, OpKind, Type};
+use gradloom_core::kernel::{Access, Kernel};
+
+/// Copies operands for GPUs, whose kernels of users' ops index through views.
+pub(super) fn copied(lowering: &mut Lowering<'_>) {
+    Copies { shared: Vec::new(), packs_windows: false, has_kernels: |op| op.gpu().is_some() }.add(lowering);
+}
+
+/// Copies operands for CPUs: products that would rather read rows share a copy of them, and pack windows.
+pub(super) fn with_shared_rows(lowering: &mut Lowering<'_>) {
+    let shared = shared_operands(&lowering.kernels);
+    Copies { shared, packs_windows: true, has_kernels: |_| false }.add(lowering);
+}
+
+struct Copies {
+    /// Right operands that products share a copy of.
+    shared: Vec<Shared>,
+    /// Whether products read windows that overlap, as right operands, without a copy.
+    packs_windows: bool,
+    /// Whether a user's op has kernels for the target; its operands on the host are row-major.
+    has_kernels: fn(&dyn CustomOp) -> bool,
+}
+
+/// Makes a contiguous copy before the kernel.
+type Copy<'c> = dyn FnMut(&Access) -> Access + 'c;
+
+impl Copies {
+    fn add(mut self, lowering: &mut Lowering<'_>) {
+        lowering.replace(|lowering, mut draft, kernels| {
+            let (mut reads, graph) = (draft.reads.clone(), lowering.graph);
+            let mut copy = |from: &Access| {
+                let to = lowering.memory.temporary(Type::new(from.dtype, from.layout.shape.clone()));
+                kernels.push(draft.beside(Kernel::Copy, vec![from.clone()], vec![to.clone()]));
+                to
+            };
+            let mut fit = |kernel: &Kernel, reads: &mut [Access]| match kernel {
+                Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+                    self.fit_dot_operands(axes, reads, &mut copy);
+                }
+                Kernel::Op(OpKind::Custom(id)) if !(self.has_kernels)(&*graph.customs[*id]) => {
+                    for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
+                        *read = copy(read);
+                    }
+                }
+                _ => {}
+            };
+            match &draft.kernel {
+                _ if draft.library.is_some() => {}
+                Kernel::Group(parts) => {
+                    parts.iter().for_each(|part| fit(&part.kernel, &mut reads[part.reads.clone()]));
+                }
+                kernel => fit(kernel, &mut reads),
+            }
+            draft.spec.reads = reads;
+            kernels.push(draft);
+        });
+    }
+
+    fn fit_dot_operands(&mut self, axes: &DotAxes, reads: &mut [Access], copy: &mut Copy<'_>) {
+        if self.shared.iter().any(|shared| shared.operand == reads[1]) && shares_rows(axes, reads) {
+            self.share_rows(axes, &mut reads[1], copy);
+        }
+        let right = &reads[1].layout;
+        let overlaps = right.shape.elements() > right.end().saturating_sub(right.offset);
+        if overlaps && self.packs_windows && DotProblem::packing(axes, &reads[0].layout, right).is_some() {
+            return;
+        }
+        let copies = dot_copies(axes, &reads[0].layout, right);
+        // A product of a value with itself copies it once.
+        let mut last: Option<(Access, Access)> = None;
+        for (read, order) in reads.iter_mut().zip([copies.lhs, copies.rhs]) {
+            let Some(order) = order else { continue };
+            let shape = read.layout.shape.clone();
+            let from = Access { layout: read.layout.permute(&order), ..read.clone() };
+            let to = match last.take() {
+                Some((known, same)) if known == from => same,
+                _ => copy(&from),
+            };
+            *read = Access { layout: copied_layout(&shape, &order), ..to.clone() };
+            last = Some((from, to));
+        }
+    }
+
+    /// Takes a copy of a right operand, contracted axes first, if other products do, too.
+    fn share_rows(&mut self, axes: &DotAxes, read: &mut Access, copy: &mut Copy<'_>) {
+        let Some(index) = self.shared.iter().position(|shared| shared.operand == *read) else { return };
+        let shape = read.layout.shape.clone();
+        let free = DotAxes::free(shape.rank(), &axes.rhs_batch, &axes.rhs_contract);
+        let order = [&axes.rhs_batch[..], &axes.rhs_contract, &free].concat();
+        let rows = self.shared[index]
+            .copy
+            .take()
+            .unwrap_or_else(|| copy(&Access { layout: read.layout.permute(&order), ..read.clone() }));
+        *read = Access { layout: copied_layout(&shape, &order), ..rows.clone() };
+        self.shared[index].copy = Some(rows);
+    }
+}
+
+/// The right operand of several products.
+struct Shared {
+    operand: Access,
+    products: usize,
+    /// Its copy, once there is one.
+    copy: Option<Access>,
+}
+
+/// Products that pay for a copy of the right operand that they share.
+const SHARERS: usize = 4;
+
+/// The right operands that so many products share.
+fn shared_operands(kernels: &[Draft]) -> Vec<Shared> {
+    let mut shared: Vec<Shared> = Vec::new();
+    for spec in kernels {
+        let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = &spec.kernel else { continue };
+        if !shares_rows(axes, &spec.reads) {
+            continue;
+        }
+        match shared.iter_mut().find(|shared| shared.operand == spec.reads[1]) {
+            Some(known) => known.products += 1,
+            None => shared.push(Shared { operand: spec.reads[1].clone(), products: 1, copy: None }),
+        }
+    }
+    shared.retain(|shared| shared.products >= SHARERS);
+    shared
+}
