@@ -7,7 +7,6 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
-#[cfg(feature = "files")]
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_codegen::wgsl::Precision;
@@ -143,7 +142,6 @@ pub(crate) trait Resident: Send {
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// The graphs that a step replays, on a device that does.
-    #[cfg(feature = "files")]
     fn replay(&self, _graph: &Graph) -> Option<Replay> {
         None
     }

@@ -299,7 +299,6 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
         self.inner.unique_kernels()
     }
 
-    #[cfg(feature = "files")]
     fn replay(&self, graph: &Graph) -> Option<gradloom_codegen::cuda::Replay> {
         self.inner.replay(graph)
     }

@@ -21,7 +21,6 @@ mod gpu;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod host_op;
-#[cfg(feature = "files")]
 mod inspect;
 mod memory;
 mod null;
@@ -51,15 +50,12 @@ pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
 #[cfg(feature = "files")]
 pub use files::{Load, Weights};
-#[cfg(feature = "files")]
 pub use gradloom_codegen::cuda::{Cut, Replay, Shape};
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
-#[cfg(feature = "files")]
 pub use inspect::Inspection;
 pub use outputs::{Element, Outputs, Typed, Value, typed};
 pub use profile::LaunchSpan;
-#[cfg(feature = "files")]
 pub use profile::{Figures, LaunchProfile, Profile, ProfileOptions, TracedStep};
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;

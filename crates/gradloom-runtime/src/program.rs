@@ -146,7 +146,7 @@ impl Program {
                     Some(segment) => plan.in_segments(&graph, segment, true)?,
                     None => plan,
                 };
-                verify_plan(&graph, &plan)?;
+                plan::verify_commit(&graph, &plan)?;
                 fits::check(&plan, limit)?;
                 Ok(plan)
             })
@@ -222,7 +222,6 @@ impl Program {
         self.loaded.resident().unique_kernels()
     }
 
-    #[cfg(feature = "files")]
     pub(crate) fn replay(&self) -> Option<gradloom_codegen::cuda::Replay> {
         self.loaded.resident().replay(self.graph())
     }
@@ -286,7 +285,6 @@ impl Program {
     }
 
     /// The device, in the program's precision.
-    #[cfg(feature = "files")]
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -566,20 +564,9 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
     }
 }
 
-/// Whether the verifiers run: the memory safety of the CPU's kernels rests on them, so they do in every
-/// build. A browser bounds what WebGPU's kernels reach, and the module that has no others does without.
-const VERIFIES: bool = cfg!(any(not(target_arch = "wasm32"), feature = "web-cpu"));
-
-/// Runs the plan's verifier.
-pub(crate) fn verify_plan(graph: &Graph, plan: &Plan) -> Result<()> {
-    if VERIFIES { plan::verify_commit(graph, plan) } else { Ok(()) }
-}
-
-/// Runs the graph's verifier between stages.
+/// Runs the graph's verifier between stages, in every build: the memory safety of the CPU's kernels rests on
+/// it and on the plan's.
 pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
-    if !VERIFIES {
-        return Ok(());
-    }
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
 }

@@ -232,3 +232,20 @@ mod tests {
         }
     }
 }
+
+/// The system would not let the file be written; what was there before is untouched.
+pub(crate) fn unwritable(file: &str, source: &io::Error) -> gradloom_core::error::Error {
+    let remedy = match source.kind() {
+        _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "free some space or raise the limit"
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "choose a folder that you may write to"
+        }
+        ErrorKind::NotFound => "make the folder first",
+        _ => "check the folder and the disk",
+    };
+    let message = format!("{file}: cannot be written: {source}");
+    gradloom_core::error::Error::new(gradloom_core::error::ErrorKind::File, message).help(remedy)
+}

@@ -22,7 +22,7 @@ pub(super) fn together(lowering: &mut Lowering<'_>) {
         // An update could not take the place of a state that another product of its launch reads.
         let is_update = section.0;
         match find(&mut launches[first..], &launch).filter(|_| !is_update) {
-            Some(group) => add(group, launch, schedule.clone()),
+            Some(group) => add(group, launch, schedule),
             None => launches.push((launch, section)),
         }
     }

@@ -21,7 +21,7 @@ use gradloom_core::kernel::{Launch, Lowered};
 use gradloom_core::plan::Plan;
 
 /// What programs are compiled for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Kind of the kernels, which says what passes make them.
     pub dialect: Dialect,
@@ -277,4 +277,72 @@ fn place(owner: Owner, plan: &Plan) -> (usize, bool) {
 fn launches(plan: &Plan) -> impl Iterator<Item = (bool, usize, &Launch)> {
     let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (true, number, launch));
     hoisted.chain(plan.launches.iter().enumerate().map(|(number, launch)| (false, number, launch)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::ir::parse;
+
+    fn product(rows: usize) -> Graph {
+        let text = format!(
+            "graph {{
+                %0: f32[{rows}, 512] = input \"a\"
+                %1: f32[512, 1024] = input \"b\"
+                %2: f32[{rows}, 1024] = dot %0, %1 {{lhs_contract = [1], rhs_contract = [0]}}
+                output \"product\" %2
+            }}"
+        );
+        parse(&text).unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    #[test]
+    fn a_library_is_looked_for_where_a_product_is_for_it() {
+        let target = Target::cuda(Limits::cuda().with_library(), Precision::Bf16);
+        let asked = |rows, has_library| {
+            let mut asked = false;
+            let own = target.clone().for_graph(&product(rows), || {
+                asked = true;
+                has_library
+            });
+            (own.limits.library.is_some(), asked)
+        };
+        assert_eq!(asked(1024, true), (true, true));
+        assert_eq!(asked(1024, false), (false, true));
+        assert_eq!(asked(8, true), (false, false));
+    }
+
+    /// What is shown for a target in general is what a device of it has for the graph.
+    #[test]
+    fn a_target_lowers_as_its_device_does() {
+        let target = Target::cuda(Limits::cuda().with_library(), Precision::Bf16);
+        for (rows, has_library) in [(8, true), (1024, true), (8, false), (1024, false)] {
+            let graph = product(rows);
+            let mut shown = target.clone();
+            shown.limits.library = shown.limits.library.filter(|_| has_library);
+            let own = target.clone().for_graph(&graph, || has_library);
+            let [shown, own] = [shown, own].map(|target| {
+                let lowered = target.lower(&graph, fuse(&graph, target.fusion).unwrap());
+                format!("{:?}", lowered.launches)
+            });
+            assert_eq!(shown, own, "{rows} rows, {has_library}");
+        }
+    }
+
+    /// What only one kind of device does is in no other list.
+    #[test]
+    fn each_dialect_has_its_list_of_passes() {
+        let names = |target: Target| target.pass_names().collect::<Vec<_>>();
+        let cuda = names(Target::cuda(Limits::cuda(), Precision::F32));
+        let wgsl = names(Target::wgsl(Limits::desktop(), Precision::F32));
+        assert_eq!(
+            names(Target::cpu(1)),
+            ["stored::floats_and_blocks", "operands::with_shared_rows", "launches::schedule"]
+        );
+        assert!(cuda.contains(&"library::take") && !wgsl.contains(&"library::take"));
+        let common = |list: &[&'static str], of: &[&'static str]| {
+            list.iter().copied().filter(|name| of.contains(name)).collect::<Vec<_>>()
+        };
+        assert_eq!(common(&wgsl, &cuda), common(&cuda, &wgsl), "what both have comes in one order");
+    }
 }

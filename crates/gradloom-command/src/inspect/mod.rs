@@ -284,3 +284,18 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
     settings.change(&options)?;
     Ok(settings)
 }
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+    use gradloom::CudaOptions;
+
+    #[test]
+    fn what_is_shown_for_cuda_is_the_devices_target() {
+        for precision in [Precision::F32, Precision::F16, Precision::Bf16, Precision::Tf32, Precision::Tf32x3]
+        {
+            let shown = For::Cuda.target(precision).ok().unwrap();
+            assert_eq!(shown, CudaOptions::default().precision(precision.into()).target());
+        }
+    }
+}

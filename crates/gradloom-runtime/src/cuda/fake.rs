@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) fails: Option<(usize, u32)>,
     /// Whether the device never gets past an event.
     pub(super) hangs: bool,
+    /// True where the library of products is not installed.
+    pub(super) lacks_products: bool,
     /// Bytes of the device's memory; as many as are asked for, if there is no number.
     pub(super) bytes: Option<usize>,
     memory: BTreeMap<Address, Vec<u8>>,
@@ -259,6 +261,9 @@ impl Driver for Fake {
     }
 
     fn products(&self) -> Option<Box<dyn Products>> {
+        if self.state().lacks_products {
+            return None;
+        }
         let state = Arc::clone(&self.state);
         Some(Box::new(FakeProducts { state }))
     }

@@ -17,7 +17,6 @@ use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::cuda::{Member, Replay};
 use gradloom_codegen::step::{Owner, Status};
 use gradloom_core::error::{ErrorKind, Result};
-#[cfg(feature = "files")]
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role, Totals};
@@ -314,7 +313,6 @@ impl Resident for CudaProgram {
         self.unique
     }
 
-    #[cfg(feature = "files")]
     fn replay(&self, _: &Graph) -> Option<Replay> {
         Some(self.replay.clone())
     }

@@ -5,8 +5,10 @@ use super::fake::{Fake, FakeCompiler};
 use super::options::{CudaOptions, Overrides};
 use crate::{Device, Session, Store, Train, Trainer};
 use gradloom_codegen::cuda::{REUSE_DISTANCE, ROOM_BEHIND};
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::kernel::Schedule;
 use gradloom_core::nn::{Dropout, Embedding, Linear};
 use gradloom_core::optim::AdamW;
 use gradloom_core::plan::{ALIGNMENT, StoreEntry};
@@ -125,6 +127,33 @@ fn uncaptured_steps_launch_the_same_kernels() {
 fn with_library() -> (Arc<Fake>, CudaOptions) {
     let (driver, options) = fake();
     (driver, CudaOptions { library: Some(1), precision: Precision::Bf16, ..options })
+}
+
+/// With the library and without, as `gradloom inspect` shows it.
+#[test]
+fn a_device_has_the_plans_of_its_target() {
+    for (lacks_products, precision) in
+        [(false, Precision::Bf16), (true, Precision::Bf16), (false, Precision::F32), (false, Precision::Tf32)]
+    {
+        let (driver, options) = fake();
+        driver.state().lacks_products = lacks_products;
+        let device = Device::cuda_with(&options.precision(precision)).unwrap();
+        let mut target = device.target();
+        assert_eq!(target, Target::cuda(Limits::cuda().with_library(), precision));
+        if lacks_products {
+            target.limits.library = None;
+        }
+        let plans = [device, Device::null_for(target)].map(|device| {
+            let session = Session::new(Linear::new(512, 1024), &device, 0).unwrap();
+            let forward = session.infer([f32("x", [512, 512])], |layer, [x]| layer.forward(x).gelu());
+            let plan = forward.unwrap().plan().clone();
+            let by_library = plan.launches.iter().any(|l| matches!(l.schedule, Schedule::Library(_)));
+            assert_eq!(by_library, !lacks_products && precision != Precision::F32);
+            (format!("{plan:?}"), compiled(&device).unwrap().plan().clone())
+        });
+        assert_eq!(plans[0].0, plans[1].0, "{precision:?}, lacks_products: {lacks_products}");
+        assert_eq!(format!("{:?}", plans[0].1), format!("{:?}", plans[1].1));
+    }
 }
 
 #[test]

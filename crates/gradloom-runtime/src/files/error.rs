@@ -2,6 +2,7 @@
 
 use super::FileKind;
 use crate::regular_file::Refusal;
+pub(super) use crate::regular_file::unwritable;
 use gradloom_core::error::{Error, ErrorKind};
 use std::fmt::{self, Display};
 use std::io;
@@ -21,22 +22,6 @@ pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
         _ => "check the permissions and the disk",
     };
     error(file, format_args!("cannot be read: {source}")).help(remedy)
-}
-
-/// The system would not let the file be written; what was there before is untouched.
-pub(crate) fn unwritable(file: &str, source: &io::Error) -> Error {
-    let remedy = match source.kind() {
-        _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "free some space or raise the limit"
-        }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "choose a folder that you may write to"
-        }
-        io::ErrorKind::NotFound => "make the folder first",
-        _ => "check the folder and the disk",
-    };
-    error(file, format_args!("cannot be written: {source}")).help(remedy)
 }
 
 /// The file ends too early or has another size than its header says.

@@ -27,7 +27,6 @@ pub use bytes::Bytes;
 pub use checkpoint::Restored;
 pub use convert::transposed;
 pub use error::Differences;
-pub(crate) use error::unwritable;
 pub use kind::{BEGINNING, FileKind};
 pub use load::{Load, LoadReport, Source};
 pub use save::{TensorBytes, swapped, write, write_for_transformers};

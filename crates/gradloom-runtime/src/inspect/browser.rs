@@ -2,7 +2,7 @@
 //!
 //! In: a page. Out: a file of its own for it, and a browser that shows the file, or an error that names it.
 
-use crate::files::unwritable;
+use crate::regular_file::unwritable;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -7,9 +7,9 @@ mod browser;
 mod page;
 mod summary;
 
-use crate::files::unwritable;
 use crate::program::Program;
 use crate::regular_file;
+use crate::regular_file::unwritable;
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{StageTime, Stages, Text};
 use gradloom_core::error::Result;

@@ -7,12 +7,9 @@ use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
-#[cfg(feature = "files")]
 use gradloom_codegen::cuda::{self, Replay};
-#[cfg(feature = "files")]
 use gradloom_codegen::pipeline::Dialect;
 use gradloom_codegen::pipeline::{Code, Target};
-#[cfg(feature = "files")]
 use gradloom_codegen::wgsl::Cuts;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
@@ -71,7 +68,6 @@ impl Backend for NullBackend {
 /// Records how many launches would have run.
 struct NullProgram {
     plan: Arc<Plan>,
-    #[cfg_attr(not(feature = "files"), allow(dead_code, reason = "for `replay`"))]
     target: Target,
     recorded: usize,
 }
@@ -100,7 +96,6 @@ impl Resident for NullProgram {
         crate::program::unique_kernels(&self.plan)
     }
 
-    #[cfg(feature = "files")]
     fn replay(&self, graph: &Graph) -> Option<Replay> {
         if self.target.dialect != Dialect::Cuda {
             return None;

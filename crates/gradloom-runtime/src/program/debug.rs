@@ -5,7 +5,7 @@
 //! reads, and no caller gets, bytes that something else has overwritten or nothing has written yet.
 
 use super::evaluate::{bytes, tensor};
-use super::{Loaded, Program, fits, verify_plan};
+use super::{Loaded, Program, fits};
 use crate::elements::Elements;
 use crate::memory::counted;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -97,7 +97,7 @@ impl Program {
                 })
             }
         };
-        verify_plan(&self.graph, &plan)?;
+        gradloom_core::plan::verify_commit(&self.graph, &plan)?;
         let shadow = {
             let content = self.store.read_lock();
             content.check_sound()?;

@@ -8,11 +8,9 @@ use crate::cancel::CancelToken;
 use crate::cancel::Token;
 use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
-#[cfg(feature = "files")]
 use crate::inspect::Inspection;
 use crate::outputs::{Element, Outputs, Value, read_as};
 use crate::profile::LaunchSpan;
-#[cfg(feature = "files")]
 use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -151,7 +149,6 @@ impl<const K: usize, R> Infer<K, R> {
 
     /// The program for people: launches and memory as text, as JSON, and as a page in the browser; see
     /// [`Inspection`].
-    #[cfg(feature = "files")]
     pub fn inspect(&self) -> Inspection<'_> {
         Inspection::of_forward(&self.lanes[0].program)
     }
@@ -171,7 +168,6 @@ impl<const K: usize, R> Infer<K, R> {
     ///
     /// # Errors
     /// As [`Infer::run`]; when the device runs nothing.
-    #[cfg(feature = "files")]
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -386,13 +382,11 @@ fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
 }
 
 /// A program with the data of every step.
-#[cfg(feature = "files")]
 struct Fed<'d, const K: usize, R> {
     infer: &'d mut Infer<K, R>,
     data: &'d [Data<'d>],
 }
 
-#[cfg(feature = "files")]
 impl<const K: usize, R> Profiled for Fed<'_, K, R> {
     fn program(&mut self) -> &mut Program {
         &mut self.infer.lanes[0].program

@@ -9,11 +9,9 @@ use crate::cancel::CancelToken;
 use crate::cancel::Token;
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
-#[cfg(feature = "files")]
 use crate::inspect::Inspection;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
-#[cfg(feature = "files")]
 use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
@@ -676,7 +674,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// train.inspect().open_html()?;
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
-    #[cfg(feature = "files")]
     pub fn inspect(&self) -> Inspection<'_> {
         let Lane { program, stages, .. } = &self.lanes[0];
         Inspection::of_training(program, stages)
@@ -705,7 +702,6 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// # Errors
     /// As [`Train::step`]; when the device runs nothing.
-    #[cfg(feature = "files")]
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -798,13 +794,11 @@ fn scalars(
 }
 
 /// A program with the data of every step.
-#[cfg(feature = "files")]
 struct Fed<'d, M: Module, const N: usize> {
     train: &'d mut Train<M, N>,
     data: &'d [Data<'d>],
 }
 
-#[cfg(feature = "files")]
 impl<M: Module, const N: usize> Profiled for Fed<'_, M, N> {
     fn program(&mut self) -> &mut Program {
         &mut self.train.lanes[0].program

@@ -30,7 +30,6 @@ pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) ->
     if let Some(choice) = of_few_rows(problem, operands, limits) {
         return choice;
     }
-    let operands = operands;
     let cooperative = operands.and_then(|operands| cooperative(problem, operands, limits));
     cooperative.unwrap_or_else(|| portable(problem, limits))
 }
