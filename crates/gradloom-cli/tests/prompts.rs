@@ -64,8 +64,8 @@ fn a_draft_says_that_it_ends_at_the_context() {
     let workspace = trained();
     let draft = "sample run --draft run --prompt ab";
     let told = workspace.succeed(&format!("{draft} --tokens 50"));
-    let expected = "note: a text ends at the model's context of 16, after 15 of 50 tokens; one that is written \
-                    alone, without a search or a draft, goes on beyond it\n";
+    let expected = "note: a text ends at the model's context of 16, after 15 of 50 tokens; one without a search \
+                    or a draft goes on beyond it\n";
     assert!(told.stderr.ends_with(expected), "{}", told.stderr);
     assert_eq!(lines(&workspace, &format!("{draft} --tokens 50 --json"), &[])[0]["finish"], "context");
     let whole = workspace.succeed(&format!("{draft} --tokens 5"));

@@ -240,12 +240,14 @@ fn a_prompt_beyond_the_context_is_cut_alike() {
         if tokens == 4 {
             assert_eq!(text("--prompt-file end.txt --temperature 0"), (one.0.clone(), String::new()));
         }
-        for flags in [
-            "--prompts long.txt --temperature 0",
-            "--prompt-file long.txt --temperature 0 --count 2",
-            "--prompt-file long.txt --beams 1",
-            "--prompt-file long.txt --temperature 0 --draft run",
-        ] {
+        for flags in
+            ["--prompts long.txt --temperature 0", "--prompt-file long.txt --temperature 0 --count 2"]
+        {
+            assert_eq!(text(flags), one, "{flags}");
+        }
+        for flags in
+            ["--prompt-file long.txt --beams 1", "--prompt-file long.txt --temperature 0 --draft run"]
+        {
             let other = text(flags);
             // Those end where the context does.
             assert!(

@@ -1,4 +1,4 @@
-//! A model compiled for training, measuring and writing.
+//! A model compiled for training and measuring, or ready to write.
 
 use crate::failure::{Failure, Result};
 use crate::tokenizer::AnyTokenizer;
@@ -8,10 +8,8 @@ use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::data::{Tokens, held_out_windows};
-use gradloom_models::generate::{Sampling, StopStream, Window, generate};
-use gradloom_models::kv::{Decoder, TextCache};
+use gradloom_models::generator::{Generator, GeneratorOptions};
 use gradloom_models::language_model::{LanguageModel, Sizes};
-use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
 pub(crate) type ModelTrain = Train<AnyModel, 2>;
@@ -101,126 +99,16 @@ impl Evaluator {
     }
 }
 
-/// A model that is to write one text.
-pub(crate) struct Writer<'s, M> {
-    decoder: Decoder<'s, M>,
-    tokenizer: &'s AnyTokenizer,
-    /// Tokens that end a text.
-    ends: Vec<i32>,
-    prompt: Vec<i32>,
-    /// New tokens at most.
-    count: u64,
-    context: usize,
-}
-
-/// What came of a text.
-pub(crate) struct Written {
-    /// Number of tokens.
-    pub(crate) tokens: u64,
-    /// Why there are no more, in a word.
-    pub(crate) finish: &'static str,
-}
-
-impl<'s, M: LanguageModel> Writer<'s, M> {
-    /// For up to `count` tokens after a prompt, over the parameters of a session, all of which exist from
-    /// here on. Keys and values have room for that, and not for a whole context that is longer.
-    pub(crate) fn new(
-        session: &'s Session<M>,
-        tokenizer: &'s AnyTokenizer,
-        ends: Vec<i32>,
-        prompt: Vec<i32>,
-        count: u64,
-    ) -> Result<Self> {
-        const BLOCK: usize = 16;
-        let sizes = session.model().sizes();
-        let longest = prompt.len().saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
-        // The decoder fills up a prompt to a power of two.
-        let longest = longest.max(prompt.len().next_power_of_two()).min(sizes.context);
-        let room = Sizes { context: longest.next_multiple_of(BLOCK).min(sizes.context), ..sizes };
-        let decoder = Decoder::over(session, TextCache::new(room, "cache"))?;
-        Ok(Self { decoder, tokenizer, ends, prompt, count, context: sizes.context })
-    }
-
-    /// Writes the text, at most up to the first of the stop strings; each piece of text is handed on as soon
-    /// as its characters are whole, and no part of a stop string.
-    pub(crate) fn write(
-        &mut self,
-        sampling: &Sampling,
-        stops: &[String],
-        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Written> {
-        let (ends, vocabulary) = (&self.ends, self.tokenizer.get().vocabulary());
-        let mut written = Written { tokens: 0, finish: "length" };
-        let mut stream = StopStream::new(stops);
-        let (tokenizer, mut bytes) = (self.tokenizer.get(), Vec::new());
-        let mut stopped = false;
-        let decoder = &mut self.decoder;
-        let next_logits = |window: &Window| -> Result<Vec<f32>> {
-            if window.known == 0 {
-                decoder.reset()?;
-            }
-            let mut logits = decoder.feed(window.new_tokens())?;
-            // A model may have more tokens than the tokenizer: those stand for nothing.
-            logits.truncate(vocabulary);
-            Ok(logits)
-        };
-        generate(&self.prompt, self.context, self.count, sampling, next_logits, |token| {
-            if ends.contains(&token) {
-                written.finish = "end";
-                return ControlFlow::Break(());
-            }
-            written.tokens += 1;
-            bytes.clear();
-            tokenizer.decode(token, &mut bytes);
-            let text = stream.push(&bytes);
-            let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
-            stopped = goes_on.is_break();
-            if stream.stopped().is_some() {
-                written.finish = "stop";
-                return ControlFlow::Break(());
-            }
-            goes_on
-        })?;
-        // What might have become a stop string, or a whole character.
-        let rest = stream.finish();
-        if !stopped && !rest.is_empty() {
-            let _ = on_text(&rest);
-        }
-        Ok(written)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gradloom_models::data::Bytes;
-    use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-
-    #[test]
-    fn keys_and_values_have_room_for_a_text_and_no_more() {
-        let config = Gpt2Config {
-            vocabulary: 256,
-            context: 100,
-            width: 8,
-            heads: 1,
-            layers: 1,
-            ..Gpt2Config::DEFAULT
-        };
-        let tokenizer = AnyTokenizer::Bytes(Bytes);
-        for (prompt, count, room) in
-            [(1, 0, 16), (3, 13, 16), (3, 14, 32), (20, 3, 32), (33, 4, 64), (1, u64::MAX, 100)]
-        {
-            let session = Session::new(Gpt2::new(&config).unwrap(), &Device::cpu(), 0).unwrap();
-            let prompt: Vec<i32> = (0..prompt).collect();
-            let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-            let mut writer = Writer::new(&session, &tokenizer, vec![], prompt.clone(), count).unwrap();
-            let entries = session.store().entries();
-            let keys = entries.iter().find(|entry| entry.name == "cache.h.0.keys").unwrap();
-            assert_eq!(keys.ty.shape[..], [1, 1, room, 8], "{} and {count}", prompt.len());
-            if count < 20 {
-                let written = writer.write(&sampling, &[], |_| ControlFlow::Continue(())).unwrap();
-                assert_eq!(written.tokens, count);
-            }
-        }
-    }
+/// A generator of the tokens that a tokenizer has, with room for so many texts of so many tokens each.
+pub(crate) fn generator(
+    session: &Session<AnyModel>,
+    tokenizer: &AnyTokenizer,
+    texts: usize,
+    tokens: usize,
+) -> Result<Generator> {
+    let Sizes { context, vocabulary, .. } = session.model().sizes();
+    // A model may have more tokens than the tokenizer: those stand for nothing.
+    let vocabulary = Some(vocabulary.min(tokenizer.get().vocabulary()));
+    let options = GeneratorOptions::holding(texts, tokens.min(context));
+    Ok(Generator::new(session, GeneratorOptions { vocabulary, ..options })?)
 }

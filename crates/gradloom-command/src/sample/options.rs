@@ -27,15 +27,15 @@ pub(crate) struct Arguments {
     /// Print a JSON object for each text when it is written: prompt, text, tokens, seed.
     #[arg(long)]
     pub(super) json: bool,
-    /// How many tokens to write.
+    /// How many tokens to write. Beyond the model's context a text goes on from the last half of a context;
+    /// with --beams or --draft it ends there.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) tokens: u64,
     /// How many texts to write from each prompt, with as many seeds in a row.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) count: u64,
-    /// How many texts are written side by side, at most. They end where the model's context ends, which a
-    /// text that is alone goes beyond.
+    /// How many texts are written side by side, at most.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(super) batch: u64,

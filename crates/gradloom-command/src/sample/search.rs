@@ -1,8 +1,9 @@
 //! One text by a search, or with the help of a draft model.
 
-use super::{Arguments, BLOCK, Opened, Output, Prompt, finish_name, tell_context};
+use super::{Arguments, Opened, Output, Prompt, finish_name, tell_context};
 use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
+use crate::model;
 use crate::output::print_line;
 use crate::source::Source;
 use gradloom_models::data::Start;
@@ -17,19 +18,16 @@ pub(super) fn run(
     Prompt { text, tokens: prompt }: Prompt,
 ) -> Result<()> {
     let Opened { session, tokenizer, sizes, ends } = opened;
-    let tokenizer = tokenizer.get();
     // The last token is not read any more.
     let room = sizes.context - prompt.len() + 1;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX).min(room);
-    // A block more for each: that of its last token is copied when texts part.
-    let blocks = (prompt.len() + most).div_ceil(BLOCK) + 1;
     report_tuning(session.device());
     let Some(beams) = arguments.beams else {
         let request =
             Request { sampling: sampling.clone(), ends: ends.clone(), ..Request::new(prompt, most) };
         return with_draft(arguments, opened, source, &text, request);
     };
-    let mut generator = opened.generator(session, beams as usize, blocks)?;
+    let mut generator = model::generator(session, tokenizer, beams as usize, prompt.len() + most)?;
     let options = BeamOptions {
         beams: beams as usize,
         length_penalty: arguments.length_penalty,
@@ -44,7 +42,7 @@ pub(super) fn run(
     });
     let cut = cut.map(Vec::len);
     for (rank, found) in found.into_iter().enumerate() {
-        let mut stream = TextStream::from(tokenizer, Start::Within);
+        let mut stream = TextStream::from(tokenizer.get(), Start::Within);
         let pieces = found.tokens.iter().filter(|token| !ends.contains(token)).map(|&id| stream.push(id));
         let mut continued: String = pieces.collect();
         continued.push_str(&stream.finish());
@@ -56,8 +54,8 @@ pub(super) fn run(
             )?;
         } else if rank == 0 {
             let mut output = Output::new();
-            let _ = output.put_safe(&text);
-            let _ = output.put_safe(&continued);
+            output.put_safe(&text);
+            output.put_safe(&continued);
             output.end()?;
         }
     }
@@ -90,20 +88,19 @@ fn with_draft(
     }
     let draft_session = other.session(session.device())?;
     let tokens = request.prompt.len() + request.most + arguments.drafted as usize;
-    let blocks = tokens.div_ceil(BLOCK) + 1;
-    let mut own = opened.generator(session, 1, blocks)?;
-    let mut draft = opened.generator(&draft_session, 1, blocks)?;
+    let mut own = model::generator(session, &opened.tokenizer, 1, tokens)?;
+    let mut draft = model::generator(&draft_session, &opened.tokenizer, 1, tokens)?;
     let mut stream = TextStream::from(opened.tokenizer.get(), Start::Within);
     let (mut written, mut count) = (String::new(), 0);
     let mut output = (!arguments.json).then(Output::new);
     if let Some(output) = &mut output {
-        let _ = output.put_safe(text);
+        output.put_safe(text);
     }
     let on_token = |token| {
         let more = stream.push(token);
         count += 1;
         match &mut output {
-            Some(output) => _ = output.put_safe(&more),
+            Some(output) => output.put_safe(&more),
             None => written.push_str(&more),
         }
     };
@@ -123,7 +120,7 @@ fn with_draft(
     };
     match output {
         Some(mut output) => {
-            let _ = output.put_safe(&rest);
+            output.put_safe(&rest);
             output.end().inspect(|()| told())
         }
         None => print_line!(

@@ -6,16 +6,16 @@ use super::progress::Progress;
 use super::saving::{Saving, resume_line};
 use crate::failure::Result;
 use crate::format::thousands;
-use crate::model::{self, Writer};
+use crate::model;
 use crate::output::{printable, program, quoted, say, tell};
 use crate::run::{Ending, Event, Reason, Row};
 use crate::source::ends;
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
 use gradloom_models::generate::Sampling;
+use gradloom_models::generator::{Request, TextGenerator};
 use gradloom_models::hugging_face::Generation;
 use gradloom_models::language_model::LanguageModel;
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// Makes the steps that are left, then writes what the run leaves behind.
@@ -164,16 +164,19 @@ impl Course {
 
 /// What the model writes at the end: `sample.txt`, and on the screen.
 fn finish(run: &Run) -> Result<()> {
-    const TOKENS: u64 = 400;
+    const TOKENS: usize = 400;
     let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
     let ends = ends(&run.tokenizer, &Generation::open(run.folder.path(), None)?);
     let session = run.train.session();
-    let prompt = run.tokenizer.prompt("", session.model().sizes(), TOKENS)?;
-    Writer::new(session, &run.tokenizer, ends, prompt, TOKENS)?.write(&sampling, &[], |piece| {
-        text.push_str(piece);
-        ControlFlow::Continue(())
-    })?;
+    let prompt = run.tokenizer.prompt("", session.model().sizes(), TOKENS as u64)?;
+    let generator = model::generator(session, &run.tokenizer, 1, prompt.len() + TOKENS)?;
+    let mut texts = TextGenerator::new(generator, run.tokenizer.get());
+    let request = Request { sampling, ends, rolls: true, ..Request::new(prompt, TOKENS) };
+    texts.add_encoded(request, &[""; 0])?;
+    while !texts.generator().is_idle() {
+        texts.step()?.iter().for_each(|event| text.push_str(event.text()));
+    }
     run.folder.write_text("sample.txt", &format!("{text}\n"))?;
     if let Some(loss) = run.metrics.held_out() {
         let bits = f64::from(loss) / std::f64::consts::LN_2;

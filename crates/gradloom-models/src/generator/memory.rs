@@ -22,7 +22,8 @@ pub(super) struct Memory {
     /// Tokens that can follow.
     vocabulary: usize,
     programs: HashMap<Form, Infer<0, ()>>,
-    copies: Infer<2, ()>,
+    /// Compiled when the first texts part.
+    copies: Option<Infer<2, ()>>,
 }
 
 /// Blocks that are copied in one run.
@@ -69,17 +70,10 @@ impl Memory {
         let most = options.rows.min(pages.capacity()).next_power_of_two();
         let last = (0..=most.ilog2()).map(|exponent| 1 << exponent);
         let last: Vec<_> = last.map(|rows| LastTokens::new(rows, format!("{name}.last.{rows}"))).collect();
-        let copies = session.copies(&pool, &last)?;
-        Ok(Self {
-            session,
-            pages,
-            pool,
-            last,
-            blocks: sizes.context.div_ceil(block_size),
-            vocabulary,
-            programs: HashMap::new(),
-            copies,
-        })
+        session.declare(&pool, &last)?;
+        let blocks = sizes.context.div_ceil(block_size).min(pages.capacity());
+        let (programs, copies) = (HashMap::new(), None);
+        Ok(Self { session, pages, pool, last, blocks, vocabulary, programs, copies })
     }
 
     pub(super) fn vocabulary(&self) -> usize {
@@ -166,12 +160,19 @@ impl Memory {
     /// Runs the copies that reservations gave, in their order. If it fails, the sequences that they were for
     /// must end.
     pub(super) fn run_copies(&mut self, copies: &[BlockCopy]) -> Result<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let program = match self.copies {
+            Some(ref mut program) => program,
+            None => self.copies.insert(self.session.copies(&self.pool)?),
+        };
         for some in copies.chunks(COPIES) {
             let (mut from, mut to) = ([0; COPIES], [-1; COPIES]);
             for (i, copy) in BlockCopy::at_once(some).into_iter().enumerate() {
                 (from[i], to[i]) = (copy.from.index() as i32, copy.to.index() as i32);
             }
-            self.copies.run((&from, &to))?;
+            program.run((&from, &to))?;
         }
         Ok(())
     }

@@ -29,20 +29,20 @@ pub struct GeneratorOptions {
     pub name: String,
 }
 
+impl GeneratorOptions {
+    /// Blocks of 16 tokens, as many as so many texts take of so many tokens each, prompts included, that have
+    /// nothing in common; with a block more for each, as texts that part copy one.
+    pub fn holding(texts: usize, tokens: usize) -> Self {
+        let (block_size, name) = (16, "pages".to_string());
+        let blocks = texts.saturating_mul(tokens.div_ceil(block_size) + 1).saturating_add(1);
+        let (vocabulary, ahead) = (None, None);
+        Self { blocks, block_size, dtype: DType::F32, rows: texts, chunk: 512, vocabulary, ahead, name }
+    }
+}
+
 impl Default for GeneratorOptions {
     /// 16 texts over 1,024 blocks of 16 tokens.
     fn default() -> Self {
-        let name = "pages".to_string();
-        let (vocabulary, ahead) = (None, None);
-        Self {
-            blocks: 1025,
-            block_size: 16,
-            dtype: DType::F32,
-            rows: 16,
-            chunk: 512,
-            vocabulary,
-            ahead,
-            name,
-        }
+        Self::holding(16, 63 * 16)
     }
 }

@@ -58,8 +58,11 @@ pub(super) trait Programs: Send {
 
     fn is_gpu(&self) -> bool;
 
+    /// Adds the states to the session's store, which has the same ones then whatever is generated.
+    fn declare(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<()>;
+
     /// Compiles the program that copies blocks of a pool.
-    fn copies(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<Infer<2, ()>>;
+    fn copies(&self, pool: &PagedKeyValues) -> Result<Infer<2, ()>>;
 
     /// Compiles the program of a form over tables of so many blocks. Of the model's tokens only the first
     /// `vocabulary` can follow. Its ids may be those of `last`, in which it keeps what it chooses.
@@ -90,12 +93,16 @@ impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
         self.device().is_gpu()
     }
 
-    fn copies(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<Infer<2, ()>> {
-        self.infer([i32("from", [COPIES]), i32("to", [COPIES])], |_, [from, to]| {
-            pool.copy_blocks(from, to);
-            // So that the store has the same states whatever was generated.
+    fn declare(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<()> {
+        let program = self.infer([], |_, []| {
+            pool.declare();
             last.iter().for_each(LastTokens::declare);
-        })
+        });
+        program.map(|_: Infer<0, ()>| ())
+    }
+
+    fn copies(&self, pool: &PagedKeyValues) -> Result<Infer<2, ()>> {
+        self.infer([i32("from", [COPIES]), i32("to", [COPIES])], |_, [from, to]| pool.copy_blocks(from, to))
     }
 
     fn compile(

@@ -19,6 +19,10 @@ pub struct Request {
     /// Whether blocks of keys and values are shared with other texts that begin alike. Without, the bits of
     /// the logits do not depend on what was computed before, and nothing is found or left in the memory.
     pub shares: bool,
+    /// Whether the text goes on beyond the model's context. It is then read anew from its last half of a
+    /// context, at positions from 0, and what comes before that is not seen any more. Without, it ends there:
+    /// see [`Finish::Context`].
+    pub rolls: bool,
 }
 
 impl Request {
@@ -31,6 +35,7 @@ impl Request {
             ends: Vec::new(),
             logprobs: None,
             shares: true,
+            rolls: false,
         }
     }
 }
@@ -92,7 +97,7 @@ pub enum Finish {
     End(i32),
     /// It has as many new tokens as were asked for.
     Length,
-    /// It is longer than the model's context.
+    /// It is longer than the model's context, and not one that [rolls](Request::rolls).
     Context,
     /// One of the stop strings came up: its index. Only for texts of a
     /// [`TextGenerator`](super::TextGenerator).

@@ -102,6 +102,8 @@ pub(super) struct Text {
     pub(super) request: Request,
     /// The prompt, and what was chosen.
     pub(super) tokens: Vec<i32>,
+    /// Tokens at the beginning that are not seen any more.
+    forgotten: usize,
     pub(super) past: Past,
     /// None while it waits for a place.
     pub(super) sequence: Option<SequenceId>,
@@ -111,7 +113,17 @@ pub(super) struct Text {
 
 impl Text {
     fn new(request: Request, tokens: Vec<i32>, past: Past, sequence: Option<SequenceId>) -> Self {
-        Self { request, tokens, past, sequence, awaited: 0 }
+        Self { request, tokens, forgotten: 0, past, sequence, awaited: 0 }
+    }
+
+    /// The tokens that the model sees, the first at position 0.
+    pub(super) fn seen(&self) -> &[i32] {
+        &self.tokens[self.forgotten..]
+    }
+
+    /// Forgets all but the last half of a context.
+    pub(super) fn roll(&mut self, context: usize) {
+        self.forgotten = self.tokens.len() - (context / 2).max(1);
     }
 
     pub(super) fn generated(&self) -> usize {
@@ -193,7 +205,7 @@ impl Generator {
         let text = self.known(request)?;
         let forked = Request { sampling, ..text.request.clone() };
         self.check(&forked)?;
-        let (tokens, past) = (text.tokens.clone(), text.past.clone());
+        let (tokens, past, forgotten) = (text.tokens.clone(), text.past.clone(), text.forgotten);
         let sequence = match text.sequence {
             Some(sequence) if self.running() < self.options.rows => {
                 Some(self.memory.pages.fork(sequence).map_err(super::memory::refused)?)
@@ -201,7 +213,7 @@ impl Generator {
             // It finds what is cached when its turn comes.
             _ => None,
         };
-        Ok(self.take(Text::new(forked, tokens, past, sequence)))
+        Ok(self.take(Text { forgotten, ..Text::new(forked, tokens, past, sequence) }))
     }
 
     /// Ends a request, whatever it has; nothing more comes of it.
@@ -363,7 +375,7 @@ impl Generator {
 
     /// Tokens of a text that are not in memory; none of one that waits for a place.
     pub(super) fn pending(&self, text: &Text) -> Option<usize> {
-        text.sequence.map(|sequence| text.tokens.len() - self.memory.length(sequence))
+        text.sequence.map(|sequence| text.seen().len() - self.memory.length(sequence))
     }
 
     /// Takes a text out of the memory. Its full blocks stay cached.
@@ -398,7 +410,7 @@ impl Generator {
     /// also with those that will have one from it.
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
-        let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.tokens.len() < context;
+        let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.seen().len() < context;
         let ready = self.running.iter().filter_map(|&id| {
             let text = &self.texts[&id];
             match text.awaited {
@@ -443,7 +455,7 @@ impl Generator {
                 Some(1) => continue,
                 Some(pending) => (false, pending),
                 None if full => continue,
-                None => (true, text.tokens.len() - self.cached(text)),
+                None => (true, text.seen().len() - self.cached(text)),
             };
             if begins && self.will_be_cached(id) {
                 continue;
@@ -458,7 +470,7 @@ impl Generator {
                 break;
             }
             if begins {
-                let sequence = self.memory.begin(&text.tokens, text.request.shares);
+                let sequence = self.memory.begin(text.seen(), text.request.shares);
                 self.texts.get_mut(&id).expect("it is under way").sequence = Some(sequence);
                 self.waiting.remove(&id);
                 self.running.insert(id);
@@ -470,7 +482,7 @@ impl Generator {
                 break;
             }
             if begins {
-                self.totals.found += (self.texts[&id].tokens.len() - pending) as u64;
+                self.totals.found += (self.texts[&id].seen().len() - pending) as u64;
             }
             time = time.max(count);
         }
@@ -479,7 +491,7 @@ impl Generator {
 
     /// How many tokens of a text that begins are in memory.
     fn cached(&self, text: &Text) -> usize {
-        if text.request.shares { self.memory.pages.cached(&text.tokens) } else { 0 }
+        if text.request.shares { self.memory.pages.cached(text.seen()) } else { 0 }
     }
 
     /// Whether there is a place for one more text, and memory for what is to be computed of it and for the
@@ -496,8 +508,8 @@ impl Generator {
         let text = &self.texts[&id];
         let cached = self.cached(text);
         let common = |other: &Text| {
-            let computable = &text.tokens[..text.tokens.len() - 1];
-            let equal = computable.iter().zip(&other.tokens).take_while(|(a, b)| a == b).count();
+            let computable = &text.seen()[..text.seen().len() - 1];
+            let equal = computable.iter().zip(other.seen()).take_while(|(a, b)| a == b).count();
             equal - equal % self.options.block_size
         };
         let being_read = |other: &&Text| other.request.shares && self.pending(other).is_some_and(|n| n > 1);

@@ -84,14 +84,14 @@ impl Generator {
         let head = self.head(&planned);
         let Self { memory, texts, .. } = self;
         let row = |new: &New| {
-            let Text { request, tokens, past, sequence, .. } = &texts[&new.id];
-            let sequence = sequence.expect("it is in memory");
+            let text = &texts[&new.id];
+            let (tokens, sequence) = (text.seen(), text.sequence.expect("it is in memory"));
             let (start, under_way) = (memory.length(sequence), new.under_way());
             let end = start + under_way + new.count;
             let choice = (end == tokens.len() + under_way).then(|| Choice {
-                sampling: &request.sampling,
-                past,
-                position: end - request.prompt.len(),
+                sampling: &text.request.sampling,
+                past: &text.past,
+                position: text.generated() + under_way,
             });
             let tokens = if under_way > 0 { &[LastTokens::ID] } else { &tokens[start..end] };
             Row { sequence, under_way, tokens, choice }
@@ -125,7 +125,7 @@ impl Generator {
             text.awaited -= usize::from(row.chooses);
             if text.sequence == Some(row.sequence) {
                 let start = self.memory.length(row.sequence);
-                let new = &text.tokens[start..start + row.count];
+                let new = &text.seen()[start..start + row.count];
                 self.memory.pages.commit(row.sequence, new).expect("there was room");
             }
         }
@@ -197,7 +197,13 @@ impl Generator {
                 self.events.push(Event::Token { request, token, logprobs });
                 match text.generated() == text.request.most {
                     true => Some(Finish::Length),
-                    false => (text.tokens.len() > context).then_some(Finish::Context),
+                    false if text.seen().len() <= context => None,
+                    false if text.request.rolls => {
+                        text.roll(context);
+                        self.rest(request);
+                        None
+                    }
+                    false => Some(Finish::Context),
                 }
             }
         };

@@ -7,7 +7,27 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Text for many requests at once.
+/// Text for one request, or for many at once.
+///
+/// ```
+/// use gradloom_models::data::Bytes;
+/// use gradloom_models::generator::{Generator, GeneratorOptions, Request, TextGenerator};
+/// use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+/// use gradloom_runtime::{Device, Session};
+///
+/// let config = Gpt2Config { vocabulary: 256, context: 32, ..Gpt2Config::DEFAULT };
+/// let config = Gpt2Config { width: 16, heads: 2, layers: 1, ..config };
+/// let session = Session::new(Gpt2::new(&config)?, &Device::cpu(), 0)?;
+/// session.materialize()?;
+/// let generator = Generator::new(&session, GeneratorOptions::holding(1, config.context))?;
+/// let mut texts = TextGenerator::new(generator, &Bytes);
+/// // Longer than the context, and up to an empty line.
+/// texts.add("The plan ", Request { rolls: true, ..Request::new([], 50) }, &["\n\n"])?;
+/// while !texts.generator().is_idle() {
+///     texts.step()?.iter().for_each(|event| print!("{}", event.text()));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TextGenerator<'t> {
     generator: Generator,
     tokenizer: &'t dyn Tokenizer,
@@ -44,6 +64,22 @@ pub enum TextEvent {
         /// Why.
         finish: Finish,
     },
+}
+
+impl TextEvent {
+    /// Whose it is.
+    pub fn request(&self) -> RequestId {
+        match *self {
+            Self::Token { request, .. } | Self::Finished { request, .. } => request,
+        }
+    }
+
+    /// What follows the text before.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Token { text, .. } | Self::Finished { text, .. } => text,
+        }
+    }
 }
 
 impl<'t> TextGenerator<'t> {

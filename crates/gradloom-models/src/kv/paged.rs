@@ -51,6 +51,12 @@ impl PagedKeyValues {
         Self { layers: layers.collect(), ..self }
     }
 
+    /// The pools come into being with the program that this is called in, if no other one needs them before.
+    #[track_caller]
+    pub fn declare(&self) {
+        self.layers.iter().flatten().for_each(|state| state.set(state.tensor()));
+    }
+
     /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
     /// and values join the pool at the end of the step.
     ///
