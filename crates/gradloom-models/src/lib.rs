@@ -13,7 +13,7 @@
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`generator`]: text for many requests at once, over pages of keys and values.
 //! - [`hugging_face`]: folders that transformers reads and writes.
-//! - [`kv`]: generation that computes each token once, over cached keys and values.
+//! - [`kv`]: keys and values of many texts in one memory, so that each token is computed once.
 
 // Programs hold a GPU's buffers, whose types are nested so deeply that rustdoc, asking whether they are
 // `Send`, would give up.

@@ -1,11 +1,14 @@
 //! Folders that transformers wrote give what transformers computes of them, and come back as they were.
 
+#[path = "common/decoder.rs"]
+mod decoder;
+
+use decoder::Decoder;
 use gradloom_core::error::Error;
 use gradloom_core::nn::{Module, Param, Visitor};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::hugging_face::{Folder, Saving, from_json, save, to_json};
-use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session};

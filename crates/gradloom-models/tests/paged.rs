@@ -1,12 +1,16 @@
 //! Texts in pages of one pool get the logits that each gets alone.
 
+#[path = "common/decoder.rs"]
+mod decoder;
+
+use decoder::Decoder;
 use gradloom_core::nn::{Stored, store_matrices};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::hugging_face::Folder;
 use gradloom_models::kv::pages::{BatchShape, BlockCopy, Pages, SequenceId};
-use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues};
+use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::pipeline::Target;
 use gradloom_runtime::{Device, Infer, Limits, Precision, Session};
@@ -81,7 +85,7 @@ impl Paged {
 /// The logits after a text that is alone.
 fn alone(session: &Session<AnyModel>, text: &[i32]) -> Vec<f32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
-    decoder.reset().unwrap();
+    decoder.reset();
     decoder.feed(text).unwrap()
 }
 

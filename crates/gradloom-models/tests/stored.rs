@@ -1,5 +1,9 @@
 //! Models whose weights are kept in fewer bits compute what those weights stand for.
 
+#[path = "common/decoder.rs"]
+mod decoder;
+
+use decoder::Decoder;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType};
 use gradloom_core::nn::{Module, Stored, Visitor, store_matrices};
 use gradloom_core::trace::i32;
@@ -7,7 +11,6 @@ use gradloom_models::any_model::AnyConfig;
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::gpt2::Gpt2Config;
 use gradloom_models::hugging_face::{Folder, Saving, load, save, save_stored, stored_name};
-use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use gradloom_models::llama::{LlamaConfig, Rotary, RotaryScaling};
 use gradloom_runtime::files::Weights;

@@ -1,16 +1,19 @@
 //! GPT-2 with cached keys and values writes what the model without a cache writes.
 
+#[path = "../../gradloom-models/tests/common/decoder.rs"]
+mod decoder;
+
+use decoder::{Decoder, TextCache};
 use gradloom::ir::{DType, Graph, OpKind, Type};
 use gradloom::kernel::{Kernel, Phase};
 use gradloom::prelude::*;
 use gradloom::reference::{HostTensor, evaluate};
 use gradloom::{ErrorKind, Infer, Session, passes, plan, trace};
-use gradloom_models::generate::{Sampling, SamplingError, Window, generate};
+use gradloom_models::generate::{Past, Sampling};
+use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-use gradloom_models::kv::{Decoder, TextCache};
 use gradloom_models::language_model::LanguageModel;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 fn config(context: usize) -> Gpt2Config {
     Gpt2Config {
@@ -52,91 +55,122 @@ fn uncached(session: &Session<Gpt2>) -> Infer<2, Tensor> {
     session.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at)).unwrap()
 }
 
-/// A step or a draw that failed.
-#[derive(Debug)]
-#[allow(dead_code, reason = "printed by `unwrap`")]
-struct Failed(Box<dyn std::error::Error>);
-
-impl From<SamplingError> for Failed {
-    fn from(error: SamplingError) -> Self {
-        Self(Box::new(error))
-    }
+/// The tokens padded to the context, and the index of the last one.
+fn padded(tokens: &[i32], context: usize) -> (Vec<i32>, [i32; 1]) {
+    let mut padded = tokens.to_vec();
+    padded.resize(context, 0);
+    (padded, [tokens.len() as i32 - 1])
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self(Box::new(error))
+/// What the model writes that reads all that it sees for each token: where that outgrows the context, it is
+/// the last half.
+fn uncached_text(session: &Session<Gpt2>, prompt: &[i32], count: usize, sampling: &Sampling) -> Vec<i32> {
+    let context = session.model().config().context;
+    let mut program = uncached(session);
+    let (mut past, mut seen, mut tokens) = (Past::new(prompt), prompt.to_vec(), Vec::new());
+    for position in 0..count {
+        let (ids, last) = padded(&seen, context);
+        let logits = program.run((&ids, &last)).unwrap();
+        let token = sampling.choose(&logits, &past, position as u64).unwrap() as i32;
+        [&mut tokens, &mut seen].map(|all| all.push(token));
+        past.push(token);
+        if seen.len() > context {
+            seen.drain(..seen.len() - (context / 2).max(1));
+        }
     }
-}
-
-fn text(
-    context: usize,
-    prompt: &[i32],
-    count: u64,
-    sampling: &Sampling,
-    next_logits: impl FnMut(&Window) -> std::result::Result<Vec<f32>, Failed>,
-) -> Vec<i32> {
-    let mut tokens = Vec::new();
-    generate(prompt, context, count, sampling, next_logits, |token| {
-        tokens.push(token);
-        ControlFlow::Continue(())
-    })
-    .unwrap();
     tokens
 }
 
-fn cached_text(
-    session: &Session<Gpt2>,
-    name: &str,
-    prompt: &[i32],
-    count: u64,
-    sampling: &Sampling,
-) -> Vec<i32> {
-    let mut decoder = Decoder::new(session, name).unwrap();
-    text(session.model().config().context, prompt, count, sampling, |window| {
-        if window.known == 0 {
-            decoder.reset()?;
+fn request(prompt: &[i32], count: usize, sampling: &Sampling) -> Request {
+    Request { sampling: sampling.clone(), rolls: true, ..Request::new(prompt, count) }
+}
+
+/// What requests get side by side, in blocks of 4 tokens, and how often one had to give its blocks back.
+fn texts(session: &Session<Gpt2>, requests: &[Request], options: GeneratorOptions) -> (Vec<Vec<i32>>, u64) {
+    let mut generator = Generator::new(session, GeneratorOptions { block_size: 4, ..options }).unwrap();
+    let ids: Vec<_> = requests.iter().map(|request| generator.add(request.clone()).unwrap()).collect();
+    let mut texts = vec![Vec::new(); ids.len()];
+    while !generator.is_idle() {
+        for event in generator.step().unwrap() {
+            let text = ids.iter().position(|&id| id == event.request()).unwrap();
+            match event {
+                Event::Token { token, .. } => texts[text].push(token),
+                Event::Finished { finish, .. } => assert_eq!(finish, Finish::Length),
+            }
         }
-        Ok(decoder.feed(window.new_tokens())?)
-    })
+        generator.pages().check();
+    }
+    (texts, generator.totals().preempted)
 }
 
-fn uncached_text(session: &Session<Gpt2>, prompt: &[i32], count: u64, sampling: &Sampling) -> Vec<i32> {
-    let context = session.model().config().context;
-    let mut program = uncached(session);
-    text(context, prompt, count, sampling, |window| {
-        let (tokens, last) = window.padded(context);
-        Ok(program.run((&tokens, &[last as i32]))?)
-    })
+fn text(session: &Session<Gpt2>, prompt: &[i32], count: usize, sampling: &Sampling) -> Vec<i32> {
+    let (mut texts, _) = texts(session, &[request(prompt, count, sampling)], GeneratorOptions::default());
+    texts.swap_remove(0)
 }
 
-fn samplings() -> [Sampling; 3] {
+fn samplings() -> [Sampling; 4] {
     [
         Sampling { temperature: 0.0, ..Sampling::default() },
         Sampling { seed: 5, ..Sampling::default() },
         Sampling { temperature: 1.5, top_k: Some(20), top_p: 0.9, seed: 6, ..Sampling::default() },
+        // What is not seen any more is still repeated.
+        Sampling { temperature: 0.0, presence: 1.5, repetition: 1.2, ..Sampling::default() },
     ]
 }
 
-/// Longer than two contexts, so that the window goes on from its half several times.
+/// Longer than two contexts, so that a text goes on from its last half several times: alone, and beside
+/// others in a memory that is too small for all of them.
 #[test]
 fn the_text_is_that_of_the_model_without_a_cache() {
     // A context that is a power of two, and one that is not.
     for context in [16, 13] {
         let session = session(context, 3);
+        let (mut requests, mut want) = (Vec::new(), Vec::new());
         for sampling in samplings() {
-            for length in [1, 2, 5, context - 1, context, context + 9] {
+            for length in [1, 2, 5, context - 1, context] {
                 let prompt: Vec<i32> = (0..length as i32).map(|i| i * 7 % 37).collect();
-                let want = uncached_text(&session, &prompt, 40, &sampling);
-                assert_eq!(
-                    cached_text(&session, "cache", &prompt, 40, &sampling),
-                    want,
-                    "{context} {prompt:?}"
-                );
-                assert!(want.iter().collect::<std::collections::HashSet<_>>().len() > 3, "{want:?}");
+                requests.push(request(&prompt, 40, &sampling));
+                want.push(uncached_text(&session, &prompt, 40, &sampling));
+                let tokens = want.last().unwrap();
+                assert_eq!(&text(&session, &prompt, 40, &sampling), tokens, "{context} {prompt:?}");
+                assert!(tokens.iter().collect::<std::collections::HashSet<_>>().len() > 3, "{tokens:?}");
             }
         }
+        for ahead in [false, true] {
+            let name = "crowd".to_string();
+            let options =
+                GeneratorOptions { blocks: 10, rows: 4, ahead: Some(ahead), name, ..Default::default() };
+            // Steps go ahead of texts without penalties.
+            let count = if ahead { 15 } else { 20 };
+            let (got, preempted) = texts(&session, &requests[..count], options);
+            assert_eq!(got, want[..count]);
+            assert!(preempted > 0);
+        }
     }
+}
+
+/// A text that is forked behind the end of the context goes on as its parent.
+#[test]
+fn a_text_is_forked_behind_the_context() {
+    let session = session(13, 3);
+    let [greedy, ..] = samplings();
+    let want = uncached_text(&session, &[4, 9], 40, &greedy);
+    let options = GeneratorOptions { rows: 2, ..GeneratorOptions::default() };
+    let mut generator = Generator::new(&session, options).unwrap();
+    let first = generator.add(request(&[4, 9], 40, &greedy)).unwrap();
+    let mut all = std::collections::BTreeMap::from([(first, Vec::new())]);
+    while !generator.is_idle() {
+        for event in generator.step().unwrap() {
+            if let Event::Token { request, token, .. } = event {
+                all.get_mut(&request).unwrap().push(token);
+            }
+        }
+        if [13, 14, 29].contains(&all[&first].len()) {
+            let fork = generator.fork(first, greedy.clone()).unwrap();
+            all.insert(fork, all[&first].clone());
+        }
+    }
+    assert!(all.len() > 3 && all.values().all(|tokens| *tokens == want), "{all:?}");
 }
 
 #[test]
@@ -145,7 +179,7 @@ fn the_smallest_contexts_have_texts_too() {
         let session = session(context, 1);
         for sampling in samplings() {
             let want = uncached_text(&session, &[4], 12, &sampling);
-            assert_eq!(cached_text(&session, "cache", &[4], 12, &sampling), want);
+            assert_eq!(text(&session, &[4], 12, &sampling), want);
         }
     }
 }
@@ -158,14 +192,14 @@ fn logits_are_those_of_the_whole_text() {
     let tokens: Vec<i32> = (0..16).map(|i| i * 11 % 37).collect();
     let mut decoder = Decoder::new(&session, "cache").unwrap();
     for pieces in [vec![16], vec![1; 16], vec![3, 5, 1, 7], vec![13, 3], vec![1, 15], vec![9, 6, 1]] {
-        decoder.reset().unwrap();
+        decoder.reset();
         let mut done = 0;
         for piece in pieces {
             let logits = decoder.feed(&tokens[done..done + piece]).unwrap();
             done += piece;
-            assert_eq!(decoder.length().unwrap(), done);
-            let (padded, last) = Window::of(&tokens[..done], 16).padded(16);
-            let want = whole.run((&padded, &[last as i32])).unwrap();
+            assert_eq!(decoder.length(), done);
+            let (padded, last) = padded(&tokens[..done], 16);
+            let want = whole.run((&padded, &last)).unwrap();
             let near = logits.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-4);
             assert!(near, "after {done} tokens:\n{logits:?}\n{want:?}");
         }
@@ -176,7 +210,7 @@ fn logits_are_those_of_the_whole_text() {
 #[test]
 fn the_reference_agrees_to_the_last_digits() {
     let gpt = Gpt2::new(&config(8)).unwrap();
-    let cache = TextCache::new(gpt.sizes(), "cache");
+    let cache = TextCache::new(gpt.sizes(), "cache", DType::F32);
     let graph = |inputs: &[trace::Input], f: &dyn Fn(&[Tensor]) -> Tensor| {
         let mut traced = trace::trace(&gpt, inputs, false, f, |t| vec![t]).unwrap();
         let value = traced.results[0];
@@ -234,7 +268,7 @@ fn texts_of_one_session_and_of_two_do_not_mix() {
     let (a, b) = (session(16, 3), session(16, 4));
     let alone = |session: &Session<Gpt2>, tokens: &[i32]| {
         let mut decoder = Decoder::new(session, "alone").unwrap();
-        decoder.reset().unwrap();
+        decoder.reset();
         tokens.iter().map(|&token| decoder.feed(&[token]).unwrap()).collect::<Vec<_>>()
     };
     let (first, second) = ([1, 2, 3, 4, 5, 6], [30, 20, 10, 20, 30, 20]);
@@ -251,9 +285,9 @@ fn texts_of_one_session_and_of_two_do_not_mix() {
         }
     }
     // Another decoder of a name goes on with its text; a reset of one leaves the others alone.
-    assert_eq!(Decoder::new(&a, "two").unwrap().length().unwrap(), 6);
-    decoders[0].0.reset().unwrap();
-    assert_eq!(decoders.each_ref().map(|(decoder, _)| decoder.length().unwrap()), [0, 6, 6]);
+    assert_eq!(Decoder::new(&a, "two").unwrap().length(), 6);
+    decoders[0].0.reset();
+    assert_eq!(decoders.each_ref().map(|(decoder, _)| decoder.length()), [0, 6, 6]);
     assert_eq!(decoders[0].0.feed(&[1]).unwrap(), want[0][0]);
 }
 
@@ -266,7 +300,7 @@ fn a_reset_clears_keys_values_and_length() {
     let mut decoder = Decoder::new(&session, "cache").unwrap();
     decoder.feed(&[1, 2, 3]).unwrap();
     assert!(states.iter().all(|e| store.read(&e.name).unwrap().iter().any(|&byte| byte != 0)));
-    decoder.reset().unwrap();
+    decoder.reset();
     assert!(states.iter().all(|e| store.read(&e.name).unwrap().iter().all(|&byte| byte == 0)));
     assert!(
         store
@@ -292,14 +326,14 @@ fn what_does_not_fit_changes_nothing() {
         assert_eq!(decoder.feed(&[token]).unwrap_err().kind(), ErrorKind::Trap);
     }
     // So are a count or a place out of range, when the model's step is used by itself.
-    let cache = TextCache::new(session.model().sizes(), "cache");
+    let cache = TextCache::new(session.model().sizes(), "cache", DType::F32);
     let inputs = || [i32("ids", [1, 4]), i32("count", [])];
     let mut four = session.infer(inputs(), |m, [ids, n]| cache.extend(m, ids, n)).unwrap();
     assert_eq!(four.run((&[1; 4], &[4])).unwrap_err().kind(), ErrorKind::Trap, "5 + 4 of 8");
     assert_eq!(contents(), before);
     decoder.feed(&[6, 7, 8]).unwrap();
-    assert_eq!(decoder.length().unwrap(), 8);
-    decoder.reset().unwrap();
+    assert_eq!(decoder.length(), 8);
+    decoder.reset();
     let empty = contents();
     for count in [0, -1, 5, i32::MAX, i32::MIN] {
         assert_eq!(four.run((&[1; 4], &[count])).unwrap_err().kind(), ErrorKind::Trap, "{count}");
@@ -343,16 +377,16 @@ fn generation_follows_the_training() {
         .unwrap();
     let ids: Vec<i32> = (0..16).map(|i| i % 8).collect();
     let targets: Vec<i32> = (0..16).map(|i| (i + 1) % 8).collect();
-    let before = cached_text(train.session(), "cache", &[0], 20, &samplings()[0]);
+    let before = text(train.session(), &[0], 20, &samplings()[0]);
     for _ in 0..60 {
         train.step((&ids, &targets)).unwrap().loss().unwrap();
     }
-    let after = cached_text(train.session(), "cache", &[0], 7, &samplings()[0]);
+    let after = text(train.session(), &[0], 7, &samplings()[0]);
     assert_ne!(before[..7], after[..]);
     assert_eq!(after, [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(
         uncached_text(train.session(), &[0], 20, &samplings()[0]),
-        cached_text(train.session(), "cache", &[0], 20, &samplings()[0])
+        text(train.session(), &[0], 20, &samplings()[0])
     );
 }
 

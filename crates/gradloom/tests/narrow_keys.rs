@@ -2,8 +2,11 @@
 //! them in 32, and what is written is rounded to the nearest.
 
 mod common;
+#[path = "../../gradloom-models/tests/common/decoder.rs"]
+mod decoder;
 
 use common::devices;
+use decoder::Decoder;
 use gradloom::ir::{DType, OpKind};
 use gradloom::kernel::{Kernel, Launch};
 use gradloom::nn::{KeyValueCache, Linear, State};
@@ -13,7 +16,7 @@ use gradloom::runtime::{Limits, Precision};
 use gradloom::trace::AttentionOptions;
 use gradloom::{Device, Infer, Session, Tensor, f32, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
-use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues, TextCache};
+use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
 
 const NARROW: [DType; 2] = [DType::BF16, DType::F16];
@@ -188,8 +191,7 @@ fn a_text_in_16_bits_goes_on_as_in_32() {
     for dtype in NARROW {
         let session = Session::new(Gpt2::new(&config()).unwrap(), &Device::cpu(), 5).unwrap();
         let [wide, narrow] = [("wide", DType::F32), ("narrow", dtype)].map(|(name, kept)| {
-            let cache = TextCache::new(session.model().sizes(), name).kept_as(kept);
-            let mut decoder = Decoder::over(&session, cache).unwrap();
+            let mut decoder = Decoder::kept_as(&session, name, kept).unwrap();
             let mut logits = decoder.feed(&[3, 1, 4, 1, 5]).unwrap();
             logits.extend(decoder.feed(&[9]).unwrap());
             logits

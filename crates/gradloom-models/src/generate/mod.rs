@@ -1,7 +1,7 @@
 //! Text from a model, token by token.
 //!
-//! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`generate`]) or on the
-//! device for many texts at once ([`Choices`]), one by one or with a draft model ([`speculate`]) or in beams
+//! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`Sampling::choose`]) or on
+//! the device for many texts at once ([`Choices`]), one by one or with a draft model ([`speculate`]) or in beams
 //! ([`Beams`]); and the text that they make, up to a stop string ([`StopStream`]). Always holds: the tokens
 //! depend on the prompt, the model, the settings and the seed alone, up to rounding.
 
@@ -13,7 +13,6 @@ mod sampling;
 mod settings;
 mod speculate;
 mod stop;
-mod stream;
 mod text;
 mod utf8;
 
@@ -25,6 +24,5 @@ pub use sampling::{Draw, draw};
 pub use settings::{Sampling, SamplingError};
 pub use speculate::{Accepted, SpeculationError, speculate};
 pub use stop::StopStream;
-pub use stream::{Window, generate};
 pub use text::TextStream;
 pub use utf8::Utf8Stream;

@@ -1,14 +1,10 @@
-//! Generation with cached keys and values: each token is computed once.
+//! Keys and values of many texts in the blocks of one memory, so that each token is computed once.
 //!
-//! In: a session of a language model, tokens as they come. Out: the logits of what follows. Always holds: the
-//! logits are those that the model gives for the whole text so far, up to rounding; a step that fails leaves
-//! the text as it was. [`pages`] is the bookkeeping for many texts in the blocks of one memory.
+//! In: new tokens of some texts, and the blocks that each has. Out: hidden states of the new tokens. Always
+//! holds: they are those that the model gives for the whole texts, up to rounding; a step that fails writes
+//! nothing. [`pages`] is the bookkeeping: which block is whose.
 
-mod cache;
-mod decoder;
 mod paged;
 pub mod pages;
 
-pub use cache::TextCache;
-pub use decoder::Decoder;
 pub use paged::{PagedBatch, PagedKeyValues};

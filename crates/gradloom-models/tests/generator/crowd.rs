@@ -1,10 +1,10 @@
 //! Many requests at once on any device: no wrong token, and the memory in the end as at the beginning.
 
+use crate::decoder::Decoder;
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::generate::{Past, Sampling};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId, Totals};
 use gradloom_models::hugging_face::Folder;
-use gradloom_models::kv::Decoder;
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl Numbers {
 /// choice on the host.
 pub(crate) fn alone(session: &Session<AnyModel>, text: &[i32], prompt: usize, request: &Request) -> Vec<i32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
-    decoder.reset().unwrap();
+    decoder.reset();
     let mut past = Past::new(&text[..prompt]);
     text[prompt..].iter().for_each(|&token| past.push(token));
     let mut logits = decoder.feed(text).unwrap();

@@ -1,16 +1,18 @@
 //! Requests through one generator: each gets what it gets alone, in one memory that keeps its books.
 
 mod crowd;
+#[path = "../common/decoder.rs"]
+mod decoder;
 mod refused;
 mod searches;
 mod texts;
 
 use crowd::{Numbers, alone, crowd, session};
+use decoder::Decoder;
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::DType;
 use gradloom_models::generate::{Sampling, logprobs};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId};
-use gradloom_models::kv::Decoder;
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::{Device, Fault, Session};
 

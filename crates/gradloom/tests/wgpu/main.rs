@@ -4,6 +4,8 @@
 mod awaiting;
 mod custom;
 mod debug_run;
+#[path = "../../../gradloom-models/tests/common/decoder.rs"]
+mod decoder;
 mod failures;
 mod generator;
 mod idle;

@@ -1,5 +1,6 @@
 //! Models that transformers wrote give what transformers computes of them, on a GPU, too.
 
+use crate::decoder::Decoder;
 use crate::{device, skipped};
 use gradloom::ir::BlockFormat;
 use gradloom::nn::{Stored, store_matrices};
@@ -7,7 +8,7 @@ use gradloom::runtime::files::Weights;
 use gradloom::{Device, Session, i32};
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::hugging_face::{Folder, load};
-use gradloom_models::kv::{Decoder, PagedBatch, PagedKeyValues};
+use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
 use std::path::{Path, PathBuf};
 
