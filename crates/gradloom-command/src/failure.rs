@@ -11,8 +11,8 @@
 use crate::output::{quoted, tell};
 use gradloom::runtime::regular_file::Refusal;
 use gradloom_models::data::{DataError, TokenizerError};
+use gradloom_models::decoding::SamplingError;
 use gradloom_models::evaluate::ItemError;
-use gradloom_models::generate::SamplingError;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;

@@ -10,7 +10,7 @@
 //! - [`llama`]: the models of the Llama family.
 //! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
 //! - [`mlp`]: a perceptron.
-//! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`decoding`]: which token follows, from logits; searches; and the text that tokens make.
 //! - [`generator`]: text for many requests at once, over pages of keys and values.
 //! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: keys and values of many texts in one memory, so that each token is computed once.
@@ -25,8 +25,8 @@ extern crate gradloom_core as gradloom;
 pub mod addition;
 pub mod any_model;
 pub mod data;
+pub mod decoding;
 pub mod evaluate;
-pub mod generate;
 pub mod generator;
 pub mod gguf;
 pub mod gpt2;

@@ -3,10 +3,10 @@
 use gradloom_core::trace::i32;
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::data::{Bytes, Tokens};
+use gradloom_models::decoding::logprobs;
 use gradloom_models::evaluate::{
     Accuracy, Item, PerplexityError, Question, Scorer, perplexity, score_choices, spans,
 };
-use gradloom_models::generate::logprobs;
 use gradloom_models::gpt2::Gpt2Config;
 use gradloom_models::hugging_face::Folder;
 use gradloom_models::language_model::LanguageModel;

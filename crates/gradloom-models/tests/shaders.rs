@@ -10,7 +10,7 @@ use gradloom_core::optim::AdamW;
 use gradloom_core::passes;
 use gradloom_core::plan::{self, StoreLayout};
 use gradloom_core::trace::{Tensor, f32, i32, trace, u32};
-use gradloom_models::generate::{Choices, Rows, Sampling};
+use gradloom_models::decoding::{Choices, Rows, Sampling};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Trainer};
 use std::collections::HashSet;

@@ -9,7 +9,7 @@ use gradloom::kernel::{Kernel, Phase};
 use gradloom::prelude::*;
 use gradloom::reference::{HostTensor, evaluate};
 use gradloom::{ErrorKind, Infer, Session, passes, plan, trace};
-use gradloom_models::generate::{Past, Sampling};
+use gradloom_models::decoding::{Past, Sampling};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
@@ -72,7 +72,8 @@ fn uncached_text(session: &Session<Gpt2>, prompt: &[i32], count: usize, sampling
         let (ids, last) = padded(&seen, context);
         let logits = program.run((&ids, &last)).unwrap();
         let token = sampling.choose(&logits, &past, position as u64).unwrap() as i32;
-        [&mut tokens, &mut seen].map(|all| all.push(token));
+        tokens.push(token);
+        seen.push(token);
         past.push(token);
         if seen.len() > context {
             seen.drain(..seen.len() - (context / 2).max(1));

@@ -5,7 +5,7 @@ mod common;
 
 use gradloom::prelude::*;
 use gradloom::{Infer, Session};
-use gradloom_models::generate::{Choices, Past, Rows, Sampling, SamplingError, logprobs};
+use gradloom_models::decoding::{Choices, Past, Rows, Sampling, SamplingError, logprobs};
 
 /// Everything that a row may ask for.
 const ALL: Choices = Choices { greedy_only: false, top_k: true, top_p: true, min_p: true, logprobs: None };
@@ -99,7 +99,7 @@ impl Row {
     /// Whether a token is the one that is drawn if the bounds or the draw were off by a few units in the last
     /// place of f32.
     fn is_nearly(&self, token: usize) -> bool {
-        let uniform = self.sampling.uniform(self.position, gradloom_models::generate::Draw::Token);
+        let uniform = self.sampling.uniform(self.position, gradloom_models::decoding::Draw::Token);
         let off = [1.0 - 4e-6, 1.0, 1.0 + 4e-6];
         off.iter().any(|top_p| {
             off.iter().any(|min_p| {

@@ -11,7 +11,7 @@ use crate::weights::Weights;
 use gradloom::ir::DType;
 use gradloom::nn::store_matrices;
 use gradloom::{Device, Infer, ProfileOptions, Session, Tensor, i32};
-use gradloom_models::generate::LastTokens;
+use gradloom_models::decoding::LastTokens;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;

@@ -8,7 +8,7 @@ use crate::output::print_line;
 use crate::weights::Weights;
 use gradloom::nn::store_matrices;
 use gradloom::{Device, Session};
-use gradloom_models::generate::Sampling;
+use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Event, Generator, GeneratorOptions, Request};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;

@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArguments;
 use crate::failure::{Failure, Result};
-use gradloom_models::generate::Sampling;
+use gradloom_models::decoding::Sampling;
 use std::path::PathBuf;
 
 /// What `gradloom sample` takes.

@@ -7,7 +7,7 @@ use crate::model;
 use crate::output::print_line;
 use crate::source::Source;
 use gradloom_models::data::Start;
-use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling, TextStream};
+use gradloom_models::decoding::{BeamOptions, EarlyStopping, Sampling, TextStream};
 use gradloom_models::generator::{Finish, Request};
 
 pub(super) fn run(

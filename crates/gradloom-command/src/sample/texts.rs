@@ -5,7 +5,7 @@ use crate::device::report_tuning;
 use crate::failure::{Failure, Result};
 use crate::model;
 use crate::output::{escaped, written};
-use gradloom_models::generate::Sampling;
+use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Finish, Request, RequestId, TextEvent, TextGenerator, TokenLogprobs};
 use std::collections::BTreeMap;
 

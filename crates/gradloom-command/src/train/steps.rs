@@ -12,7 +12,7 @@ use crate::run::{Ending, Event, Reason, Row};
 use crate::source::ends;
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
-use gradloom_models::generate::Sampling;
+use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Request, TextGenerator};
 use gradloom_models::hugging_face::Generation;
 use gradloom_models::language_model::LanguageModel;

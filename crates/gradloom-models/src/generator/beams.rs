@@ -3,7 +3,7 @@
 use super::Generator;
 use super::memory::{Row, floats, refusal};
 use super::program::Head;
-use crate::generate::{BeamError, BeamOptions, Beams, Hypothesis};
+use crate::decoding::{BeamError, BeamOptions, Beams, Hypothesis};
 use crate::kv::pages::SequenceId;
 use gradloom_core::error::{Error, Result};
 

@@ -3,7 +3,7 @@
 use super::memory::{Row, floats, refusal};
 use super::program::Head;
 use super::{Finish, Generator, Request};
-use crate::generate::{Draw, Past, Sampling, SamplingError, draw, speculate};
+use crate::decoding::{Draw, Past, Sampling, SamplingError, draw, speculate};
 use crate::kv::pages::SequenceId;
 use gradloom_core::error::{Error, Result};
 

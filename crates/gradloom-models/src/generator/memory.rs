@@ -2,7 +2,7 @@
 
 use super::GeneratorOptions;
 use super::program::{Form, Head, Programs};
-use crate::generate::{LastTokens, Past, Sampling};
+use crate::decoding::{LastTokens, Past, Sampling};
 use crate::kv::PagedKeyValues;
 use crate::kv::pages::{BlockCopy, Pages, PagesError, SequenceId};
 use gradloom_core::error::{Error, ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! The programs of a generator: new tokens of some texts in, what follows them out.
 
 use super::memory::COPIES;
-use crate::generate::{Choices, LastTokens, Rows, Sampling};
+use crate::decoding::{Choices, LastTokens, Rows, Sampling};
 use crate::kv::pages::BatchShape;
 use crate::kv::{PagedBatch, PagedKeyValues};
 use crate::language_model::{LanguageModel, Sizes};

@@ -1,6 +1,6 @@
 //! What is asked of a generator, and what it answers.
 
-use crate::generate::Sampling;
+use crate::decoding::Sampling;
 use std::fmt;
 
 /// A text to go on with.

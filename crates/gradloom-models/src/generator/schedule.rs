@@ -5,7 +5,7 @@ use super::memory::{Memory, refusal};
 use super::program::Programs;
 use super::request::{Event, Request, RequestId};
 use super::steps::{New, Planned, UnderWay};
-use crate::generate::{Choices, Past, Sampling};
+use crate::decoding::{Choices, Past, Sampling};
 use crate::kv::pages::{Counts, Pages, PagesError, SequenceId};
 use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -16,7 +16,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// Tokens for many requests at once.
 ///
 /// ```
-/// use gradloom_models::generate::Sampling;
+/// use gradloom_models::decoding::Sampling;
 /// use gradloom_models::generator::{Event, Generator, GeneratorOptions, Request};
 /// use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 /// use gradloom_runtime::{Device, Session};

@@ -5,7 +5,7 @@ use super::memory::{Choice, Row, floats, words};
 use super::program::Head;
 use super::request::{Event, Finish, RequestId, TokenLogprobs};
 use super::schedule::Text;
-use crate::generate::{Choices, LastTokens};
+use crate::decoding::{Choices, LastTokens};
 use crate::kv::pages::{BlockCopy, SequenceId};
 use gradloom_core::error::Result;
 use gradloom_runtime::Step;

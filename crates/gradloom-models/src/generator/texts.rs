@@ -2,7 +2,7 @@
 
 use super::{Event, Finish, Generator, Request, RequestId, TokenLogprobs};
 use crate::data::Tokenizer;
-use crate::generate::{Sampling, StopStream};
+use crate::decoding::{Sampling, StopStream};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use crate::decoder::Decoder;
 use gradloom_models::any_model::AnyModel;
-use gradloom_models::generate::{Past, Sampling};
+use gradloom_models::decoding::{Past, Sampling};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId, Totals};
 use gradloom_models::hugging_face::Folder;
 use gradloom_runtime::files::Weights;

@@ -11,7 +11,7 @@ use crowd::{Numbers, alone, crowd, session};
 use decoder::Decoder;
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::DType;
-use gradloom_models::generate::{Sampling, logprobs};
+use gradloom_models::decoding::{Sampling, logprobs};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::{Device, Fault, Session};

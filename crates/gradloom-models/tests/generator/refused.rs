@@ -4,7 +4,7 @@ use super::crowd::session;
 use super::{greedy, options};
 use gradloom_core::error::Error;
 use gradloom_core::ir::DType;
-use gradloom_models::generate::{BeamOptions, EarlyStopping, Sampling};
+use gradloom_models::decoding::{BeamOptions, EarlyStopping, Sampling};
 use gradloom_models::generator::{Generator, GeneratorOptions, Request};
 use gradloom_runtime::Device;
 

@@ -3,7 +3,7 @@
 use super::crowd::{Numbers, alone, session};
 use super::{content, greedy, options, restore, scale};
 use gradloom_core::trace::i32;
-use gradloom_models::generate::{BeamOptions, Beams, EarlyStopping, Sampling};
+use gradloom_models::decoding::{BeamOptions, Beams, EarlyStopping, Sampling};
 use gradloom_models::generator::{Finish, Generator, GeneratorOptions, Request};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
@@ -119,7 +119,7 @@ fn drawn_tokens_have_the_models_own_distribution() {
     assert!((0.2..0.97).contains(&share), "the models should differ, but not too much: {share}");
     let mut forward = own.infer([i32("ids", [1, 3])], |model, [ids]| model.forward(ids)).unwrap();
     let sampling = Sampling { top_k: Some(4), ..Sampling::default() };
-    let past = gradloom_models::generate::Past::new(&[2, 0]);
+    let past = gradloom_models::decoding::Past::new(&[2, 0]);
     for first in 0..TOKENS {
         let logits = forward.run([&[2, 0, first as i32]]).unwrap();
         let p = |at: usize| sampling.probabilities(&logits[at * TOKENS..][..TOKENS], &past).unwrap();

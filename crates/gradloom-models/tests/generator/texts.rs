@@ -4,7 +4,7 @@ use super::crowd::session;
 use super::{greedy, options};
 use gradloom_core::error::ErrorKind;
 use gradloom_models::data::Bytes;
-use gradloom_models::generate::Sampling;
+use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{
     Finish, Generator, GeneratorOptions, Request, RequestId, TextEvent, TextGenerator,
 };

@@ -2,7 +2,7 @@
 
 use crate::{NAMES, json, open};
 use gradloom_models::data::{Bpe, SpecialTokens, Tokenizer};
-use gradloom_models::generate::TextStream;
+use gradloom_models::decoding::TextStream;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

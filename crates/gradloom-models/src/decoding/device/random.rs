@@ -1,4 +1,4 @@
-//! The random words of rows, in ops of 32 bits: those of [`Sampling::uniform`](crate::generate::Sampling),
+//! The random words of rows, in ops of 32 bits: those of [`Sampling::uniform`](crate::decoding::Sampling),
 //! bit for bit.
 
 use super::super::Draw;
@@ -43,7 +43,7 @@ pub(super) fn high_product(a: Tensor, b: Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::Sampling;
+    use crate::decoding::Sampling;
     use gradloom_core::trace::{i32, u32};
     use gradloom_runtime::{Device, Session};
 
