@@ -1,6 +1,5 @@
-//! Models for gradloom and what they need around them: GPT-2, small models, text data and generation.
+//! Models for gradloom and what they need around them: GPT-2 and Llama, text data and generation.
 //!
-//! - [`addition`]: a small transformer that adds numbers, and problems for it.
 //! - [`any_model`]: a model whose architecture a file decides.
 //! - [`evaluate`]: the perplexity of a text, and questions with choices.
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
@@ -9,9 +8,8 @@
 //! - [`language_model`]: what generation needs of a model, whatever its architecture.
 //! - [`llama`]: the models of the Llama family.
 //! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
-//! - [`mlp`]: a perceptron.
 //! - [`decoding`]: which token follows, from logits; searches; and the text that tokens make.
-//! - [`generator`]: text for many requests at once, over pages of keys and values.
+//! - [`generator`]: text for one request or for many at once, over pages of keys and values.
 //! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: keys and values of many texts in one memory, so that each token is computed once.
 
@@ -22,7 +20,6 @@
 // The derive macros name the facade crate; here the compiler crate stands in for it.
 extern crate gradloom_core as gradloom;
 
-pub mod addition;
 pub mod any_model;
 pub mod data;
 pub mod decoding;
@@ -34,4 +31,3 @@ pub mod hugging_face;
 pub mod kv;
 pub mod language_model;
 pub mod llama;
-pub mod mlp;

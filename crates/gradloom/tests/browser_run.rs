@@ -6,6 +6,10 @@
 //! Without it there is nothing to compare, which is said. Both run on SwiftShader, with the limits that every
 //! WebGPU implementation grants.
 
+#[allow(dead_code, reason = "shared with the bench, and not all of it needed here")]
+#[path = "../../gradloom-command/src/bench/configs/models.rs"]
+mod models;
+
 use gradloom::files::{Entries, TensorBytes, Weights, write};
 use gradloom::ir::Type;
 use gradloom::nn::Visitor;
@@ -14,8 +18,7 @@ use gradloom::{
     Adam, AdamW, DType, Device, Init, Module, Param, Schedule, Tensor, Train, Trainer, WgpuOptions, f32, i32,
 };
 use gradloom_codegen::wgsl::{Dispatch, Limits};
-use gradloom_models::addition::{AdditionTransformer, MASK};
-use gradloom_models::mlp::Mlp;
+use models::{AdditionTransformer, MASK, Mlp};
 use safetensors::SafeTensors;
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,8 +1,12 @@
 //! What a plan's launches cost together, whatever kernels they were made into.
 
+#[allow(dead_code, reason = "shared with the bench, and not all of it needed here")]
+#[path = "../../gradloom-command/src/bench/configs/models.rs"]
+mod models;
+
 use gradloom::plan::{Cost, cost};
 use gradloom::{AdamW, Device, Trainer, f32, i32};
-use gradloom_models::addition::{AdditionTransformer, SEQUENCE};
+use models::{AdditionTransformer, SEQUENCE};
 
 #[test]
 fn a_transformers_step_costs_its_products_and_little_more() {

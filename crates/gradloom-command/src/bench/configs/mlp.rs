@@ -1,9 +1,9 @@
 //! Perceptrons: small kernels, so that what counts is the cost of a launch.
 
+use super::models::Mlp;
 use super::workload::{Compiled, Elements, Workload};
 use crate::failure::Result;
 use gradloom::{Adam, Device, Trainer, f32, i32};
-use gradloom_models::mlp::Mlp;
 use std::time::Instant;
 
 /// 1-64-64-1 learns sin on 256 points: 4,353 parameters in 6 tensors.

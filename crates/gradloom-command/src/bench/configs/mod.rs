@@ -5,6 +5,7 @@
 mod gpt2;
 mod layers;
 mod mlp;
+mod models;
 mod peers;
 mod transformer;
 mod workload;

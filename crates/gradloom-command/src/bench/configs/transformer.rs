@@ -1,9 +1,9 @@
 //! tensorgrad's sample transformer, which adds numbers of two digits.
 
+use super::models::{AdditionTransformer, MASK, SEQUENCE, problems};
 use super::workload::{Compiled, Elements, Workload};
 use crate::failure::Result;
 use gradloom::{AdamW, Device, Schedule, Trainer, f32, i32};
-use gradloom_models::addition::{AdditionTransformer, MASK, SEQUENCE, problems};
 use std::time::Instant;
 
 /// 128 problems of 8 characters; AdamW, whose decay leaves out biases and norms as theirs does, and clipping
@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(super) fn addition(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     let shape = [BATCH, SEQUENCE];
-    let (ids, targets) = problems(1234, 0, BATCH);
+    let (ids, targets) = problems(BATCH as u32);
     // Within 9 MB, normalised inputs and the like are computed again in the backward pass. A GPU waits more
     // for launches than for memory.
     let budget = if device.is_gpu() { 14_000_000 } else { 9_000_000 };
