@@ -226,7 +226,7 @@ fn optimizers(files: &[File]) -> Vec<Optimizer> {
         if !takes_a_rate {
             continue;
         }
-        let settings = || methods().filter_map(setting).collect::<Vec<_>>();
+        let settings = || block.items.iter().flat_map(settings).collect::<Vec<_>>();
         let before = all.len();
         for item in items() {
             match item {
@@ -254,6 +254,27 @@ fn target(ty: &Type) -> String {
     match ty {
         Type::Path(path) => path.path.segments.last().expect("a path has a name").ident.to_string(),
         _ => String::new(),
+    }
+}
+
+/// A builder method as a setting; of the macro `setters` each number.
+fn settings(item: &ImplItem) -> Vec<Setting> {
+    match item {
+        ImplItem::Fn(f) => setting(f).into_iter().collect(),
+        ImplItem::Macro(setters) if setters.mac.path.is_ident("setters") => {
+            let numbers = |input: syn::parse::ParseStream<'_>| {
+                let mut all = Vec::new();
+                while input.peek(syn::Token![#]) {
+                    let doc = doc(&input.call(syn::Attribute::parse_outer)?);
+                    let method = input.parse::<syn::Ident>()?.to_string();
+                    all.push(Setting { method, flag: false, doc });
+                }
+                // What decays is no setting.
+                input.parse::<proc_macro2::TokenStream>().map(|_| all)
+            };
+            setters.mac.parse_body_with(numbers).expect("documented numbers")
+        }
+        _ => Vec::new(),
     }
 }
 

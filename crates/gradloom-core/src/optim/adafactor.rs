@@ -2,7 +2,7 @@
 
 use super::{
     DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon,
-    check_positive,
+    check_positive, check_rates, named,
 };
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
@@ -37,48 +37,20 @@ impl Adafactor {
         }
     }
 
-    /// At step t, the second moments move by `t^decay` towards the squares; -0.8 if not given.
-    #[must_use]
-    pub fn beta2_decay(mut self, decay: f64) -> Self {
-        self.beta2_decay = decay;
-        self
-    }
-
-    /// The least root of a second moment; 2^-23 if not given.
-    #[must_use]
-    pub fn epsilon1(mut self, epsilon: f64) -> Self {
-        self.epsilon1 = epsilon;
-        self
-    }
-
-    /// The least size of a parameter that steps are relative to, at most 1e9; 1e-3 if not given.
-    #[must_use]
-    pub fn epsilon2(mut self, epsilon: f64) -> Self {
-        self.epsilon2 = epsilon;
-        self
-    }
-
-    /// The largest root mean square of a parameter's scaled gradient; 1 if not given.
-    #[must_use]
-    pub fn threshold(mut self, threshold: f64) -> Self {
-        self.threshold = threshold;
-        self
-    }
-
-    /// Weight decay, which shrinks the parameter in proportion to the learning rate; 0 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
+    setters! {
+        /// At step t, the second moments move by `t^decay` towards the squares; -0.8 if not given.
+        beta2_decay
+        /// The least root of a second moment; 2^-23 if not given.
+        epsilon1
+        /// The least size of a parameter that steps are relative to, at most 1e9; 1e-3 if not given.
+        epsilon2
+        /// The largest root mean square of a parameter's scaled gradient; 1 if not given.
+        threshold
+        /// Weight decay, which shrinks the parameter in proportion to the learning rate; 0 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 }
 
@@ -121,21 +93,17 @@ impl Optimizer for Adafactor {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        [
+        named([
             ("beta2_decay", self.beta2_decay),
             ("epsilon1", self.epsilon1),
             ("epsilon2", self.epsilon2),
             ("threshold", self.threshold),
             ("weight_decay", self.weight_decay),
-        ]
-        .map(|(name, value)| (name.to_string(), value))
-        .into()
+        ])
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "weight_decay"] {
-            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        }
+        check_rates(numbers)?;
         // Parameters grow to it, and the sum of their squares is a float32.
         check(numbers, "epsilon2", |v| (0.0..=1e9).contains(&v), "at least 0 and at most 1e9")?;
         check_epsilon(numbers, "epsilon1")?;

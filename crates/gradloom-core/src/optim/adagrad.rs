@@ -1,6 +1,9 @@
 //! Adagrad (Duchi, Hazan, Singer, 2011), with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_epsilon, check_rates,
+    check_size, named,
+};
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
@@ -28,34 +31,16 @@ impl Adagrad {
         }
     }
 
-    /// Added to the root; 1e-10 if not given.
-    #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> Self {
-        self.epsilon = epsilon;
-        self
-    }
-
-    /// Where the sums of squares start; 0 if not given.
-    #[must_use]
-    pub fn initial(mut self, initial: f64) -> Self {
-        self.initial = initial;
-        self
-    }
-
-    /// Weight decay, added to the gradient; 0 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
+    setters! {
+        /// Added to the root; 1e-10 if not given.
+        epsilon
+        /// Where the sums of squares start; 0 if not given.
+        initial
+        /// Weight decay, added to the gradient; 0 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 }
 
@@ -65,17 +50,13 @@ impl Optimizer for Adagrad {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        let numbers = [("epsilon", self.epsilon), ("weight_decay", self.weight_decay)];
-        numbers.map(|(name, value)| (name.to_string(), value)).into()
+        named([("epsilon", self.epsilon), ("weight_decay", self.weight_decay)])
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "weight_decay"] {
-            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        }
+        check_rates(numbers)?;
         // No number of the device: the states start there.
-        let initial = [("initial".to_string(), self.initial)].into();
-        check(&initial, "initial", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check_size(&named([("initial", self.initial)]), "initial")?;
         check_epsilon(numbers, "epsilon")
     }
 

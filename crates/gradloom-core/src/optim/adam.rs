@@ -1,7 +1,8 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019), with PyTorch's formulas.
 
 use super::{
-    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon, set_number,
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_epsilon, check_rates,
+    check_share, named, set_number,
 };
 use crate::error::Result;
 use crate::float;
@@ -48,41 +49,18 @@ impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
         self.beta1(beta1).beta2(beta2)
     }
 
-    /// Decay rate of the first moment, at least 0 and less than 1; 0.9 if not given.
-    #[must_use]
-    pub fn beta1(mut self, beta1: f64) -> Self {
-        self.beta1 = beta1;
-        self
-    }
-
-    /// Decay rate of the second moment, at least 0 and less than 1; 0.999 if not given.
-    #[must_use]
-    pub fn beta2(mut self, beta2: f64) -> Self {
-        self.beta2 = beta2;
-        self
-    }
-
-    /// Added to the corrected root of the second moment; 1e-8 if not given.
-    #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> Self {
-        self.epsilon = epsilon;
-        self
-    }
-
-    /// Weight decay; 0.01 for AdamW, else 0, if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
+    setters! {
+        /// Decay rate of the first moment, at least 0 and less than 1; 0.9 if not given.
+        beta1
+        /// Decay rate of the second moment, at least 0 and less than 1; 0.999 if not given.
+        beta2
+        /// Added to the corrected root of the second moment; 1e-8 if not given.
+        epsilon
+        /// Weight decay; 0.01 for AdamW, else 0, if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 }
 
@@ -92,27 +70,23 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        [
+        named([
             ("beta1", self.beta1),
             ("beta2", self.beta2),
             ("epsilon", self.epsilon),
             ("weight_decay", self.weight_decay),
-        ]
-        .map(|(name, value)| (name.to_string(), value))
-        .into()
+        ])
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "weight_decay"] {
-            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        }
+        check_rates(numbers)?;
         check_epsilon(numbers, "epsilon")?;
         // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are
         // taken.
         for (name, complement, logarithm) in
             [("beta1", "one_minus_beta1", "ln_beta1"), ("beta2", "one_minus_beta2", "ln_beta2")]
         {
-            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            let beta = check_share(numbers, name)?;
             set_number(numbers, complement, 1.0 - beta);
             set_number(numbers, logarithm, float::log(beta));
         }

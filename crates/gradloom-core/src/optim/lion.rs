@@ -1,6 +1,9 @@
 //! Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023).
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_rates, check_share, named,
+    set_number,
+};
 use crate::error::Result;
 use crate::ir::{UnaryOp, ValueId};
 
@@ -30,34 +33,16 @@ impl Lion {
         }
     }
 
-    /// Share of the momentum in the direction, at least 0 and less than 1; 0.9 if not given.
-    #[must_use]
-    pub fn beta1(mut self, beta1: f64) -> Self {
-        self.beta1 = beta1;
-        self
-    }
-
-    /// Decay rate of the momentum, at least 0 and less than 1; 0.99 if not given.
-    #[must_use]
-    pub fn beta2(mut self, beta2: f64) -> Self {
-        self.beta2 = beta2;
-        self
-    }
-
-    /// Weight decay; 0 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
+    setters! {
+        /// Share of the momentum in the direction, at least 0 and less than 1; 0.9 if not given.
+        beta1
+        /// Decay rate of the momentum, at least 0 and less than 1; 0.99 if not given.
+        beta2
+        /// Weight decay; 0 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 }
 
@@ -67,17 +52,13 @@ impl Optimizer for Lion {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        [("beta1", self.beta1), ("beta2", self.beta2), ("weight_decay", self.weight_decay)]
-            .map(|(name, value)| (name.to_string(), value))
-            .into()
+        named([("beta1", self.beta1), ("beta2", self.beta2), ("weight_decay", self.weight_decay)])
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "weight_decay"] {
-            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        }
+        check_rates(numbers)?;
         for (name, complement) in [("beta1", "one_minus_beta1"), ("beta2", "one_minus_beta2")] {
-            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            let beta = check_share(numbers, name)?;
             set_number(numbers, complement, 1.0 - beta);
         }
         Ok(())

@@ -32,6 +32,30 @@
 //!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
+/// Defines the setters of an optimizer's numbers under their documentation, and the one of the parameters that
+/// weight decay applies to.
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $name:ident)+ $(; $everything:ident)?) => {
+        $(
+            $(#[$doc])+
+            #[must_use]
+            pub fn $name(mut self, $name: f64) -> Self {
+                self.$name = $name;
+                self
+            }
+        )+
+        $(
+            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says
+            /// otherwise.
+            #[must_use]
+            pub fn $everything(mut self) -> Self {
+                self.decay_rule = DecayRule::Everything;
+                self
+            }
+        )?
+    };
+}
+
 mod accumulate;
 mod adafactor;
 mod adagrad;
@@ -412,6 +436,26 @@ fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str
         .help(format!("`{name}` must be {range}")))
 }
 
+/// Checks the learning rate and the weight decay.
+fn check_rates(numbers: &Hyperparameters) -> Result<()> {
+    ["lr", "weight_decay"].into_iter().try_for_each(|name| check_size(numbers, name).map(drop))
+}
+
+/// Checks a number that must be finite and not negative.
+fn check_size(numbers: &Hyperparameters, name: &str) -> Result<f64> {
+    check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")
+}
+
+/// Checks a number that must be at least 0 and less than 1.
+fn check_share(numbers: &Hyperparameters, name: &str) -> Result<f64> {
+    check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")
+}
+
+/// Numbers by their names.
+fn named<const N: usize>(numbers: [(&str, f64); N]) -> Hyperparameters {
+    numbers.map(|(name, value)| (name.to_string(), value)).into()
+}
+
 /// Returns an error unless a number is finite and above 0 as a float32, of which the device has no smaller
 /// ones.
 fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
@@ -422,7 +466,7 @@ fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
 /// Checks a number that keeps a divisor from being 0. So that 0 divided by 0 makes no weight NaN, it is at
 /// least 1e-19, whose square is a float32, too.
 fn check_epsilon(numbers: &mut Hyperparameters, name: &str) -> Result<()> {
-    let value = check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+    let value = check_size(numbers, name)?;
     set_number(numbers, name, value.max(1e-19));
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Muon (Jordan et al., 2024), with PyTorch's formulas, in f32 throughout.
 
 use super::{
-    AdamW, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number,
+    AdamW, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_share, check_size,
+    set_number,
 };
 use crate::error::Result;
 use crate::ir::{BinaryOp, DotAxes, ReduceOp, UnaryOp, ValueId};
@@ -44,11 +45,16 @@ impl Muon {
         }
     }
 
-    /// Decay rate of the momentum, 0 to less than 1; 0.95 if not given.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = momentum;
-        self
+    setters! {
+        /// Decay rate of the momentum, 0 to less than 1; 0.95 if not given.
+        momentum
+        /// Weight decay of all parameters; 0.1 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay
+        /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not
+        /// given.
+        others_rate
     }
 
     /// Takes the momentum itself, without looking ahead.
@@ -63,23 +69,6 @@ impl Muon {
     #[must_use]
     pub fn match_adam(mut self) -> Self {
         self.matches_adam = true;
-        self
-    }
-
-    /// Weight decay of all parameters; 0.1 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not
-    /// given.
-    #[must_use]
-    pub fn others_rate(mut self, factor: f64) -> Self {
-        self.others_rate = factor;
         self
     }
 
@@ -131,8 +120,8 @@ impl Optimizer for Muon {
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        let momentum = check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
-        check(numbers, "others_rate", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        let momentum = check_share(numbers, "momentum")?;
+        check_size(numbers, "others_rate")?;
         set_number(numbers, "one_minus_momentum", 1.0 - momentum);
         self.others.derive(numbers)
     }

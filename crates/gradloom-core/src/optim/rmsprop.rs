@@ -1,7 +1,8 @@
 //! RMSProp (Tieleman and Hinton, 2012), with PyTorch's formulas.
 
 use super::{
-    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, check_epsilon, set_number,
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_epsilon, check_rates,
+    check_share, named, set_number,
 };
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
@@ -35,18 +36,16 @@ impl RmsProp {
         }
     }
 
-    /// Decay rate of the mean of squares, at least 0 and less than 1; 0.99 if not given.
-    #[must_use]
-    pub fn alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Added to the root; 1e-8 if not given.
-    #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> Self {
-        self.epsilon = epsilon;
-        self
+    setters! {
+        /// Decay rate of the mean of squares, at least 0 and less than 1; 0.99 if not given.
+        alpha
+        /// Added to the root; 1e-8 if not given.
+        epsilon
+        /// Weight decay, added to the gradient; 0 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 
     /// Keeps a running sum of steps that decays by this factor, 0 to less than 1; none if not given.
@@ -63,22 +62,6 @@ impl RmsProp {
         self.centered = true;
         self
     }
-
-    /// Weight decay, added to the gradient; 0 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
-    }
 }
 
 impl Optimizer for RmsProp {
@@ -87,23 +70,19 @@ impl Optimizer for RmsProp {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        let momentum = self.momentum.map(|momentum| ("momentum", momentum));
-        [("alpha", self.alpha), ("epsilon", self.epsilon), ("weight_decay", self.weight_decay)]
-            .into_iter()
-            .chain(momentum)
-            .map(|(name, value)| (name.to_string(), value))
-            .collect()
+        let numbers = [("alpha", self.alpha), ("epsilon", self.epsilon), ("weight_decay", self.weight_decay)];
+        let mut numbers = named(numbers);
+        self.momentum.into_iter().for_each(|momentum| set_number(&mut numbers, "momentum", momentum));
+        numbers
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        for name in ["lr", "weight_decay"] {
-            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        }
+        check_rates(numbers)?;
         check_epsilon(numbers, "epsilon")?;
         if self.momentum.is_some() {
-            check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            check_share(numbers, "momentum")?;
         }
-        let alpha = check(numbers, "alpha", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        let alpha = check_share(numbers, "alpha")?;
         set_number(numbers, "one_minus_alpha", 1.0 - alpha);
         Ok(())
     }

@@ -1,6 +1,9 @@
 //! Stochastic gradient descent with momentum, with PyTorch's formulas.
 
-use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
+use super::{
+    DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_rates, check_share, named,
+    set_number,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, ValueId};
 
@@ -42,20 +45,12 @@ impl Sgd {
         self
     }
 
-    /// Weight decay, added to the gradient; 0 if not given.
-    ///
-    /// By default it applies to parameters of rank 2 and more.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Self {
-        self.weight_decay = decay;
-        self
-    }
-
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
-    #[must_use]
-    pub fn decay_everything(mut self) -> Self {
-        self.decay_rule = DecayRule::Everything;
-        self
+    setters! {
+        /// Weight decay, added to the gradient; 0 if not given.
+        ///
+        /// By default it applies to parameters of rank 2 and more.
+        weight_decay;
+        decay_everything
     }
 }
 
@@ -65,16 +60,15 @@ impl Optimizer for Sgd {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        let momentum = self.momentum.map(|momentum| ("momentum", momentum));
-        let numbers = [("weight_decay", self.weight_decay)].into_iter().chain(momentum);
-        numbers.map(|(name, value)| (name.to_string(), value)).collect()
+        let mut numbers = named([("weight_decay", self.weight_decay)]);
+        self.momentum.into_iter().for_each(|momentum| set_number(&mut numbers, "momentum", momentum));
+        numbers
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check_rates(numbers)?;
         if self.momentum.is_some() {
-            check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            check_share(numbers, "momentum")?;
         }
         Ok(())
     }
