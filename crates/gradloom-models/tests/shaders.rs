@@ -130,14 +130,13 @@ fn choices_of_tokens_have_valid_shaders() {
                 f32("logits", shape),
                 f32("numbers", [rows, Sampling::NUMBERS]),
                 u32("words", [rows, Sampling::WORDS]),
-                i32("position", [rows]),
                 i32("past", shape),
                 f32("bias", shape),
             ];
             let choose = |x: &[Tensor]| {
-                let [logits, numbers, words, position, past, bias] = *x else { unreachable!() };
+                let [logits, numbers, words, past, bias] = *x else { unreachable!() };
                 let [past, bias] = [past, bias].map(|x| extra.then_some(x));
-                all.choose(logits, Rows { numbers, words, position, past, bias })
+                all.choose(logits, Rows { numbers, words, past, bias })
             };
             let traced = trace(&(), &inputs, false, choose, |chosen| {
                 vec![chosen.token, chosen.logprobs.unwrap().token]

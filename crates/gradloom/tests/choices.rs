@@ -118,7 +118,7 @@ impl Row {
 
 /// A program for rows of one vocabulary, with past and biases.
 struct Program {
-    run: Infer<6, Tensor>,
+    run: Infer<5, Tensor>,
     vocabulary: usize,
 }
 
@@ -135,19 +135,18 @@ impl Program {
     }
 }
 
-fn inputs(rows: usize, vocabulary: usize) -> [gradloom::trace::Input; 6] {
+fn inputs(rows: usize, vocabulary: usize) -> [gradloom::trace::Input; 5] {
     [
         f32("logits", [rows, vocabulary]),
         f32("numbers", [rows, Sampling::NUMBERS]),
         gradloom::trace::u32("words", [rows, Sampling::WORDS]),
-        i32("position", [rows]),
         i32("past", [rows, vocabulary]),
         f32("bias", [rows, vocabulary]),
     ]
 }
 
-fn operands([_, numbers, words, position, past, bias]: [Tensor; 6]) -> Rows {
-    Rows { numbers, words, position, past: Some(past), bias: Some(bias) }
+fn operands([_, numbers, words, past, bias]: [Tensor; 5]) -> Rows {
+    Rows { numbers, words, past: Some(past), bias: Some(bias) }
 }
 
 /// The data of rows.
@@ -155,7 +154,6 @@ struct Fed {
     logits: Vec<f32>,
     numbers: Vec<f32>,
     words: Vec<u32>,
-    position: Vec<i32>,
     past: Vec<i32>,
     bias: Vec<f32>,
 }
@@ -165,16 +163,15 @@ impl Fed {
         Self {
             logits: rows.iter().flat_map(|row| row.logits.clone()).collect(),
             numbers: rows.iter().flat_map(|row| row.sampling.numbers()).collect(),
-            words: rows.iter().flat_map(|row| row.sampling.words()).collect(),
-            position: rows.iter().map(|row| row.position as i32).collect(),
+            words: rows.iter().flat_map(|row| row.sampling.words(row.position)).collect(),
             past: rows.iter().flat_map(|row| row.past.row(vocabulary)).collect(),
             bias: rows.iter().flat_map(|row| row.sampling.biases(vocabulary).unwrap()).collect(),
         }
     }
 
     #[allow(clippy::type_complexity)]
-    fn feed(&self) -> (&[f32], &[f32], &[u32], &[i32], &[i32], &[f32]) {
-        (&self.logits, &self.numbers, &self.words, &self.position, &self.past, &self.bias)
+    fn feed(&self) -> (&[f32], &[f32], &[u32], &[i32], &[f32]) {
+        (&self.logits, &self.numbers, &self.words, &self.past, &self.bias)
     }
 }
 
@@ -424,5 +421,5 @@ fn passes_are_fused() {
         launches(greedy, true),
         launches(ALL, true),
     ];
-    assert_eq!(counts, [1, 2, 2, 3, 3, 4, 1, 4]);
+    assert_eq!(counts, [1, 1, 1, 2, 2, 3, 1, 3]);
 }

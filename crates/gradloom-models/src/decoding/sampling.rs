@@ -7,7 +7,7 @@ use super::{Past, Sampling, SamplingError};
 use gradloom_core::philox::philox4x32;
 
 /// Sets the counters of generation apart from those of data and random tensors.
-pub(super) const DOMAIN: u32 = 0x7465_7874;
+const DOMAIN: u32 = 0x7465_7874;
 
 /// What a random number decides. Numbers of different purposes are independent, also at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +107,13 @@ impl Sampling {
 
     /// A number in 0..1 for each position and purpose, a multiple of 2^-32.
     pub fn uniform(&self, position: u64, draw: Draw) -> f64 {
+        f64::from(self.word(position, draw)) / 4_294_967_296.0
+    }
+
+    /// What [`Sampling::uniform`] is a multiple of 2^-32 by.
+    pub(super) fn word(&self, position: u64, draw: Draw) -> u32 {
         let counter = [position as u32, (position >> 32) as u32, draw as u32, DOMAIN];
-        let [_, word, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
-        f64::from(word) / 4_294_967_296.0
+        philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32])[1]
     }
 }
 

@@ -213,7 +213,6 @@ impl Memory {
 struct Settings {
     numbers: Vec<f32>,
     words: Vec<u32>,
-    position: Vec<i32>,
     adjustments: Option<(Vec<i32>, Vec<f32>)>,
 }
 
@@ -228,8 +227,7 @@ impl Settings {
             let Choice { sampling, past, position } =
                 rows.get(row).copied().flatten().and_then(|row| row.choice).unwrap_or(nothing);
             all.numbers.extend(sampling.numbers());
-            all.words.extend(sampling.words());
-            all.position.push(position as i32);
+            all.words.extend(sampling.words(position as u64));
             if let Some((pasts, biases)) = &mut all.adjustments {
                 pasts.extend(past.row(vocabulary));
                 biases.extend(
@@ -243,8 +241,7 @@ impl Settings {
     }
 
     fn give<'a>(&'a self, data: &mut Vec<Data<'a>>) {
-        let settings: [Data<'a>; 3] = [(&self.numbers).into(), (&self.words).into(), (&self.position).into()];
-        data.extend(settings);
+        data.extend([Data::from(&self.numbers), Data::from(&self.words)]);
         if let Some((past, bias)) = &self.adjustments {
             data.push(past.into());
             data.push(bias.into());

@@ -123,7 +123,6 @@ impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
         if let Head::Choose { adjusts, .. } = head {
             inputs.push(f32("numbers", [rows, Sampling::NUMBERS]));
             inputs.push(u32("words", [rows, Sampling::WORDS]));
-            inputs.push(i32("position", [rows]));
             if adjusts {
                 inputs.push(i32("past", [rows, vocabulary]));
                 inputs.push(f32("bias", [rows, vocabulary]));
@@ -149,8 +148,8 @@ impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
                 Head::Last => vec![of_last()],
                 Head::Each => vec![logits(tokens)],
                 Head::Choose { choices, .. } => {
-                    let (past, bias) = (inputs.get(7).copied(), inputs.get(8).copied());
-                    let rows = Rows { numbers: inputs[4], words: inputs[5], position: inputs[6], past, bias };
+                    let (past, bias) = (inputs.get(6).copied(), inputs.get(7).copied());
+                    let rows = Rows { numbers: inputs[4], words: inputs[5], past, bias };
                     let chosen = choices.choose(of_last(), rows);
                     last.iter().for_each(|last| last.keep(chosen.token));
                     let logprobs = chosen.logprobs.map(|all| [all.token, all.top, all.ids]);

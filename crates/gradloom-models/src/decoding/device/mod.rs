@@ -3,11 +3,12 @@
 //! In: logits `[rows, vocabulary]`, and for each row the settings of its request. Out: a token for each row,
 //! with log-probabilities where they are wanted. Always holds: a row's token depends on its own logits,
 //! settings, seed and position alone; it is the one that [`Sampling::choose`] gives, but where rounding to
-//! f32 moves a logit or the draw across a bound.
+//! f32 moves a logit or the draw across a bound. The host gives the random word that seed and position make:
+//! traced, its ten rounds would be more ops than the rest of the choice, and of many models.
 //!
 //! Nothing is sorted. Top-k and top-p are bounds on the distance from the likeliest logit, and the draw is a
 //! bound on the id; each is found by bisection, a pass over the row for each bit: for 50,257 tokens 30 passes
-//! for top-k, 30 for top-p, 16 for ties at the bound and 16 for the draw. Fusion makes one to four launches
+//! for top-k, 30 for top-p, 16 for ties at the bound and 16 for the draw. Fusion makes one to three launches
 //! of them, in which a row is read by one workgroup and stays in its cache, and which write a few numbers of
 //! each row, two bools for each token, and the logits where they are adjusted. A sort of as many elements is
 //! 24 dispatches on a GPU, each of which goes through keys and indices in memory, and running sums, their
@@ -15,10 +16,9 @@
 
 mod cut;
 mod last;
-mod random;
 mod search;
 
-use super::{Past, Sampling, SamplingError};
+use super::{Draw, Past, Sampling, SamplingError};
 use cut::Cut;
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{Tensor, full, iota};
@@ -48,8 +48,6 @@ pub struct Rows {
     pub numbers: Tensor,
     /// u32 `[rows, Sampling::WORDS]`: of each row [`Sampling::words`].
     pub words: Tensor,
-    /// i32 `[rows]`: the positions of the tokens in the generated texts.
-    pub position: Tensor,
     /// i32 `[rows, vocabulary]`: of each row [`Past::row`]. Without it there are no penalties.
     pub past: Option<Tensor>,
     /// f32 `[rows, vocabulary]`: of each row [`Sampling::biases`]. Without it there are no biases.
@@ -85,7 +83,7 @@ impl Sampling {
     /// Length of [`Sampling::numbers`].
     pub const NUMBERS: usize = 6;
     /// Length of [`Sampling::words`].
-    pub const WORDS: usize = 3;
+    pub const WORDS: usize = 2;
 
     /// A row of [`Rows::numbers`].
     pub fn numbers(&self) -> [f32; Self::NUMBERS] {
@@ -97,10 +95,11 @@ impl Sampling {
             .map(|x| x as f32)
     }
 
-    /// A row of [`Rows::words`].
-    pub fn words(&self) -> [u32; Self::WORDS] {
+    /// A row of [`Rows::words`], for the token at a position of the generated text: what decides the draw, and
+    /// how many tokens are kept.
+    pub fn words(&self, position: u64) -> [u32; Self::WORDS] {
         let top_k = self.top_k.map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
-        [self.seed as u32, (self.seed >> 32) as u32, top_k]
+        [self.word(position, Draw::Token), top_k]
     }
 
     /// A row of [`Rows::bias`].
@@ -159,13 +158,12 @@ impl Choices {
                 let cold = temperature.eq(0.0);
                 let word = |i: usize| rows.words.slice(1, i..i + 1);
                 let cut = Cut {
-                    top_k: self.top_k.then(|| word(2)),
+                    top_k: self.top_k.then(|| word(1)),
                     top_p: self.top_p.then(|| number(1)),
                     min_p: self.min_p.then(|| number(2)),
                 };
                 let weights = cut.weights(most - adjusted, cold.select(1.0, temperature), ids);
-                let random = random::word([word(0), word(1)], rows.position.unsqueeze(1));
-                cold.select(likeliest, draw(weights, ids, random))
+                cold.select(likeliest, draw(weights, ids, word(0)))
             }
         };
         let valid = most.is_finite();
@@ -201,7 +199,45 @@ fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     const ALL: f64 = 2_147_483_648.0;
     let scale = full(DType::F32, [], ALL) / weights.sum_keep(1);
     let whole = (weights * scale + 0.5).cast(DType::U32);
-    let target = random::high_product(random, whole.sum_keep(1));
+    let target = high_product(random, whole.sum_keep(1));
     let [_, vocabulary] = ids.dims();
     greatest(search::bits(vocabulary), random, |id| ids.lt(id).select(whole, 0).sum_keep(1).le(target))
+}
+
+/// The high 32 bits of products of u32, made of products of 16 bits.
+#[track_caller]
+fn high_product(a: Tensor, b: Tensor) -> Tensor {
+    const LOW: i32 = 0xffff;
+    let [a_low, b_low] = [a, b].map(|x| x.logical_and(LOW));
+    let [a_high, b_high] = [a, b].map(|x| x.shift_right(16));
+    // No sum overflows: (2^16 - 1)^2 + 2 (2^16 - 1) = 2^32 - 1.
+    let middle = a_high * b_low + (a_low * b_low).shift_right(16);
+    let other = a_low * b_high + middle.logical_and(LOW);
+    a_high * b_high + middle.shift_right(16) + other.shift_right(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::high_product;
+    use gradloom_core::trace::u32;
+    use gradloom_runtime::{Device, Session};
+
+    #[test]
+    fn high_products_are_exact_at_the_ends() {
+        let ends = [0u32, 1, 0xffff, 0x1_0000, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
+        let pairs: Vec<[u32; 2]> = ends.iter().flat_map(|&a| ends.map(|b| [a, b])).collect();
+        let session = Session::new((), &Device::cpu(), 0).unwrap();
+        let mut run = session
+            .infer([u32("a", [64]), u32("b", [64])], |(), [a, b]| {
+                let high = high_product(a, b);
+                [high.shift_right(16), high.logical_and(0xffff)]
+            })
+            .unwrap();
+        let [a, b] = [0, 1].map(|i| pairs.iter().map(|pair| pair[i]).collect::<Vec<u32>>());
+        let [high, low] = run.run((&a, &b)).unwrap();
+        for (i, [a, b]) in pairs.into_iter().enumerate() {
+            let got = high[i] as u64 * 65536 + low[i] as u64;
+            assert_eq!(got, (u64::from(a) * u64::from(b)) >> 32, "{a} {b}");
+        }
+    }
 }
