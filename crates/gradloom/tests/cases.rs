@@ -486,6 +486,17 @@ fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(St
     assert!(failed.is_empty(), "{what}: {} of {}\n{}", failed.len(), list.len(), failed.join("\n"));
 }
 
+/// Messages show the line that calls a function: no op stands in this library or in the standard one.
+#[test]
+fn every_function_stands_at_its_call() {
+    let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
+    for case in &cases.0 {
+        let graph = graph(&oracle, &[case], DType::F32);
+        let strange = graph.origins.iter().find(|(_, origin)| origin.file != file!());
+        assert!(strange.is_none() && graph.origins.iter().count() > 0, "{}: {strange:?}", case.0);
+    }
+}
+
 #[test]
 fn the_reference_agrees_with_pytorch() {
     check("reference", 1e-7, |graph, oracle| {

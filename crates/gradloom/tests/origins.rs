@@ -5,7 +5,7 @@
 #![allow(clippy::unnecessary_map_on_constructor)]
 
 use gradloom::ir::Graph;
-use gradloom::nn::{CausalSelfAttention, Function, Layer};
+use gradloom::nn::{CausalSelfAttention, Function, Layer, attend_to_new};
 use gradloom::prelude::*;
 use gradloom::trace::{Input, trace};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -128,6 +128,16 @@ fn layers_stand_at_their_callers() {
     stands_here(&attention, std::slice::from_ref(&rows), |x| {
         attention.forward(x[0], AttentionOptions::causal())
     });
+    let cache = KeyValueCache::new(2, 2, 9, 4);
+    let length = || full(DType::I32, [], 3.0);
+    for time in [1, 5] {
+        let heads = [f32("x", [2, 2, time, 4])];
+        stands_here(&cache, &heads, |x| cache.extend(x[0], x[0], x[0], length()));
+        stands_here(&(), &heads, |x| {
+            let earlier = x[0].attention_with_log_sum(x[0], x[0], AttentionOptions::causal());
+            attend_to_new(earlier, [x[0]; 3])
+        });
+    }
     let table = Embedding::new(5, 3);
     stands_here(&table, &[i32("ids", [4])], |x| table.forward(x[0]));
     let (lstm, gru) = (Lstm::new(8, 3), Gru::new(8, 3));

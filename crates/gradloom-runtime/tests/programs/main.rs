@@ -9,12 +9,16 @@ mod reference;
 mod results;
 mod stored;
 mod sums;
+#[path = "../common/table.rs"]
+mod table;
 mod updates;
 mod worlds;
 
+use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::reference::Evaluation;
 use gradloom_runtime::Device;
+use gradloom_runtime::cpu::Loops;
 use gradloom_testing::values;
 
 /// A graph from the lines of its text form.
@@ -26,6 +30,17 @@ fn graph(lines: &str) -> Graph {
 /// The CPU with one thread and with two.
 fn devices() -> [Device; 2] {
     [1, 2].map(|threads| Device::cpu_with_threads(threads).unwrap())
+}
+
+/// The CPU in each of the ways in which it computes the table of ops.
+fn devices_of_the_table() -> Vec<(&'static str, Device)> {
+    let devices = [
+        ("alone", Device::cpu_with_threads(1)),
+        ("in threads", Device::cpu_with_threads(3)),
+        ("interpreted", Device::cpu_with_loops(2, Loops::Interpreted)),
+        ("op by op", Device::cpu_with_fusion(2, Fusion::Off)),
+    ];
+    devices.map(|(name, device)| (name, device.unwrap())).into()
 }
 
 /// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.

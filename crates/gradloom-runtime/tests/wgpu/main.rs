@@ -12,6 +12,7 @@ mod random;
 mod refused;
 mod rows;
 mod sums;
+#[path = "../common/table.rs"]
 mod table;
 mod tuned;
 mod turns;
@@ -37,6 +38,11 @@ fn skipped() -> bool {
 /// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom_runtime::adapters().is_empty())
+}
+
+/// The device that computes the table of ops, if there is an adapter.
+fn devices_of_the_table() -> Vec<(&'static str, Device)> {
+    if skipped() { vec![] } else { vec![("GPU", device())] }
 }
 
 /// Whether two numbers are neither equal nor close; NaN is close to nothing.
