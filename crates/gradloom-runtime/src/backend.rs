@@ -55,10 +55,10 @@ pub(crate) trait Backend: Send + Sync {
     fn tuning(&self) -> Option<crate::wgpu::Tuning> {
         None
     }
-    /// What programs are compiled for, in the device's own precision.
+    /// The target of programs, in the device's own precision.
     fn target(&self) -> &Target;
-    /// What one program is compiled for, in a precision: with what was measured for its kernels, and without
-    /// what the device turns out not to have.
+    /// The target of one program, in a precision: with what was measured for its kernels, and without what
+    /// the device turns out not to have.
     fn target_of(&self, graph: &Graph, _fused: &Fused, precision: Precision) -> Target {
         self.target().in_precision(precision).for_graph(graph, || true)
     }

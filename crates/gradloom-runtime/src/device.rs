@@ -245,7 +245,7 @@ impl Device {
         self.backend.target().is_gpu()
     }
 
-    /// What programs are compiled for: [`Device::null_for`] makes the same plans of it.
+    /// The target of programs: [`Device::null_for`] makes the same plans of it.
     pub fn target(&self) -> Target {
         self.backend.target().in_precision(self.precision)
     }

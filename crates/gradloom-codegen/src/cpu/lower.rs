@@ -1,4 +1,4 @@
-//! What lowering asks of the CPU's kernels: their scratch, and which operands they would rather have.
+//! Lowering for the CPU: the scratch of its kernels, and the operands that they would rather have.
 
 use super::dot_plan::IN_PLACE_ROWS;
 use super::{
@@ -47,8 +47,8 @@ pub(crate) fn workspace(request: &Request<'_>, threads: usize) -> u64 {
     workspace as u64
 }
 
-/// Returns whether products like this one would rather share a copy of their right operand whose rows, for each
-/// contracted index, are contiguous. Few rows are done before a transposed operand is packed.
+/// Returns whether products like this one would rather share a copy of their right operand whose rows, for
+/// each contracted index, are contiguous. Few rows are done before a transposed operand is packed.
 pub(crate) fn shares_rows(axes: &DotAxes, reads: &[Access]) -> bool {
     DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
         let rhs = problem.rhs;

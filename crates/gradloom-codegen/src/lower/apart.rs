@@ -1,8 +1,8 @@
 //! Products that are computed without what follows from them.
 //!
-//! In: kernels, and what the target's products can do themselves. Out: a product with an epilogue as a product
-//! and a loop over it, where the target's kernels do not take that epilogue; parts of a group that are to be
-//! kernels of their own. Always holds: the loop follows the product at once.
+//! In: kernels, and what the target's products can do themselves. Out: a product with an epilogue as a
+//! product and a loop over it, where the target's kernels do not take that epilogue; parts of a group that
+//! are to be kernels of their own. Always holds: the loop follows the product at once.
 
 use super::joined::joined;
 use super::{Draft, Lowering};
@@ -43,15 +43,15 @@ pub(super) fn split(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Whether a product and what follows from it are two kernels: products store elements alone.
+/// Returns whether a product and what follows from it are two kernels: products store elements alone.
 fn is_split(kernel: &Kernel) -> bool {
     let Kernel::Dot { epilogue, .. } = kernel else { return false };
     !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
 }
 
 impl Lowering<'_> {
-    /// Replaces each kernel that `f` takes apart by a product and what is left; that joins the rows behind it,
-    /// if it can.
+    /// Replaces each kernel that `f` takes apart by a product and what is left; that joins the rows behind
+    /// it, if it can.
     pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<[Draft; 2]>) {
         let mut kernels = VecDeque::from(std::mem::take(&mut self.kernels));
         while let Some(draft) = kernels.pop_front() {
@@ -67,7 +67,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A product of a dtype, and a loop over it.
+    /// Makes a product of a dtype, and a loop over it.
     pub(super) fn product_and_loop(
         &mut self,
         draft: &Draft,

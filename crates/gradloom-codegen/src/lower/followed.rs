@@ -49,7 +49,7 @@ fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
     Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..rows.spec }))
 }
 
-/// Whether attention, as the device will compute it, can compute what follows.
+/// Returns whether attention, as the device will compute it, can compute what follows.
 fn takes(lowering: &Lowering<'_>, KernelSpec { kernel, reads, writes, .. }: &KernelSpec) -> bool {
     let Target { limits, choices, .. } = lowering.target;
     let schedule = schedule(kernel, reads, writes, limits, choices);

@@ -1,7 +1,7 @@
 //! From kernels to launches: how each is shared out, and whose place its results may take.
 //!
-//! In: kernels whose operands fit. Out: launches with their schedules and scratch. Always holds: the scratch of
-//! a group's parts stands side by side.
+//! In: kernels whose operands fit. Out: launches with their schedules and scratch. Always holds: the scratch
+//! of a group's parts stands side by side.
 
 use super::Lowering;
 use crate::cpu;
@@ -99,8 +99,8 @@ fn group(
     (may_alias, Schedule::Group(schedule), workspace.max(schedule.workspace))
 }
 
-/// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in
-/// the commit, and the temporaries that it overwrites die with the step.
+/// Returns the reads that the results may overwrite. A kernel that can trap is no exception: it is never
+/// launched in the commit, and the temporaries that it overwrites die with the step.
 fn aliases(target: &Target, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
     match kernel {
         Kernel::Op(
@@ -117,9 +117,9 @@ fn aliases(target: &Target, kernel: &Kernel, reads: &[Access], writes: &[Access]
     }
 }
 
-/// Whether a result with an element for each position, row, or one in all may take the place of an operand
-/// with as many: not if another thread may still read that. On a GPU, other invocations read what a row has;
-/// on a CPU, several blocks of columns of a product do.
+/// Returns whether a result with an element for each position, row, or one in all may take the place of an
+/// operand with as many: not if another thread may still read that. On a GPU, other invocations read what a
+/// row has; on a CPU, several blocks of columns of a product do.
 fn may_replace(target: &Target, kernel: &Kernel, level: Level) -> bool {
     level == Level::Element || target.dialect == Dialect::Cpu && matches!(kernel, Kernel::Loop(_))
 }

@@ -1,7 +1,8 @@
 //! Products that a library of the device's vendor computes.
 //!
-//! In: kernels. Out: large products as launches by the library, without what follows from them, whose operands
-//! are of the dtype that it wants: one that is not is copied first, once for all products that share it.
+//! In: kernels. Out: large products as launches by the library, without what follows from them, whose
+//! operands are of the dtype that it wants: one that is not is copied first, once for all products that share
+//! it.
 
 use super::{Draft, Lowering};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
@@ -60,7 +61,7 @@ impl Lowering<'_> {
         is_large(limits, axes, [&lhs, &rhs], (right, dtype), (least, row)).then_some(dtype)
     }
 
-    /// Whether the library computes a product without what follows from it.
+    /// Returns whether the library computes a product without what follows from it.
     pub(super) fn is_for_library(&self, draft: &Draft) -> bool {
         let writes = &draft.writes;
         let (axes, layout, dtype) = match &draft.kernel {
@@ -181,9 +182,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether the library computes a product faster, from so many multiplications on, whose right operand is of
-/// the first dtype and would be of the second, and whose result's rows lie so many elements apart. Of few
-/// rows, reading the right operand is all, and rounding it first would be more.
+/// Returns whether the library computes a product faster, from so many multiplications on, whose right
+/// operand is of the first dtype and would be of the second, and whose result's rows lie so many elements
+/// apart. Of few rows, reading the right operand is all, and rounding it first would be more.
 pub(super) fn is_large(
     limits: &Limits,
     axes: &DotAxes,
@@ -198,9 +199,10 @@ pub(super) fn is_large(
         })
 }
 
-/// Whether a product of few rows has columns that the library cannot take in eights: of an operand that is
-/// read as the store has it, where its result's rows, so many elements apart, have no room for more. On an
-/// H200, the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with room.
+/// Returns whether a product of few rows has columns that the library cannot take in eights: of an operand
+/// that is read as the store has it, where its result's rows, so many elements apart, have no room for more.
+/// On an H200, the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with
+/// room.
 fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
     let all = problem.n.next_multiple_of(EXTENT_ALIGNMENT);
     let has_room = row >= all && takes_lines_behind(problem.rhs.free_stride, dtype);

@@ -29,7 +29,7 @@ pub(crate) use launches::Request;
 use library::Padded;
 use std::ops::{Deref, DerefMut};
 
-/// How ops are fused for GPUs.
+/// The joining of ops into kernels for GPUs.
 pub(crate) const GPU_FUSION: Fusion = Fusion::SumsApart;
 
 /// A step of lowering.
@@ -82,7 +82,7 @@ pub(crate) const CUDA: &[Pass] = passes![
     products::together,
 ];
 
-/// Lowers kernels; `cuts_products` is whether long sums of products may be cut into parts that wait.
+/// Lowers kernels; with `cuts_products`, long sums of products may be cut into parts that wait.
 pub(crate) fn lower(graph: &Graph, fused: Fused, target: &Target, cuts_products: bool) -> Lowered {
     let kernels = fused.kernels.into_iter().map(Draft::from).collect();
     let (memory, padded, launches) = (fused.memory, Vec::new(), Vec::new());
@@ -116,9 +116,9 @@ type Section = (bool, bool);
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     spec: KernelSpec,
-    /// Whether the next kernel reads its sums, so that they do not wait in parts.
+    /// True if the next kernel reads its sums, so that they do not wait in parts.
     is_read_next: bool,
-    /// How the vendor's library computes it, if it does.
+    /// The schedule of the vendor's library, if that computes it.
     library: Option<LibrarySchedule>,
 }
 

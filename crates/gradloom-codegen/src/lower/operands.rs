@@ -1,7 +1,7 @@
 //! Copies of operands through whose views kernels cannot index.
 //!
-//! In: kernels. Out: the same kernels over contiguous copies, which are made before them. Always holds: what a
-//! kernel can index through is not copied, nor windows that overlap, where products pack them, as the copy
+//! In: kernels. Out: the same kernels over contiguous copies, which are made before them. Always holds: what
+//! a kernel can index through is not copied, nor windows that overlap, where products pack them, as the copy
 //! would be larger than what they look at.
 
 use super::{Draft, Lowering};
@@ -24,9 +24,9 @@ pub(super) fn with_shared_rows(lowering: &mut Lowering<'_>) {
 struct Copies {
     /// Right operands that products share a copy of.
     shared: Vec<Shared>,
-    /// Whether products read windows that overlap, as right operands, without a copy.
+    /// True if products read windows that overlap, as right operands, without a copy.
     packs_windows: bool,
-    /// Whether a user's op has kernels for the target; its operands on the host are row-major.
+    /// True of a user's op that has kernels for the target; its operands on the host are row-major.
     has_kernels: fn(&dyn CustomOp) -> bool,
 }
 

@@ -1,8 +1,8 @@
 //! Products that are alike, as one launch: the gradients of queries, keys and values.
 //!
-//! In: launches. Out: the same, with a product as a part of an earlier one that is like it. Always holds: only
-//! products in tiles stand between, and none needs another's result. A device's queue takes fewer launches so,
-//! each of which fills more of the device.
+//! In: launches. Out: the same, with a product as a part of an earlier one that is like it. Always holds:
+//! only products in tiles stand between, and none needs another's result. A device's queue takes fewer
+//! launches so, each of which fills more of the device.
 
 use super::{Lowering, Section};
 use crate::schedule::group::{self, Class, Form};

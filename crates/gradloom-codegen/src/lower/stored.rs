@@ -15,7 +15,8 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// What the products of a target read as it is stored. Attention reads keys and values so on every target.
+/// Operands that the products of a target read as they are stored. Attention reads keys and values so on
+/// every target.
 #[derive(Clone, Copy)]
 enum OfProducts {
     Nothing,

@@ -1,7 +1,7 @@
 //! Products of few rows whose sums are cut into parts, which what follows adds up.
 //!
-//! In: kernels. Out: such a product as a batch of several, whose results are the parts of its sums, and a loop
-//! that adds these up and goes on with the epilogue. Always holds: parts are added in order.
+//! In: kernels. Out: such a product as a batch of several, whose results are the parts of its sums, and a
+//! loop that adds these up and goes on with the epilogue. Always holds: parts are added in order.
 
 use super::parts::cut_terms;
 use super::{Draft, Lowering};

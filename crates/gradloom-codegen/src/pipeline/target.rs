@@ -1,9 +1,9 @@
-//! What programs are compiled for, as one value.
+//! The target of programs, as one value.
 //!
-//! In: what a device allows. Out: all that the stages after the passes ask of it: how ops are fused, the passes
-//! that make launches of kernels ([`Target::lower`]), and, once these are planned, the text of their kernels
-//! ([`Target::emit`], [`Target::code`]). A device has one for as long as it is open; what is shown without a
-//! device is made of the same value.
+//! In: what a device allows. Out: all that the stages after the passes ask of it: how ops are fused, the
+//! passes that make launches of kernels ([`Target::lower`]), and, once these are planned, the text of their
+//! kernels ([`Target::emit`], [`Target::code`]). A device has one for as long as it is open; what is shown
+//! without a device is made of the same value.
 
 use super::Code;
 use crate::cuda::{Addresses, CudaUnit, REUSE_DISTANCE, Work, may_use_library};
@@ -27,7 +27,7 @@ pub struct Target {
     pub dialect: Dialect,
     /// Threads of a CPU: they decide about scratch, never about results. 1 of a GPU.
     pub threads: usize,
-    /// How ops are joined into kernels.
+    /// The joining of ops into kernels.
     pub fusion: Fusion,
     /// Limits and features of a GPU. No kernel of a CPU asks for them.
     pub limits: Limits,
@@ -119,8 +119,8 @@ impl Target {
         }
     }
 
-    /// The same device for one graph: without the vendor's library if no product is for it or it is not there.
-    /// `has_library` is asked only where there is such a product, as opening a library takes time.
+    /// The same device for one graph: without the vendor's library if no product is for it or it is not
+    /// there. `has_library` is asked only where there is such a product, as opening a library takes time.
     #[must_use]
     pub fn for_graph(mut self, graph: &Graph, has_library: impl FnOnce() -> bool) -> Self {
         let precision = self.precision();
@@ -156,8 +156,8 @@ impl Target {
         lower::lower(graph, fused, self, true)
     }
 
-    /// Returns what there are choices for in a program, each once: what lowering makes with these choices, and,
-    /// whole, the products that it cuts into parts, as how a product is cut is part of its choice.
+    /// Returns what there are choices for in a program, each once: what lowering makes with these choices,
+    /// and, whole, the products that it cuts into parts, as how a product is cut is part of its choice.
     pub fn problems(&self, graph: &Graph, fused: &Fused) -> Vec<Problem> {
         let mut found = Vec::new();
         for cuts_products in [false, true] {
@@ -312,7 +312,6 @@ mod tests {
         assert_eq!(asked(8, true), (false, false));
     }
 
-    /// What is shown for a target in general is what a device of it has for the graph.
     #[test]
     fn a_target_lowers_as_its_device_does() {
         let target = Target::cuda(Limits::cuda().with_library(), Precision::Bf16);
@@ -329,7 +328,6 @@ mod tests {
         }
     }
 
-    /// What only one kind of device does is in no other list.
     #[test]
     fn each_dialect_has_its_list_of_passes() {
         let names = |target: Target| target.pass_names().collect::<Vec<_>>();

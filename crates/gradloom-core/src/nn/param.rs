@@ -67,7 +67,7 @@ struct Shared {
     tied: AtomicBool,
     /// How the store keeps it, if not as it is.
     stored: OnceLock<super::Stored>,
-    /// What products with it add.
+    /// The products that are added to those with it.
     adapter: OnceLock<Adapter>,
     /// Whether it is a part of an adapter itself.
     is_of_adapter: AtomicBool,

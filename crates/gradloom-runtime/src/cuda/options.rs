@@ -56,7 +56,7 @@ impl Default for CudaOptions {
 }
 
 impl CudaOptions {
-    /// What programs are compiled for on such a GPU.
+    /// The target of programs for such a GPU.
     pub fn target(&self) -> Target {
         Target::cuda(Limits { library: self.library, ..Limits::cuda() }, self.precision)
     }

@@ -114,7 +114,7 @@ pub(super) fn pipeline<'k>(
 }
 
 impl Shape {
-    /// What it holds for matrix instructions.
+    /// The dtype of what it holds for matrix instructions.
     fn held(&self) -> Option<DType> {
         self.matrix
     }
