@@ -202,6 +202,20 @@ impl Store {
         self.read_where(|_| true)
     }
 
+    /// Like [`Store::read_all`], into what an earlier call left, whose memory is taken again.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; some entries may then have other elements than the rest.
+    pub fn read_all_into(&self, into: &mut Vec<(StoreEntry, Vec<u8>)>) -> Result<()> {
+        let content = self.read_lock();
+        let entries = content.layout.entries();
+        if !into.iter().map(|(entry, _)| entry).eq(entries) {
+            into.clear();
+            into.extend(entries.iter().map(|entry| (entry.clone(), Vec::new())));
+        }
+        into.iter_mut().try_for_each(|(entry, bytes)| content.segment(entry)?.read_into(entry, bytes))
+    }
+
     /// The same of some entries.
     pub(crate) fn read_where(
         &self,
@@ -467,9 +481,18 @@ impl Segment {
 
     /// The caller holds the store's lock.
     fn read(&self, entry: &StoreEntry) -> Result<Vec<u8>> {
-        let mut bytes = zeroed(counted(entry.ty.bytes()), &quoted(entry))?;
-        self.memory.read(self.offset(entry), &mut bytes)?;
+        let mut bytes = Vec::new();
+        self.read_into(entry, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The same into memory that has as many bytes, or is replaced.
+    fn read_into(&self, entry: &StoreEntry, bytes: &mut Vec<u8>) -> Result<()> {
+        let wanted = counted(entry.ty.bytes());
+        if bytes.len() != wanted {
+            *bytes = zeroed(wanted, &quoted(entry))?;
+        }
+        self.memory.read(self.offset(entry), bytes)
     }
 
     /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is

@@ -248,3 +248,21 @@ fn readers_never_see_half_a_write() {
     });
     assert_eq!(store.entries().len(), 8);
 }
+
+#[test]
+fn what_was_read_before_gives_its_memory() {
+    let store = store();
+    let mut read = store.read_all().unwrap();
+    let places = |read: &[(StoreEntry, Vec<u8>)]| read.iter().map(|(_, b)| b.as_ptr()).collect::<Vec<_>>();
+    let before = places(&read);
+    store.write(&[("w", &f32s(3), &bytes(&[7.0, 8.0, 9.0]))]).unwrap();
+    store.read_all_into(&mut read).unwrap();
+    assert_eq!((&read, places(&read)), (&store.read_all().unwrap(), before));
+    // Of a store that has grown, or another one.
+    grow(&store, "%0: f32[4] = param \"v\"").unwrap();
+    store.read_all_into(&mut read).unwrap();
+    assert_eq!((read.len(), &read), (4, &store.read_all().unwrap()));
+    let mut none = Vec::new();
+    store.read_all_into(&mut none).unwrap();
+    assert_eq!(none, read);
+}
