@@ -1,5 +1,7 @@
 //! `gradloom train`.
 
+#[cfg(test)]
+mod aside;
 mod begin;
 pub(crate) mod config_file;
 mod data;
