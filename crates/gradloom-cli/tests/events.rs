@@ -65,6 +65,11 @@ fn a_run_tells_what_happens_and_prints_the_same() {
         (&last["event"], &last["step"], &last["reason"]),
         (&"ended".into(), &40.into(), &"done".into())
     );
+    // What the time went to, and no more than there was.
+    let seconds = |key: &str| last[format!("{key}seconds").as_str()].as_f64().unwrap();
+    let parts = ["start_", "step_", "evaluation_", "saving_", "sample_"].map(seconds);
+    assert!(parts.iter().all(|part| *part >= 0.0) && parts.iter().sum::<f64>() > 0.0, "{last}");
+    assert!(parts.iter().sum::<f64>() <= seconds("") + 0.01, "{last}");
     let times: Vec<f64> = events.iter().map(|event| event["time"].as_f64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
 }
@@ -75,14 +80,15 @@ fn a_killed_run_goes_on_in_the_same_file() {
     let workspace = Workspace::new();
     let line = format!("{TRAIN} --steps 100000 --save-every 50 --eval-every 100000");
     let mut child = workspace.command(&line).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("a saved state", || workspace.rows("run") > 60);
+    let told = || std::fs::read_to_string(workspace.path("run/events.jsonl")).unwrap_or_default();
+    wait_until("a saved state", || told().contains("\"saved\""));
     child.kill().unwrap();
     child.wait().unwrap();
     // As if it had been killed in the middle of a line.
     let mut before = workspace.text("run/events.jsonl");
     before.truncate(before.rfind('\n').unwrap() + 1);
     workspace.put("run/events.jsonl", format!("{before}{{\"event\":\"st").as_bytes());
-    let last = parsed(&before).last().unwrap()["step"].as_u64().unwrap();
+    let last = parsed(&before).iter().map(|event| event["step"].as_u64().unwrap()).max().unwrap();
 
     let saved = named(&parsed(&before), "saved").last().unwrap()["step"].as_u64().unwrap();
     let steps = saved + 60;

@@ -80,7 +80,15 @@ pub(crate) struct Ending {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
     pub(crate) seconds: f64,
-    /// On average, the first step aside.
+    /// Until the first step was made.
+    pub(crate) start_seconds: f64,
+    /// Of the steps after it, of the measurements and savings that they waited for, and of the text at the
+    /// end.
+    pub(crate) step_seconds: f64,
+    pub(crate) evaluation_seconds: f64,
+    pub(crate) saving_seconds: f64,
+    pub(crate) sample_seconds: f64,
+    /// On average, with evaluation and saving, the first step aside.
     pub(crate) tokens_per_s: Option<f64>,
 }
 
@@ -127,8 +135,8 @@ impl Events {
         Self::open(folder, printed).map_err(|error| unusable(&folder.file(EVENTS), &error))
     }
 
-    /// Goes on with a file, which is made if it is missing. The second value is the step of its last line,
-    /// the third a warning: a file that is not as it was written is kept under another name.
+    /// Goes on with a file, which is made if it is missing. The second value is the last step that it tells
+    /// of, the third a warning: a file that is not as it was written is kept under another name.
     pub(crate) fn resume(folder: &RunFolder, printed: bool) -> Result<(Self, Option<u64>, Option<String>)> {
         let path = folder.file(EVENTS);
         let (mut step, mut warning) = (None, None);
@@ -187,7 +195,8 @@ fn line(step: u64, event: &Event) -> String {
     serde_json::to_string(&line).expect("events are plain data") + "\n"
 }
 
-/// Cuts off what an interruption left of a line, and gives the step of the last whole one.
+/// Cuts off what an interruption left of a line, and gives the last step that was made: a state is saved
+/// while later steps are made, so the line before the last one may tell of more.
 fn repaired(path: &Path) -> io::Result<Option<u64>> {
     let file = match regular_file::open(path, OpenOptions::new().read(true).write(true)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -211,11 +220,16 @@ fn repaired(path: &Path) -> io::Result<Option<u64>> {
         return Ok(None);
     }
     #[derive(Deserialize)]
-    struct Step {
+    struct Told<'t> {
+        event: &'t str,
         step: u64,
     }
-    let last = &tail[end_of(&tail[..end - 1]).unwrap_or(0)..end];
-    serde_json::from_slice(last).map(|Step { step }| Some(step)).map_err(|_| damaged())
+    let start_of = |end: usize| end_of(&tail[..end - 1]).unwrap_or(0);
+    let told = |start: usize, end: usize| serde_json::from_slice::<Told<'_>>(&tail[start..end]);
+    let start = start_of(end);
+    let last = told(start, end).map_err(|_| damaged())?;
+    let before = (last.event == "saved" && start > 0).then(|| told(start_of(start), start).ok());
+    Ok(before.flatten().map(|before| before.step).max(Some(last.step)))
 }
 
 #[cfg(test)]
@@ -272,6 +286,22 @@ mod tests {
         }
         fs::remove_file(folder.file(EVENTS)).unwrap();
         assert_eq!(Events::resume(&folder, false).unwrap().1, None);
+    }
+
+    /// A state is saved while later steps are made.
+    #[test]
+    fn the_last_step_is_told_by_the_line_before_a_saved_one() {
+        let (_keep, folder) = folder();
+        let events = Events::create(&folder, false).unwrap();
+        let saved = Event::Saved { files: ["a", "b"] };
+        for (step, event, last) in [(7, &saved, 7), (9, &STEP, 9), (8, &saved, 9), (10, &STEP, 10)] {
+            events.push(step, event).unwrap();
+            assert_eq!(Events::resume(&folder, false).unwrap().1, Some(last));
+        }
+        // What was lost before, another resumption has counted.
+        let resumed = "{\"event\":\"resumed\",\"time\":1.0,\"step\":8}\n";
+        fs::write(folder.file(EVENTS), fs::read_to_string(folder.file(EVENTS)).unwrap() + resumed).unwrap();
+        assert_eq!(Events::resume(&folder, false).unwrap().1, Some(8));
     }
 
     #[test]

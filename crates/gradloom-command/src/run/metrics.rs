@@ -9,6 +9,7 @@ use gradloom::runtime::regular_file;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What was measured at a step. Row 0 holds the held-out loss before training.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +30,7 @@ const HEADER: &str = "step,training_loss,held_out_loss,learning_rate";
 /// The rows so far, in memory and in the file.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    rows: Vec<Row>,
+    rows: Mutex<Vec<Row>>,
     path: PathBuf,
     file: File,
 }
@@ -72,18 +73,22 @@ impl Metrics {
         let path = folder.file("metrics.csv");
         let file = regular_file::open(&path, OpenOptions::new().append(true))
             .map_err(|error| unusable(&path, &error))?;
-        Ok(Self { rows, path, file })
+        Ok(Self { rows: Mutex::new(rows), path, file })
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nothing was measured yet.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows().is_empty()
     }
 
     /// Adds a row; it is in the file when this returns, and on the disk after [`sync`](Self::sync).
-    pub(crate) fn push(&mut self, row: Row) -> Result<()> {
-        self.file.write_all(line(&row).as_bytes()).map_err(|error| unusable(&self.path, &error))?;
-        self.rows.push(row);
+    pub(crate) fn push(&self, row: Row) -> Result<()> {
+        (&self.file).write_all(line(&row).as_bytes()).map_err(|error| unusable(&self.path, &error))?;
+        self.rows().push(row);
         Ok(())
     }
 
@@ -94,16 +99,17 @@ impl Metrics {
 
     /// The last held-out loss.
     pub(crate) fn held_out(&self) -> Option<f32> {
-        self.rows.iter().rev().find_map(|row| row.held_out)
+        self.rows().iter().rev().find_map(|row| row.held_out)
     }
 
     /// Draws `loss.svg`; losses are in nats for each `token`.
     pub(crate) fn draw(&self, folder: &RunFolder, name: &str, token: &str) -> Result<()> {
         let points = |value: fn(&Row) -> Option<f32>| {
-            let rows = self.rows.iter();
-            rows.filter_map(|row| Some((row.step as f64, f64::from(value(row)?)))).collect::<Vec<_>>()
+            let rows = self.rows();
+            let points = rows.iter().filter_map(|row| Some((row.step as f64, f64::from(value(row)?))));
+            points.collect::<Vec<_>>()
         };
-        let steps = self.rows.last().map_or(0, |row| row.step);
+        let steps = self.rows().last().map_or(0, |row| row.step);
         let held_out = self.held_out().map_or_else(String::new, |loss| format!(", held out {loss:.3}"));
         let title = format!("{name}: {} steps{held_out}", thousands(steps));
         let series = [
@@ -181,14 +187,14 @@ mod tests {
     fn resuming_cuts_off_what_came_after() {
         let folder = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
-        let mut metrics = Metrics::create(&folder).unwrap();
+        let metrics = Metrics::create(&folder).unwrap();
         (1..=5).for_each(|step| metrics.push(row(step)).unwrap());
         let whole = fs::read_to_string(folder.file("metrics.csv")).unwrap();
         fs::write(folder.file("metrics.csv"), format!("{whole}6,0.1")).unwrap();
 
         let (mut resumed, warning) = Metrics::resume(&folder, 3).unwrap();
         assert_eq!(warning, None);
-        assert_eq!(resumed.rows, [row(1), row(2), row(3)]);
+        assert_eq!(*resumed.rows(), [row(1), row(2), row(3)]);
         assert_eq!(resumed.held_out(), Some(0.1));
         (4..=5).for_each(|step| resumed.push(row(step)).unwrap());
         assert_eq!(fs::read_to_string(folder.file("metrics.csv")).unwrap(), whole);
@@ -204,7 +210,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
         assert_eq!(warning(&folder, 0), None, "a run that was killed before it measured anything");
-        let mut metrics = Metrics::create(&folder).unwrap();
+        let metrics = Metrics::create(&folder).unwrap();
         (1..=5).for_each(|step| metrics.push(row(step)).unwrap());
         let missing = warning(&folder, 6).unwrap();
         assert!(missing.ends_with("metrics.csv: the rows up to step 6 are missing"), "{missing}");
@@ -217,7 +223,7 @@ mod tests {
     fn a_damaged_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
-        let mut metrics = Metrics::create(&folder).unwrap();
+        let metrics = Metrics::create(&folder).unwrap();
         (1..=5).for_each(|step| metrics.push(row(step)).unwrap());
         let path = folder.file("metrics.csv");
         let whole = fs::read_to_string(&path).unwrap();
@@ -229,7 +235,7 @@ mod tests {
         for (i, (text, problem, rows)) in (1..).zip(damages) {
             fs::write(&path, &text).unwrap();
             let (resumed, warning) = Metrics::resume(&folder, 5).unwrap();
-            assert_eq!(resumed.rows, rows);
+            assert_eq!(*resumed.rows(), rows);
             let name =
                 if i == 1 { "metrics.damaged.csv".to_string() } else { format!("metrics.damaged-{i}.csv") };
             let warning = warning.expect("a warning");

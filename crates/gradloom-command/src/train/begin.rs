@@ -4,6 +4,7 @@ use super::data::{Data, Source};
 use super::init::Begun;
 use super::interrupt;
 use super::options::Options;
+use super::saving::{Files, Writer, writer};
 use super::settings::{DataSource, Settings, Training};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
@@ -14,17 +15,18 @@ use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Sna
 use crate::tokenizer::AnyTokenizer;
 use gradloom_models::data::Split;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A run that is ready to make its next step.
 pub(super) struct Run {
-    pub(super) settings: Settings,
+    pub(super) files: Arc<Files>,
     pub(super) data: Split,
     pub(super) tokenizer: AnyTokenizer,
-    pub(super) folder: RunFolder,
     pub(super) train: ModelTrain,
     pub(super) evaluator: Evaluator,
-    pub(super) metrics: Metrics,
-    pub(super) events: Events,
+    pub(super) writer: Writer,
+    /// Memory for a copy of the state.
+    pub(super) spare: Snapshot,
     /// Steps that were made before.
     pub(super) steps: u64,
 }
@@ -60,6 +62,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
         from.load_into(train.session())?;
     }
     let beginning = Snapshot::of(&train.store(), 0)?;
+    let writer = writer()?;
     interrupt::save_first();
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset);
     let folder = folder.map_err(|failure| match &options.out {
@@ -82,7 +85,8 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let events = Events::create(&folder, json)?;
     events.push(0, &began(&settings, &train, &folder, taken, None))?;
     say!("run     {}", folder.path().display());
-    Ok(Run { settings, data: split, tokenizer, folder, train, evaluator, metrics, events, steps: 0 })
+    let files = Arc::new(Files { settings, folder, metrics, events });
+    Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare: beginning, steps: 0 })
 }
 
 /// Refuses a folder that cannot become the new run's.
@@ -141,10 +145,12 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let (mut train, evaluator) = compiled(&settings, &split)?;
     saved.restore(&train.store())?;
     train.set_attempted_steps(saved.steps);
+    let writer = writer()?;
+    let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
     if settings != saved.settings {
         // At once, or a crash before the next saving would take the new settings back.
-        Snapshot::of(&train.store(), saved.steps)?.write_state(&folder, &settings)?;
+        spare.write_state(&folder, &settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;
     let (metrics, warning) = Metrics::resume(&folder, saved.steps)?;
@@ -158,8 +164,8 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let lost = last.map_or(0, |last| last.saturating_sub(saved.steps));
     events.push(saved.steps, &began(&settings, &train, &folder, taken, Some(lost)))?;
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
-    let steps = saved.steps;
-    Ok(Run { settings, data: split, tokenizer, folder, train, evaluator, metrics, events, steps })
+    let (files, steps) = (Arc::new(Files { settings, folder, metrics, events }), saved.steps);
+    Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare, steps })
 }
 
 /// The event of a run that begins, or that goes on and makes so many lost steps again.

@@ -1,6 +1,5 @@
 //! `gradloom train`.
 
-#[cfg(test)]
 mod aside;
 mod begin;
 pub(crate) mod config_file;

@@ -114,7 +114,8 @@ pub(crate) struct Options {
     /// kept until it fits, and the result stays the same. 0 for no limit. [default: 0]
     #[arg(long, value_name = "BYTES", help_heading = "Training")]
     pub(crate) memory_budget: Option<Size>,
-    /// Steps between measurements of the held-out loss. [default: a twentieth of the steps]
+    /// Steps between measurements of the held-out loss. [default: a twentieth of the steps, and at least 60, so
+    /// that they take a small part of the time]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     pub(crate) eval_every: Option<u64>,
 
@@ -122,7 +123,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Run folder")]
     #[serde(skip_serializing)]
     pub(crate) out: Option<PathBuf>,
-    /// Steps between savings of the state, from which --resume goes on. [default: a tenth of the steps]
+    /// Steps between savings of the state, from which --resume goes on. It is written beside the next steps,
+    /// and these wait only if the one before is not written yet. [default: as the time says: 50 times as long
+    /// as a saving takes, at least 10 seconds, at most 10 minutes]
     #[arg(long, value_name = "STEPS", help_heading = "Run folder")]
     pub(crate) save_every: Option<u64>,
 

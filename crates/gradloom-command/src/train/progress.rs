@@ -3,6 +3,7 @@
 use super::rate::Rate;
 use crate::format::{count, duration, thousands};
 use crate::output::{is_for_people, say};
+use crate::run::{Ending, Reason};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -16,6 +17,21 @@ pub(super) struct Progress {
     held_out: Option<f32>,
     began: Instant,
     first: u64,
+    /// The end of the last step.
+    last: Instant,
+    /// Time until the first step was made.
+    start: Option<Duration>,
+    pub(super) spent: Spent,
+}
+
+/// Time that was spent between the steps and behind them, since the first one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub(super) evaluation: Duration,
+    /// Waiting for copies of the state, and for the last one to be written.
+    pub(super) saving: Duration,
+    /// Writing a text at the end.
+    pub(super) sample: Duration,
 }
 
 impl Progress {
@@ -35,12 +51,20 @@ impl Progress {
             held_out: None,
             began: Instant::now(),
             first: done,
+            last: Instant::now(),
+            start: None,
+            spent: Spent::default(),
         }
     }
 
-    /// A step was made.
+    /// A step was made, which itself took so long.
     pub(super) fn step(&mut self, step: u64, loss: f32, took: Duration) {
-        self.rate.step(took);
+        let before = std::mem::replace(&mut self.last, Instant::now());
+        self.rate.step(took, (self.last - before).saturating_sub(took));
+        if self.start.is_none() {
+            self.start = Some(self.elapsed());
+            self.spent = Spent::default();
+        }
         if let Some(bar) = &self.bar {
             bar.set_position(step);
             let held_out = self.held_out.map_or_else(|| "-".to_string(), |loss| format!("{loss:.3}"));
@@ -70,25 +94,57 @@ impl Progress {
         }
     }
 
-    /// Work beside the steps, such as measuring, took this long.
-    pub(super) fn aside(&mut self, took: Duration) {
-        self.rate.aside(took);
-    }
-
-    /// Removes the bar and prints the time that the run took.
-    pub(super) fn finish(&self, step: u64) {
+    /// Removes the bar.
+    pub(super) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+
+    /// Prints the time that the run took, and for what.
+    pub(super) fn finish(&self, step: u64) {
         if step > self.first {
             let made = count((step - self.first) as usize, "step");
             let speed = self.average_speed().map_or_else(String::new, |speed| format!(", {}", rate(speed)));
-            say!("time    {} for {made}{speed}", duration(self.began.elapsed()));
+            say!("time    {} for {made}{speed}", duration(self.elapsed()));
+            let Spent { evaluation, saving, sample } = self.spent;
+            let [start, own, evaluation, saving, sample] =
+                [self.start(), self.own(), evaluation, saving, sample].map(|time| time.as_secs_f64());
+            say!(
+                "        {start:.2} s until the first step was made; since then {own:.2} s for steps, \
+                 {evaluation:.2} s for evaluation, {saving:.2} s for saving, {sample:.2} s for the sample"
+            );
         }
     }
 
+    /// The end of the run, as its events tell it.
+    pub(super) fn ending(&self, reason: Reason, message: Option<String>) -> Ending {
+        let seconds = |time: Duration| time.as_millis() as f64 / 1e3;
+        Ending {
+            reason,
+            message,
+            seconds: seconds(self.elapsed()),
+            start_seconds: seconds(self.start()),
+            step_seconds: seconds(self.own()),
+            evaluation_seconds: seconds(self.spent.evaluation),
+            saving_seconds: seconds(self.spent.saving),
+            sample_seconds: seconds(self.spent.sample),
+            tokens_per_s: self.average_speed(),
+        }
+    }
+
+    /// Time until the first step was made.
+    fn start(&self) -> Duration {
+        self.start.unwrap_or_else(|| self.elapsed())
+    }
+
+    /// Time of the steps themselves, the first one aside.
+    fn own(&self) -> Duration {
+        self.rate.own()
+    }
+
     /// Time since the beginning of this part of the run.
-    pub(super) fn elapsed(&self) -> Duration {
+    fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
@@ -97,9 +153,12 @@ impl Progress {
         self.rate.now().map(|seconds| self.tokens_per_step / seconds.max(1e-9))
     }
 
-    /// Tokens a second in this part of the run, its first step aside.
-    pub(super) fn average_speed(&self) -> Option<f64> {
-        self.rate.average().map(|seconds| self.tokens_per_step / seconds.max(1e-9))
+    /// Tokens a second in this part of the run, with evaluation and saving; its first step and the text at
+    /// the end aside.
+    fn average_speed(&self) -> Option<f64> {
+        let seconds = self.elapsed().saturating_sub(self.start()).saturating_sub(self.spent.sample);
+        let tokens = self.tokens_per_step * self.rate.counted() as f64;
+        (self.rate.counted() > 0).then(|| tokens / seconds.as_secs_f64().max(1e-9))
     }
 
     /// Speed and time left, each after a gap; nothing while only the first step is known.

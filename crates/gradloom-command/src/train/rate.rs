@@ -1,9 +1,10 @@
 //! Measures the time of a step.
 //!
-//! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now,
-//! what it took on average, and the time that is left. Always holds: the first step never counts, as it meets
-//! cold caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile; what
-//! a step takes now is that of the last [`RECENT`] steps.
+//! In: the durations of the steps that were made, and of the work between them. Out: what a step takes now,
+//! with that work, and the time that is left. Always holds: the first step never counts, as it meets cold
+//! caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile; what a
+//! step itself takes now is that of the last [`RECENT`] steps; work between them, such as measuring and
+//! saving, comes at intervals, so all of it is spread over all steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,50 +17,50 @@ const RECENT: usize = 50;
 pub(super) struct Rate {
     /// The last steps without the first one.
     recent: VecDeque<Duration>,
-    /// All steps without the first one.
-    total: Duration,
-    /// Steps that were made, and the work beside them.
+    /// All steps without the first one, and the work between them.
+    own: Duration,
+    between: Duration,
+    /// Steps that were made.
     made: u64,
-    aside: Duration,
 }
 
 impl Rate {
-    /// A step took so long.
-    pub(super) fn step(&mut self, took: Duration) {
+    /// A step took so long, and the work since the one before it so long.
+    pub(super) fn step(&mut self, took: Duration, between: Duration) {
         self.made += 1;
         if self.made == 1 {
             return;
         }
-        self.total = self.total.saturating_add(took);
+        self.own = self.own.saturating_add(took);
+        self.between = self.between.saturating_add(between);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
         self.recent.push_back(took);
     }
 
-    /// Work beside the steps, such as measuring and saving, took so long. It comes at intervals, so all of it
-    /// is spread over all steps.
-    pub(super) fn aside(&mut self, took: Duration) {
-        self.aside = self.aside.saturating_add(took);
-    }
-
-    /// Seconds that a step takes now; `None` while at most the first one is known, which tells nothing about
-    /// others.
+    /// Seconds that a step takes now, with the work between steps; `None` while at most the first one is
+    /// known, which tells nothing about others.
     pub(super) fn now(&self) -> Option<f64> {
-        let sum: f64 = self.recent.iter().map(Duration::as_secs_f64).sum();
-        (!self.recent.is_empty()).then(|| sum / self.recent.len() as f64)
-    }
-
-    /// Seconds that a step took on average, as [`now`](Self::now).
-    pub(super) fn average(&self) -> Option<f64> {
-        (self.made > 1).then(|| self.total.as_secs_f64() / (self.made - 1) as f64)
+        let recent: f64 = self.recent.iter().map(Duration::as_secs_f64).sum();
+        let between = self.between.as_secs_f64() / self.counted() as f64;
+        (self.counted() > 0).then(|| recent / self.recent.len() as f64 + between)
     }
 
     /// What so many more steps will take, as [`now`](Self::now).
     pub(super) fn left(&self, steps: u64) -> Option<Duration> {
         let seconds = self.now()?;
-        let aside = self.aside.as_secs_f64() / self.made as f64;
-        Some(Duration::try_from_secs_f64(steps as f64 * (seconds + aside)).unwrap_or(Duration::MAX))
+        Some(Duration::try_from_secs_f64(steps as f64 * seconds).unwrap_or(Duration::MAX))
+    }
+
+    /// Time of the steps themselves, the first one aside.
+    pub(super) fn own(&self) -> Duration {
+        self.own
+    }
+
+    /// Steps that were made, the first one aside.
+    pub(super) fn counted(&self) -> u64 {
+        self.made.saturating_sub(1)
     }
 }
 
@@ -73,23 +74,23 @@ mod tests {
 
     fn after(steps: impl IntoIterator<Item = Duration>) -> Rate {
         let mut rate = Rate::default();
-        steps.into_iter().for_each(|took| rate.step(took));
+        steps.into_iter().for_each(|took| rate.step(took, Duration::ZERO));
         rate
     }
 
     #[test]
     fn a_slow_first_step_never_counts() {
         for rate in [after([]), after([ms(60_000)])] {
-            assert_eq!((rate.now(), rate.average(), rate.left(9)), (None, None, None));
+            assert_eq!((rate.now(), rate.own(), rate.left(9)), (None, ms(0), None));
         }
         let second = after([ms(60_000), ms(100)]);
-        assert_eq!((second.now(), second.average(), second.left(10)), (Some(0.1), Some(0.1), Some(ms(1000))));
+        assert_eq!((second.now(), second.own(), second.left(10)), (Some(0.1), ms(100), Some(ms(1000))));
     }
 
     #[test]
-    fn the_average_is_that_of_all_steps_but_the_first() {
+    fn the_total_is_that_of_all_steps_but_the_first() {
         let rate = after([ms(60_000)].into_iter().chain([ms(300); RECENT]).chain([ms(100); RECENT]));
-        assert!((rate.average().unwrap() - 0.2).abs() < 1e-12);
+        assert_eq!((rate.own(), rate.counted()), (ms(400) * RECENT as u32, 2 * RECENT as u64));
         assert!((rate.now().unwrap() - 0.1).abs() < 1e-12);
     }
 
@@ -104,11 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn work_beside_the_steps_is_spread_over_them() {
-        let mut rate = after([ms(5000), ms(100), ms(100), ms(100)]);
-        rate.aside(ms(400));
-        assert_eq!(rate.left(10), Some(ms(2000)));
-        rate.aside(Duration::MAX);
+    fn work_between_the_steps_is_spread_over_them() {
+        let mut rate = Rate::default();
+        // What came before the first step is no part of it.
+        for (took, between) in [(5000, 7000), (100, 300), (100, 0), (100, 0)] {
+            rate.step(ms(took), ms(between));
+        }
+        assert_eq!((rate.left(10), rate.own()), (Some(ms(2000)), ms(300)));
+        rate.step(ms(100), Duration::MAX);
         assert_eq!(rate.left(u64::MAX), Some(Duration::MAX));
     }
 }

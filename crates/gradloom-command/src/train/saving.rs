@@ -1,93 +1,218 @@
-//! Decides what is saved after each step.
+//! Decides what is saved after each step, and has it written beside the next ones.
 //!
 //! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which
 //! a finite loss was computed, by the step after it or on the held-out text. The step that ruins the weights
-//! still has a finite loss itself: it is the next one that tells, so a state waits in memory until then.
+//! still has a finite loss itself: it is the next one that tells, so a state waits in memory until then. One
+//! state is in memory at most, and one is written at a time.
 
-use super::begin::Run;
+use super::aside::Aside;
+use super::settings::{Settings, default_lr};
 use crate::failure::{Failure, Result};
 use crate::format::{number, thousands};
 use crate::output::{program, quoted};
-use crate::run::{Event, MODEL, RunFolder, STATE, Snapshot};
-use crate::train::settings::default_lr;
+use crate::run::{Event, Events, MODEL, Metrics, RunFolder, STATE, Snapshot};
+use gradloom::Store;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// The state that waits, and the one that is saved.
+/// The files of a run, and the settings that decide them.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) settings: Settings,
+    pub(super) folder: RunFolder,
+    pub(super) metrics: Metrics,
+    pub(super) events: Events,
+}
+
+impl Files {
+    /// Writes a state and what goes with it. Metrics go first: a resumed run cuts off rows that are too many,
+    /// but could not make up missing ones.
+    ///
+    /// Returns whether the folder has the state now, too.
+    pub(super) fn write(&self, snapshot: &Snapshot) -> (bool, Result<()>) {
+        if let Err(failure) = self.metrics.sync().and_then(|()| self.events.sync()) {
+            return (false, Err(failure));
+        }
+        // The model beside the state, if there is a thread: the run ends when both are on the disk.
+        let write_model = || snapshot.write_model(&self.folder, &self.settings);
+        let (state, model) = thread::scope(|scope| {
+            let model = thread::Builder::new().spawn_scoped(scope, write_model);
+            let state = snapshot.write_state(&self.folder, &self.settings);
+            let model = model.map_or_else(
+                |_| write_model(),
+                |model| model.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            );
+            (state, model)
+        });
+        (state.is_ok(), state.and(model).and_then(|()| self.draw()))
+    }
+
+    fn draw(&self) -> Result<()> {
+        self.metrics.draw(&self.folder, &self.settings.preset, self.settings.token_name())
+    }
+}
+
+/// The thread that writes states.
+pub(super) type Writer = Aside<(Arc<Files>, Snapshot), Written>;
+
+/// An attempt to save a state.
+#[derive(Debug)]
+pub(super) struct Written {
+    snapshot: Snapshot,
+    /// Whether the folder has the state now.
+    has_state: bool,
+    result: Result<()>,
+    took: Duration,
+}
+
+/// Starts the thread that writes states. It comes before everything that leaves files.
+pub(super) fn writer() -> Result<Writer> {
+    writer_by(Files::write)
+}
+
+/// The same with another way to write.
+pub(super) fn writer_by(
+    mut write: impl FnMut(&Files, &Snapshot) -> (bool, Result<()>) + Send + 'static,
+) -> Result<Writer> {
+    let write = move |(files, snapshot): (Arc<Files>, Snapshot)| {
+        let began = Instant::now();
+        let (has_state, result) = write(&files, &snapshot);
+        Written { snapshot, has_state, result, took: began.elapsed() }
+    };
+    Aside::start(write).map_err(|error| {
+        Failure::failed(format!("states cannot be saved, which takes a thread: {error}"))
+            .help("end other programs, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)")
+    })
+}
+
+/// Steps stand still for a saving, and on the CPU share the cores with it, for at most this part of the time.
+const SHARE: u32 = 50;
+/// The least time between two savings, and the longest, where nobody says after how many steps.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
+
+/// The time from one saving to the next, if one takes so long.
+fn pause(cost: Duration) -> Duration {
+    (cost.saturating_mul(SHARE)).clamp(PAUSES[0], PAUSES[1])
+}
+
+/// The state that waits, the one that is being written, and the one that is saved.
 #[derive(Debug)]
 pub(super) struct Saving {
+    files: Arc<Files>,
+    writer: Writer,
     waiting: Option<Snapshot>,
+    /// Memory for the next one.
+    spare: Snapshot,
     /// Step of the state in the folder.
     saved: u64,
+    /// Steps from one to the next; `None`: as the time says.
+    every: Option<u64>,
+    /// The beginning of the last saving, the time that steps stood still for it, and when the next one may
+    /// come.
+    began: Instant,
+    stood: Duration,
+    pause: Duration,
 }
 
 impl Saving {
-    /// Starts from a folder that has the state of step `saved`.
-    pub(super) fn after(saved: u64) -> Self {
-        Self { waiting: None, saved }
+    /// Starts from a folder that has the state of step `saved`, with memory for the next one.
+    pub(super) fn new(files: Arc<Files>, writer: Writer, spare: Snapshot, saved: u64) -> Self {
+        let (began, every) = (Instant::now(), files.settings.training.save_every);
+        let (stood, pause) = (Duration::ZERO, pause(Duration::ZERO));
+        Self { files, writer, waiting: None, spare, saved, every, began, stood, pause }
     }
 
-    /// Copies the state, to be saved when it proves good.
-    pub(super) fn hold(&mut self, run: &Run) -> Result<()> {
-        let snapshot = Snapshot::of(&run.train.store(), run.steps)?;
-        if let Some(name) = snapshot.not_finite() {
-            return Err(self.diverged(run, run.steps, &format!("`{name}`")));
+    /// Returns true if the state after a step is to be saved.
+    pub(super) fn is_due(&self, step: u64) -> bool {
+        match self.every {
+            Some(every) => step.is_multiple_of(every),
+            None => self.waiting.is_none() && !self.writer.is_busy() && self.began.elapsed() >= self.pause,
         }
-        self.waiting = Some(snapshot);
+    }
+
+    /// Copies the state, to be saved when it proves good. Waits for one that is being written: there is
+    /// memory for one.
+    pub(super) fn hold(&mut self, store: &Store, steps: u64) -> Result<()> {
+        self.settle()?;
+        self.began = Instant::now();
+        self.spare.renew(store, steps)?;
+        if let Some(name) = self.spare.not_finite() {
+            let what = format!("`{name}`");
+            return Err(self.diverged(steps, steps, &what));
+        }
+        self.stood = self.began.elapsed();
+        self.waiting = Some(std::mem::take(&mut self.spare));
         Ok(())
     }
 
-    /// Saves the state that waits, if there is one: a finite loss was computed from it.
-    pub(super) fn proven(&mut self, run: &Run) -> Result<()> {
-        let Some(snapshot) = self.waiting.take() else { return Ok(()) };
-        let written = self.write(run, &snapshot);
-        written.map_err(|failure| self.interrupted(run, snapshot.steps, failure))
+    /// Lets the state be written that waits, if there is one: a finite loss was computed from it.
+    pub(super) fn proven(&mut self) {
+        if let Some(snapshot) = self.waiting.take() {
+            self.writer.give((Arc::clone(&self.files), snapshot));
+        }
+    }
+
+    /// Takes note of a state that was written meanwhile, or was not.
+    pub(super) fn look(&mut self) -> Result<()> {
+        let written = self.writer.taken();
+        written.map_or(Ok(()), |written| self.note(written))
+    }
+
+    /// Waits for the state that is being written, if there is one.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let written = self.writer.wait();
+        written.map_or(Ok(()), |written| self.note(written))
+    }
+
+    fn note(&mut self, Written { snapshot, has_state, result, took }: Written) -> Result<()> {
+        let step = snapshot.steps;
+        self.spare = snapshot;
+        self.pause = pause(self.stood + took);
+        if has_state {
+            self.saved = step;
+        }
+        let event = Event::Saved { files: [STATE, MODEL] };
+        let result = result.and_then(|()| self.files.events.push(step, &event));
+        result.map_err(|failure| self.interrupted(step, failure))
     }
 
     /// A file could not be written in the middle of a run.
-    pub(super) fn interrupted(&self, run: &Run, step: u64, failure: Failure) -> Failure {
+    pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
+        // Of two failures the first one tells more.
+        let _ = self.settle();
         failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
             "the state of step {} is whole; make room or lift the restriction, then {} repeats what came \
              after it, bit for bit",
             thousands(self.saved),
-            resume_line(&run.folder)
+            resume_line(&self.files.folder)
         ))
     }
 
-    /// Metrics go first: a resumed run cuts off rows that are too many, but could not make up missing ones.
-    fn write(&mut self, run: &Run, snapshot: &Snapshot) -> Result<()> {
-        run.metrics.sync()?;
-        run.events.sync()?;
-        snapshot.write_state(&run.folder, &run.settings)?;
-        self.saved = snapshot.steps;
-        snapshot.write_model(&run.folder, &run.settings)?;
-        run.events.push(snapshot.steps, &Event::Saved { files: [STATE, MODEL] })?;
-        draw(run)
-    }
-
-    /// A value of a step is not finite: what is saved stays as it is, and the run ends.
-    pub(super) fn diverged(&self, run: &Run, step: u64, what: &str) -> Failure {
+    /// A value of a step is not finite after so many steps that were made: what is saved stays as it is, and
+    /// the run ends.
+    pub(super) fn diverged(&mut self, made: u64, step: u64, what: &str) -> Failure {
         // The curve shows how it came; but the divergence is what must be told, even where the curve cannot
-        // be written.
-        let _ = run.metrics.sync().and_then(|()| draw(run));
+        // be written, or the state before it.
+        let _ = self.settle().and_then(|()| self.files.metrics.sync()).and_then(|()| self.files.draw());
         let failure =
             Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));
         let saved = thousands(self.saved);
-        if run.steps == self.saved {
+        if made == self.saved {
             // No rate has acted between the saved weights and the failure.
             return failure.help(format!(
                 "the saved weights, those of step {saved}, give no finite loss on this data: train anew, \
                  with a lower --lr"
             ));
         }
+        let training = &self.files.settings.training;
         failure.help(format!(
             "the last good state, that of step {saved}, is saved; go on from it more slowly: {} --lr {}",
-            resume_line(&run.folder),
-            number(gentler(run.settings.training.lr, &run.settings.preset))
+            resume_line(&self.files.folder),
+            number(gentler(training.lr, &self.files.settings.preset))
         ))
     }
-}
-
-fn draw(run: &Run) -> Result<()> {
-    run.metrics.draw(&run.folder, &run.settings.preset, run.settings.token_name())
 }
 
 /// A tenth of a learning rate, in two digits, and not more than suits the preset.
@@ -103,7 +228,53 @@ pub(super) fn resume_line(folder: &RunFolder) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::gentler;
+    use super::*;
+    use crate::train::options::Options;
+
+    #[test]
+    fn the_next_saving_waits_for_its_share_of_the_time() {
+        let ms = Duration::from_millis;
+        for (cost, wait) in
+            [(0, 10_000), (200, 10_000), (300, 15_000), (12_000, 600_000), (u64::MAX, 600_000)]
+        {
+            assert_eq!(pause(ms(cost)), ms(wait));
+        }
+    }
+
+    /// Counted, not timed: the pause is none here.
+    #[test]
+    fn none_is_due_while_one_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings::resolve(&Options { layers: Some(1), ..Options::default() }).unwrap();
+        let smaller = crate::model::Smaller { step: "", budgeted: "" };
+        let device = gradloom::Device::cpu_with_threads(1).unwrap();
+        let store = crate::model::compile(&settings, &device, smaller).unwrap().store();
+        let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
+        let (metrics, events) = (Metrics::create(&folder).unwrap(), Events::create(&folder, false).unwrap());
+        let files = Arc::new(Files { settings, folder, metrics, events });
+        let (go, held) = std::sync::mpsc::channel();
+        let writer = writer_by(move |_, _| {
+            held.recv().unwrap();
+            (true, Ok(()))
+        });
+        let mut saving = Saving::new(files, writer.unwrap(), Snapshot::default(), 0);
+        assert!(!saving.is_due(1), "ten seconds have not passed");
+        saving.pause = Duration::ZERO;
+        assert!(saving.is_due(1));
+        saving.hold(&store, 1).unwrap();
+        assert!(!saving.is_due(2), "one waits to be proven");
+        saving.proven();
+        for step in 2..1000 {
+            saving.look().unwrap();
+            assert!(!saving.is_due(step) && saving.saved == 0);
+        }
+        go.send(()).unwrap();
+        saving.settle().unwrap();
+        assert!(saving.saved == 1 && !saving.is_due(1000) && saving.pause >= PAUSES[0]);
+        // A saving that was asked for by steps is due, and waits for the one that is written.
+        saving.every = Some(100);
+        assert!(saving.is_due(1100) && !saving.is_due(1101));
+    }
 
     #[test]
     fn the_advised_rate_is_one_that_works() {

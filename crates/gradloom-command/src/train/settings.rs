@@ -117,11 +117,16 @@ pub(crate) struct Training {
     /// Bytes that a step may take; `None` for no limit.
     pub(crate) memory_budget: Option<usize>,
     pub(crate) eval_every: u64,
-    pub(crate) save_every: u64,
+    /// `None`: as the time says.
+    pub(crate) save_every: Option<u64>,
 }
 
 /// The current version of `config.json`.
 const FORMAT: u32 = 2;
+
+/// Steps between two measurements, at least, unless it is said. A measurement is eight passes forward at
+/// most, which are some three steps: so they take a twentieth of the time at most, and depend on no clock.
+const LEAST_EVAL_EVERY: u64 = 60;
 
 /// What stands for the preset of a run that began from a model.
 pub(crate) const INIT: &str = "init";
@@ -183,8 +188,8 @@ impl Settings {
                 tune: None,
                 threads: None,
                 memory_budget: None,
-                eval_every: (steps / 20).max(1),
-                save_every: (steps / 10).max(1),
+                eval_every: (steps / 20).max(LEAST_EVAL_EVERY),
+                save_every: None,
             },
         };
         if let Some(given) = &options.tokenizer {
@@ -226,7 +231,7 @@ impl Settings {
         set(&mut training.weight_decay, options.weight_decay);
         set(&mut training.clip, options.clip);
         set(&mut training.eval_every, options.eval_every);
-        set(&mut training.save_every, options.save_every);
+        training.save_every = options.save_every.or(training.save_every);
         training.device = options.device.or(training.device);
         training.adapter = options.adapter.clone().or(training.adapter.take());
         training.precision = options.precision.or(training.precision);
@@ -333,7 +338,7 @@ impl Settings {
             threads: training.threads,
             memory_budget: training.memory_budget.map(Size),
             eval_every: Some(training.eval_every),
-            save_every: Some(training.save_every),
+            save_every: training.save_every,
             out: None,
             run: Some(Record {
                 format: FORMAT,
@@ -370,7 +375,7 @@ impl Training {
             ("--steps", self.steps),
             ("--batch", self.batch as u64),
             ("--eval-every", self.eval_every),
-            ("--save-every", self.save_every),
+            ("--save-every", self.save_every.unwrap_or(1)),
         ];
         if let Some((flag, _)) = counts.into_iter().find(|(_, n)| *n == 0) {
             return Err(Failure::usage(format!("{flag} 0: must be at least 1")));

@@ -2,189 +2,254 @@
 
 use super::begin::Run;
 use super::interrupt;
-use super::progress::Progress;
-use super::saving::{Saving, resume_line};
-use crate::failure::Result;
+use super::progress::{Progress, Spent};
+use super::saving::{Files, Saving, resume_line};
+use crate::failure::{Failure, Result};
 use crate::format::thousands;
-use crate::model;
+use crate::model::{self, Evaluator, ModelTrain};
 use crate::output::{printable, program, quoted, say, tell};
-use crate::run::{Ending, Event, Reason, Row};
+use crate::run::{Event, Reason, Row};
 use crate::source::ends;
+use crate::tokenizer::AnyTokenizer;
 use gradloom::ErrorKind;
-use gradloom_models::data::Batches;
+use gradloom_models::data::{Batches, Split};
 use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Request, TextGenerator};
 use gradloom_models::hugging_face::Generation;
 use gradloom_models::language_model::LanguageModel;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Makes the steps that are left, then writes what the run leaves behind.
-pub(super) fn train(mut run: Run, debug_nan: bool) -> Result<()> {
-    let training = &run.settings.training;
-    let (steps, tokens) = (training.steps, training.batch * run.settings.model.context());
+pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
+    let Run { files, data, tokenizer, train, evaluator, writer, spare, steps } = run;
+    let training = &files.settings.training;
     let mut course = Course {
-        progress: Progress::new(steps, run.steps, tokens),
-        saving: Saving::after(run.steps),
-        proven: run.steps,
+        progress: Progress::new(training.steps, steps, training.batch * files.settings.model.context()),
+        saving: Saving::new(Arc::clone(&files), writer, spare, steps),
+        proven: steps,
+        made: None,
+        files: Arc::clone(&files),
+        train,
+        evaluator,
+        steps,
         debug_nan,
     };
-    let result = course.go(&mut run);
-    course.progress.finish(run.steps);
-    let is_done = run.steps == steps;
-    let result = result.and_then(|()| if is_done { finish(&run) } else { Ok(()) });
+    let result = course.go(&data);
+    course.progress.clear();
+    let is_done = course.steps == training.steps;
+    // The last state is written meanwhile.
+    let result = result.and_then(|()| if is_done { course.sample(&tokenizer).map(Some) } else { Ok(None) });
+    let settled = course.timed(|spent| &mut spent.saving, |course| course.saving.settle());
+    course.progress.finish(course.steps);
+    // Of two failures the first one tells more.
+    let result = result.and_then(|text| settled.map(|()| text));
+    let result = result.and_then(|text| text.map_or(Ok(()), |text| finish(&files, &text)));
     let reason = match &result {
         Err(_) => Reason::Failed,
         Ok(()) if is_done => Reason::Done,
         Ok(()) => Reason::Interrupted,
     };
-    let ended = run.events.push(
-        run.steps,
-        &Event::Ended(Ending {
-            reason,
-            message: result.as_ref().err().map(|failure| failure.message().to_string()),
-            seconds: course.progress.elapsed().as_millis() as f64 / 1e3,
-            tokens_per_s: course.progress.average_speed(),
-        }),
-    );
-    // Of two failures the first one tells more.
+    let message = result.as_ref().err().map(|failure| failure.message().to_string());
+    let ended = files.events.push(course.steps, &Event::Ended(course.progress.ending(reason, message)));
     result.and(ended)?;
     if !is_done {
-        say!("\nstopped after step {} of {}, and saved. Go on with", thousands(run.steps), thousands(steps));
-        say!("  {}", resume_line(&run.folder));
+        let (made, steps) = (thousands(course.steps), thousands(training.steps));
+        say!("\nstopped after step {made} of {steps}, and saved. Go on with");
+        say!("  {}", resume_line(&files.folder));
     }
     Ok(())
 }
 
-/// State of the loop that is kept beside the steps.
+/// A run that makes its steps.
 struct Course {
+    files: Arc<Files>,
+    train: ModelTrain,
+    evaluator: Evaluator,
     progress: Progress,
     saving: Saving,
+    /// Steps that were made.
+    steps: u64,
     /// The last step after which the held-out loss was found finite.
     proven: u64,
+    /// The last step, as long as it is not recorded.
+    made: Option<Made>,
     /// Whether the op is looked for that makes a step's loss not finite.
     debug_nan: bool,
 }
 
+/// A step that was made.
+struct Made {
+    row: Row,
+    gradient_norm: Option<f32>,
+    tokens_per_s: Option<f64>,
+}
+
 impl Course {
-    /// Steps until the end or an interruption, and saves the last state.
-    fn go(&mut self, run: &mut Run) -> Result<()> {
-        let training = run.settings.training.clone();
-        let schedule = model::schedule(&run.settings);
-        let batches = Batches::new(training.seed, training.batch, run.settings.model.context());
-        if run.steps == 0 && run.metrics.is_empty() {
-            let held_out = self.held_out(run)?;
+    /// Steps until the end or an interruption, and lets the last state be saved.
+    fn go(&mut self, data: &Split) -> Result<()> {
+        let result = self.make_steps(data);
+        let recorded = self.record();
+        result.and(recorded)?;
+        // No step follows that could prove it.
+        if self.proven != self.steps {
+            self.held_out()?;
+        }
+        self.hold()?;
+        self.saving.proven();
+        Ok(())
+    }
+
+    fn make_steps(&mut self, data: &Split) -> Result<()> {
+        let files = Arc::clone(&self.files);
+        let training = &files.settings.training;
+        let schedule = model::schedule(&files.settings);
+        let batches = Batches::new(training.seed, training.batch, files.settings.model.context());
+        if self.steps == 0 && files.metrics.is_empty() {
+            let held_out = self.held_out()?;
             self.progress.measured(0, None, held_out);
-            run.events.push(0, &Event::Evaluated { held_out_loss: held_out })?;
-            run.metrics.push(Row {
+            files.events.push(0, &Event::Evaluated { held_out_loss: held_out })?;
+            files.metrics.push(Row {
                 step: 0,
                 training: None,
                 held_out: Some(held_out),
                 lr: schedule.at(0),
             })?;
         }
-        while run.steps < training.steps && !interrupt::asked() {
-            let lr = schedule.at(run.steps);
-            let (ids, targets) = batches.draw(run.steps, &run.data.training)?;
+        // A GPU computes a step while the one before is recorded and the next batch drawn. The processor
+        // would only record it later.
+        let is_beside = self.train.session().device().is_gpu();
+        let mut drawn = batches.draw(self.steps, &data.training);
+        while self.steps < training.steps && !interrupt::asked() {
+            let (ids, targets) = drawn?;
+            let lr = schedule.at(self.steps);
             let began = Instant::now();
-            let step = run.train.step((&ids, &targets))?;
-            let loss = match step.loss() {
-                Ok(loss) => loss,
-                Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
-                    let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
-                    if self.debug_nan {
-                        run.train.set_attempted_steps(run.steps);
-                        match run.train.find_not_finite((&ids, &targets))? {
-                            Some(found) => tell!("{found}"),
-                            None => tell!(
-                                "on the CPU, op by op, the step is finite: the device computes otherwise"
-                            ),
-                        }
-                    }
-                    // The step took no effect, so it does not count among those made.
-                    return Err(self.saving.diverged(run, run.steps + 1, what));
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let step = self.train.step((&ids, &targets));
+            self.record()?;
+            drawn = batches.draw(self.steps + 1, &data.training);
+            let step = step?;
+            let loss = step.loss().or_else(|error| Err(self.failed(error, (&ids, &targets))?))?;
             let took = began.elapsed();
-            let began = Instant::now();
             // This loss came from the state before the step.
-            self.saving.proven(run)?;
-            run.steps += 1;
-            self.progress.step(run.steps, loss, took);
+            self.saving.proven();
+            self.steps += 1;
+            self.progress.step(self.steps, loss, took);
 
-            let is_last = run.steps == training.steps;
             let gradient_norm = step.get("gradient_norm")?.first().copied().filter(|norm| norm.is_finite());
-            let mut row = Row { step: run.steps, training: Some(loss), held_out: None, lr };
-            let measured = if is_last || run.steps.is_multiple_of(training.eval_every) {
-                self.held_out(run).map(|held_out| {
-                    self.progress.measured(run.steps, Some(loss), held_out);
+            let mut row = Row { step: self.steps, training: Some(loss), held_out: None, lr };
+            let is_last = self.steps == training.steps;
+            let measured = if is_last || self.steps.is_multiple_of(training.eval_every) {
+                self.held_out().map(|held_out| {
+                    self.progress.measured(self.steps, Some(loss), held_out);
                     row.held_out = Some(held_out);
                 })
             } else {
                 Ok(())
             };
-            let held_out = row.held_out;
-            let recorded = run.metrics.push(row).and_then(|()| {
-                let tokens_per_s = self.progress.speed();
-                let (training_loss, learning_rate) = (loss, lr);
-                let step = Event::Step { training_loss, learning_rate, gradient_norm, tokens_per_s };
-                run.events.push(run.steps, &step)?;
-                let evaluated = held_out.map(|held_out_loss| Event::Evaluated { held_out_loss });
-                evaluated.map_or(Ok(()), |event| run.events.push(run.steps, &event))
-            });
-            recorded.map_err(|failure| self.saving.interrupted(run, run.steps, failure))?;
-            measured?;
-            if !is_last && run.steps.is_multiple_of(training.save_every) {
-                self.saving.hold(run)?;
+            self.made = Some(Made { row, gradient_norm, tokens_per_s: self.progress.speed() });
+            if !is_beside {
+                self.record()?;
             }
-            self.progress.aside(began.elapsed());
+            measured?;
+            self.saving.look()?;
+            if !is_last && self.saving.is_due(self.steps) {
+                self.hold()?;
+            }
         }
-        self.save_last(run)
+        Ok(())
     }
 
-    /// Saves the state after which no step follows: the held-out loss proves it instead.
-    fn save_last(&mut self, run: &mut Run) -> Result<()> {
-        if self.proven != run.steps {
-            self.held_out(run)?;
+    /// Does something and counts its time.
+    fn timed<T>(&mut self, part: fn(&mut Spent) -> &mut Duration, f: impl FnOnce(&mut Self) -> T) -> T {
+        let began = Instant::now();
+        let result = f(self);
+        *part(&mut self.progress.spent) += began.elapsed();
+        result
+    }
+
+    /// Copies the state, to be saved once it is proven.
+    fn hold(&mut self) -> Result<()> {
+        self.timed(
+            |spent| &mut spent.saving,
+            |course| course.saving.hold(&course.train.store(), course.steps),
+        )
+    }
+
+    /// Writes down the last step, if it was not.
+    fn record(&mut self) -> Result<()> {
+        let Some(Made { row, gradient_norm, tokens_per_s }) = self.made.take() else { return Ok(()) };
+        let Row { step, held_out, lr: learning_rate, .. } = row;
+        let training_loss = row.training.unwrap_or(f32::NAN);
+        let recorded = self.files.metrics.push(row).and_then(|()| {
+            let made = Event::Step { training_loss, learning_rate, gradient_norm, tokens_per_s };
+            self.files.events.push(step, &made)?;
+            let evaluated = held_out.map(|held_out_loss| Event::Evaluated { held_out_loss });
+            evaluated.map_or(Ok(()), |event| self.files.events.push(step, &event))
+        });
+        recorded.map_err(|failure| self.saving.interrupted(step, failure))
+    }
+
+    /// The failure of a step on a batch.
+    fn failed(&mut self, error: gradloom::Error, batch: (&[i32], &[i32])) -> Result<Failure> {
+        if !matches!(error.kind(), ErrorKind::NotFinite { .. }) {
+            return Ok(error.into());
         }
-        self.saving.hold(run)?;
-        self.saving.proven(run)
+        let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
+        if self.debug_nan {
+            self.train.set_attempted_steps(self.steps);
+            match self.train.find_not_finite(batch)? {
+                Some(found) => tell!("{found}"),
+                None => tell!("on the CPU, op by op, the step is finite: the device computes otherwise"),
+            }
+        }
+        // The step took no effect, so it does not count among those made.
+        Ok(self.saving.diverged(self.steps, self.steps + 1, what))
     }
 
     /// The held-out loss of the weights as they are, which is finite.
-    fn held_out(&mut self, run: &mut Run) -> Result<f32> {
-        let loss = run.evaluator.loss()?;
+    fn held_out(&mut self) -> Result<f32> {
+        let loss = self.timed(|spent| &mut spent.evaluation, |course| course.evaluator.loss())?;
         if !loss.is_finite() {
-            return Err(self.saving.diverged(run, run.steps, "the held-out loss"));
+            return Err(self.saving.diverged(self.steps, self.steps, "the held-out loss"));
         }
-        self.proven = run.steps;
+        self.proven = self.steps;
         Ok(loss)
+    }
+
+    /// What the model writes at the end.
+    fn sample(&mut self, tokenizer: &AnyTokenizer) -> Result<String> {
+        self.timed(|spent| &mut spent.sample, |course| sample(&course.train, &course.files, tokenizer))
     }
 }
 
-/// What the model writes at the end: `sample.txt`, and on the screen.
-fn finish(run: &Run) -> Result<()> {
+/// Lets the model write a text.
+fn sample(train: &ModelTrain, files: &Files, tokenizer: &AnyTokenizer) -> Result<String> {
     const TOKENS: usize = 400;
-    let sampling = Sampling { temperature: 0.8, seed: run.settings.training.seed, ..Sampling::default() };
+    let sampling = Sampling { temperature: 0.8, seed: files.settings.training.seed, ..Sampling::default() };
     let mut text = String::new();
-    let ends = ends(&run.tokenizer, &Generation::open(run.folder.path(), None)?);
-    let session = run.train.session();
-    let prompt = run.tokenizer.prompt("", session.model().sizes(), TOKENS as u64)?;
-    let generator = model::generator(session, &run.tokenizer, 1, prompt.len() + TOKENS)?;
-    let mut texts = TextGenerator::new(generator, run.tokenizer.get());
+    let ends = ends(tokenizer, &Generation::open(files.folder.path(), None)?);
+    let session = train.session();
+    let prompt = tokenizer.prompt("", session.model().sizes(), TOKENS as u64)?;
+    let generator = model::generator(session, tokenizer, 1, prompt.len() + TOKENS)?;
+    let mut texts = TextGenerator::new(generator, tokenizer.get());
     let request = Request { sampling, ends, rolls: true, ..Request::new(prompt, TOKENS) };
     texts.add_encoded(request, &[""; 0])?;
     while !texts.generator().is_idle() {
         texts.step()?.iter().for_each(|event| text.push_str(event.text()));
     }
-    run.folder.write_text("sample.txt", &format!("{text}\n"))?;
-    if let Some(loss) = run.metrics.held_out() {
+    Ok(text)
+}
+
+/// Writes what the model wrote to `sample.txt`, and prints it.
+fn finish(files: &Files, text: &str) -> Result<()> {
+    files.folder.write_text("sample.txt", &format!("{text}\n"))?;
+    if let Some(loss) = files.metrics.held_out() {
         let bits = f64::from(loss) / std::f64::consts::LN_2;
-        say!("result  held-out loss {loss:.4} nats a {} ({bits:.3} bits)", run.settings.token_name());
+        say!("result  held-out loss {loss:.4} nats a {} ({bits:.3} bits)", files.settings.token_name());
     }
     say!("\nThe model writes:\n\n{}\n", printable(text.trim_matches('\n')));
-    let folder = quoted(&run.folder.path().display().to_string());
+    let folder = quoted(&files.folder.path().display().to_string());
     say!("More:\n  {} sample {folder} --prompt \"The \" --tokens 300", program());
-    say!("The loss over time is in {}", run.folder.file("loss.svg").display());
+    say!("The loss over time is in {}", files.folder.file("loss.svg").display());
     Ok(())
 }
