@@ -19,25 +19,34 @@ fn kills(usual: u64) -> u64 {
     std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// A run that saves all the time.
-const TRAIN: &str = "train --config small.toml --data text.txt --steps 120 --save-every 3 --eval-every 20";
+/// A run that saves all the time: some state is nearly always being written beside the steps.
+const TRAIN: &str = "train --config small.toml --data text.txt --steps 60 --save-every 3 --eval-every 20";
 
 /// Whatever the moment, the run goes on and ends with the bits of a run that was never killed. One that has
 /// no state yet is begun again in the same folder.
 #[test]
 fn a_run_that_is_killed_at_any_moment_ends_the_same() {
-    let kills = kills(4);
+    let kills = kills(40);
     let workspace = Workspace::new();
     let began = Instant::now();
     workspace.succeed(&format!("{TRAIN} --out whole"));
     let whole = began.elapsed();
     let mut random = Random(kills);
-    let (mut unsaved, mut midway, mut too_late) = (0, 0, 0);
+    let (mut unsaved, mut midway, mut writing, mut too_late) = (0, 0, 0, 0);
     while unsaved + midway < kills {
         let what = format!("kill {}", unsaved + midway + 1);
         let line = format!("{TRAIN} --out killed");
         let mut child = workspace.command(&line).stdout(Stdio::null()).spawn().expect("the command starts");
         std::thread::sleep(whole.mul_f64(random.uniform(0.0, 1.0)));
+        // Every other kill waits until a state is being written.
+        let is_written = || {
+            let partial = |name| workspace.path(&format!("killed/{name}.safetensors.partial")).exists();
+            partial("state") || partial("model")
+        };
+        let aims = (unsaved + midway) % 2 == 0;
+        while aims && !is_written() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
         // This is SIGKILL, which no process can hear.
         child.kill().unwrap();
         let status = child.wait().unwrap();
@@ -47,6 +56,7 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
             assert!(too_late < 100 + 10 * kills, "runs end before they can be killed");
         } else {
             *if has_state { &mut midway } else { &mut unsaved } += 1;
+            writing += u64::from(has_state && is_written());
             let finished = workspace.run(if has_state { "train --resume killed" } else { &line });
             assert_eq!(finished.code, Some(0), "{what}: {}{}", finished.stdout, finished.stderr);
             for name in RESULTS {
@@ -62,7 +72,11 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
             std::fs::remove_dir_all(workspace.path("killed")).unwrap();
         }
     }
-    println!("{kills} kills: {unsaved} before the first state, {midway} after it; {too_late} runs had ended");
+    println!(
+        "{kills} kills: {unsaved} before the first state, {midway} after it, {writing} of these while one was \
+         written; {too_late} runs had ended"
+    );
+    assert!(writing > kills / 20, "the kills met no state that was being written");
 }
 
 /// Returns the files of a folder with their bytes; none if there is no folder. The mark of an unfinished

@@ -12,6 +12,8 @@ mod rate;
 mod saving;
 pub(crate) mod settings;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use crate::failure::Result;
 use crate::output::leave_to_a_program;
