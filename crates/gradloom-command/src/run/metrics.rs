@@ -192,7 +192,7 @@ mod tests {
         let whole = fs::read_to_string(folder.file("metrics.csv")).unwrap();
         fs::write(folder.file("metrics.csv"), format!("{whole}6,0.1")).unwrap();
 
-        let (mut resumed, warning) = Metrics::resume(&folder, 3).unwrap();
+        let (resumed, warning) = Metrics::resume(&folder, 3).unwrap();
         assert_eq!(warning, None);
         assert_eq!(*resumed.rows(), [row(1), row(2), row(3)]);
         assert_eq!(resumed.held_out(), Some(0.1));
