@@ -40,8 +40,9 @@ impl Generator {
     /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up to
     /// `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
     /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
-    /// is handed on as it is accepted. Beyond the context of the draft model it proposes nothing. Gives why
-    /// the text has ended, and how many of the proposed tokens were accepted, of how many.
+    /// is handed on as it is accepted. Beyond the context of the draft model it proposes nothing; at that of
+    /// this model the text ends, also one that [rolls](Request::rolls). Gives why it has ended, and how many
+    /// of the proposed tokens were accepted, of how many.
     ///
     /// # Errors
     /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be

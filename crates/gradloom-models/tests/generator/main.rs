@@ -11,7 +11,7 @@ use crowd::{Numbers, alone, crowd, session};
 use decoder::Decoder;
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::DType;
-use gradloom_models::decoding::{Sampling, logprobs};
+use gradloom_models::decoding::{BeamOptions, EarlyStopping, Sampling, logprobs};
 use gradloom_models::generator::{Event, Finish, Generator, GeneratorOptions, Request, RequestId};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::{Device, Fault, Session};
@@ -139,6 +139,33 @@ fn what_prompts_have_in_common_is_computed_once() {
     let id = generator.add(Request { shares: false, ..Request::new(prompt(9), 1) }).unwrap();
     finish(&mut generator, &[id]);
     assert_eq!(generator.totals().computed, 41 + 3 + 41, "a private text finds nothing");
+}
+
+/// No text has to wait for another, or to give its blocks back; a search finds room, too.
+#[test]
+fn options_hold_what_they_are_made_for() {
+    let session = session("gpt2", &Device::cpu());
+    for (texts, tokens) in [(1, 2), (1, 16), (1, 17), (3, 40), (5, 33)] {
+        let name = format!("{texts}.{tokens}");
+        let options = GeneratorOptions { name, ..GeneratorOptions::holding(texts, tokens) };
+        let mut generator = Generator::new(&session, options).unwrap();
+        let prompts: Vec<_> = (0..texts).map(|i| Numbers(i as u64).tokens(tokens / 2)).collect();
+        let most = tokens - tokens / 2;
+        let ids: Vec<_> =
+            prompts.iter().map(|prompt| generator.add(Request::new(&prompt[..], most)).unwrap()).collect();
+        assert!(finish(&mut generator, &ids).iter().all(|text| text.0.len() == most));
+        assert_eq!(generator.totals().preempted, 0);
+        let search = BeamOptions {
+            beams: texts,
+            length_penalty: 1.0,
+            early_stopping: EarlyStopping::default(),
+            most,
+            ends: vec![],
+        };
+        assert_eq!(generator.beams(&prompts[0], search).unwrap().len(), texts);
+        let beyond = generator.add(Request::new(&prompts[0][..], (texts + 1) * (tokens + 16)));
+        assert!(beyond.unwrap_err().message().contains("blocks, and the memory has"));
+    }
 }
 
 #[test]

@@ -95,8 +95,8 @@ impl Sampling {
             .map(|x| x as f32)
     }
 
-    /// A row of [`Rows::words`], for the token at a position of the generated text: what decides the draw, and
-    /// how many tokens are kept.
+    /// A row of [`Rows::words`] for the token at a position of the generated text: the random word of the
+    /// draw, and how many tokens are kept.
     pub fn words(&self, position: u64) -> [u32; Self::WORDS] {
         let top_k = self.top_k.map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
         [self.word(position, Draw::Token), top_k]
