@@ -58,17 +58,17 @@ fn by_default_a_run_measures_and_saves_a_small_part_of_the_time() {
     let workspace = Workspace::new();
     let sizes = "--layers 1 --heads 2 --width 16 --context 16 --batch 2 --threads 1 --data text.txt";
     let began = std::time::Instant::now();
-    let finished = workspace.succeed(&format!("train {sizes} --steps 130 --out run"));
+    let finished = workspace.succeed(&format!("train {sizes} --steps 170 --out run"));
     let events = workspace.text("run/events.jsonl");
     let at = |name: &str| -> Vec<u64> {
         let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         events.filter(|event| event["event"] == name).map(|event| event["step"].as_u64().unwrap()).collect()
     };
-    assert_eq!(at("evaluated"), [0, 60, 120, 130]);
+    assert_eq!(at("evaluated"), [0, 80, 160, 170]);
     let saved = at("saved");
-    assert!(saved.last() == Some(&130) && saved.len() as u64 <= 1 + began.elapsed().as_secs() / 10);
+    assert!(saved.last() == Some(&170) && saved.len() as u64 <= 1 + began.elapsed().as_secs() / 10);
     let config = workspace.text("run/config.json");
-    assert!(config.contains("\"eval-every\": 60") && config.contains("\"save-every\": null"), "{config}");
+    assert!(config.contains("\"eval-every\": 80") && config.contains("\"save-every\": null"), "{config}");
     let spent = finished.stdout.lines().find(|line| line.contains(" s until the first step was made"));
     let spent = spent.expect("what the time went to");
     for part in ["for steps, ", "for evaluation, ", "for saving, ", "for the sample"] {

@@ -125,8 +125,8 @@ pub(crate) struct Training {
 const FORMAT: u32 = 2;
 
 /// Steps between two measurements, at least, unless it is said. A measurement is eight passes forward at
-/// most, which are some three steps: so they take a twentieth of the time at most, and depend on no clock.
-const LEAST_EVAL_EVERY: u64 = 60;
+/// most, which are some three steps: so they take a small part of the time, and depend on no clock.
+const LEAST_EVAL_EVERY: u64 = 80;
 
 /// What stands for the preset of a run that began from a model.
 pub(crate) const INIT: &str = "init";
