@@ -287,16 +287,18 @@ fn outputs_that_are_full() {
 #[test]
 fn a_run_that_gets_no_threads_leaves_nothing() {
     let bench = Bench::new();
-    for (processes, expected) in
-        [(1, "error: Ctrl-C cannot be listened for"), (4, "error: --threads 64: the system lets")]
-    {
+    for (processes, threads, expected) in [
+        (1, "64", "error: Ctrl-C cannot be listened for"),
+        (4, "64", "error: --threads 64: the system lets"),
+        (2, "1", "error: states cannot be saved, which takes a thread"),
+    ] {
         let Some(limit) = limits::processes(&bench, processes) else {
             println!("skipped: this user may not become another one, whose processes are limited");
             return;
         };
         let mut case = Case::new("train");
         little("train").iter().for_each(|(name, value)| {
-            case.give(name, if *name == "--threads" { "64".into() } else { bench.place(value) });
+            case.give(name, if *name == "--threads" { threads.into() } else { bench.place(value) });
         });
         case.limit = Some(limit);
         let ended = bench.run(&case);
