@@ -17,6 +17,9 @@ const TYPES = { '.js': 'text/javascript', '.mjs': 'text/javascript', '.html': 't
 const PAGE = '<!doctype html><link rel=icon href="data:,"><title>test</title>'
   + '<script type="importmap">{ "imports": { "gradloom": "/dist/index.js" } }</script>';
 
+/** Headers of a page that is cross-origin isolated, and of what it loads. */
+export const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
+
 /** Serves a folder; gives its address and a function that ends it. */
 export async function serve(root = ROOT, headers = {}) {
   const server = createServer(async (request, response) => {
