@@ -17,8 +17,10 @@ if ! command -v npm >/dev/null && command -v apt-get >/dev/null; then
 fi
 command -v npm >/dev/null || without "the tests of the npm package, as there is no Node.js"
 [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || without "the tests of the npm package, as Node.js is older than 20"
-rustup target list --installed | grep -q wasm32-unknown-unknown || rustup target add wasm32-unknown-unknown ||
-  without "the tests of the npm package, as Rust's wasm32-unknown-unknown is not there"
+for target in wasm32-unknown-unknown wasm32-wasip1-threads; do
+  rustup target list --installed | grep -q "$target" || rustup target add "$target" ||
+    without "the tests of the npm package, as Rust's $target is not there"
+done
 npm ci --no-audit --no-fund --loglevel=error || without "the tests of the npm package, as its tools could not be downloaded"
 
 npm run wasm

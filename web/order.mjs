@@ -66,10 +66,13 @@ function importedFunctions(bytes) {
     reader.block();
     reader.block();
     const kind = reader.byte();
-    if (kind !== 0) throw new Error('the module imports only functions');
-    return reader.number();
+    if (kind !== 0 && kind !== 2) throw new Error('the module imports only functions and a memory');
+    // The function's type, or whether a maximum follows the memory's minimum.
+    if (reader.number() & 1 && kind === 2) reader.number();
+    if (kind === 2) reader.number();
+    return kind;
   });
-  return kinds.length;
+  return kinds.filter((kind) => kind === 0).length;
 }
 
 /** The sequences of each function that tell it from others, how many it has in all, and who owns each. */

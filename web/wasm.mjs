@@ -1,5 +1,6 @@
 // Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm,
-// target/web/gradloom-cpu.wasm, and src/generated: ops.ts, the op table, which the crate's build script reads
+// target/web/gradloom-cpu.wasm, its variants gradloom-cpu-relaxed.wasm (vectors with fused multiply-adds) and
+// gradloom-cpu-threads.wasm (these, and threads), and src/generated: ops.ts, the op table, which the crate's build script reads
 // from the Rust methods of `Tensor`, and training.ts, the schedules, initial values and optimizers, which it
 // reads from their Rust types. Tells if something large has come in from std.
 // Options: --without-cpu.
@@ -14,6 +15,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
 const TRIPLE = 'wasm32-unknown-unknown';
+// Has threads, and imports of WASI that src/threads.ts gives.
+const THREADED = 'wasm32-wasip1-threads';
 
 // Names in std of what takes kilobytes, and what does without.
 const LARGE = {
@@ -24,8 +27,8 @@ const LARGE = {
 };
 
 /** Builds the crate and gives what cargo says of it: the module, and the build script's folder. */
-function cargo(targetDir, features, flags) {
-  const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', TRIPLE, '--target-dir', targetDir,
+function cargo(targetDir, features, flags, triple = TRIPLE) {
+  const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', triple, '--target-dir', targetDir,
     '--message-format', 'json-render-diagnostics', ...features];
   // Panics name source files: what they are called on the machine that builds does not belong into the
   // module, and makes it larger.
@@ -68,6 +71,11 @@ if (!process.argv.includes('--without-cpu')) {
   const fast = ['--config', 'profile.web.package.gradloom-runtime.opt-level=3'];
   // Its programs' loops become functions in its table.
   const table = ['--export-table', '--growable-table'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
-  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu', ...fast], ['-C', 'target-feature=+simd128', ...table]);
-  copyFileSync(cpu.wasm, join(folder, 'gradloom-cpu.wasm'));
+  const [vectors, relaxed] = ['+simd128', '+simd128,+relaxed-simd'].map((features) => ['-C', `target-feature=${features}`]);
+  // As `PAGES` in src/threads.ts.
+  const memory = ['--initial-memory=16777216', '--max-memory=4294967296'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
+  for (const [name, triple, ...flags] of [['cpu', TRIPLE, ...vectors], ['cpu-relaxed', TRIPLE, ...relaxed], ['cpu-threads', THREADED, ...relaxed, ...memory]]) {
+    const cpu = cargo(join(target, `web-${name}`), ['--features', 'cpu', ...fast], [...flags, ...table], triple);
+    copyFileSync(cpu.wasm, join(folder, `gradloom-${name}.wasm`));
+  }
 }

@@ -37,7 +37,8 @@ export function isPlain(dtype: Dtype): boolean {
 
 /** The elements that these bytes are; the bytes are copied. */
 export function dataOf(dtype: Dtype, buffer: ArrayBuffer, at: number, bytes: number): Data {
-  if (isPlain(dtype)) return new (arrayOf(dtype))(buffer.slice(at, at + bytes));
+  // Not the buffer's slice, which is shared if the buffer is.
+  if (isPlain(dtype)) return new (arrayOf(dtype))(new Uint8Array(buffer, at, bytes).slice().buffer);
   const bits = new Uint16Array(at % 2 === 0 ? buffer : buffer.slice(at, at + bytes), at % 2 === 0 ? at : 0, bytes / 2);
   const out = new Float32Array(bits.length);
   widen(dtype, bits, out, 0);

@@ -6,6 +6,7 @@ import { fail, GradloomError } from './errors.js';
 import { checkOptions } from './options.js';
 import { Client, type Port } from './protocol.js';
 import { IS_NODE, serveHere, startThread } from './node.js';
+import { Team, threadsHere } from './threads.js';
 import { bestDevice, isWebGPUAvailable } from './webgpu.js';
 import { Core, loadModule, type WasmSource } from './wasm.js';
 
@@ -13,7 +14,7 @@ import { Core, loadModule, type WasmSource } from './wasm.js';
 export interface Files {
   /** gradloom.wasm. */
   wasm?: WasmSource;
-  /** gradloom-cpu.wasm. */
+  /** gradloom-cpu.wasm, or the variant of it that is to be taken: gradloom-cpu-relaxed.wasm. */
   cpuWasm?: WasmSource;
   /** worker.js, or a function that starts it. */
   worker?: string | URL | (() => Port);
@@ -34,14 +35,27 @@ export function configure(where: Files): void {
   tracing = null;
 }
 
+/** A module with `f32x4.relaxed_madd`. */
+const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32, 2, 253, 133, 2, 11);
+
+/** Threads for the CPU's module: 1 where the one that is loaded has no more. */
+const cpuThreads = () => (files.cpuWasm === undefined && WebAssembly.validate(RELAXED) ? threadsHere() : 1);
+
+/** The fastest of the CPU's modules that this browser takes. */
+function cpuModule(): Promise<WebAssembly.Module> {
+  // Bundlers look for exactly this form.
+  if (files.cpuWasm !== undefined) return loadModule(files.cpuWasm);
+  if (cpuThreads() > 1) return loadModule(new URL('./gradloom-cpu-threads.wasm', import.meta.url));
+  if (WebAssembly.validate(RELAXED)) return loadModule(new URL('./gradloom-cpu-relaxed.wasm', import.meta.url));
+  return loadModule(new URL('./gradloom-cpu.wasm', import.meta.url));
+}
+
 /** The module for a device, compiled once. */
 export function moduleFor(device: 'webgpu' | 'cpu'): Promise<WebAssembly.Module> {
   let module = modules.get(device);
   if (!module) {
     // Bundlers look for exactly this form.
-    module = device === 'cpu'
-      ? loadModule(files.cpuWasm ?? new URL('./gradloom-cpu.wasm', import.meta.url))
-      : loadModule(files.wasm ?? new URL('./gradloom.wasm', import.meta.url));
+    module = device === 'cpu' ? cpuModule() : loadModule(files.wasm ?? new URL('./gradloom.wasm', import.meta.url));
     modules.set(device, module);
     module.catch(() => modules.delete(device));
   }
@@ -124,11 +138,14 @@ function viaBlob(start: () => Worker): Worker {
 }
 
 async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {
-  const client = new Client(startWorker(device));
+  const start = () => startWorker(device);
+  const threads = device === 'cpu' ? cpuThreads() : 1;
+  const team = threads > 1 ? new Team(start, threads) : undefined;
+  const client = new Client(team ?? start());
   try {
     // The device is asked for while the module is fetched.
     const started = client.ask('start', { device, portable });
-    const loaded = moduleFor(device).then((module) => client.ask('load', { module }));
+    const loaded = moduleFor(device).then((module) => Promise.all([client.ask('load', { module, crew: team?.crew }), team?.ready(module)]));
     const [{ device: name }] = await Promise.all([started, loaded]);
     return { client, device, name };
   } catch (thrown) {

@@ -17,6 +17,8 @@ export interface Kernel {
 
 /** How much there is of everything. */
 export interface Counts {
+  /** Threads that compute: more than one on the CPU of a page that is cross-origin isolated. */
+  threads: number;
   launches: number;
   dispatches: number;
   pipelines: number;

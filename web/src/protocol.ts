@@ -6,6 +6,7 @@ import type { Data, Dtype, Stored } from './dtype.js';
 import { turns } from './turn.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
 import type { LogValue } from './log.js';
+import type { Crew, ThreadMessage } from './threads.js';
 import type { INSPECT, Precision } from './wasm.js';
 
 /** A tensor that crosses; `data` is transferred. */
@@ -60,7 +61,7 @@ export interface Requests {
   /** Asks for the device; the first request. */
   start: { ask: { device: 'webgpu' | 'cpu'; portable: boolean }; answer: { device: string } };
   /** Makes the instance. */
-  load: { ask: { module: WebAssembly.Module }; answer: null };
+  load: { ask: { module: WebAssembly.Module; crew?: Crew | undefined }; answer: null };
   /**
    * A session over the log's model, and, with an optimizer, the training program of its trace; without one,
    * `program` is -1.
@@ -123,7 +124,7 @@ export interface Piece {
 }
 
 /** Everything the page posts: requests, parts of them, and the wish that one need not be done any more. */
-export type ToWorker = Request | Piece | { kind: 'cancel'; of: number };
+export type ToWorker = Request | Piece | ThreadMessage | { kind: 'cancel'; of: number };
 
 /** Elements of a piece. */
 const PIECE = 1 << 20;
@@ -133,7 +134,8 @@ export type FromWorker =
   | { id: number; part: Sent }
   | { id: number; ok: true; value: unknown }
   | { id: number; ok: false; error: ErrorValue }
-  | { event: 'lost'; error: ErrorValue };
+  | { event: 'lost'; error: ErrorValue }
+  | { event: 'waits' };
 
 /** What a client needs of a worker. */
 export interface Port {
@@ -240,6 +242,7 @@ export class Client {
 
   #receive(message: FromWorker): void {
     if ('event' in message) {
+      if (message.event === 'waits') return;
       this.#lose(rebuild(message.error));
       return;
     }

@@ -7,14 +7,20 @@ import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, withoutRust, type ErrorValue } from './errors.js';
 import type { Parts } from './protocol.js';
 import { fileBytes } from './node.js';
+import { isThreaded, sharedMemory, system, type Crew } from './threads.js';
 
 /** The raw exports (docs: the interface of `gradloom-web`). */
 interface Exports {
   memory: WebAssembly.Memory;
   /** Of the CPU's module. */
   __indirect_function_table?: WebAssembly.Table;
+  /** Of a threaded module: what its first instance begins with, and the others. */
+  _initialize?(): void;
+  wasi_thread_start?(thread: number, argument: number): void;
   alloc(len: number): number;
-  free(ptr: number, len: number): void;
+  dealloc(ptr: number, len: number): void;
+  /** Of the CPU's module. */
+  threads?(count: number): void;
   output_ptr(): number;
   output_len(): number;
   text(ptr: number, len: number): number;
@@ -137,18 +143,29 @@ const fromUtf8 = new TextDecoder();
 /** Import module `loops`: functions that the CPU's module makes for its programs, in its own table. */
 function loops(exports: () => Exports): WebAssembly.ModuleImports {
   const free: number[] = [];
+  const made = (ptr: number, len: number) => {
+    const { memory } = exports();
+    // A copy, as shared memory is not compiled.
+    const module = new WebAssembly.Module(new Uint8Array(memory.buffer, ptr >>> 0, len).slice());
+    return new WebAssembly.Instance(module, { host: { memory } }).exports.loop;
+  };
   return {
     compile: (ptr: number, len: number) => {
-      const { memory, __indirect_function_table: table } = exports();
+      const table = exports().__indirect_function_table!;
       try {
-        const module = new WebAssembly.Module(new Uint8Array(memory.buffer as ArrayBuffer, ptr >>> 0, len));
-        const { loop } = new WebAssembly.Instance(module, { host: { memory } }).exports;
-        const at = free.pop() ?? table!.grow(1);
-        table!.set(at, loop);
+        const loop = made(ptr, len);
+        const at = free.pop() ?? table.grow(1);
+        table.set(at, loop);
         return at;
       } catch {
         return 0; // what cannot be compiled is interpreted
       }
+    },
+    // In another thread, what `compile` gave a number in the first.
+    place: (ptr: number, len: number, at: number) => {
+      const table = exports().__indirect_function_table!;
+      if (table.length <= at) table.grow(at + 1 - table.length);
+      table.set(at, made(ptr, len));
     },
     release: (at: number) => {
       exports().__indirect_function_table!.set(at, null);
@@ -171,8 +188,11 @@ export class Core {
     this.#exports = instance.exports as unknown as Exports;
   }
 
-  /** An instance; `gpu` makes the GPU's imports once the instance is there (they read its memory). */
-  static async create(module: WebAssembly.Module, gpu?: (core: () => Core) => GpuImports): Promise<Core> {
+  /**
+   * An instance; `gpu` makes the GPU's imports once the instance is there (they read its memory). One of a threaded module
+   * is alone without a crew, of which it is the first unless `isOther`.
+   */
+  static async create(module: WebAssembly.Module, gpu?: (core: () => Core) => GpuImports, crew?: Crew, isOther = false): Promise<Core> {
     let core: Core | undefined;
     const self = () => core!;
     const none = new Proxy({}, {
@@ -185,12 +205,16 @@ export class Core {
       decimal: (size: number, single: number, ptr: number, room: number) => {
         let text = size.toExponential();
         if (single) for (let digits = 0; Math.fround(+(text = size.toExponential(digits))) !== size; digits++);
-        return utf8.encodeInto(text, core!.bytes(ptr >>> 0, room)).written;
+        const bytes = utf8.encode(text).subarray(0, room);
+        core!.bytes(ptr >>> 0, room).set(bytes);
+        return bytes.length;
       },
     };
-    const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
+    const threaded = isThreaded(module) && system(crew ?? { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(0)) });
+    const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none, ...threaded };
     const instance = await WebAssembly.instantiate(module, imports as unknown as WebAssembly.Imports);
     core = new Core(instance);
+    if (!isOther) core.#enter(() => core!.#exports._initialize?.());
     return core;
   }
 
@@ -213,7 +237,8 @@ export class Core {
 
   /** A text in memory. */
   string(ptr: number, len: number): string {
-    return fromUtf8.decode(this.bytes(ptr, len));
+    // A copy, as shared memory is not decoded.
+    return fromUtf8.decode(this.bytes(ptr, len).slice());
   }
 
   /** Words of memory, copied. */
@@ -228,7 +253,7 @@ export class Core {
 
   #place(bytes: number, fill: (to: Uint8Array) => void): number {
     if (bytes > this.#scratchBytes) {
-      if (this.#scratchBytes > 0) this.#exports.free(this.#scratch, this.#scratchBytes);
+      if (this.#scratchBytes > 0) this.#exports.dealloc(this.#scratch, this.#scratchBytes);
       this.#scratchBytes = 0;
       const want = Math.max(4096, bytes);
       this.#scratch = this.#alloc(want);
@@ -332,6 +357,16 @@ export class Core {
   }
 
   // Sessions and programs.
+
+  /** How many threads programs take, with this one, from the first session on. */
+  threads(count: number): void {
+    this.#enter(() => this.#exports.threads?.(count));
+  }
+
+  /** Runs another thread of the module's, to its end. */
+  runThread(thread: number, argument: number): void {
+    this.#enter(() => this.#exports.wasi_thread_start!(thread, argument));
+  }
 
   /** What the GPU can do, before `session`. */
   limits(numbers: ArrayLike<number>): void {
@@ -465,7 +500,7 @@ export class Core {
       });
       this.#check(() => this.#exports.upload(session, strict ? 1 : 0, ptr + table, tensors.length));
     } finally {
-      this.#exports.free(ptr, total);
+      this.#exports.dealloc(ptr, total);
     }
   }
 

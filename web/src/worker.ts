@@ -9,6 +9,7 @@ import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
 import { threadScope } from './node.js';
 import type { Compiled, Counters, FromWorker, Request, Requests, Sent, StepReply, ToWorker } from './protocol.js';
+import { serveThread, threadsOf, type Crew, type ThreadMessage } from './threads.js';
 import { turn } from './turn.js';
 import { Core, type Stored as Kept } from './wasm.js';
 
@@ -36,7 +37,7 @@ interface Session {
 /** How the server comes by what it stands on; tests give others. */
 export interface Makers {
   device(portable: boolean): Promise<Gpu>;
-  core(module: WebAssembly.Module, gpu: Gpu | null): Promise<Core>;
+  core(module: WebAssembly.Module, gpu: Gpu | null, crew?: Crew): Promise<Core>;
 }
 
 const MAKERS: Makers = {
@@ -44,7 +45,7 @@ const MAKERS: Makers = {
     const { adapter, device } = await requestDevice(portable);
     return new Gpu(adapter, device);
   },
-  core: (module, gpu) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined),
+  core: (module, gpu, crew) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined, crew),
 };
 
 /** Elements of an upload, which come in pieces. */
@@ -103,6 +104,7 @@ export class Server {
   #device: Promise<Gpu | null> | null = null;
   #gpu: Gpu | null = null;
   #core: Core | null = null;
+  #crew: Crew | undefined;
   readonly #sessions = new Map<number, Session>();
   readonly #owners = new Map<number, Session>();
   /** Inputs of the last step of each training program. */
@@ -124,6 +126,11 @@ export class Server {
       this.#arrivals.get(message.of)?.take(message.tensor, message.at, message.data);
       return;
     }
+    if (message.kind === 'thread') {
+      // The page hears of what nobody catches.
+      this.#join(message).catch((thrown: unknown) => { setTimeout(() => { throw thrown; }); });
+      return;
+    }
     if (message.kind === 'cancel') {
       if (this.#open.has(message.of)) this.#cancelled.add(message.of);
       return;
@@ -137,7 +144,13 @@ export class Server {
     );
   }
 
-  #reply(message: Exclude<FromWorker, { event: 'lost' } | { part: Sent }>, transfer: Transferable[]): void {
+  /** Becomes a thread of another worker's module, and nothing else from then on. */
+  async #join({ module, crew, number }: ThreadMessage): Promise<never> {
+    const core = await Core.create(module, undefined, crew, true);
+    return serveThread(crew, number, (thread, argument) => core.runThread(thread, argument), () => this.#scope.postMessage({ event: 'waits' }, []));
+  }
+
+  #reply(message: Exclude<FromWorker, { event: string } | { part: Sent }>, transfer: Transferable[]): void {
     if (!this.#open.delete(message.id)) return;
     this.#cancelled.delete(message.id);
     this.#scope.postMessage(message, transfer);
@@ -146,7 +159,7 @@ export class Server {
   async #serve(request: Request, transfer: Transferable[]): Promise<Requests[Request['kind']]['answer']> {
     switch (request.kind) {
       case 'start': return this.#start(request.device, request.portable);
-      case 'load': return this.#load(request.module);
+      case 'load': return this.#load(request.module, request.crew);
       case 'compile': return this.#compile(request);
       case 'attach': return this.#attach(request);
       case 'step': case 'run': return this.#step(request, transfer);
@@ -177,11 +190,12 @@ export class Server {
     return { device: gpu ? gpu.name : 'CPU' };
   }
 
-  async #load(module: WebAssembly.Module): Promise<null> {
+  async #load(module: WebAssembly.Module, crew: Crew | undefined): Promise<null> {
     const gpu = await this.#device;
-    const core = await this.#makers.core(module, gpu);
+    const core = await this.#makers.core(module, gpu, crew);
     if (gpu) core.limits(gpu.limits());
     this.#core = core;
+    this.#crew = crew;
     return null;
   }
 
@@ -244,6 +258,7 @@ export class Server {
     try {
       const program = await this.#prepared(() => {
         const trace = replay(core, log);
+        if (this.#crew && this.#sessions.size === 0) core.threads(threadsOf(this.#crew));
         id = core.session(seed, this.#gpu ? 'gpu' : 'cpu', precision);
         return optimizer ? core.train(id, trace, optimizer) : -1;
       });

@@ -1,8 +1,8 @@
 //! The functions that a script calls.
 //!
 //! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives
-//! -1, and leaves an error as JSON where [`output_ptr`] says. Always holds: the module has one thread, so its
-//! state is one value. The names are exported from the module alone: elsewhere, `free` is the system's.
+//! -1, and leaves an error as JSON where [`output_ptr`] says. Always holds: one thread calls them, so the
+//! state is one value; others there may be only to compute. The names are exported from the module alone.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -45,6 +45,22 @@ fn watch_panics() {
         // SAFETY: the script reads the text before it returns.
         unsafe { panic(message.as_ptr(), message.len()) };
     }));
+}
+
+/// Runs what libc has to do first: it makes a thread of the caller. That something calls the constructors says
+/// that the module is no program of a single call, which would end after each.
+#[cfg(target_os = "wasi")]
+#[unsafe(no_mangle)]
+pub extern "C" fn _initialize() {
+    unsafe extern "C" {
+        fn __wasi_init_tp();
+        fn __wasm_call_ctors();
+    }
+    // SAFETY: the script calls it once, before anything else.
+    unsafe {
+        __wasi_init_tp();
+        __wasm_call_ctors();
+    }
 }
 
 fn module() -> RefMut<'static, Module> {
@@ -107,7 +123,7 @@ pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
 /// # Safety
 /// It is from [`alloc`], of so many bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub unsafe extern "C" fn free(at: *mut u64, bytes: usize) {
+pub unsafe extern "C" fn dealloc(at: *mut u64, bytes: usize) {
     // SAFETY: the caller says so.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
 }
@@ -213,6 +229,13 @@ pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let list = unsafe { slice(at, count) };
     answer(|module| module.sessions.limit(&mut Arguments::new(&module.commands, 0, list)))
+}
+
+/// Sets how many threads programs on the CPU take, this one included; before the first session.
+#[cfg(feature = "cpu")]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
+pub extern "C" fn threads(count: usize) {
+    module().sessions.threads = count;
 }
 
 /// A session over the current model.

@@ -109,10 +109,11 @@ pub(crate) fn kernels(kernels: &[Listed]) -> String {
     Json::List(kernels.iter().map(one).collect()).to_string()
 }
 
-/// What a program is, in numbers.
-pub(crate) fn counts(program: &Program) -> String {
+/// What a program is, in numbers, with the threads of its device.
+pub(crate) fn counts(program: &Program, threads: usize) -> String {
     let (plan, work) = (program.plan(), program.work().unwrap_or_default());
     object([
+        ("threads", count(threads)),
         ("launches", count(plan.launches.len())),
         ("dispatches", count(work.dispatches)),
         ("pipelines", count(program.unique_kernels())),

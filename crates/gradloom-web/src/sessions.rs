@@ -76,6 +76,12 @@ pub(crate) struct Sessions {
     browser: Arc<Browser>,
     paper: Arc<Browser>,
     limits: Option<(Limits, u64)>,
+    /// Threads of the CPU.
+    #[cfg(feature = "cpu")]
+    pub(crate) threads: usize,
+    /// The CPU, once a session is on it: its threads are there once.
+    #[cfg(feature = "cpu")]
+    cpu: Option<Device>,
     next: usize,
     open: Ids<Open>,
     programs: Ids<Compiled>,
@@ -88,6 +94,10 @@ impl Default for Sessions {
             browser: Arc::new(Browser::new(true)),
             paper: Arc::new(Browser::new(false)),
             limits: None,
+            #[cfg(feature = "cpu")]
+            threads: 1,
+            #[cfg(feature = "cpu")]
+            cpu: None,
             next: 0,
             open: Ids::default(),
             programs: Ids::default(),
@@ -154,7 +164,13 @@ impl Sessions {
             }
             1 => on(&self.browser, self.limits.ok_or_else(|| misuse("the GPU's limits are not known"))?),
             #[cfg(feature = "cpu")]
-            2 => (Device::cpu(), None),
+            2 => {
+                let cpu = match self.cpu.take() {
+                    Some(cpu) => cpu,
+                    None => Device::cpu_with_threads(self.threads)?,
+                };
+                (self.cpu.insert(cpu).clone(), None)
+            }
             _ => {
                 return Err(Error::new(ErrorKind::Device, "this build cannot compute on the CPU")
                     .help("load the module that can, `gradloom-cpu.wasm`"));
@@ -493,6 +509,8 @@ impl Sessions {
 
     /// Looks at a program: see `abi.rs`.
     pub(crate) fn inspect(&mut self, program: usize, what: u32) -> Result<String> {
+        let session = self.program(program)?.session;
+        let threads = self.open.get(session).map_or(1, |open| open.device.threads());
         let program = self.program(program)?;
         let loaded = program.program();
         Ok(match what {
@@ -503,7 +521,7 @@ impl Sessions {
                 let listed = program.described.as_ref().map(|(browser, number)| browser.kernels(*number));
                 report::kernels(&listed.unwrap_or_default())
             }
-            4 => report::counts(loaded),
+            4 => report::counts(loaded, threads),
             5 => {
                 let unused = match &program.kind {
                     Kind::Train(train) => train.unused_parameters(),

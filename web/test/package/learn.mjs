@@ -34,7 +34,7 @@ export function assertLearnt(seen, origin) {
 }
 
 /**
- * The wasm modules among the addresses: `gradloom`, `gradloom-cpu`. A bundler may have put a hash into a
+ * The wasm modules among the addresses: `gradloom`, `gradloom-cpu-relaxed`. A bundler may have put a hash into a
  * name.
  */
-export const modules = ({ asked }) => asked.map((url) => /\/(gradloom(?:-cpu)?)(?:-[\w-]{8})?\.wasm/.exec(url)?.[1]).filter(Boolean);
+export const modules = ({ asked }) => asked.map((url) => /\/(gradloom(?:-cpu(?:-relaxed|-threads)?)?)(?:-[\w-]{8})?\.wasm/.exec(url)?.[1]).filter(Boolean);

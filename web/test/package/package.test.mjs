@@ -29,7 +29,9 @@ test('it has what it needs, and nothing else', () => {
   const others = files.filter((name) => !name.startsWith('dist/'));
   assert.deepEqual(others.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json']);
   const code = files.filter((name) => name.startsWith('dist/') && !name.endsWith('.d.ts'));
-  assert.deepEqual(code.sort(), ['dist/gradloom-cpu.wasm', 'dist/gradloom.wasm', 'dist/index.js', 'dist/worker.js']);
+  assert.deepEqual(code.sort(), [
+    ...['-cpu-relaxed', '-cpu-threads', '-cpu', ''].map((variant) => `dist/gradloom${variant}.wasm`), 'dist/index.js', 'dist/worker.js',
+  ]);
 
   const manifest = JSON.parse(readFileSync(join(installed.package, 'package.json'), 'utf8'));
   assert.equal(manifest.dependencies, undefined);
@@ -74,7 +76,7 @@ test('Vite builds it, without configuration', async () => {
   assertLearnt(cpu.seen, cpu.origin);
   assert.equal(cpu.seen.device, 'cpu');
   // Whether an adapter is there is only known when it is asked for: until then the GPU's module is wanted.
-  assert.deepEqual(modules(cpu.seen).at(-1), 'gradloom-cpu');
+  assert.deepEqual(modules(cpu.seen).at(-1), 'gradloom-cpu-relaxed');
 });
 
 test("Vite's development server serves it, without configuration", async () => {

@@ -85,7 +85,7 @@ pub struct Machine {
 impl Machine {
     /// Describes the machine that this runs on.
     pub fn detect() -> Self {
-        let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let information = text_of("/proc/cpuinfo").unwrap_or_default();
         Self {
             model: model_name(&information),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -116,7 +116,7 @@ pub(super) fn memory() -> Option<u64> {
     if cfg!(target_arch = "wasm32") {
         return Some(1 << 32);
     }
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let text = text_of("/proc/meminfo")?;
     let kilobytes = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
@@ -129,10 +129,15 @@ pub(super) fn last_level_cache() -> usize {
     *BYTES.get_or_init(|| {
         let of = |level: usize| {
             let path = format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size");
-            kilobytes(&std::fs::read_to_string(path).ok()?)?.checked_mul(1024)
+            kilobytes(&text_of(&path)?)?.checked_mul(1024)
         };
         (0..5).filter_map(of).max().unwrap_or(32 << 20)
     })
+}
+
+/// A file of the system's, where there are files.
+fn text_of(path: &str) -> Option<String> {
+    if cfg!(target_family = "wasm") { None } else { std::fs::read_to_string(path).ok() }
 }
 
 /// A number such as `32768K`.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Whether this kind of system starts threads; where it does not, the code for them can be left out.
-const CAN_START_THREADS: bool = cfg!(not(target_family = "wasm"));
+const CAN_START_THREADS: bool = cfg!(any(not(target_family = "wasm"), target_os = "wasi"));
 
 thread_local! {
     /// Number of this thread among those of the run that it takes part in.

@@ -1,10 +1,22 @@
 //! WebAssembly's vectors.
 //!
 //! In: what [`Simd`] says. Out: instructions of 128 bits. Always holds: products are rounded before they are
-//! added.
+//! added, unless the module is compiled for relaxed vectors: then it is the machine that decides, once for all
+//! of them.
 
 use super::{Simd, instructions};
 use std::arch::wasm32::*;
+
+/// `a · b + c`, rounded once where the machine has an instruction for that.
+#[cfg(target_feature = "relaxed-simd")]
+use std::arch::wasm32::f32x4_relaxed_madd as multiply_add;
+
+/// `a · b + c`, rounded twice.
+#[cfg(not(target_feature = "relaxed-simd"))]
+#[inline(always)]
+fn multiply_add(a: v128, b: v128, c: v128) -> v128 {
+    f32x4_add(f32x4_mul(a, b), c)
+}
 
 /// A module that was compiled with vectors, so that the engine has them.
 #[derive(Clone, Copy)]
@@ -21,7 +33,7 @@ unsafe impl Simd for Wasm {
         fn add(a: v128, b: v128) -> v128 = f32x4_add(a, b);
         fn sub(a: v128, b: v128) -> v128 = f32x4_sub(a, b);
         fn mul(a: v128, b: v128) -> v128 = f32x4_mul(a, b);
-        fn mul_add(a: v128, b: v128, c: v128) -> v128 = f32x4_add(f32x4_mul(a, b), c);
+        fn mul_add(a: v128, b: v128, c: v128) -> v128 = multiply_add(a, b, c);
         fn max(a: v128, b: v128) -> v128 = f32x4_max(a, b);
         fn select_less(a: v128, b: v128, then: v128, otherwise: v128) -> v128 =
             v128_bitselect(then, otherwise, f32x4_lt(a, b));

@@ -54,8 +54,10 @@ fn module(function: &Function) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([ValType::I32], []);
     let mut imports = ImportSection::new();
-    let memory =
-        MemoryType { minimum: 0, maximum: None, memory64: false, shared: false, page_size_log2: None };
+    // With threads, the memory is shared, and has a maximum.
+    let shared = cfg!(target_os = "wasi");
+    let maximum = shared.then_some(1 << 16);
+    let memory = MemoryType { minimum: 0, maximum, memory64: false, shared, page_size_log2: None };
     imports.import(MEMORY.0, MEMORY.1, EntityType::Memory(memory));
     let mut functions = FunctionSection::new();
     functions.function(0);

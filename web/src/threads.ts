@@ -1,0 +1,168 @@
+// Threads of the CPU's module. In: on the page, workers; in each, the module and a memory that they share. Out: the
+// imports through which Rust's threads start (WASI's, of which nothing else is there: no files, no environment); on the
+// page, one port for all of the workers. What always holds: the workers wait before a program is compiled, as one that
+// computes hears no messages; a trap in any of them is one of all.
+
+import { fail } from './errors.js';
+import type { Port } from './protocol.js';
+
+/** Pages of memory to begin with, and at most: those that the module is linked for (wasm.mjs). */
+const PAGES = { initial: 256, maximum: 65536 };
+/** Threads at most: more of them gain little on what a page computes, and its visitor has other things to do. */
+const MOST = 8;
+/** Milliseconds that threads are waited for. Those that are not there then are not used. */
+const PATIENCE = 2000;
+
+/** Places of a thread's numbers among all: what it does, and what it is to run. */
+const STATE = 0;
+const ARGUMENT = 1;
+const PLACES = 2;
+/** A thread's states: its worker has not started; it waits; it runs. */
+const IDLE = 1;
+const RUNS = 2;
+
+/** What threads have in common. */
+export interface Crew {
+  memory: WebAssembly.Memory;
+  /** `PLACES` numbers for each thread but the first. */
+  places: Int32Array<SharedArrayBuffer>;
+}
+
+/** What makes a worker a thread. */
+export interface ThreadMessage {
+  kind: 'thread';
+  module: WebAssembly.Module;
+  crew: Crew;
+  number: number;
+}
+
+/** Whether a module's memory is shared, and given to it. */
+export function isThreaded(module: WebAssembly.Module): boolean {
+  return WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
+}
+
+/** Threads that this page may have: 1 unless it is cross-origin isolated. */
+export function threadsHere(): number {
+  if (!globalThis.crossOriginIsolated || typeof Worker === 'undefined') return 1;
+  try {
+    // Where addresses are scarce, there is none.
+    sharedMemory();
+  } catch {
+    return 1;
+  }
+  return Math.min(navigator.hardwareConcurrency || 1, MOST);
+}
+
+/** A memory for the threaded module. */
+export function sharedMemory(): WebAssembly.Memory {
+  return new WebAssembly.Memory({ ...PAGES, shared: true });
+}
+
+/** Workers as one: the first is spoken to, and the others compute with it. */
+export class Team implements Port {
+  readonly #first: Port;
+  readonly #others: Port[];
+  readonly crew: Crew;
+  onmessage: Port['onmessage'] = null;
+  onerror: Port['onerror'] = null;
+  onmessageerror: Port['onmessageerror'] = null;
+
+  constructor(start: () => Port, threads: number) {
+    this.#first = start();
+    this.#first.onmessage = (event) => this.onmessage?.(event);
+    this.#first.onerror = (event) => this.onerror?.(event);
+    this.#first.onmessageerror = (event) => this.onmessageerror?.(event);
+    this.#others = Array.from({ length: threads - 1 }, start);
+    this.crew = { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(4 * PLACES * (threads - 1))) };
+  }
+
+  /** Makes the other workers threads; settles when they wait for something to run, or could not be started. */
+  async ready(module: WebAssembly.Module): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => { timer = setTimeout(resolve, PATIENCE); });
+    const waiting = this.#others.map((port, number) => new Promise<void>((resolve) => {
+      port.onmessage = () => {
+        port.onerror = (event) => this.onerror?.(event);
+        resolve();
+      };
+      port.onerror = (event) => {
+        event.preventDefault?.();
+        resolve();
+      };
+      port.postMessage({ kind: 'thread', module, crew: this.crew, number }, []);
+    }));
+    await Promise.race([Promise.all(waiting), late]);
+    clearTimeout(timer);
+  }
+
+  postMessage(...message: Parameters<Port['postMessage']>): void {
+    this.#first.postMessage(...message);
+  }
+
+  terminate(): void {
+    for (const port of [this.#first, ...this.#others]) port.terminate();
+  }
+}
+
+/** Threads of a crew that wait, and the one that asks. */
+export function threadsOf({ places }: Crew): number {
+  let count = 1;
+  for (let at = 0; at < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) === IDLE);
+  return count;
+}
+
+/** Runs what this thread is given, again and again; `began` is called when it can be given something. */
+export function serveThread({ places }: Crew, number: number, run: (thread: number, argument: number) => void, began: () => void): never {
+  const at = PLACES * number;
+  Atomics.store(places, at + STATE, IDLE);
+  began();
+  for (;;) {
+    Atomics.wait(places, at + STATE, IDLE);
+    run(number + 1, Atomics.load(places, at + ARGUMENT));
+    Atomics.store(places, at + STATE, IDLE);
+  }
+}
+
+/** Error codes of WASI. */
+const NOT_THERE = 8; // badf
+const NO_MORE = -6; // again
+
+/** Imports of a threaded module: its memory, and what Rust's standard library asks of a system. */
+export function system({ memory, places }: Crew): Record<string, WebAssembly.ModuleImports> {
+  const view = () => new DataView(memory.buffer);
+  const wasi: Record<string, (...args: never[]) => number> = {
+    environ_sizes_get: (count: number, bytes: number) => {
+      view().setUint32(count, 0, true);
+      view().setUint32(bytes, 0, true);
+      return 0;
+    },
+    environ_get: () => 0,
+    clock_time_get: (_: number, _precision: bigint, at: number) => {
+      // The same for all threads, which began at different times.
+      view().setBigUint64(at, BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6)), true);
+      return 0;
+    },
+    random_get: (at: number, bytes: number) => {
+      new Uint8Array(memory.buffer, at, bytes).set(crypto.getRandomValues(new Uint8Array(bytes)));
+      return 0;
+    },
+    sched_yield: () => 0,
+    proc_exit: () => { throw fail('internal', 'the module ended'); },
+  };
+  return {
+    env: { memory },
+    wasi_snapshot_preview1: new Proxy(wasi, { get: (all, name) => all[String(name)] ?? (() => NOT_THERE) }) as WebAssembly.ModuleImports,
+    wasi: {
+      'thread-spawn': (argument: number) => {
+        for (let at = 0; at < places.length; at += PLACES) {
+          if (Atomics.load(places, at + STATE) !== IDLE) continue;
+          Atomics.store(places, at + ARGUMENT, argument);
+          Atomics.store(places, at + STATE, RUNS);
+          Atomics.notify(places, at + STATE);
+          return at / PLACES + 1;
+        }
+        return NO_MORE;
+      },
+    },
+  };
+}
