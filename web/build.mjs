@@ -15,7 +15,10 @@ import { withPlaces } from './order.mjs';
 const BUDGETS = { webgpu: 700_000, cpu: 800_000 };
 // What gzip likes best: LLVM has made the code small already, and further rewriting makes it irregular.
 const LEVELS = ['--optimize-level=2', '--shrink-level=2'];
-const SHRINK = ['-O1', '--rse', '--vacuum', ...LEVELS, '--optimize-instructions', '--reorder-locals', '--vacuum',
+// Functions for vectors stay functions of their own: an engine takes a tenth of a second or more to make one fast in which
+// all of them are, and the first steps wait for it.
+const APART = '--no-inline=*4simd4Simd9vectorize3run*';
+const SHRINK = [APART, '-O1', '--rse', '--vacuum', ...LEVELS, '--optimize-instructions', '--reorder-locals', '--vacuum',
   '--duplicate-function-elimination',
   '--strip-debug', '--strip-producers', '--strip-target-features'];
 // Of the functions, by the places that order.mjs gives as names.

@@ -41,16 +41,18 @@ export function isThreaded(module: WebAssembly.Module): boolean {
   return WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
 }
 
+/** Whether there is such a memory, once that is known: where addresses are scarce, there is none. */
+let isShareable: boolean | undefined;
+
 /** Threads that this page may have: 1 unless it is cross-origin isolated. */
 export function threadsHere(): number {
   if (!globalThis.crossOriginIsolated || typeof Worker === 'undefined') return 1;
   try {
-    // Where addresses are scarce, there is none.
-    sharedMemory();
+    isShareable ??= Boolean(sharedMemory());
   } catch {
-    return 1;
+    isShareable = false;
   }
-  return Math.min(navigator.hardwareConcurrency || 1, MOST);
+  return isShareable ? Math.min(navigator.hardwareConcurrency || 1, MOST) : 1;
 }
 
 /** A memory for the threaded module. */

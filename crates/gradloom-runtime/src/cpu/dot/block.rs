@@ -7,7 +7,9 @@
 use crate::cpu::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
-use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored};
+use crate::cpu::matrix::stored::Stored;
+#[cfg(not(target_family = "wasm"))]
+use crate::cpu::matrix::stored::{Bf16, F16, pack_stored};
 use crate::cpu::matrix::tile::{Columns, Rows, Steps, Target, panel};
 use crate::cpu::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
@@ -52,6 +54,7 @@ pub(super) struct Stepped<'a> {
 
 /// A right operand that is not f32, from a block's first column and contracted index on.
 #[derive(Clone, Copy)]
+#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "lowering leaves these to other kernels there"))]
 pub(super) struct StoredOperand {
     pub(super) start: *const u8,
     pub(super) form: Form,
@@ -145,8 +148,7 @@ impl Block<'_> {
     #[inline(always)]
     unsafe fn depth_block<S: Simd>(&mut self, simd: S, rows: &Range<usize>, depth: &Range<usize>) {
         if let Some(to) = self.packed_right {
-            // SAFETY: as promised by the caller.
-            unsafe { self.pack_right(simd, depth, to) };
+            simd.vectorize(PackRight { block: self, depth, to });
         }
         let mut start = rows.start;
         while start < rows.end {
@@ -181,9 +183,11 @@ impl Block<'_> {
         // with those of the left one, its columns are contiguous.
         unsafe {
             match self.stored {
+                #[cfg(not(target_family = "wasm"))]
                 Some(StoredOperand { form: Form::F16, start }) => {
                     few_rows_of(simd, count, depth, rows, start.cast::<F16>(), right, target);
                 }
+                #[cfg(not(target_family = "wasm"))]
                 Some(StoredOperand { form: Form::Bf16, start }) => {
                     few_rows_of(simd, count, depth, rows, start.cast::<Bf16>(), right, target);
                 }
@@ -208,10 +212,11 @@ impl Block<'_> {
             return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
         }
         let right = self.right;
-        let strides = [right.free_stride, right.contract_stride];
+        #[cfg(not(target_family = "wasm"))]
         if let Some(StoredOperand { form, start }) = self.stored {
             let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
             let (columns, depth) = (self.columns, depth.len());
+            let strides = [right.free_stride, right.contract_stride];
             // SAFETY: as promised by the caller; blocks of contracted indices begin at blocks of numbers.
             return unsafe {
                 match form {
@@ -288,6 +293,21 @@ impl Block<'_> {
     }
 }
 
+/// Packing, by itself: what is long is made fast late where code is compiled while it runs.
+struct PackRight<'a, 'b> {
+    block: &'a Block<'b>,
+    depth: &'a Range<usize>,
+    to: *mut f32,
+}
+
+impl Vectorized for PackRight<'_, '_> {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: as promised by the maker of the block.
+        unsafe { self.block.pack_right(simd, self.depth, self.to) }
+    }
+}
+
 /// All of a block of few rows, whose right operand has contiguous rows or columns.
 ///
 /// # Safety
@@ -302,12 +322,30 @@ unsafe fn few_rows_of<S: Simd, E: Stored>(
     right: MatrixOperand,
     target: Target,
 ) {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        if right.free_stride == 1 {
-            add_rows(simd, count, depth, rows, start, right.contract_stride, target);
-        } else {
-            dots(simd, count, depth, rows, start, right.free_stride, target);
+    simd.vectorize(FewRows { count, depth, rows, start, right, target });
+}
+
+/// The operands of [`few_rows_of`], whose code is long.
+struct FewRows<E> {
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    start: *const E,
+    right: MatrixOperand,
+    target: Target,
+}
+
+impl<E: Stored> Vectorized for FewRows<E> {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { count, depth, rows, start, right, target } = self;
+        // SAFETY: as promised to `few_rows_of`.
+        unsafe {
+            if right.free_stride == 1 {
+                add_rows(simd, count, depth, rows, start, right.contract_stride, target);
+            } else {
+                dots(simd, count, depth, rows, start, right.free_stride, target);
+            }
         }
     }
 }
