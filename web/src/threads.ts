@@ -13,10 +13,9 @@ const MOST = 8;
 /** Milliseconds that threads are waited for. Those that are not there then are not used. */
 const PATIENCE = 2000;
 
-/** Places of a thread's numbers among all: what it does, and what it is to run. */
-const STATE = 0;
-const ARGUMENT = 1;
-const PLACES = 2;
+/** The place of whether the first instance is there; then two places for each other thread: what it does, and what it is to run. */
+const BEGUN = 0;
+const [STATE, ARGUMENT, PLACES] = [1, 2, 2];
 /** A thread's states: its worker has not started; it waits; it runs. */
 const IDLE = 1;
 const RUNS = 2;
@@ -24,7 +23,7 @@ const RUNS = 2;
 /** What threads have in common. */
 export interface Crew {
   memory: WebAssembly.Memory;
-  /** `PLACES` numbers for each thread but the first. */
+  /** Numbers by which they know of each other. */
   places: Int32Array<SharedArrayBuffer>;
 }
 
@@ -56,8 +55,27 @@ export function threadsHere(): number {
 }
 
 /** A memory for the threaded module. */
-export function sharedMemory(): WebAssembly.Memory {
+function sharedMemory(): WebAssembly.Memory {
   return new WebAssembly.Memory({ ...PAGES, shared: true });
+}
+
+/** What so many threads have in common. */
+export function crewOf(threads: number): Crew {
+  return { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(4 + 4 * PLACES * (threads - 1))) };
+}
+
+/** Says that the first instance is there. */
+export function begin({ places }: Crew): void {
+  Atomics.store(places, BEGUN, 1);
+  Atomics.notify(places, BEGUN);
+}
+
+/**
+ * Waits for the first instance. Of those over a memory, the one that is made first has what the linker sets aside for the
+ * main thread, so that must be the one that the script calls.
+ */
+export function awaitFirst({ places }: Crew): void {
+  Atomics.wait(places, BEGUN, 0);
 }
 
 /** Workers as one: the first is spoken to, and the others compute with it. */
@@ -75,7 +93,7 @@ export class Team implements Port {
     this.#first.onerror = (event) => this.onerror?.(event);
     this.#first.onmessageerror = (event) => this.onmessageerror?.(event);
     this.#others = Array.from({ length: threads - 1 }, start);
-    this.crew = { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(4 * PLACES * (threads - 1))) };
+    this.crew = crewOf(threads);
   }
 
   /** Makes the other workers threads; settles when they wait for something to run, or could not be started. */
@@ -109,7 +127,7 @@ export class Team implements Port {
 /** Threads of a crew that wait, and the one that asks. */
 export function threadsOf({ places }: Crew): number {
   let count = 1;
-  for (let at = 0; at < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) === IDLE);
+  for (let at = 0; at + STATE < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) === IDLE);
   return count;
 }
 
@@ -156,7 +174,7 @@ export function system({ memory, places }: Crew): Record<string, WebAssembly.Mod
     wasi_snapshot_preview1: new Proxy(wasi, { get: (all, name) => all[String(name)] ?? (() => NOT_THERE) }) as WebAssembly.ModuleImports,
     wasi: {
       'thread-spawn': (argument: number) => {
-        for (let at = 0; at < places.length; at += PLACES) {
+        for (let at = 0; at + STATE < places.length; at += PLACES) {
           if (Atomics.load(places, at + STATE) !== IDLE) continue;
           Atomics.store(places, at + ARGUMENT, argument);
           Atomics.store(places, at + STATE, RUNS);

@@ -7,7 +7,7 @@ import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, withoutRust, type ErrorValue } from './errors.js';
 import type { Parts } from './protocol.js';
 import { fileBytes } from './node.js';
-import { isThreaded, sharedMemory, system, type Crew } from './threads.js';
+import { awaitFirst, begin, crewOf, isThreaded, system, type Crew } from './threads.js';
 
 /** The raw exports (docs: the interface of `gradloom-web`). */
 interface Exports {
@@ -210,11 +210,13 @@ export class Core {
         return bytes.length;
       },
     };
-    const threaded = isThreaded(module) && system(crew ?? { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(0)) });
-    const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none, ...threaded };
+    const all = isThreaded(module) ? crew ?? crewOf(1) : undefined;
+    if (all && isOther) awaitFirst(all);
+    const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none, ...(all && system(all)) };
     const instance = await WebAssembly.instantiate(module, imports as unknown as WebAssembly.Imports);
     core = new Core(instance);
     if (!isOther) core.#enter(() => core!.#exports._initialize?.());
+    if (all && !isOther) begin(all);
     return core;
   }
 

@@ -67,6 +67,24 @@ test('a page that is isolated computes in threads, with the bits of one thread, 
     assert.equal(page.workers().length, 0);
   }));
 
+test('the first instance is that of the worker that is asked, whichever worker comes first', () =>
+  withPage(ISOLATED, async (page) => {
+    const seen = await page.evaluate(async () => {
+      let made = 0;
+      g.configure({
+        worker: () => {
+          const worker = new Worker('/dist/worker.js', { type: 'module' });
+          const post = worker.postMessage.bind(worker);
+          if (made++ === 0) worker.postMessage = (...message) => { setTimeout(() => post(...message), 500); };
+          return worker;
+        },
+      });
+      const { threads, losses } = await trained(undefined, 2);
+      return { threads, learns: losses[1] < losses[0] };
+    });
+    assert.deepEqual(seen, { threads: 2, learns: true });
+  }));
+
 test('elsewhere there is one worker', () =>
   withPage({}, async (page) => {
     const seen = await page.evaluate(async () => {
