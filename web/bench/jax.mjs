@@ -2,8 +2,8 @@
 // browser for either. In: the built package; jax-js, which is no dependency:
 //   npm install --no-save @jax-js/jax@0.1.25 && node bench/jax.mjs
 // Out: for a page that is cross-origin isolated and one that is not, a line of JSON for each library: medians over the
-// rounds of milliseconds from import to the first finished step and of a step (the median of its round; a new batch each,
-// the loss awaited), the losses of a round; then how many times as fast gradloom is. Both begin with the same weights and see the same batches.
+// rounds of milliseconds from import to the first finished step and of a step (the median of its round, and the least, which a
+// busy machine changes less; a new batch each, the loss awaited), the losses of a round; then how many times as fast gradloom is. Both begin with the same weights and see the same batches.
 // Options: --rounds N (6), --steps N (30), --optimizer sgd|adam (sgd), --isolated yes|no (both), --cpu-wasm ADDRESS (gradloom's
 // module: dist/.. of this folder; what the page chooses if not given).
 
@@ -39,14 +39,14 @@ for (const isolated of args.includes('--isolated') ? [option('--isolated')] : ['
   const of = (library, name) => round(median(seen[library].map((result) => result[name])));
   for (const library of ['gradloom', 'jax']) {
     console.log(JSON.stringify({
-      library, isolated, rounds, first_ms: of(library, 'first'), step_ms: of(library, 'step'),
+      library, isolated, rounds, first_ms: of(library, 'first'), step_ms: of(library, 'step'), least_ms: of(library, 'least'),
       steps_ms: seen[library].map(({ step }) => round(step)), firsts_ms: seen[library].map(({ first }) => round(first)),
       losses: seen[library][0].losses.map((loss) => Number(loss.toPrecision(6))),
     }));
   }
   const apart = Math.max(...seen.gradloom[0].losses.map((loss, i) => Math.abs(loss - seen.jax[0].losses[i])));
   console.log(JSON.stringify({
-    isolated, optimizer: spec.adam ? 'adam' : 'sgd', step_speed: round(of('jax', 'step') / of('gradloom', 'step')),
+    isolated, optimizer: spec.adam ? 'adam' : 'sgd', step_speed: round(of('jax', 'step') / of('gradloom', 'step')), least_speed: round(of('jax', 'least') / of('gradloom', 'least')),
     first_speed: round(of('jax', 'first') / of('gradloom', 'first')), losses_apart: apart,
   }));
   if (!(apart < 1e-3)) throw new Error('the losses differ');
