@@ -145,7 +145,10 @@ async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Hos
   try {
     // The device is asked for while the module is fetched.
     const started = client.ask('start', { device, portable });
-    const loaded = moduleFor(device).then((module) => Promise.all([client.ask('load', { module, crew: team?.crew }), team?.ready(module)]));
+    const loaded = moduleFor(device).then((module) => {
+      team?.enlist(module);
+      return client.ask('load', { module, crew: team?.crew });
+    });
     const [{ device: name }] = await Promise.all([started, loaded]);
     return { client, device, name };
   } catch (thrown) {

@@ -1,7 +1,7 @@
 // Threads of the CPU's module. In: on the page, workers; in each, the module and a memory that they share. Out: the
 // imports through which Rust's threads start (WASI's, of which nothing else is there: no files, no environment); on the
-// page, one port for all of the workers. What always holds: the workers wait before a program is compiled, as one that
-// computes hears no messages; a trap in any of them is one of all.
+// page, one port for all of the workers. What always holds: a thread is handed over in memory, as a worker that computes
+// hears no messages, and may begin late: programs wait for none of them; a trap in any of them is one of all.
 
 import { fail } from './errors.js';
 import type { Port } from './protocol.js';
@@ -10,15 +10,12 @@ import type { Port } from './protocol.js';
 const PAGES = { initial: 256, maximum: 65536 };
 /** Threads at most: more of them gain little on what a page computes, and its visitor has other things to do. */
 const MOST = 8;
-/** Milliseconds that threads are waited for. Those that are not there then are not used. */
-const PATIENCE = 2000;
 
 /** The place of whether the first instance is there; then two places for each other thread: what it does, and what it is to run. */
 const BEGUN = 0;
 const [STATE, ARGUMENT, PLACES] = [1, 2, 2];
-/** A thread's states: its worker has not started; it waits; it runs. */
-const IDLE = 1;
-const RUNS = 2;
+/** What a thread does: its worker has not started; it waits; it runs, or will once the worker has started; there will be none. */
+const [NEW, IDLE, RUNS, NONE] = [0, 1, 2, 3];
 
 /** What threads have in common. */
 export interface Crew {
@@ -96,23 +93,16 @@ export class Team implements Port {
     this.crew = crewOf(threads);
   }
 
-  /** Makes the other workers threads; settles when they wait for something to run, or could not be started. */
-  async ready(module: WebAssembly.Module): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => { timer = setTimeout(resolve, PATIENCE); });
-    const waiting = this.#others.map((port, number) => new Promise<void>((resolve) => {
-      port.onmessage = () => {
-        port.onerror = (event) => this.onerror?.(event);
-        resolve();
-      };
+  /** Makes the other workers threads. Those that cannot be started are left out. */
+  enlist(module: WebAssembly.Module): void {
+    this.#others.forEach((port, number) => {
+      port.onmessage = () => { port.onerror = (event) => this.onerror?.(event); };
       port.onerror = (event) => {
         event.preventDefault?.();
-        resolve();
+        Atomics.store(this.crew.places, PLACES * number + STATE, NONE);
       };
       port.postMessage({ kind: 'thread', module, crew: this.crew, number }, []);
-    }));
-    await Promise.race([Promise.all(waiting), late]);
-    clearTimeout(timer);
+    });
   }
 
   postMessage(...message: Parameters<Port['postMessage']>): void {
@@ -124,18 +114,18 @@ export class Team implements Port {
   }
 }
 
-/** Threads of a crew that wait, and the one that asks. */
+/** Threads of a crew, with the one that asks. */
 export function threadsOf({ places }: Crew): number {
   let count = 1;
-  for (let at = 0; at + STATE < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) === IDLE);
+  for (let at = 0; at + STATE < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) !== NONE);
   return count;
 }
 
-/** Runs what this thread is given, again and again; `began` is called when it can be given something. */
+/** Runs what this thread is given, again and again; `began` is called before. */
 export function serveThread({ places }: Crew, number: number, run: (thread: number, argument: number) => void, began: () => void): never {
   const at = PLACES * number;
-  Atomics.store(places, at + STATE, IDLE);
   began();
+  Atomics.compareExchange(places, at + STATE, NEW, IDLE);
   for (;;) {
     Atomics.wait(places, at + STATE, IDLE);
     run(number + 1, Atomics.load(places, at + ARGUMENT));
@@ -175,7 +165,7 @@ export function system({ memory, places }: Crew): Record<string, WebAssembly.Mod
     wasi: {
       'thread-spawn': (argument: number) => {
         for (let at = 0; at + STATE < places.length; at += PLACES) {
-          if (Atomics.load(places, at + STATE) !== IDLE) continue;
+          if (Atomics.load(places, at + STATE) > IDLE) continue;
           Atomics.store(places, at + ARGUMENT, argument);
           Atomics.store(places, at + STATE, RUNS);
           Atomics.notify(places, at + STATE);

@@ -258,7 +258,7 @@ export class Server {
     try {
       const program = await this.#prepared(() => {
         const trace = replay(core, log);
-        if (this.#crew && this.#sessions.size === 0) core.threads(threadsOf(this.#crew));
+        if (this.#crew) core.threads(threadsOf(this.#crew));
         id = core.session(seed, this.#gpu ? 'gpu' : 'cpu', precision);
         return optimizer ? core.train(id, trace, optimizer) : -1;
       });
