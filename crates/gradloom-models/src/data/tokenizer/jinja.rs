@@ -1,7 +1,7 @@
 //! Templates as minijinja reads them.
 //!
 //! In: a template of transformers. Out: one with the same text. Always holds: lines stay where they are;
-//! text, strings, comments and raw blocks are left alone.
+//! text, comments and raw blocks are left alone but for their ends of lines, which become those of Unix.
 //!
 //! minijinja knows neither the block `generation`, an extension by which transformers marks what a model
 //! wrote (its names are its own, as those of `with`), nor formats: `a % b` becomes a filter of `a`.
@@ -9,10 +9,21 @@
 /// The filter that stands for `%`.
 pub(super) const PERCENT: &str = "__percent__";
 
-/// Rewrites what minijinja does not read.
-pub(super) fn readable(template: &str) -> String {
+/// The function that a loop calls with its items, to refuse what Python cannot go through.
+pub(super) const EACH: &str = "__each__";
+
+/// A fault of a template: its line, and the reason.
+pub(super) type Fault = (usize, String);
+
+/// Rewrites what minijinja does not read, or reads as Jinja does not.
+///
+/// # Errors
+/// When the template has what only Jinja can do, or what Jinja refuses and minijinja would not.
+pub(super) fn readable(template: &str) -> Result<String, Fault> {
+    let template = template.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::new();
-    let mut rest = template;
+    let mut rest = template.as_str();
+    let mut blocks = Blocks::default();
     while let Some(at) = rest.find('{') {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
@@ -23,11 +34,70 @@ pub(super) fn readable(template: &str) -> String {
             _ => (1, ""),
         };
         out.push_str(&tag[..kept]);
-        let length = if end.is_empty() { kept } else { rewritten(tag, end, &mut out) };
+        let length = match end {
+            "" => kept,
+            _ => rewritten(tag, end, &mut blocks, &mut out).map_err(|reason| {
+                (1 + template[..template.len() - tag.len()].matches('\n').count(), reason)
+            })?,
+        };
         rest = &tag[length..];
     }
     out.push_str(rest);
-    out
+    Ok(out)
+}
+
+/// The blocks that are open, from the outermost on.
+///
+/// minijinja leaves a loop by a jump that drops nothing of the blocks in between: frames of `with` stay and
+/// it panics, captures of `set` and `filter` stay and what follows is lost.
+#[derive(Default)]
+struct Blocks<'t>(Vec<&'t str>);
+
+impl<'t> Blocks<'t> {
+    /// Goes on by one tag, of whose tokens the first is its name.
+    fn go_on(&mut self, tokens: &[(usize, &'t str)]) -> Result<(), String> {
+        let Some(&(_, name)) = tokens.first() else { return Ok(()) };
+        match name {
+            "set" if top_level(tokens).any(|place| tokens[place].1 == "=") => {}
+            "for" | "if" | "with" | "set" | "filter" | "call" | "macro" | "generation" | "autoescape" => {
+                self.0.push(name);
+            }
+            // What stands there is run after the loop.
+            "else" if self.0.last() == Some(&"for") => *self.0.last_mut().expect("looked at") = "else",
+            "break" | "continue" => {
+                let mut inside =
+                    self.0.iter().rev().filter(|name| !matches!(**name, "if" | "else" | "autoescape"));
+                match inside.next() {
+                    Some(&"for") => {}
+                    Some(block @ (&"with" | &"set" | &"filter")) => {
+                        return Err(format!(
+                            "`{name}` within a `{block}` of the loop is not supported: end `{block}` before it"
+                        ));
+                    }
+                    Some(block) => return Err(format!("`{name}` within `{block}` has no loop to act on")),
+                    None => return Err(format!("`{name}` stands outside of a loop")),
+                }
+            }
+            _ if name.starts_with("end") => drop(self.0.pop()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The places of tokens that stand in no brackets.
+fn top_level(tokens: &[(usize, &str)]) -> impl Iterator<Item = usize> {
+    let mut depth = 0usize;
+    let places = tokens.iter().enumerate().filter_map(move |(place, (_, token))| {
+        match *token {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            _ if depth == 0 => return Some(place),
+            _ => {}
+        }
+        None
+    });
+    places.collect::<Vec<_>>().into_iter()
 }
 
 /// The length of a raw block with its tags.
@@ -44,36 +114,107 @@ fn raw(tag: &str) -> Option<usize> {
 }
 
 /// Writes a tag anew; returns its length.
-fn rewritten(tag: &str, end: &str, out: &mut String) -> usize {
+fn rewritten<'t>(
+    tag: &'t str,
+    end: &str,
+    blocks: &mut Blocks<'t>,
+    out: &mut String,
+) -> Result<usize, String> {
     let (tokens, length) = tokens(tag, end);
-    // What is put at places of the tag, and bytes that it takes the place of.
-    let mut changes: Vec<(usize, usize, &str)> = Vec::new();
-    let block = tokens.first().filter(|_| end == "%}").map(|&(at, text)| (at, text.len(), text));
-    match block {
-        Some((at, length, "generation")) => changes.push((at, length, "with")),
-        Some((at, length, "endgeneration")) => changes.push((at, length, "endwith")),
-        _ => {}
+    if tag[..length].ends_with("+}}") {
+        return Err("`+}}` ends no expression: Jinja knows `+%}` and `-}}`".to_string());
     }
-    let call = format!("|{PERCENT}(");
+    // What is put at places of the tag, and bytes that it takes the place of.
+    let mut changes: Vec<(usize, usize, String)> = Vec::new();
     for (place, &(at, text)) in tokens.iter().enumerate() {
+        if text.starts_with(['\'', '"']) && (text.contains("\\U") || text.contains("\\N")) {
+            changes.push((at, text.len(), escapes(text)?));
+        }
         if text != "%" || place == 0 || !is_end(tokens[place - 1].1) || is_factor(&tokens, place) {
             continue;
         }
         let last = operand(&tokens, place + 1);
         if let Some(&(from, text)) = tokens.get(last) {
-            changes.push((at, 1, &call));
-            changes.push((from + text.len(), 0, ")"));
+            changes.push((at, 1, format!("|{PERCENT}(")));
+            changes.push((from + text.len(), 0, ")".to_string()));
+        }
+    }
+    if end == "%}" {
+        blocks.go_on(&tokens)?;
+        match tokens.first() {
+            Some(&(at, "generation")) => changes.push((at, 10, "with".to_string())),
+            Some(&(at, "endgeneration")) => changes.push((at, 13, "endwith".to_string())),
+            Some((_, "with")) => changes.extend(apart(tag, &tokens)),
+            Some((_, "for")) => changes.extend(each(&tokens)),
+            _ => {}
         }
     }
     changes.sort_by_key(|&(at, taken, _)| (at, taken));
     let mut done = 0;
     for (at, taken, text) in changes {
         out.push_str(&tag[done..at]);
-        out.push_str(text);
+        out.push_str(&text);
         done = at + taken;
     }
     out.push_str(&tag[done..length]);
-    length
+    Ok(length)
+}
+
+/// The changes by which the values of a `with` do not see its names: all of Jinja's are made before.
+fn apart(tag: &str, tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
+    let top: Vec<usize> = top_level(tokens).collect();
+    let signs = |sign: &'static str| top.iter().copied().filter(move |&place| tokens[place].1 == sign);
+    if signs(",").count() == 0 {
+        return Vec::new();
+    }
+    let (mut changes, mut names) = (Vec::new(), String::new());
+    for (number, first) in std::iter::once(1).chain(signs(",").map(|comma| comma + 1)).enumerate() {
+        let Some(equals) = signs("=").find(|&place| place > first) else { return Vec::new() };
+        let (from, to) = (tokens[first].0, tokens[equals].0);
+        names.push_str(&format!(", {}=__with{number}__", tag[from..to].trim_end()));
+        changes.push((from, to - from, format!("__with{number}__")));
+    }
+    let &(at, last) = tokens.last().expect("a name and a value");
+    changes.push((at + last.len(), 0, names));
+    changes
+}
+
+/// The changes by which a loop asks [`EACH`] for its items.
+fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
+    let mut top = top_level(tokens).skip_while(|&place| tokens[place].1 != "in");
+    let Some(first) = top.next().map(|place| place + 1).filter(|&first| first < tokens.len()) else {
+        return Vec::new();
+    };
+    let is_stop = |place: &usize| *place > first && matches!(tokens[*place].1, "if" | "recursive");
+    let (at, last) = tokens[top.find(is_stop).unwrap_or(tokens.len()) - 1];
+    vec![(tokens[first].0, 0, format!("{EACH}((")), (at + last.len(), 0, "))".to_string())]
+}
+
+/// A string with the characters that Python's escapes `\U` stand for.
+fn escapes(text: &str) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match rest.as_bytes().get(1) {
+            Some(b'N') => return Err(r"the escape `\N{...}` is not known: write the character".to_string()),
+            Some(b'U') => {
+                let code = rest.get(2..10).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                let c = code.and_then(char::from_u32).ok_or(r"the escape `\U` names no character")?;
+                match c.is_ascii() {
+                    true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                    false => out.push(c),
+                }
+                rest = &rest[10..];
+            }
+            _ => {
+                let length = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&rest[..length]);
+                rest = &rest[length..];
+            }
+        }
+    }
+    Ok(out + rest)
 }
 
 /// The words, numbers, strings and signs of a tag with their places, and the length of the tag.
@@ -188,6 +329,8 @@ fn operand(tokens: &[(usize, &str)], mut at: usize) -> usize {
             at += 2;
         } else if is(at + 1, &["(", "["]) {
             at += 1;
+        } else if is(at + 1, &["*"]) && is(at + 2, &["*"]) {
+            return operand(tokens, at + 3);
         } else {
             return at;
         }
@@ -206,16 +349,56 @@ mod tests {
             ("{{ '%s' % m.a[0]|upper ~ 1 }}", "{{ '%s' |__percent__( m.a[0]|upper) ~ 1 }}"),
             ("{{ f % ('%d' % y, 2) }}", "{{ f |__percent__( ('%d' |__percent__( y), 2)) }}"),
             ("{{ 2 * 7 % 4 }}{{ -7 % 3 }}", "{{ 2 * 7 % 4 }}{{ -7 % 3 }}"),
+            ("{{ 5 % 3 ** 2 ~ 1 }}", "{{ 5 |__percent__( 3 ** 2) ~ 1 }}"),
+            ("a\r\nb\rc", "a\nb\nc"),
+            ("{% for a in 1, 2 if a %}", "{% for a in __each__((1, 2)) if a %}"),
+            ("{% for a in b % 2 %}", "{% for a in __each__((b |__percent__( 2))) %}"),
+            (
+                "{% with a=f(1, 2), (b, c) = a %}",
+                "{% with __with0__=f(1, 2), __with1__= a, a=__with0__, (b, c)=__with1__ %}",
+            ),
+            (r"{{ '\U0001F9F5\\U\U00000027' }}", r"{{ '🧵\\U\u0027' }}"),
             ("{% if a(1)[2] % -b %}%{% endif %}", "{% if a(1)[2] |__percent__( -b) %}%{% endif %}"),
         ] {
-            assert_eq!(readable(template), expected);
+            assert_eq!(readable(template).unwrap(), expected);
         }
         for same in [
             "{# {% generation %} #}{% raw %}{{ '%s' % x }}{% endraw %}{{ '{% generation %}' }}",
             "100 % {{ {'a': {'b': 1}} }} { % } {% set generation = 1 %}{{ a -}}{%",
             "{{ 'open",
         ] {
-            assert_eq!(readable(same), same);
+            assert_eq!(readable(same).unwrap(), same);
+        }
+    }
+
+    #[test]
+    fn what_only_jinja_can_do_is_refused_by_line() {
+        for (template, expected) in [
+            ("{% with %}{% continue %}{% endwith %}", "within a `with`"),
+            (
+                "{% if a %}{% with a=1, b=2 %}{% if b %}{% break %}{% endif %}{% endwith %}{% endif %}",
+                "within a `with`",
+            ),
+            ("{% set q %}{% continue %}{% endset %}", "within a `set`"),
+            ("{% set q | upper %}{% break %}{% endset %}", "within a `set`"),
+            ("{% filter upper %}{% continue %}{% endfilter %}", "within a `filter`"),
+            ("{% generation %}{% continue %}{% endgeneration %}", "within `generation`"),
+            ("{% call f() %}{% break %}{% endcall %}", "within `call`"),
+            ("{% macro f() %}{% break %}{% endmacro %}", "within `macro`"),
+        ] {
+            let (line, reason) =
+                readable(&format!("{{% for m in ms %}}\n{template}{{% endfor %}}")).unwrap_err();
+            assert_eq!((line, reason.contains(expected)), (2, true), "{template}: {reason}");
+            let inner = template.replace("{% continue %}", "{% break %}");
+            let inner = inner.replace("{% break %}", "{% for a in b %}{% break %}{% else %}{% endfor %}");
+            readable(&inner).unwrap();
+        }
+        for outside in ["{% break %}", "{% for a in b %}{% else %}{% continue %}{% endfor %}"] {
+            assert!(readable(outside).unwrap_err().1.contains("outside of a loop"));
+        }
+        readable("{% for a in b %}{% set q %}{% endset %}{% set r = 1 %}{% continue %}{% endfor %}").unwrap();
+        for refused in ["{{ 'a' +}}", r"{{ '\N{BULLET}' }}", r"{{ '\U1' }}", r"{{ '\U00110000' }}"] {
+            readable(refused).unwrap_err();
         }
     }
 }

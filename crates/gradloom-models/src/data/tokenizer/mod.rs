@@ -9,6 +9,7 @@ mod bytes;
 mod chat;
 mod check;
 mod cuts;
+mod environment;
 mod error;
 mod jinja;
 mod long;

@@ -1,0 +1,74 @@
+//! The engine that templates run in, with what transformers gives them.
+//!
+//! In: a template, and its variables. Out: a text, or the line and the reason. Always holds: a template ends
+//! within a bound of steps, reaches nothing else, and never ends the process.
+
+use super::jinja::{self, Fault};
+use super::python;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Value, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, escape_formatter};
+use std::panic::{self, AssertUnwindSafe};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Steps that a template may take; one for a few messages takes some hundreds.
+const STEPS: u64 = 10_000_000;
+
+/// The text that a template makes of variables, at a time.
+pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Result<String, Fault> {
+    caught(|| {
+        let template = jinja::readable(template)?;
+        environment(now).render_named_str("template", &template, variables).map_err(|error| {
+            let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
+            (error.line().unwrap_or(0), reason)
+        })
+    })
+}
+
+/// What a template makes; a panic is a fault of it too, as a file from elsewhere must not end the process.
+fn caught(make: impl FnOnce() -> Result<String, jinja::Fault>) -> Result<String, jinja::Fault> {
+    panic::catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        Err((0, format!("it made the engine of templates panic: {text}")))
+    })
+}
+
+fn environment(now: SystemTime) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(
+        SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("the usual signs"),
+    );
+    // As Python prints them.
+    environment.set_formatter(|output, state, value| match value.kind() {
+        ValueKind::None | ValueKind::Bool => output.write_str(&python::text(value)).map_err(Error::from),
+        _ => escape_formatter(output, state, value),
+    });
+    environment.set_fuel(Some(STEPS));
+    environment.set_unknown_method_callback(python::method);
+    environment.add_filter("tojson", python::to_json);
+    environment.add_filter(jinja::PERCENT, |left: &Value, right: &Value| python::percent(left, right));
+    environment.add_function(jinja::EACH, |items: Value| match items.is_none() {
+        true => Err(Error::new(ErrorKind::InvalidOperation, "'NoneType' object is not iterable")),
+        false => Ok(items),
+    });
+    environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    });
+    // Before 1970 no template was written.
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    environment.add_function("strftime_now", move |format: String| python::date(seconds as i64, &format));
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::caught;
+
+    #[test]
+    fn a_panic_is_a_fault_of_the_template() {
+        let (line, reason) = caught(|| panic!("no {}", "frame")).unwrap_err();
+        assert_eq!((line, reason.ends_with("panic: no frame")), (0, true), "{reason}");
+        assert_eq!(caught(|| Ok("text".to_string())).unwrap(), "text");
+    }
+}
