@@ -6,8 +6,8 @@
 use super::jinja::{self, Fault};
 use super::python;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, escape_formatter};
+use minijinja::value::Value;
+use minijinja::{Environment, Error, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,12 +39,8 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment.set_syntax(
         SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("the usual signs"),
     );
-    // As Python prints them.
-    environment.set_formatter(|output, state, value| match value.kind() {
-        ValueKind::None | ValueKind::Bool => output.write_str(&python::text(value)).map_err(Error::from),
-        _ => escape_formatter(output, state, value),
-    });
     environment.set_fuel(Some(STEPS));
+    python::add_to(&mut environment);
     environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", python::to_json);
     environment.add_filter(jinja::PERCENT, |left: &Value, right: &Value| python::percent(left, right));

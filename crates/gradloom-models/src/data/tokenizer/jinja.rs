@@ -127,7 +127,7 @@ fn rewritten<'t>(
     // What is put at places of the tag, and bytes that it takes the place of.
     let mut changes: Vec<(usize, usize, String)> = Vec::new();
     for (place, &(at, text)) in tokens.iter().enumerate() {
-        if text.starts_with(['\'', '"']) && (text.contains("\\U") || text.contains("\\N")) {
+        if text.starts_with(['\'', '"']) && text.contains('\\') {
             changes.push((at, text.len(), escapes(text)?));
         }
         if text != "%" || place == 0 || !is_end(tokens[place - 1].1) || is_factor(&tokens, place) {
@@ -190,31 +190,41 @@ fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     vec![(tokens[first].0, 0, format!("{EACH}((")), (at + last.len(), 0, "))".to_string())]
 }
 
-/// A string with the characters that Python's escapes `\U` stand for.
+/// A string as minijinja reads it, of one as Python does.
 fn escapes(text: &str) -> Result<String, String> {
-    let (mut out, mut rest) = (String::new(), text);
+    let (mut out, mut rest, mut lines) = (String::new(), text, 0);
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        match rest.as_bytes().get(1) {
-            Some(b'N') => return Err(r"the escape `\N{...}` is not known: write the character".to_string()),
-            Some(b'U') => {
-                let code = rest.get(2..10).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        rest = &rest[at + 1..];
+        let Some(kind) = rest.chars().next() else { break };
+        let mut length = kind.len_utf8();
+        match kind {
+            'N' => return Err(r"the escape `\N{...}` is not known: write the character".to_string()),
+            'U' => {
+                let code = rest.get(1..9).and_then(|digits| u32::from_str_radix(digits, 16).ok());
                 let c = code.and_then(char::from_u32).ok_or(r"the escape `\U` names no character")?;
                 match c.is_ascii() {
                     true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
                     false => out.push(c),
                 }
-                rest = &rest[10..];
+                length = 9;
             }
-            _ => {
-                let length = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
-                out.push_str(&rest[..length]);
-                rest = &rest[length..];
-            }
+            'a' => out.push_str("\\u0007"),
+            'v' => out.push_str("\\u000b"),
+            '/' => out.push_str("\\\\/"),
+            // The line goes on, and the tag has as many.
+            '\n' => lines += 1,
+            // Jinja escapes these before it looks.
+            '\u{80}'.. => out.push_str(&match u32::from(kind) {
+                code @ ..0x100 => format!("\\\\x{code:02x}"),
+                code @ ..0x10000 => format!("\\\\u{code:04x}"),
+                code => format!("\\\\U{code:08x}"),
+            }),
+            _ => out.extend(['\\', kind]),
         }
+        rest = &rest[length..];
     }
-    Ok(out + rest)
+    Ok(out + rest + &"\n".repeat(lines))
 }
 
 /// The words, numbers, strings and signs of a tag with their places, and the length of the tag.
@@ -357,7 +367,9 @@ mod tests {
                 "{% with a=f(1, 2), (b, c) = a %}",
                 "{% with __with0__=f(1, 2), __with1__= a, a=__with0__, (b, c)=__with1__ %}",
             ),
-            (r"{{ '\U0001F9F5\\U\U00000027' }}", r"{{ '🧵\\U\u0027' }}"),
+            (r"{{ '\U0001F9F5\\U\U00000027\n' }}", r"{{ '🧵\\U\u0027\n' }}"),
+            (r"{{ '\a\/\é\\/' ~ '\\' }}", r"{{ '\u0007\\/\\xe9\\/' ~ '\\' }}"),
+            ("{{ 'a\\\nb' }}", "{{ 'ab'\n }}"),
             ("{% if a(1)[2] % -b %}%{% endif %}", "{% if a(1)[2] |__percent__( -b) %}%{% endif %}"),
         ] {
             assert_eq!(readable(template).unwrap(), expected);
