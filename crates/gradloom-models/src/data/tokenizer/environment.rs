@@ -44,10 +44,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", python::to_json);
     environment.add_filter(jinja::PERCENT, |left: &Value, right: &Value| python::percent(left, right));
-    environment.add_function(jinja::EACH, |items: Value| match items.is_none() {
-        true => Err(Error::new(ErrorKind::InvalidOperation, "'NoneType' object is not iterable")),
-        false => Ok(items),
-    });
+    environment.add_function(jinja::EACH, python::each);
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });

@@ -2,9 +2,9 @@
 //!
 //! In: values of a template. Out: what Jinja makes of them. Always holds: what is not known is an error.
 
-use super::methods::{Range, centered, lines, stripped};
+use super::methods::{Range, centered, is_space, lines, stripped};
 use super::texts::text;
-use super::{WIDEST, arguments, is_namespace, wrong};
+use super::{WIDEST, arguments, each, is_namespace, wrong};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, State, functions};
 use minijinja_contrib::globals;
@@ -61,9 +61,26 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
         is_map || matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Undefined)
     });
     environment.add_test("mapping", |value: &Value| value.kind() == ValueKind::Map && !is_namespace(value));
+    environment.add_test("iterable", |value: &Value| each(value).is_ok() && value.try_iter().is_ok());
     environment.add_test("callable", |value: &Value| {
-        value.kind() == ValueKind::Plain
-            && value.as_object().is_some_and(|object| !object.type_name().ends_with("::Cycler"))
+        let name = value.as_object().map_or("", |object| object.type_name());
+        let is_called = ["::Macro", "::Loop"].iter().any(|end| name.ends_with(end));
+        value.is_undefined() || is_called || (value.kind() == ValueKind::Plain && !name.ends_with("::Cycler"))
+    });
+    environment.add_filter("list", |state: &mut State<'_, '_>, value: &Value| {
+        minijinja::filters::list(state, each(value)?)
+    });
+    environment.add_filter("title", |value: &Value| {
+        let (mut out, mut inside) = (String::new(), false);
+        for c in text(value)?.chars() {
+            if inside {
+                out.extend(c.to_lowercase())
+            } else {
+                out.extend(c.to_uppercase())
+            }
+            inside = !is_space(c) && !"-({[<".contains(c);
+        }
+        Ok(out)
     });
     environment.add_function("range", Range::new);
     environment.add_function("joiner", globals::joiner);
@@ -163,7 +180,7 @@ fn urlencoded(value: &Value) -> Result<String, Error> {
         }
         Ok(out)
     };
-    if matches!(value.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Iterable) {
+    if matches!(value.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Iterable) && !is_namespace(value) {
         let pairs = dictionary(Some(value), Kwargs::from_iter(std::iter::empty::<(&str, Value)>()))?;
         let mut parts = Vec::new();
         for key in pairs.try_iter()? {
@@ -175,6 +192,9 @@ fn urlencoded(value: &Value) -> Result<String, Error> {
 }
 
 fn attributes(map: &Value, spaced: Option<bool>) -> Result<String, Error> {
+    if map.kind() != ValueKind::Map || is_namespace(map) {
+        return Err(wrong("xmlattr needs a dictionary"));
+    }
     let mut out = String::new();
     for key in map.try_iter()? {
         let value = map.get_item(&key)?;
@@ -192,15 +212,18 @@ fn attributes(map: &Value, spaced: Option<bool>) -> Result<String, Error> {
 }
 
 fn size(value: &Value, binary: Option<bool>) -> Result<String, Error> {
-    let number =
-        value.as_str().map_or_else(|| f64::try_from(value.clone()).ok(), |text| text.trim().parse().ok());
+    let number = match value.kind() {
+        ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        ValueKind::String => value.as_str().and_then(|text| text.trim().parse().ok()),
+        _ => f64::try_from(value.clone()).ok(),
+    };
     let number = number.ok_or_else(|| wrong("filesizeformat needs a number"))?;
     let (base, end) = if binary.unwrap_or(false) { (1024.0, "iB") } else { (1000.0, "B") };
     if number == 1.0 {
         return Ok("1 Byte".to_string());
     }
     if number < base {
-        return Ok(format!("{number:.0} Bytes"));
+        return Ok(format!("{:.0} Bytes", number + 0.0));
     }
     let (mut number, mut signs) = (number / base, "kMGTPEZY".chars());
     let mut sign = signs.next();

@@ -63,6 +63,14 @@ impl Writer {
                     items.push((Some(key), item));
                 }
                 if self.sort {
+                    let is_text = |item: &(Option<Value>, Value)| {
+                        item.0.as_ref().is_some_and(|key| key.kind() == ValueKind::String)
+                    };
+                    let texts = items.iter().filter(|item| is_text(item)).count();
+                    let nones = items.iter().any(|item| item.0.as_ref().is_some_and(Value::is_none));
+                    if (texts > 0 && texts < items.len()) || (nones && items.len() > 1) {
+                        return Err(wrong("keys of different kinds have no order"));
+                    }
                     items.sort_by(|a, b| a.0.cmp(&b.0));
                 }
                 self.items(["{", "}"], items, depth)?;

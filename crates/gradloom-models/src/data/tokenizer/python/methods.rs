@@ -124,7 +124,10 @@ fn of_map(map: &Value, name: &str, args: &[Value]) -> Option<Result<Value, Error
 
 fn of_list(list: &Value, name: &str, args: &[Value]) -> Option<Result<Value, Error>> {
     Some(match name {
-        "copy" if list.downcast_object_ref::<Tuple>().is_none() => {
+        "copy"
+            if list.downcast_object_ref::<Tuple>().is_none()
+                && list.downcast_object_ref::<Range>().is_none() =>
+        {
             from_args::<()>(args).map(|()| list.clone())
         }
         "index" => arguments(args, ["", " ", "  "]).and_then(|[what, start, end]| {
@@ -259,11 +262,16 @@ fn of_string(state: &State<'_, '_>, text: &str, name: &str, args: &[Value]) -> O
             arguments(args, ["", " ", "  "]).and_then(|[what, start, end]| {
                 let what = what.unwrap_or_default();
                 let what = what.as_str().ok_or_else(|| wrong(format!("{name} needs a text")))?;
-                let (before, text) = cut(text, start, end).unwrap_or((0, ""));
-                let found = if name.starts_with('r') { text.rfind(what) } else { text.find(what) };
+                let part = cut(text, start, end);
+                let found = part.and_then(|(before, part)| {
+                    let at = if name.starts_with('r') { part.rfind(what) } else { part.find(what) };
+                    at.map(|at| before + part[..at].chars().count())
+                });
                 match found {
-                    _ if name == "count" => Ok(Value::from(text.matches(what).count())),
-                    Some(at) => Ok(Value::from(before + text[..at].chars().count())),
+                    _ if name == "count" => {
+                        Ok(Value::from(part.map_or(0, |(_, part)| part.matches(what).count())))
+                    }
+                    Some(at) => Ok(Value::from(at)),
                     None if name.ends_with("find") => Ok(Value::from(-1)),
                     None => Err(wrong("substring not found")),
                 }

@@ -34,6 +34,14 @@ fn is_namespace(value: &Value) -> bool {
     value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
+/// Gives a value back that Python can go through.
+pub(super) fn each(value: &Value) -> Result<Value, Error> {
+    match value.is_none() || is_namespace(value) {
+        true => Err(wrong(format!("{} cannot be gone through: it is no list", text(value)?))),
+        false => Ok(value.clone()),
+    }
+}
+
 /// The arguments of a call by their names, `None` of Python being as good as none.
 fn arguments<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (given, named): (Rest<Value>, Kwargs) = from_args(args)?;
@@ -147,14 +155,20 @@ fn converted(
         Some(most) => text.chars().take(most).collect(),
         None => text,
     };
+    let is_whole = value.is_integer() || value.kind() == ValueKind::Bool;
     let real = || {
-        f64::try_from(value.clone())
-            .map_err(|_| wrong(format!("%{kind} needs a number, not {}", value.kind())))
+        let number = if is_whole {
+            i128::try_from(value.clone()).map(|number| number as f64)
+        } else {
+            f64::try_from(value.clone())
+        };
+        number.map_err(|_| wrong(format!("%{kind} needs a number, not {}", value.kind())))
     };
     let whole = || -> Result<i128, Error> {
-        match i128::try_from(value.clone()) {
-            Ok(number) => Ok(number),
-            Err(_) => real().map(|number| number.trunc() as i128),
+        match kind {
+            _ if is_whole => i128::try_from(value.clone()),
+            'd' | 'i' | 'u' if real()?.is_finite() => Ok(real()?.trunc() as i128),
+            _ => Err(wrong(format!("%{kind} needs a whole number, not {value}"))),
         }
     };
     let signed = |number: bool, digits: String| match number {
@@ -225,9 +239,10 @@ fn general(size: f64, precision: usize, keeps_zeros: bool) -> String {
     let whole = format!("{size:.0$e}", precision - 1);
     let (digits, power) = whole.split_once('e').unwrap_or((&whole, "0"));
     let power: i32 = power.parse().unwrap_or(0);
-    let cut = |text: &str| match text.contains('.') && !keeps_zeros {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text.to_string(),
+    let cut = |text: &str| match (text.contains('.'), keeps_zeros) {
+        (true, false) => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        (false, true) => format!("{text}."),
+        _ => text.to_string(),
     };
     match usize::try_from(precision as i32 - 1 - power) {
         Ok(places) if power >= -4 => cut(&format!("{size:.places$}")),
