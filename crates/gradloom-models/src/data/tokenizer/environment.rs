@@ -43,6 +43,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     python::add_to(&mut environment);
     environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", python::to_json);
+    environment.add_filter(jinja::ATTRIBUTE, python::attribute);
     environment.add_filter(jinja::PERCENT, |left: &Value, right: &Value| python::percent(left, right));
     environment.add_function(jinja::EACH, python::each);
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {

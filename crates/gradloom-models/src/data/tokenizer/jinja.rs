@@ -12,6 +12,12 @@ pub(super) const PERCENT: &str = "__percent__";
 /// The function that a loop calls with its items, to refuse what Python cannot go through.
 pub(super) const EACH: &str = "__each__";
 
+/// The filter that stands for `.` before the name of a method that is not called.
+pub(super) const ATTRIBUTE: &str = "__attribute__";
+
+/// The methods that Python finds in a dictionary before its keys.
+const METHODS: [&str; 6] = ["items", "keys", "values", "get", "copy", "fromkeys"];
+
 /// A fault of a template: its line, and the reason.
 pub(super) type Fault = (usize, String);
 
@@ -126,9 +132,15 @@ fn rewritten<'t>(
     }
     // What is put at places of the tag, and bytes that it takes the place of.
     let mut changes: Vec<(usize, usize, String)> = Vec::new();
+    // A field of a namespace that is set is no attribute that is read.
+    let is_set = end == "%}" && tokens.first().is_some_and(|token| token.1 == "set");
+    let targets = top_level(&tokens).find(|&place| is_set && tokens[place].1 == "=").unwrap_or(0);
     for (place, &(at, text)) in tokens.iter().enumerate() {
         if text.starts_with(['\'', '"']) && text.contains('\\') {
             changes.push((at, text.len(), escapes(text)?));
+        }
+        if text == "." && place > 0 && place >= targets && is_end(tokens[place - 1].1) {
+            changes.extend(attribute(&tokens, place));
         }
         if text != "%" || place == 0 || !is_end(tokens[place - 1].1) || is_factor(&tokens, place) {
             continue;
@@ -158,6 +170,21 @@ fn rewritten<'t>(
     }
     out.push_str(&tag[done..length]);
     Ok(length)
+}
+
+/// The changes by which an attribute of a method's name is asked for by [`ATTRIBUTE`].
+fn attribute(tokens: &[(usize, &str)], place: usize) -> Vec<(usize, usize, String)> {
+    let Some(&(at, name)) = tokens.get(place + 1).filter(|token| METHODS.contains(&token.1)) else {
+        return Vec::new();
+    };
+    let first = start(tokens, place - 1);
+    let is_filter = first > 0 && tokens[first - 1].1 == "|";
+    if is_filter || tokens.get(place + 2).is_some_and(|token| token.1 == "(") {
+        return Vec::new();
+    }
+    let from = tokens[place].0;
+    let filter = format!("|{ATTRIBUTE}('{name}'))");
+    vec![(tokens[first].0, 0, "(".to_string()), (from, at + name.len() - from, filter)]
 }
 
 /// The changes by which the values of a `with` do not see its names: all of Jinja's are made before.
@@ -286,9 +313,20 @@ fn is_end(token: &str) -> bool {
 /// Returns true where the operand before a place belongs to a product that a filter of it alone would
 /// change.
 fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
-    let mut at = place;
+    let mut first = start(tokens, place - 1);
+    while first > 1 && tokens[first - 1].1 == "|" {
+        first = start(tokens, first - 2);
+    }
+    match first.checked_sub(1).map(|before| tokens[before].1) {
+        Some("*" | "/" | "%") => true,
+        Some("-" | "+") => first < 2 || !is_end(tokens[first - 2].1),
+        _ => false,
+    }
+}
+
+/// The first token of what ends at a place, with all calls, indices and attributes, but no filters.
+fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
     loop {
-        at -= 1;
         // Back over what is in brackets.
         let mut depth = 0;
         loop {
@@ -304,12 +342,10 @@ fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
         }
         let is_bracket = matches!(tokens[at].1, "(" | "[");
         match at.checked_sub(1).map(|before| tokens[before].1) {
-            Some("." | "|") if at > 1 => at -= 1,
+            Some(".") if at > 1 => at -= 2,
             // A call or an index of what is before it.
-            Some(before) if is_bracket && is_end(before) => {}
-            Some("*" | "/" | "%") => return true,
-            Some("-" | "+") => return at < 2 || !is_end(tokens[at - 2].1),
-            _ => return false,
+            Some(before) if is_bracket && is_end(before) => at -= 1,
+            _ => return at,
         }
     }
 }
@@ -361,6 +397,12 @@ mod tests {
             ("{{ 2 * 7 % 4 }}{{ -7 % 3 }}", "{{ 2 * 7 % 4 }}{{ -7 % 3 }}"),
             ("{{ 5 % 3 ** 2 ~ 1 }}", "{{ 5 |__percent__( 3 ** 2) ~ 1 }}"),
             ("a\r\nb\rc", "a\nb\nc"),
+            (
+                "{{ a.b[0].items.keys % 2 }}{{ a.items() }}{{ a|f.items }}",
+                "{{ ((a.b[0]|__attribute__('items'))|__attribute__('keys')) |__percent__( 2) }}\
+                 {{ a.items() }}{{ a|f.items }}",
+            ),
+            ("{% set a.items = (b).get %}", "{% set a.items = ((b)|__attribute__('get')) %}"),
             ("{% for a in 1, 2 if a %}", "{% for a in __each__((1, 2)) if a %}"),
             ("{% for a in b % 2 %}", "{% for a in __each__((b |__percent__( 2))) %}"),
             (

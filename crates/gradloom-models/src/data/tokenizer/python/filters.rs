@@ -201,12 +201,12 @@ fn attributes(map: &Value, spaced: Option<bool>) -> Result<String, Error> {
         if value.is_none() || value.is_undefined() {
             continue;
         }
-        let name = text(&key)?;
+        let name = key.as_str().ok_or_else(|| wrong("xmlattr needs names that are texts"))?;
         if name.contains(|c: char| c.is_whitespace() || "/>=".contains(c)) {
             return Err(wrong(format!("{name:?} names no attribute")));
         }
         out.push_str(if out.is_empty() && !spaced.unwrap_or(true) { "" } else { " " });
-        out.push_str(&format!("{}=\"{}\"", escaped(&name), escaped(&text(&value)?)));
+        out.push_str(&format!("{}=\"{}\"", escaped(name), escaped(&text(&value)?)));
     }
     Ok(out)
 }

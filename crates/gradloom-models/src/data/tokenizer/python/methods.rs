@@ -82,6 +82,37 @@ impl Object for View {
     }
 }
 
+/// A method that was not called.
+#[derive(Debug)]
+struct Method {
+    of: Value,
+    name: String,
+}
+
+impl Object for Method {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn call(self: &Arc<Self>, state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
+        self.of.call_method(state, &self.name, args)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<built-in method {} of dict object>", self.name)
+    }
+}
+
+/// An attribute of a value, which of a dictionary is a method.
+pub(in super::super) fn attribute(of: &Value, name: &str) -> Result<Value, Error> {
+    match of.kind() {
+        ValueKind::Map if !is_namespace(of) => {
+            Ok(Value::from_object(Method { of: of.clone(), name: name.to_string() }))
+        }
+        _ => of.get_item(&Value::from(name)),
+    }
+}
+
 /// Methods of Python that minijinja lacks or has otherwise, then those that it has.
 pub(in super::super) fn method(
     state: &mut State<'_, '_>,

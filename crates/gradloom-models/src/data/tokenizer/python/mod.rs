@@ -11,7 +11,7 @@ mod texts;
 pub(super) use date::date;
 pub(super) use filters::add_to;
 pub(super) use json::to_json;
-pub(super) use methods::method;
+pub(super) use methods::{attribute, method};
 pub(super) use texts::text;
 
 use methods::Range;
