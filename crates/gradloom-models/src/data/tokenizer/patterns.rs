@@ -4,7 +4,15 @@
 //! is not understood (a look behind, an anchor, a reference back) is no [`Pattern`], and where a repetition,
 //! a choice or an assertion may go two ways, both are taken.
 
-use fancy_regex::{Expr, LookAround, Regex};
+use fancy_regex::{Expr, LookAround};
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
+use std::collections::HashMap;
+use std::str::from_utf8;
+use std::sync::Arc;
+
+/// Most bytes of a pattern: twenty times those of published tokenizers. Each pair of characters is tried in
+/// all of it.
+const LONGEST: usize = 1 << 13;
 
 /// A regular expression whose matches depend on what they read alone.
 #[derive(Debug)]
@@ -13,7 +21,7 @@ pub(super) struct Pattern(Node);
 #[derive(Debug)]
 enum Node {
     /// A character of a class.
-    One(Regex),
+    One(Arc<ClassUnicode>),
     Then(Vec<Node>),
     Or(Vec<Node>),
     Many {
@@ -98,12 +106,15 @@ impl Reads {
 impl Pattern {
     /// Reads a regular expression; `None` for one that is not understood.
     pub(super) fn new(text: &str) -> Option<Self> {
-        Node::of(&Expr::parse_tree(text).ok()?.expr).map(Self)
+        if text.len() > LONGEST {
+            return None;
+        }
+        Classes::default().node(&Expr::parse_tree(text).ok()?.expr).map(Self)
     }
 
     /// Reads a pattern that is text.
     pub(super) fn literal(text: &str) -> Option<Self> {
-        Node::text(text, false).map(Self)
+        (text.len() <= LONGEST).then(|| Classes::default().text(text, false)).flatten().map(Self)
     }
 
     /// Tells what the pattern can do with two characters that stand side by side.
@@ -112,43 +123,86 @@ impl Pattern {
     }
 }
 
-impl Node {
-    fn one(class: &str, ignores_case: bool) -> Option<Self> {
+/// The classes of a pattern, by their text and whether they ignore case: equal ones are made once.
+#[derive(Default)]
+struct Classes(HashMap<(String, bool), Arc<ClassUnicode>>);
+
+impl Classes {
+    fn one(&mut self, class: &str, ignores_case: bool) -> Option<Node> {
+        let key = (class.to_string(), ignores_case);
+        if let Some(known) = self.0.get(&key) {
+            return Some(Node::One(known.clone()));
+        }
         let case = if ignores_case { "(?i)" } else { "" };
-        Some(Self::One(Regex::new(&format!("{case}^(?:{class})$")).ok()?))
+        let made = Arc::new(match regex_syntax::parse(&format!("{case}(?:{class})")).ok()?.into_kind() {
+            HirKind::Class(Class::Unicode(class)) => class,
+            HirKind::Class(Class::Bytes(class)) => class.to_unicode_class()?,
+            HirKind::Literal(text) => single(from_utf8(&text.0).ok()?.parse().ok()?),
+            _ => return None,
+        });
+        self.0.insert(key, made.clone());
+        Some(Node::One(made))
     }
 
-    fn text(text: &str, ignores_case: bool) -> Option<Self> {
-        let one = |c: char| Self::one(&fancy_regex::escape(c.encode_utf8(&mut [0; 4])), ignores_case);
-        text.chars().map(one).collect::<Option<_>>().map(Self::Then)
+    fn text(&mut self, text: &str, ignores_case: bool) -> Option<Node> {
+        let mut one = |c: char| {
+            let key = (c.to_string(), ignores_case);
+            if let Some(known) = self.0.get(&key) {
+                return Some(Node::One(known.clone()));
+            }
+            let mut class = single(c);
+            if ignores_case {
+                class.try_case_fold_simple().ok()?;
+            }
+            let made = Arc::new(class);
+            self.0.insert(key, made.clone());
+            Some(Node::One(made))
+        };
+        text.chars().map(&mut one).collect::<Option<_>>().map(Node::Then)
     }
 
-    fn of(expression: &Expr) -> Option<Self> {
-        let all = |parts: &[Expr]| parts.iter().map(Self::of).collect::<Option<Vec<_>>>();
-        match expression {
-            Expr::Empty => Some(Self::Then(Vec::new())),
-            Expr::Any { newline: true } => Self::one("(?s:.)", false),
-            Expr::Any { newline: false } => Self::one(".", false),
-            Expr::Literal { val, casei } => Self::text(val, *casei),
-            Expr::Concat(parts) => all(parts).map(Self::Then),
-            Expr::Alt(parts) => all(parts).map(Self::Or),
-            Expr::Group(part) => Self::of(part),
-            Expr::AtomicGroup(part) => Some(Self::Whole(Box::new(Self::of(part)?))),
+    fn node(&mut self, expression: &Expr) -> Option<Node> {
+        Some(match expression {
+            Expr::Empty => Node::Then(Vec::new()),
+            Expr::Any { newline: true } => self.one("(?s:.)", false)?,
+            Expr::Any { newline: false } => self.one(".", false)?,
+            Expr::Literal { val, casei } => self.text(val, *casei)?,
+            Expr::Concat(parts) => Node::Then(self.all(parts)?),
+            Expr::Alt(parts) => Node::Or(self.all(parts)?),
+            Expr::Group(part) => self.node(part)?,
+            Expr::AtomicGroup(part) => Node::Whole(Box::new(self.node(part)?)),
             Expr::LookAround(part, LookAround::LookAhead | LookAround::LookAheadNeg) => {
-                Some(Self::Ahead(Box::new(Self::of(part)?)))
+                Node::Ahead(Box::new(self.node(part)?))
             }
             Expr::Repeat { child, lo, hi, .. } => {
-                Some(Self::Many { child: Box::new(Self::of(child)?), least: *lo, most: *hi })
+                Node::Many { child: Box::new(self.node(child)?), least: *lo, most: *hi }
             }
-            Expr::Delegate { inner, size: 1, casei } => Self::one(inner, *casei),
-            _ => None,
-        }
+            Expr::Delegate { inner, size: 1, casei } => self.one(inner, *casei)?,
+            _ => return None,
+        })
     }
 
+    fn all(&mut self, parts: &[Expr]) -> Option<Vec<Node>> {
+        parts.iter().map(|part| self.node(part)).collect()
+    }
+}
+
+/// The class of one character.
+fn single(c: char) -> ClassUnicode {
+    ClassUnicode::new([ClassUnicodeRange::new(c, c)])
+}
+
+/// Returns whether a class has a character.
+fn has(class: &ClassUnicode, c: char) -> bool {
+    let ranges = class.ranges();
+    ranges.get(ranges.partition_point(|range| range.end() < c)).is_some_and(|range| range.start() <= c)
+}
+
+impl Node {
     fn reads(&self, a: char, b: char) -> Reads {
         match self {
             Self::One(class) => {
-                let has = [a, b].map(|c| class.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(true));
+                let has = [a, b].map(|c| has(class, c));
                 Reads { alone: has, has, begins: has[1], ends: has[0], takes: has, ..Reads::default() }
             }
             Self::Then(parts) => parts.iter().fold(NOTHING, |before, part| before.then(part.reads(a, b))),
@@ -182,7 +236,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use fancy_regex::Regex;
 
     fn reads(pattern: &str, a: char, b: char) -> Reads {
         Pattern::new(pattern).unwrap_or_else(|| panic!("{pattern}")).reads(a, b)
@@ -253,5 +307,57 @@ mod tests {
         for pattern in ["(?<=a)b", "^a", "a$", r"\bа", r"(a)\1"] {
             assert!(Pattern::new(pattern).is_none(), "{pattern}");
         }
+    }
+    /// Every class of such patterns has the characters that it matches alone.
+    #[test]
+    fn classes_have_the_characters_that_they_match() {
+        let classes = [
+            r"\p{L}",
+            r"[^\s\p{L}\p{N}]",
+            ".",
+            r"(?s:.)",
+            r"(?i:k)",
+            r"(?i:ſ)",
+            r"(?i:[à-ö])",
+            r"\n",
+            r"[a-c&&b]",
+            r"(?i:İ)",
+            r"(?i:ß)",
+            r"(?i:ς)",
+            r"\h",
+            r"\d",
+            r"[一-龥]",
+            "字",
+            r"(?i)[^x]",
+            r"\.",
+            r"[^\x00-\x{10FFFF}]",
+        ];
+        for class in classes {
+            let (regex, known) =
+                (Regex::new(&format!("^(?:{class})$")).unwrap(), Pattern::new(class).unwrap());
+            for c in ('\0'..='\u{3ff}').chain('\u{1e00}'..='\u{2180}').chain("一龥字Kſ\u{10ffff}".chars())
+            {
+                let matches = regex.is_match(c.encode_utf8(&mut [0; 4])).unwrap();
+                assert_eq!(known.reads(c, c).has[0], matches, "{class} and {c:?}");
+            }
+        }
+    }
+
+    /// The classes that are made are those that differ, and a pattern that is far longer than any model's is
+    /// not understood.
+    #[test]
+    fn equal_classes_are_made_once() {
+        let made = |pattern: &str| {
+            let mut classes = Classes::default();
+            classes.node(&Expr::parse_tree(pattern).unwrap().expr).unwrap();
+            classes.0.len()
+        };
+        let words: Vec<String> = (0..1000).map(|number| format!("w{number}")).collect();
+        assert_eq!(made(&words.join("|")), 11);
+        assert_eq!(made(&format!("(?i:{})", words.join("|"))), 11);
+        assert_eq!(made(&r"\p{L}[^a]".repeat(500)), 2);
+        assert!(Pattern::new(&words.join("|")).is_some() && Pattern::literal(&words.concat()).is_some());
+        assert!(Pattern::new(&words.join("|").repeat(2)).is_none());
+        assert!(Pattern::literal(&words.concat().repeat(3)).is_none());
     }
 }
