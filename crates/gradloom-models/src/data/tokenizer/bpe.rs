@@ -29,7 +29,7 @@ pub struct Bpe {
     /// The tokens of single bytes, where there are any.
     bytes: Vec<Option<i32>>,
     pub(super) spelling: Spelling,
-    cuts: Cuts,
+    pub(super) cuts: Cuts,
     adds_a_space: bool,
     roles: Roles,
 }
@@ -94,7 +94,8 @@ impl Bpe {
         let ids = 0..largest.map_or(0, |id| id + 1);
         let added = inner.get_added_tokens_decoder();
         let piece = |id| inner.id_to_token(id).map_or_else(Vec::new, |token| spelling.bytes(&token));
-        let pieces = ids.clone().map(|id| piece(id).into_boxed_slice()).collect();
+        let pieces: Vec<Box<[u8]>> = ids.clone().map(|id| piece(id).into_boxed_slice()).collect();
+        let longest = pieces.iter().map(|piece| piece.len()).max().unwrap_or(0);
         let is_special = ids.map(|id| added.get(&id).is_some_and(|token| token.special)).collect();
         let token = |byte| inner.token_to_id(&spelling.token_of(byte)).map(|id| id as i32);
         let bytes = (0..=255).map(token).collect();
@@ -102,7 +103,7 @@ impl Bpe {
         let roles = Roles { eos: known.map(ToString::to_string), ..Roles::default() };
         let mut tokenizer = Self {
             name: name.to_string(),
-            cuts: Cuts::of(&inner, spelling),
+            cuts: Cuts::of(&inner, spelling, longest),
             inner,
             literal: OnceLock::new(),
             pieces,

@@ -12,16 +12,18 @@
 use super::Bpe;
 use super::patterns::Pattern;
 use super::pieces::{Spelling, character_of};
+use super::strings::{Strings, spread};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::str::from_utf8;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use tokenizers::{NormalizedString, Normalizer};
 
 /// GPT-2's words, as the part `ByteLevel` has them.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// Pairs of characters that are remembered.
 const REMEMBERED: usize = 1 << 16;
+/// Places that are tried at once, at least.
+const PART: usize = 1 << 12;
 /// Bytes that a place is away from the end of a text that may go on, besides those of the longest token.
 const MARGIN: usize = 8;
 
@@ -38,6 +40,8 @@ pub(super) struct Cuts {
     takes_blanks: bool,
     /// The vocabulary, where merges can be told by it; made when it is first needed.
     vocabulary: OnceLock<Option<Strings>>,
+    /// Bytes of the longest token of any kind, and a few more.
+    reach: usize,
     joints: Mutex<HashMap<(char, char), Joint>>,
 }
 
@@ -103,8 +107,8 @@ enum Words {
 }
 
 impl Cuts {
-    /// Finds out about a tokenizer.
-    pub(super) fn of(inner: &tokenizers::Tokenizer, spelling: Spelling) -> Self {
+    /// Finds out about a tokenizer whose longest token has so many bytes.
+    pub(super) fn of(inner: &tokenizers::Tokenizer, spelling: Spelling, longest: usize) -> Self {
         let part = |part: Result<Value, serde_json::Error>| part.unwrap_or_default();
         let normal = part(serde_json::to_value(inner.get_normalizer()));
         let normal = sequence(&normal, "normalizers", &|step| Normal::of(step));
@@ -115,21 +119,22 @@ impl Cuts {
             normal.filter(|steps| steps.iter().skip(1).all(|step| !matches!(step, Normal::Prepend(_))));
         let put = normal.as_ref().and_then(|steps| put_before(steps));
         let (mut plain, mut normalized, mut takes_blanks) = (Vec::new(), Vec::new(), false);
-        for token in inner.get_added_tokens_decoder().into_values() {
+        for (id, token) in inner.get_added_tokens_decoder() {
             takes_blanks |= token.lstrip || token.rstrip;
             if token.normalized {
-                let mut content = NormalizedString::from(token.content.as_str());
-                // The tokenizer was made, so its tokens can be normalized.
-                let _ = inner.get_normalizer().map(|normalizer| normalizer.normalize(&mut content));
-                normalized.extend(with_and_without(spelling.spaced(content.get()).into_bytes(), put));
+                // The crate has it as its normalizer made it.
+                let content = inner.id_to_token(id).unwrap_or(token.content);
+                normalized.extend(with_and_without(spelling.spaced(&content).into_bytes(), put));
             } else {
                 plain.push(token.content.into_bytes());
             }
         }
+        let (plain, normalized) = (Strings::new(plain), Strings::new(normalized));
         Self {
             steps: normal.zip(words),
-            plain: Strings::new(plain),
-            normalized: Strings::new(normalized),
+            reach: longest.max(plain.longest).max(normalized.longest) + MARGIN,
+            plain,
+            normalized,
             takes_blanks,
             vocabulary: OnceLock::new(),
             joints: Mutex::default(),
@@ -143,57 +148,185 @@ impl Cuts {
 
     /// Returns the last good place of a text that may go on.
     pub(super) fn last(&self, text: &[u8], of: &Bpe) -> Option<usize> {
+        self.search(text, of, &mut 0)
+    }
+
+    /// As [`Cuts::last`]; adds to `steps` those that it took, which go with the bytes of the text behind the
+    /// place.
+    fn search(&self, text: &[u8], of: &Bpe, steps: &mut usize) -> Option<usize> {
         let (normal, words) = self.steps.as_ref()?;
-        let longest = self.plain.longest.max(self.normalized.longest);
-        let end = text.len().checked_sub(longest + MARGIN)?;
+        let mut end = text.len().checked_sub(self.plain.longest.max(self.normalized.longest) + MARGIN)?;
         let mut joints = self.joints.lock().unwrap_or_else(PoisonError::into_inner);
         // Of a space that is put there anew alone, nothing would be left.
         let least = 1 + usize::from(self.prepends());
-        (least..=end).rev().find(|&at| {
-            let Some((a, b)) = before(text, at).zip(after(text, at)) else { return false };
-            if joints.len() >= REMEMBERED {
-                joints.clear();
-            }
-            let joint = joints.entry((a, b)).or_insert_with(|| match self.takes_blanks {
-                true if a.is_whitespace() && b.is_whitespace() => Joint::Closed,
-                _ => joint(normal, words, a, b, of).unwrap_or(Joint::Closed),
+        while end >= least {
+            // What is around a part is not longer than it, but for a factor.
+            let begin = least.max((end + 1).saturating_sub(PART.max(4 * self.reach)));
+            let mut part =
+                Part { text, begin, end, plain: None, image: None, normalized: None, vocabulary: None };
+            let place = (begin..=end).rev().find(|&at| {
+                *steps += 1;
+                let Some((a, b)) = before(text, at).zip(after(text, at)) else { return false };
+                if joints.len() >= REMEMBERED {
+                    joints.clear();
+                }
+                let joint = joints.entry((a, b)).or_insert_with(|| match self.takes_blanks {
+                    true if a.is_whitespace() && b.is_whitespace() => Joint::Closed,
+                    _ => joint(normal, words, a, b, of).unwrap_or(Joint::Closed),
+                });
+                match *joint {
+                    Joint::Closed => false,
+                    _ if self.is_plain_found(&mut part, at, b, steps) => false,
+                    _ if self.is_normalized_found(normal, &mut part, at, b, of.spelling, steps) => false,
+                    Joint::Edge => true,
+                    Joint::Inner => self.is_between_tokens(normal, &mut part, at, of, steps),
+                }
             });
-            // What stands behind a space that is put there anew must be no added token either.
-            let beside = at + b.len_utf8();
-            match *joint {
-                Joint::Closed => false,
-                _ if self.plain.is_found(text, at, beside + 1, at) => false,
-                _ if self.is_normalized_found(normal, text, at, of.spelling) => false,
-                Joint::Edge => true,
-                Joint::Inner => self.is_between_tokens(normal, text, at, of),
+            if place.is_some() {
+                return place;
             }
-        })
+            end = begin - 1;
+        }
+        None
     }
 
-    /// Returns whether an added token that is found in normalized text may touch a place.
-    fn is_normalized_found(&self, normal: &[Normal], text: &[u8], at: usize, spelling: Spelling) -> bool {
-        let longest = self.normalized.longest;
-        if longest == 0 {
+    /// Returns whether an added token that is found in a text as it is touches a place or the character
+    /// behind it: what stands behind a space that is put there anew must be no added token either.
+    fn is_plain_found(&self, part: &mut Part, at: usize, b: char, steps: &mut usize) -> bool {
+        if self.plain.longest == 0 {
             return false;
         }
-        let Some((around, at)) = around(normal, text, at, longest + MARGIN, spelling) else { return true };
-        let beside = after(&around, at).map_or(0, char::len_utf8);
-        self.normalized.is_found(&around, at, at + beside + 1, at)
+        let from = part.begin.saturating_sub(self.plain.longest);
+        let to = part.text.len().min(part.end + self.plain.longest + MARGIN);
+        let text = &part.text[from..to];
+        let earliest = part.plain.get_or_insert_with(|| self.plain.earliest(text, steps));
+        earliest[at - from] as usize <= at + b.len_utf8() - from
+    }
+
+    /// Returns whether an added token that is found in normalized text may touch a place or the character
+    /// behind it.
+    fn is_normalized_found(
+        &self,
+        normal: &[Normal],
+        part: &mut Part,
+        at: usize,
+        b: char,
+        spelling: Spelling,
+        steps: &mut usize,
+    ) -> bool {
+        if self.normalized.longest == 0 {
+            return false;
+        }
+        let image = part.image.get_or_insert_with(|| {
+            Image::new(normal, part.text, part.begin, part.end, self.reach, spelling, steps)
+        });
+        let earliest = part.normalized.get_or_insert_with(|| image.earliest(&self.normalized, steps));
+        let [place, beside] = [at, at + b.len_utf8()].map(|at| image.place(at));
+        earliest[place] as usize <= beside
     }
 
     /// Returns whether surely no token of the vocabulary stands across a place.
-    fn is_between_tokens(&self, normal: &[Normal], text: &[u8], at: usize, of: &Bpe) -> bool {
+    fn is_between_tokens(
+        &self,
+        normal: &[Normal],
+        part: &mut Part,
+        at: usize,
+        of: &Bpe,
+        steps: &mut usize,
+    ) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
             let both = |token: &[u8]| with_and_without(token.to_vec(), put_before(normal));
             Some(Strings::new(of.literal_tokens()?.flat_map(both).collect()))
         });
         let Some(vocabulary) = vocabulary else { return false };
-        let far = vocabulary.longest + MARGIN;
-        if text.len() < at + far {
-            return false;
+        let image = part.image.get_or_insert_with(|| {
+            Image::new(normal, part.text, part.begin, part.end, self.reach, of.spelling, steps)
+        });
+        let earliest = part.vocabulary.get_or_insert_with(|| image.earliest(vocabulary, steps));
+        let place = image.place(at);
+        earliest.get(place + 1).is_some_and(|&earliest| earliest as usize >= place)
+    }
+}
+
+/// A part of a text in which places are tried, and what strings do there, once that was asked.
+struct Part<'t> {
+    text: &'t [u8],
+    /// The first place that is tried, and the last.
+    begin: usize,
+    end: usize,
+    /// As [`Strings::earliest`] has it, for the text from the longest string before the first place on.
+    plain: Option<Vec<u32>>,
+    image: Option<Image>,
+    /// The same for the image.
+    normalized: Option<Vec<u32>>,
+    vocabulary: Option<Vec<u32>>,
+}
+
+/// The normalized text around places.
+struct Image {
+    text: Vec<u8>,
+    /// The first byte of the text that it is of, and the place in the image of each byte from there on.
+    from: usize,
+    places: Vec<u32>,
+    /// Places in the image at which something stands that is not known.
+    unknown: Vec<usize>,
+}
+
+impl Image {
+    /// Normalizes what is at the places from `begin` to `end`, and at least `reach` bytes of the image to each
+    /// side if there are as many.
+    fn new(
+        normal: &[Normal],
+        text: &[u8],
+        begin: usize,
+        end: usize,
+        reach: usize,
+        spelling: Spelling,
+        steps: &mut usize,
+    ) -> Self {
+        // A character of at most four bytes becomes at least one.
+        let (from, to) = (begin.saturating_sub(4 * reach), text.len().min(end + 4 * reach));
+        let mut made = Self { text: Vec::new(), from, places: Vec::new(), unknown: Vec::new() };
+        let space = Some(spelling.space()).filter(|_| spelling != Spelling::Bytes);
+        let mut known = HashMap::new();
+        for chunk in text[from..to].utf8_chunks() {
+            for c in chunk.valid().chars() {
+                made.places.extend(std::iter::repeat_n(made.text.len() as u32, c.len_utf8()));
+                let image =
+                    known.entry(c).or_insert_with(|| normal.iter().try_fold(c, |c, step| step.image(c)));
+                match *image {
+                    Some(_) if *image == space => made.text.push(b' '),
+                    Some(c) => made.text.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+                    None => made.unknown.push(made.text.len()),
+                }
+            }
+            if !chunk.invalid().is_empty() {
+                made.places.extend(chunk.invalid().iter().map(|_| made.text.len() as u32));
+                made.unknown.push(made.text.len());
+            }
         }
-        let Some((around, at)) = around(normal, text, at, far, of.spelling) else { return false };
-        !vocabulary.is_found(&around, at, at, at + 1)
+        *steps += made.places.len();
+        // The text may go on.
+        made.places.push(made.text.len() as u32);
+        made.unknown.push(made.text.len());
+        made
+    }
+
+    /// The place in the image of one in the text.
+    fn place(&self, at: usize) -> usize {
+        self.places[at - self.from] as usize
+    }
+
+    /// As [`Strings::earliest`], where a string may be around all that is not known.
+    fn earliest(&self, strings: &Strings, steps: &mut usize) -> Vec<u32> {
+        let mut earliest = strings.earliest(&self.text, steps);
+        let far = strings.longest + MARGIN;
+        for &unknown in &self.unknown {
+            let until = &mut earliest[self.text.len().min(unknown + far)];
+            *until = (*until).min(unknown.saturating_sub(far) as u32);
+        }
+        spread(&mut earliest);
+        earliest
     }
 }
 
@@ -238,35 +371,6 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
         true => Some(Joint::Edge),
         false => (of.knows(left) && of.knows(right)).then_some(Joint::Inner),
     }
-}
-
-/// The normalized text around a place, at least so many bytes to each side if there are as many, and the
-/// place in it; `None` if it is not sure.
-fn around(
-    normal: &[Normal],
-    text: &[u8],
-    at: usize,
-    bytes: usize,
-    spelling: Spelling,
-) -> Option<(Vec<u8>, usize)> {
-    let image = |c: char| {
-        let c = normal.iter().try_fold(c, |c, step| step.image(c))?;
-        Some(if c == spelling.space() && spelling != Spelling::Bytes { ' ' } else { c })
-    };
-    let (mut left, mut from) = (Vec::new(), at);
-    while from > 0 && left.len() < bytes {
-        let c = before(text, from)?;
-        from -= c.len_utf8();
-        left.extend(image(c)?.to_string().bytes().rev());
-    }
-    left.reverse();
-    let (place, mut to) = (left.len(), at);
-    while to < text.len() && left.len() < place + bytes {
-        let c = after(text, to)?;
-        to += c.len_utf8();
-        left.extend(image(c)?.to_string().bytes());
-    }
-    Some((left, place))
 }
 
 /// The character that ends at a place of UTF-8.
@@ -456,38 +560,93 @@ impl Words {
     }
 }
 
-/// Byte strings that are looked for in a text.
-#[derive(Debug)]
-pub(super) struct Strings {
-    sorted: Vec<Vec<u8>>,
-    /// Bytes of the longest.
-    longest: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{LongText, Tokenizer};
+    use serde_json::json;
 
-impl Strings {
-    fn new(mut strings: Vec<Vec<u8>>) -> Self {
-        strings.retain(|string| !string.is_empty());
-        strings.sort_unstable();
-        let longest = strings.iter().map(Vec::len).max().unwrap_or(0);
-        Self { sorted: strings, longest }
+    /// A tokenizer without words whose tokens cross a run of one letter at every place.
+    fn tokenizer(letter: char, run: usize, added: &[(usize, bool)], normalizer: &Value) -> Bpe {
+        let mut vocabulary: Vec<String> = (0..=255).map(|byte| character_of(byte).to_string()).collect();
+        let mut merges = Vec::new();
+        for length in 2..=run {
+            merges.push(json!([letter.to_string().repeat(length - 1), letter]));
+            vocabulary.push(letter.to_string().repeat(length));
+        }
+        let added: Vec<Value> = added
+            .iter()
+            .zip(vocabulary.len()..)
+            .map(|(&(length, normalized), id)| {
+                let content = letter.to_string().repeat(length) + "b";
+                json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                       "normalized": normalized, "special": false})
+            })
+            .collect();
+        let ids: serde_json::Map<String, Value> =
+            vocabulary.into_iter().zip(0..).map(|(token, id)| (token, json!(id))).collect();
+        let bytes =
+            json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+        let file = json!({
+            "version": "1.0", "added_tokens": added, "normalizer": normalizer, "pre_tokenizer": bytes,
+            "decoder": bytes, "model": {"type": "BPE", "vocab": ids, "merges": merges},
+        });
+        Bpe::from_json(file.to_string().as_bytes(), "t").unwrap()
     }
 
-    /// Returns whether one of the strings begins before `first` of a text and ends at `least` or later, both
-    /// near a place.
-    fn is_found(&self, text: &[u8], at: usize, first: usize, least: usize) -> bool {
-        (at.saturating_sub(self.longest)..first.min(text.len())).any(|from| {
-            let mut among = self.sorted.as_slice();
-            for (depth, &byte) in text[from..].iter().enumerate() {
-                let begin = among.partition_point(|string| string.get(depth).is_none_or(|&b| b < byte));
-                let end = among.partition_point(|string| string.get(depth).is_none_or(|&b| b <= byte));
-                among = &among[begin..end];
-                let Some(shortest) = among.first() else { return false };
-                if shortest.len() == depth + 1 && from + depth + 1 >= least {
-                    return true;
-                }
+    /// The steps that it takes to cut a text in pieces, and the number of these.
+    fn steps(bpe: &Bpe, text: &[u8]) -> (usize, usize) {
+        let (steps, mut pieces) = (std::cell::Cell::new(0), 0);
+        let mut long = LongText::new(text);
+        let cut = |text: &[u8]| {
+            let mut taken = steps.get();
+            let place = bpe.cuts.search(text, bpe, &mut taken);
+            assert_eq!(place, bpe.last_cut(text));
+            steps.set(taken);
+            place
+        };
+        while long.next(&cut).unwrap().is_some() {
+            pieces += 1;
+        }
+        (steps.get(), pieces)
+    }
+
+    /// However long the tokens are, and however many stand at each place.
+    #[test]
+    fn steps_go_with_the_bytes_of_a_text() {
+        let ascii = json!({"type": "NFKC"});
+        let none = json!(null);
+        for (letter, run, added, normalizer) in [
+            ('a', 2, &[][..], &none),
+            ('a', 2, &[(128, false)], &none),
+            ('a', 2, &[(1000, false), (20_000, false)], &none),
+            ('a', 2, &[(1000, true)], &none),
+            ('a', 2, &[(1000, true), (128, false)], &ascii),
+            ('-', 31, &[(100, false)], &none),
+            ('-', 400, &[(3000, true)], &ascii),
+        ] {
+            let bpe = tokenizer(letter, run, added, normalizer);
+            for length in [100_000, 400_000] {
+                let text = letter.to_string().repeat(length).into_bytes();
+                let (steps, _) = steps(&bpe, &text);
+                let longest = added.iter().map(|(bytes, _)| bytes).max().copied().unwrap_or(0) + run * run;
+                let most = 30 * (length + longest);
+                assert!(steps <= most, "{letter} {run} {added:?}: {steps} steps for {length} bytes");
             }
-            // The text may go on with the rest of one.
-            !among.is_empty()
-        })
+        }
+    }
+
+    /// Between letters that no token joins, a text is cut though there are no words.
+    #[test]
+    fn a_text_without_words_is_cut_between_its_tokens() {
+        let bpe = tokenizer('a', 31, &[(100, false), (70, true)], &json!({"type": "NFKC"}));
+        let text = "aaaac".repeat(60_000);
+        let (steps, pieces) = steps(&bpe, text.as_bytes());
+        assert!(pieces > 3 && steps < text.len(), "{steps} steps, {pieces} pieces");
+        // What is not normalized here for sure keeps away as many bytes as the longest token has.
+        let odd = format!("{}é{}", "aaaac".repeat(100), "aaaac".repeat(100));
+        let place = bpe.last_cut(&odd.as_bytes()[..620]).unwrap();
+        assert!(place < 500 - 70, "{place}");
+        assert!(bpe.last_cut(odd.as_bytes()).unwrap() > 502 + 70);
     }
 }

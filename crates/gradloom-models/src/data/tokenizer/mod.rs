@@ -19,6 +19,7 @@ mod pieces;
 mod python;
 mod scores;
 mod special;
+mod strings;
 mod train;
 
 pub use bpe::{Bpe, SpecialTokens};

@@ -1,0 +1,169 @@
+//! Byte strings that are looked for in a text, all at once (Aho and Corasick, 1975).
+//!
+//! In: strings, and a text. Out: for each place, the earliest string that ends there or later. Always holds:
+//! memory goes with the bytes of the strings, and steps with those and the bytes of the text, however many
+//! strings overlap: of those that end at one place, the longest alone is told. (The crate `aho-corasick` lists
+//! all of them in each of its states.)
+
+use std::sync::OnceLock;
+
+/// Byte strings that are looked for in a text.
+#[derive(Debug)]
+pub(super) struct Strings {
+    strings: Vec<Vec<u8>>,
+    /// Bytes of the longest.
+    pub(super) longest: usize,
+    /// Every beginning of a string, the shortest first, and one more; made when it is first needed.
+    nodes: OnceLock<Vec<Node>>,
+}
+
+/// The beginning of a string.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// The first of those that are a byte longer; they go on up to those of the next node.
+    longer: u32,
+    /// The longest other beginning of a string with which this one ends.
+    end: u32,
+    /// Bytes of the longest string with which this one ends.
+    longest: u32,
+    /// The last byte.
+    byte: u8,
+}
+
+impl Strings {
+    pub(super) fn new(mut strings: Vec<Vec<u8>>) -> Self {
+        strings.retain(|string| !string.is_empty());
+        strings.sort_unstable();
+        strings.dedup();
+        let longest = strings.iter().map(Vec::len).max().unwrap_or(0);
+        Self { strings, longest, nodes: OnceLock::new() }
+    }
+
+    /// Finds for each place of a text the byte at which the earliest string begins that ends there or later;
+    /// `u32::MAX` where none does. Adds to `steps` those that it took.
+    pub(super) fn earliest(&self, text: &[u8], steps: &mut usize) -> Vec<u32> {
+        let nodes = self.nodes.get_or_init(|| nodes(&self.strings, steps));
+        let mut earliest = vec![u32::MAX; text.len() + 1];
+        let mut node = 0;
+        for (at, &byte) in text.iter().enumerate() {
+            node = next(nodes, node, byte, steps);
+            let longest = nodes[node].longest;
+            if longest > 0 {
+                earliest[at + 1] = at as u32 + 1 - longest;
+            }
+        }
+        spread(&mut earliest);
+        earliest
+    }
+}
+
+/// Makes the earliest place that stands at each the earliest one that stands there or later.
+pub(super) fn spread(earliest: &mut [u32]) {
+    for at in (1..earliest.len()).rev() {
+        earliest[at - 1] = earliest[at - 1].min(earliest[at]);
+    }
+}
+
+/// The node of the longest beginning of a string with which what a node stands for ends after one more byte.
+fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
+    loop {
+        *steps += 1;
+        let from = nodes[node].longer as usize;
+        let longer = &nodes[from..nodes[node + 1].longer as usize];
+        match longer.binary_search_by_key(&byte, |longer| longer.byte) {
+            Ok(place) => return from + place,
+            Err(_) if node == 0 => return 0,
+            Err(_) => node = nodes[node].end as usize,
+        }
+    }
+}
+
+/// Every beginning of strings that are in order and differ, the shortest first.
+fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
+    let mut nodes = vec![Node::default()];
+    // The strings that begin as each of the nodes of one length does.
+    let (mut level, mut longer) = (vec![0..strings.len()], Vec::new());
+    let (mut node, mut length) = (0, 0);
+    while !level.is_empty() {
+        for begun in level.drain(..) {
+            nodes[node].longer = nodes.len() as u32;
+            let mut from =
+                begun.start + usize::from(strings.get(begun.start).is_some_and(|s| s.len() == length));
+            for group in strings[from..begun.end].chunk_by(|a, b| a[length] == b[length]) {
+                let byte = group[0][length];
+                // What is shorter has all that is longer by now.
+                let end = if node == 0 { 0 } else { next(&nodes, nodes[node].end as usize, byte, steps) };
+                let is_whole = group[0].len() == length + 1;
+                let longest = if is_whole { length as u32 + 1 } else { nodes[end].longest };
+                nodes.push(Node { longer: 0, end: end as u32, longest, byte });
+                longer.push(from..from + group.len());
+                from += group.len();
+                *steps += group.len();
+            }
+            node += 1;
+        }
+        std::mem::swap(&mut level, &mut longer);
+        length += 1;
+    }
+    nodes.push(Node { longer: nodes.len() as u32, ..Node::default() });
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All sets of up to three short strings, in all short texts, beside a plain search.
+    #[test]
+    fn the_earliest_string_is_found() {
+        let mut words = vec![Vec::new()];
+        for from in 0..15 {
+            words.extend([b'a', b'b'].map(|byte| [&words[from][..], &[byte]].concat()));
+        }
+        let texts: Vec<Vec<u8>> = (0..64u32)
+            .map(|bits| (0..6).map(|at| if bits >> at & 1 == 1 { b'a' } else { b'b' }).collect())
+            .chain([b"abcab".to_vec(), Vec::new()])
+            .collect();
+        for a in 0..words.len() {
+            for b in a..words.len() {
+                let set = [&words[a], &words[b], &words[(a * 7 + b) % words.len()]].map(Clone::clone);
+                let strings = Strings::new(set.to_vec());
+                for text in &texts {
+                    let found = strings.earliest(text, &mut 0);
+                    for least in 0..=text.len() {
+                        let is_string = |from: &usize| {
+                            let ends = (least.max(from + 1)..=text.len()).map(|to| text[*from..to].to_vec());
+                            ends.into_iter().any(|part| set.contains(&part))
+                        };
+                        let wanted = (0..text.len()).find(is_string).map_or(u32::MAX, |from| from as u32);
+                        assert_eq!(found[least], wanted, "{set:?} in {text:?} from {least}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Strings that overlap everywhere, and one that nearly is in the text at each place.
+    #[test]
+    fn steps_and_memory_go_with_the_bytes() {
+        let ladder: Vec<Vec<u8>> = (1..500).map(|length| vec![b'a'; length]).collect();
+        let nearly = vec![[vec![b'a'; 100_000], vec![b'b']].concat(), vec![b'a'; 2]];
+        let crossing = (0..500).map(|n| [vec![b'a'; n], vec![b'b'], vec![b'a'; 500 - n]].concat()).collect();
+        for strings in [ladder, nearly, crossing] {
+            let bytes: usize = strings.iter().map(Vec::len).sum();
+            let strings = Strings::new(strings);
+            let mut steps = 0;
+            strings.earliest(b"", &mut steps);
+            let nodes = strings.nodes.get().unwrap().len();
+            assert!(
+                steps <= 3 * bytes && nodes <= bytes + 2,
+                "{steps} steps, {nodes} nodes for {bytes} bytes"
+            );
+            for text in [vec![b'a'; 300_000], b"aaaab".repeat(60_000)] {
+                let mut steps = 0;
+                strings.earliest(&text, &mut steps);
+                assert!(steps <= 2 * text.len(), "{steps} steps for {} bytes", text.len());
+            }
+        }
+    }
+}
