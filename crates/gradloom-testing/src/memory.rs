@@ -11,10 +11,12 @@ thread_local! {
     static NOW: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
     static LARGEST: Cell<usize> = const { Cell::new(0) };
+    static ALL: Cell<usize> = const { Cell::new(0) };
 }
 
 fn one(bytes: usize) {
     LARGEST.set(LARGEST.get().max(bytes));
+    ALL.set(ALL.get() + bytes);
     add(bytes as isize);
 }
 
@@ -58,13 +60,16 @@ pub struct Bytes {
     pub largest: usize,
     /// Of all blocks at one time, beyond those that there were before.
     pub most: usize,
+    /// Of all blocks together, whether they were given back or not.
+    pub all: usize,
 }
 
 /// What a function gives, and what its thread allocated for it.
 pub fn measured<T>(run: impl FnOnce() -> T) -> (T, Bytes) {
-    let before = NOW.get();
+    let (before, all) = (NOW.get(), ALL.get());
     MOST.set(before);
     LARGEST.set(0);
     let result = run();
-    (result, Bytes { largest: LARGEST.get(), most: (MOST.get() - before).max(0) as usize })
+    let most = (MOST.get() - before).max(0) as usize;
+    (result, Bytes { largest: LARGEST.get(), most, all: ALL.get() - all })
 }

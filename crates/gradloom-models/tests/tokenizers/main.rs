@@ -5,6 +5,7 @@
 mod chats;
 mod cuts;
 mod damage;
+mod linear;
 mod lines;
 mod ours;
 
