@@ -159,3 +159,46 @@ fn vocabularies_with_scores_open_by_their_bytes() {
     let error = open(ladder).unwrap_err();
     assert!(error.starts_with("lists: its tokens can be made of each other in 1802151 ways"), "{error}");
 }
+
+fn with_added(tokens: &[Value], normalizer: Value) -> Result<Bpe, String> {
+    let mut file: Value = serde_json::from_slice(&text("gpt2")).unwrap();
+    let first = Bpe::open(data("gpt2")).unwrap().vocabulary();
+    let added = tokens.iter().zip(first..).map(|(token, id)| {
+        let mut token = token.clone();
+        token["id"] = json!(id);
+        token["special"] = json!(false);
+        token
+    });
+    file["added_tokens"].as_array_mut().unwrap().extend(added);
+    file["normalizer"] = normalizer;
+    Bpe::from_json(file.to_string().as_bytes(), "t.json").map_err(|error| error.to_string())
+}
+
+/// A token of which nothing is left would be found everywhere; the crate `tokenizers` panics over it.
+#[test]
+fn added_tokens_that_normalize_to_nothing_are_refused() {
+    let blanks = |normalized: bool| json!({"content": "  ", "single_word": true, "lstrip": false, "rstrip": false, "normalized": normalized});
+    let strip = json!({"type": "Strip", "strip_left": true, "strip_right": true});
+    let error = with_added(&[blanks(true)], strip.clone()).unwrap_err();
+    assert_eq!(
+        error,
+        "t.json: the normalizer leaves nothing of the added token \"  \": its `normalized` should be false"
+    );
+    assert!(with_added(&[blanks(false)], strip).is_ok());
+}
+
+/// A token that takes the blanks behind it, and one of a blank that takes those before it.
+#[test]
+fn a_panic_of_the_crate_is_an_error() {
+    let token = |content: &str, side: &str| {
+        let is = |name: &str| name == side;
+        json!({"content": content, "single_word": false, "lstrip": is("left"), "rstrip": is("right"),
+               "normalized": false})
+    };
+    let bpe = with_added(&[token("<a>", "right"), token(" ", "left")], json!(null)).unwrap();
+    let error = bpe.encode(b"<a>   b").unwrap_err();
+    let named = "t.json cannot encode the text: the crate `tokenizers` panics: ";
+    assert!(error.to_string().starts_with(named), "{error}");
+    assert!(error.remedy().contains("`rstrip`"), "{}", error.remedy());
+    assert!(bpe.encode(b"<a>b").is_ok());
+}

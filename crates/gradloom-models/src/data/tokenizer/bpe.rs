@@ -10,6 +10,7 @@ use super::{Roles, Start, Tokenizer, TokenizerError, check};
 use gradloom_runtime::files::replace_file;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::OnceLock;
 use tokenizers::{ModelWrapper, PaddingParams, TruncationParams};
@@ -61,8 +62,9 @@ impl Bpe {
         let spelling = check::check(file, name)?;
         let text = file.to_string();
         // `from_bytes` is generic: with it, all of the format would be compiled here again.
-        let mut inner: tokenizers::Tokenizer =
-            text.parse().map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
+        let mut inner: tokenizers::Tokenizer = guarded(|| text.parse::<tokenizers::Tokenizer>())
+            .map_err(|reason| malformed(format!("the crate `tokenizers` panics: {reason}")))?
+            .map_err(|error| malformed(error.to_string()))?;
         for token in file["added_tokens"].as_array().into_iter().flatten() {
             let (content, id) = (token["content"].as_str().unwrap_or_default(), token["id"].as_u64());
             let found = inner.token_to_id(content).map(u64::from);
@@ -70,6 +72,15 @@ impl Bpe {
                 let (id, found) = (id.unwrap_or_default(), found.unwrap_or_default());
                 return Err(malformed(format!(
                     "the added token {content:?} has the id {id}, and should be {found}"
+                )));
+            }
+        }
+        for (id, token) in inner.get_added_tokens_decoder() {
+            // It would be found everywhere.
+            if inner.id_to_token(id).is_some_and(|normalized| normalized.is_empty()) {
+                return Err(malformed(format!(
+                    "the normalizer leaves nothing of the added token {:?}: its `normalized` should be false",
+                    token.content
                 )));
             }
         }
@@ -163,8 +174,8 @@ impl Bpe {
                 Box::new(literal)
             }),
         };
-        let encoded = inner
-            .encode_fast(text, special == SpecialTokens::Added)
+        let encoded = guarded(|| inner.encode_fast(text, special == SpecialTokens::Added))
+            .map_err(|reason| TokenizerError::Panicked { name: self.name.clone(), reason })?
             .map_err(|error| TokenizerError::Encode { name: self.name.clone(), reason: error.to_string() })?;
         Ok(encoded.get_ids().iter().map(|&id| id as i32).collect())
     }
@@ -231,6 +242,18 @@ impl Bpe {
         ids.extend(self.encode_with(there.unwrap_or(text), SpecialTokens::Found)?);
         Ok(())
     }
+}
+
+/// Calls the crate `tokenizers`, which panics over some of the files and texts that it reads.
+///
+/// # Errors
+/// When it panics: with its message.
+fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    // What it changes are caches, which are sound after each step.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match panic.downcast::<String>() {
+        Ok(said) => *said,
+        Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("no reason given").to_string(),
+    })
 }
 
 impl Tokenizer for Bpe {

@@ -15,6 +15,9 @@ pub(super) const MOST_TOKENS: u64 = 1 << 22;
 /// Times that a text may become as long before it is encoded: a space that becomes a sign takes three bytes.
 const MOST_GROWTH: f64 = 100.0;
 
+/// Most steps of a part of a file: ten times those of published ones. Each text goes through all of them.
+const MOST_STEPS: usize = 256;
+
 /// Checks a file.
 ///
 /// # Errors
@@ -43,6 +46,17 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
     let added = file["added_tokens"].as_array().map_or(&[][..], Vec::as_slice);
     let named = added.iter().map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]));
     check_ids(named).map_err(|reason| malformed(format!("added_tokens: {reason}")))?;
+    for (part, name) in [
+        ("normalizer", "normalizers"),
+        ("pre_tokenizer", "pretokenizers"),
+        ("post_processor", "processors"),
+        ("decoder", "decoders"),
+    ] {
+        let steps = steps(&file[part], name);
+        if steps > MOST_STEPS {
+            return Err(malformed(format!("`{part}` has {steps} steps: {MOST_STEPS} is the limit")));
+        }
+    }
     let growth = growth(&file["normalizer"]);
     if growth > MOST_GROWTH {
         return Err(malformed(format!(
@@ -50,6 +64,11 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
         )));
     }
     Spelling::of(&file["decoder"]).map_err(unsupported)
+}
+
+/// Returns the number of steps of a part, those of its sequences included.
+fn steps(part: &Value, name: &str) -> usize {
+    1 + part[name].as_array().into_iter().flatten().map(|step| steps(step, name)).sum::<usize>()
 }
 
 /// Returns the number of times as long that a text can become, by what replaces parts of it.
@@ -165,6 +184,10 @@ mod tests {
         }
         let longer = wrong(|file| file["model"]["merges"] = json!([["a", "b"], "ab b"]));
         assert_eq!(longer, "t: merge 1 needs the token \"abb\", which the vocabulary lacks");
+        let step = json!({"type": "Sequence", "normalizers": vec![json!({"type": "NFC"}); 130]});
+        let steps =
+            wrong(|file| file["normalizer"] = json!({"type": "Sequence", "normalizers": [step, step]}));
+        assert_eq!(steps, "t: `normalizer` has 263 steps: 256 is the limit");
         let added = wrong(|file| file["added_tokens"][0]["id"] = json!(null));
         assert!(added.starts_with("t: added_tokens: the token \"<s>\" has an id"), "{added}");
         assert_eq!(

@@ -68,6 +68,14 @@ pub enum TokenizerError {
         /// Its reason.
         reason: String,
     },
+    /// A text over which the crate that encodes it panics.
+    #[error("{name} cannot encode the text: the crate `tokenizers` panics: {reason}")]
+    Panicked {
+        /// The tokenizer.
+        name: String,
+        /// The message of the panic.
+        reason: String,
+    },
     /// A text that is too long to be encoded as a whole.
     #[error("{name} cannot encode the text: {reason}")]
     Uncut {
@@ -122,6 +130,9 @@ impl TokenizerError {
             }
             Self::NoByte { .. } => "convert the text to UTF-8",
             Self::Encode { .. } => "give a tokenizer that has a token for every byte",
+            Self::Panicked { .. } => {
+                "leave out the normalizer, or `lstrip`, `rstrip`, `single_word` and `normalized` of added tokens"
+            }
             Self::Uncut { .. } => "give the text in parts, or a tokenizer that splits it into words",
             Self::NoTemplate { .. } => {
                 "take the tokenizer's folder, whose tokenizer_config.json or chat_template.jinja has it"
