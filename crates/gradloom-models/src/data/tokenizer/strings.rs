@@ -82,21 +82,20 @@ fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
 fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
     let mut nodes = vec![Node::default()];
     // The strings that begin as each of the nodes of one length does.
-    let (mut level, mut longer) = (vec![0..strings.len()], Vec::new());
+    let (mut level, mut longer) = (vec![(0, strings.len())], Vec::new());
     let (mut node, mut length) = (0, 0);
     while !level.is_empty() {
-        for begun in level.drain(..) {
+        for (mut from, to) in level.drain(..) {
             nodes[node].longer = nodes.len() as u32;
-            let mut from =
-                begun.start + usize::from(strings.get(begun.start).is_some_and(|s| s.len() == length));
-            for group in strings[from..begun.end].chunk_by(|a, b| a[length] == b[length]) {
+            from += usize::from(strings.get(from).is_some_and(|string| string.len() == length));
+            for group in strings[from..to].chunk_by(|a, b| a[length] == b[length]) {
                 let byte = group[0][length];
                 // What is shorter has all that is longer by now.
                 let end = if node == 0 { 0 } else { next(&nodes, nodes[node].end as usize, byte, steps) };
                 let is_whole = group[0].len() == length + 1;
                 let longest = if is_whole { length as u32 + 1 } else { nodes[end].longest };
                 nodes.push(Node { longer: 0, end: end as u32, longest, byte });
-                longer.push(from..from + group.len());
+                longer.push((from, from + group.len()));
                 from += group.len();
                 *steps += group.len();
             }
@@ -130,13 +129,13 @@ mod tests {
                 let strings = Strings::new(set.to_vec());
                 for text in &texts {
                     let found = strings.earliest(text, &mut 0);
-                    for least in 0..=text.len() {
+                    for (least, &found) in found.iter().enumerate() {
                         let is_string = |from: &usize| {
                             let ends = (least.max(from + 1)..=text.len()).map(|to| text[*from..to].to_vec());
                             ends.into_iter().any(|part| set.contains(&part))
                         };
                         let wanted = (0..text.len()).find(is_string).map_or(u32::MAX, |from| from as u32);
-                        assert_eq!(found[least], wanted, "{set:?} in {text:?} from {least}");
+                        assert_eq!(found, wanted, "{set:?} in {text:?} from {least}");
                     }
                 }
             }
