@@ -24,6 +24,7 @@ mod model;
 mod mutations;
 mod new_folder;
 mod output;
+mod panics;
 mod place;
 mod prepare;
 mod profile;
@@ -98,6 +99,10 @@ enum Command {
 
 /// Runs the command with the process's arguments.
 pub fn run() -> ExitCode {
+    panics::told(run_command)
+}
+
+fn run_command() -> ExitCode {
     let Cli { command, verbose } = Cli::parse();
     if !verbose {
         drivers::keep_quiet();
