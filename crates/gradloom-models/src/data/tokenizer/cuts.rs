@@ -273,8 +273,8 @@ struct Image {
 }
 
 impl Image {
-    /// Normalizes what is at the places from `begin` to `end`, and at least `reach` bytes of the image to each
-    /// side if there are as many.
+    /// Normalizes what is at the places from `begin` to `end`, and at least `reach` bytes of the image to
+    /// each side if there are as many.
     fn new(
         normal: &[Normal],
         text: &[u8],

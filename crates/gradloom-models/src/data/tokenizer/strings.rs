@@ -2,8 +2,8 @@
 //!
 //! In: strings, and a text. Out: for each place, the earliest string that ends there or later. Always holds:
 //! memory goes with the bytes of the strings, and steps with those and the bytes of the text, however many
-//! strings overlap: of those that end at one place, the longest alone is told. (The crate `aho-corasick` lists
-//! all of them in each of its states.)
+//! strings overlap: of those that end at one place, the longest alone is told. (The crate `aho-corasick`
+//! lists all of them in each of its states.)
 
 use std::sync::OnceLock;
 
