@@ -14,7 +14,8 @@ import pathlib
 from transformers.utils import chat_template_utils
 
 FILE = pathlib.Path(__file__).parents[2] / "tests/data/tokenizers/templates.json"
-NOW = datetime.datetime(2026, 3, 7, 4, 5, 9, tzinfo=datetime.timezone.utc)
+# Of UTC, without its zone, as that of transformers.
+NOW = datetime.datetime(2026, 3, 7, 4, 5, 9)
 
 
 class Clock(datetime.datetime):
@@ -80,6 +81,35 @@ TEMPLATES = [
     # Tools and parts that may be there.
     "{% for k, v in {'a': 1, 'b': [true, none]}.items() %}{{ k }}={{ v }};{% endfor %}{{ tools | length if tools else 0 }}" + LOOP + "{{ m.get('name', 'nobody') }}{{ m['tool_calls'] is defined }}{% endfor %}",
     "{% for m in messages[::-1] %}{% set i = (messages | length - 1) - loop.index0 %}{% if m.role == 'user' and m.content is string and not (m.content.startswith('<tool>') and m.content.endswith('</tool>')) %}{{ i }}{% break %}{% endif %}{% endfor %}",
+    # Ends of lines of other systems.
+    "{% if true %}\r\n" + LOOP + "\r\n{{ m.content }}\r\n{% if loop.last %}\r{{ 'end\r\n' }}\r{% endif %}\r\n{% endfor %}\r\n{% endif %}\r\n\r\n",
+    # Powers in remainders, blocks within loops, and names of `with`.
+    LOOP + "{{ 5 % 3 ** 2 }}{{ '%d' % 3 ** 2 }}{{ 2 ** 3 % 5 }}{{ 7 % -2 ** 2 }}{% with %}{% for k in [1, 2] %}{% if k == 2 %}{% continue %}{% endif %}{{ k }}{% endfor %}{% endwith %}{% set q %}{{ m.role }}{% endset %}{% if loop.index == 2 %}{% break %}{% endif %}{{ q }}{% endfor %}",
+    "{% with a=1, b=a %}[{{ a }}{{ b }}]{% endwith %}{% set a=5 %}{% with a=1, b=a, (c, d)=('%s' % a, 2) %}{{ a }}{{ b }}{{ c }}{{ d }}{% endwith %}{{ a }}",
+    # What Python prints.
+    "{{ [1e20, 1e-7, 1e16, 1e15, 0.0001, 2.50, -0.0] }}{{ 1e22 }}|{{ 1e-5 }}|{{ 123456789012345680.0 }}|{{ [1e16, 1e-5, 0.1] | tojson }}{{ '%s %r' % (1e20, 1e-7) }}{{ 1e16 | string }}",
+    "{{ range(3) }}{{ range(5, 0, -2) }}{{ range(4)[1] }}{{ {'a': none}.items() }}{{ {'a': 1}.keys() }}{{ {'a': 1}.values() }}{{ namespace(a=1) }}{{ (1,) }}{{ () }}{{ ['it\\'s', '\"', '\\u2028é\\x7f', ['\\\\']] }}{{ [nothing] }}{{ [3, {'b': 1, 'a': 'x'}] | pprint }}",
+    "{{ '<b>&\"\\'' | e }}{{ '<' | escape | forceescape }}{% autoescape true %}{{ '\"' }}{% endautoescape %}{{ {'a': 1} | attr('a') }}{{ messages | map('attr', 'role') | list }}{{ {'a': '<', 'b': none} | xmlattr }}{{ {'a': 'b c'} | urlencode }}{{ 'a b&c/é' | urlencode }}",
+    "{% set ns = namespace({'a': 1}, items=[2]) %}{% set ns.items = ns.items + [3] %}{{ ns.a }}{{ ns.items }}{{ {}.items is defined }}{{ {'items': {'type': 3}}.items.type }}|{{ {'items': 1}['items'] }}{{ {'items': 1}.items() | list }}{% set get = messages[0].get %}{{ get('role') }}{{ get('x', 'y') }}",
+    "{{ '\\U0001F9F5\\a\\v\\/\\q\\101\\x41\\\\U\\'' }}{{ \"\\é\" }}{{ 'abc' is sequence }}{{ {} is sequence }}{{ 1 is sequence }}{{ range(2) is sequence }}{{ none is iterable }}{{ raise_exception is callable }}{{ 1 is callable }}{{ nothing is callable }}",
+    # More of JSON, dates and formats.
+    "{{ {'b': 1, 'a': 'é'} | tojson(false, 2) }}{{ {'b': 1, 'a': 'é'} | tojson(true, none, (',', ':'), true) }}{{ {true: 1, none: 2, 3: [], 1.5: {}} | tojson(indent='\\t') }}{{ (1, 2) | tojson }}{{ '\\b\\f\\x1f' | tojson }}",
+    "{{ strftime_now('%Z|%z|%U %W %V %G %g %C %h %k %l %P %r %-d %_d %-j %^a %^B %c %x %X') }}",
+    "{{ '%e|%.2E|%g|%g|%G|%.3g|%#g' % (12345.678, 0.00012, 0.0001, 1e20, 1e-7, 100, 1.5) }}{{ 'x' % [] }}{{ 'x' % {} }}{{ '%s' % [1] }}{{ '%r %a' % ('é\\n', 'é') }}{{ '%d' % 3.9 }}{{ '%.1f' % true }}",
+    # More methods.
+    "{{ ' a  b c '.split(none, 1) }}{{ 'a b c'.split(sep=' ', maxsplit=1) }}{{ '\\x1ca\\x1fb'.split() }}{{ '\\x1cx\\x1f'.strip() }}{{ '\\x1cx' | trim }}{{ 'x\\x0by\\x1cz\\u2028w\\x85v\\r\\n'.splitlines() }}{{ 'a\\x0bb'.splitlines(true) }}{{ ' a b '.rsplit(none, 1) }}",
+    "{{ \"it's o'neil\".title() }}{{ \"it's o'neil\" | title }}{{ 'ǆ ß ﬁ ა'.title() }}{{ 'ǆX'.capitalize() }}{{ 'Aa B'.istitle() }}{{ 'AA'.istitle() }}{{ 'a1'.isidentifier() }}{{ '1a'.isidentifier() }}{{ 'a\\tb'.expandtabs(4) }}{{ 'abc'.translate({97: 'xy', 98: none, 99: 100}) }}{{ 'é\"'.encode() }}",
+    LOOP + "{{ m.content.startswith('e', 1) }}{{ m.content.endswith(('o', 'e'), 0, -1) }}{{ m.content.find('e', 2) }}{{ m.content.count('e', -5) }}{{ m.content.rfind('') }}{% endfor %}{{ [1, 2].index(2) }}{{ [1].copy() }}{{ {'a': 1}.copy() }}{{ dict([('a', 1)], b=2) }}{{ (2.0).is_integer() }}{{ (5).bit_length() }}",
+    "{% set j = joiner('; ') %}{% set c = cycler('a', 'b') %}" + LOOP + "{{ j() }}{{ c.next() }}{{ m.content | wordcount }}{{ m.content | truncate(8) }}|{{ m.content | truncate(5, true, '~', 0) }}|{{ m.content | indent(width='> ', first=true) }}|{{ m.role | center(10) }}|{% endfor %}{{ 'a\\n\\nb' | indent(2, blank=true) }}{{ [0, 1, 1500, 2e6] | map('filesizeformat') | join(' ') }}{{ 2048 | filesizeformat(true) }}",
+    # What Jinja refuses.
+    "{% for x in none %}x{% endfor %}",
+    "{{ 'abc'.split('') }}",
+    "{{ 'a' +}}",
+    "{{ ''.join([1]) }}",
+    "{{ '%x' % 1.5 }}",
+    LOOP + "{% generation %}{% continue %}{% endgeneration %}x{% endfor %}",
+    LOOP + "{% macro f() %}{% break %}{% endmacro %}x{% endfor %}",
+    "{% for k in [] %}{% else %}{% continue %}{% endfor %}x",
 ]
 CHATS = [
     [["user", "Hello"]],
@@ -106,5 +136,5 @@ for number, template in enumerate(TEMPLATES):
                 text = None
                 print(number, type(error).__name__, error)
             rows.append({"template": number, "messages": messages, "prompt": prompt, "text": text})
-file = {"now": int(NOW.timestamp()), "templates": TEMPLATES, "chats": rows}
+file = {"now": int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp()), "templates": TEMPLATES, "chats": rows}
 FILE.write_text(json.dumps(file, ensure_ascii=False, indent=0) + "\n", encoding="utf-8", newline="\n")

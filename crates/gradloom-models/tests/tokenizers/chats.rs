@@ -32,7 +32,7 @@ fn texts_of_many_templates_are_those_of_transformers() {
     let file = json("templates.json");
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(file["now"].as_u64().unwrap());
     let (templates, rows) = (file["templates"].as_array().unwrap(), file["chats"].as_array().unwrap());
-    assert!(templates.len() >= 38 && rows.len() == 6 * templates.len());
+    assert!(templates.len() >= 67 && rows.len() == 6 * templates.len());
     let mut differ = Vec::new();
     for row in rows {
         let template = templates[row["template"].as_u64().unwrap() as usize].as_str().unwrap();
@@ -68,7 +68,38 @@ fn what_is_wrong_is_named() {
     assert_eq!(refused, format!("the chat template of {name}: line 2: no system"));
     assert!(wrong("{% if %}").contains("line 1: "), "{}", wrong("{% if %}"));
     assert!(wrong("{{ nothing() }}").contains("nothing"), "{}", wrong("{{ nothing() }}"));
-    // A template that would go on for a long time ends.
+    // What is not known is refused by its name, at its line.
+    for (template, name) in [
+        ("{{ 'a b' | wordwrap(1) }}", "wordwrap"),
+        ("{{ '<p>' | striptags }}", "striptags"),
+        ("{{ [1] | random }}", "random"),
+        ("{{ lipsum() }}", "lipsum"),
+        (r"{{ '\N{BULLET}' }}", r"\N{...}"),
+        ("{{ strftime_now('%E') }}", "%E"),
+        ("{{ '%y' % 1 }}", "%y"),
+        ("{{ 'a'.encode('latin-1') }}", "latin-1"),
+        ("{{ 'a'.format_map({}) }}", "format_map"),
+        ("{% block a %}{% endblock %}", "block"),
+        ("{% for a in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}", "`continue` within a `with`"),
+        ("{% for a in [1] %}{% set q %}{% break %}{% endset %}{% endfor %}", "`break` within a `set`"),
+        (
+            "{% for a in [1] %}{% filter upper %}{% break %}{% endfilter %}{% endfor %}",
+            "`break` within a `filter`",
+        ),
+    ] {
+        let reason = wrong(&format!("\n{template}"));
+        assert!(reason.contains("line 2: ") && reason.contains(name), "{reason}");
+    }
+    // A template that would go on for a long time ends, as does one that makes much of little.
+    let wide =
+        "{% set ns = namespace(x=[0]) %}{% for a in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    let nested =
+        "{% set ns = namespace(x=[]) %}{% for a in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    for large in [wide, nested] {
+        for print in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ '%s' % ns.x }}", "{{ ns.x | pprint }}"] {
+            assert!(!wrong(&format!("{large}{print}")).is_empty());
+        }
+    }
     let long = "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}x\
                 {% endfor %}{% endfor %}{% endfor %}";
     assert!(!wrong(long).is_empty());

@@ -3,7 +3,7 @@
 //! In: values of a template. Out: what Jinja makes of them. Always holds: what is not known is an error.
 
 use super::methods::{Range, centered, is_space, lines, stripped};
-use super::texts::text;
+use super::texts::{Form, quoted, text};
 use super::{WIDEST, arguments, each, is_namespace, wrong};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, State, functions};
@@ -38,7 +38,8 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
         _ => value.get_item(name),
     });
     environment.add_filter("pprint", |value: &Value| {
-        let text = super::texts::printed(value)?;
+        let mut text = String::new();
+        quoted(value, Form::Sorted, 0, &mut text)?;
         match text.len() <= 80 {
             true => Ok(text),
             false => Err(wrong("pprint of more than 80 columns is not known: use tojson(indent=2)")),

@@ -17,13 +17,13 @@ pub(super) use texts::text;
 use methods::Range;
 use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind};
-use texts::{float, quoted};
+use texts::{Form, float, quoted};
 
 /// Deepest value that is written.
 const DEEPEST: usize = 400;
 
 /// Longest text that a value becomes, in bytes.
-const LONGEST: usize = 1 << 26;
+const LONGEST: usize = 1 << 24;
 
 fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
@@ -186,7 +186,8 @@ fn converted(
         's' => (String::new(), cut(text(value)?)),
         'r' | 'a' => {
             let mut quote = String::new();
-            quoted(value, kind == 'a', 0, &mut quote)?;
+            let form = if kind == 'a' { Form::Ascii } else { Form::Repr };
+            quoted(value, form, 0, &mut quote)?;
             (String::new(), cut(quote))
         }
         'c' => match value.as_str() {

@@ -4,7 +4,7 @@
 
 use super::{DEEPEST, LONGEST, exponent, is_namespace, wrong};
 use minijinja::Error;
-use minijinja::value::{Tuple, Value, ValueKind};
+use minijinja::value::{Value, ValueKind};
 
 /// A value as `str` has it.
 pub(in super::super) fn text(value: &Value) -> Result<String, Error> {
@@ -12,42 +12,20 @@ pub(in super::super) fn text(value: &Value) -> Result<String, Error> {
     match value.as_str() {
         Some(text) if value.kind() == ValueKind::String => out.push_str(text),
         _ if value.is_undefined() => {}
-        _ => quoted(value, false, 0, &mut out)?,
+        _ => quoted(value, Form::Repr, 0, &mut out)?,
     }
     Ok(out)
 }
 
-/// A value as `pprint` has it on one line: its keys are in order.
-pub(super) fn printed(value: &Value) -> Result<String, Error> {
-    let mut out = String::new();
-    quoted(&sorted(value, 0)?, false, 0, &mut out)?;
-    Ok(out)
-}
-
-fn sorted(value: &Value, depth: usize) -> Result<Value, Error> {
-    if depth > DEEPEST {
-        return Err(wrong("the value is too deep to print"));
-    }
-    match value.kind() {
-        ValueKind::Map if !is_namespace(value) => {
-            let mut keys: Vec<Value> = value.try_iter()?.collect();
-            keys.sort();
-            let item = |key: Value| {
-                let item = sorted(&value.get_item(&key)?, depth + 1)?;
-                Ok((key, item))
-            };
-            keys.into_iter().map(item).collect::<Result<Vec<_>, Error>>().map(Value::from_pairs)
-        }
-        ValueKind::Seq if value.downcast_object_ref::<super::Range>().is_none() => {
-            let items = value.try_iter()?.map(|item| sorted(&item, depth + 1));
-            let items = items.collect::<Result<Vec<_>, Error>>()?;
-            Ok(match value.downcast_object_ref::<Tuple>() {
-                Some(_) => Value::from(Tuple::from(items)),
-                None => Value::from(items),
-            })
-        }
-        _ => Ok(value.clone()),
-    }
+/// The way in which a value is written.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    /// As `repr` has it.
+    Repr,
+    /// As `ascii` has it.
+    Ascii,
+    /// As `pprint` has it on one line: keys are in order.
+    Sorted,
 }
 
 /// A number as Python has it.
@@ -64,8 +42,8 @@ pub(super) fn float(number: f64) -> String {
     }
 }
 
-/// Writes a value as `repr`, or `ascii`, has it.
-pub(super) fn quoted(value: &Value, ascii: bool, depth: usize, out: &mut String) -> Result<(), Error> {
+/// Writes a value in a form.
+pub(super) fn quoted(value: &Value, form: Form, depth: usize, out: &mut String) -> Result<(), Error> {
     if depth > DEEPEST || out.len() > LONGEST {
         return Err(wrong("the value is too deep or too large to print"));
     }
@@ -77,7 +55,7 @@ pub(super) fn quoted(value: &Value, ascii: bool, depth: usize, out: &mut String)
             Ok(number) if !value.is_integer() => out.push_str(&float(number)),
             _ => out.push_str(&value.to_string()),
         },
-        ValueKind::String => string(value.as_str().unwrap_or_default().chars(), ascii, out),
+        ValueKind::String => string(value.as_str().unwrap_or_default().chars(), form == Form::Ascii, out),
         ValueKind::Bytes => {
             out.push('b');
             let bytes = value.as_bytes().unwrap_or_default();
@@ -88,16 +66,20 @@ pub(super) fn quoted(value: &Value, ascii: bool, depth: usize, out: &mut String)
             let is_tuple = value.as_object().is_some_and(|object| object.type_name().ends_with("Tuple"));
             let signs = if is_tuple { ["(", ")"] } else { ["[", "]"] };
             let items: Vec<_> = value.try_iter()?.collect();
-            list(signs, &items, ascii, depth, out)?;
+            list(signs, &items, form, depth, out)?;
         }
         ValueKind::Map => {
             let is_namespace = is_namespace(value);
             out.push_str(if is_namespace { "<Namespace {" } else { "{" });
-            for (number, key) in value.try_iter()?.enumerate() {
+            let mut keys: Vec<Value> = value.try_iter()?.collect();
+            if form == Form::Sorted {
+                keys.sort();
+            }
+            for (number, key) in keys.iter().enumerate() {
                 out.push_str(if number > 0 { ", " } else { "" });
-                quoted(&key, ascii, depth + 1, out)?;
+                quoted(key, form, depth + 1, out)?;
                 out.push_str(": ");
-                quoted(&value.get_item(&key)?, ascii, depth + 1, out)?;
+                quoted(&value.get_item(key)?, form, depth + 1, out)?;
             }
             out.push_str(if is_namespace { "}>" } else { "}" });
         }
@@ -107,11 +89,11 @@ pub(super) fn quoted(value: &Value, ascii: bool, depth: usize, out: &mut String)
 }
 
 /// Writes values in brackets.
-fn list(signs: [&str; 2], items: &[Value], ascii: bool, depth: usize, out: &mut String) -> Result<(), Error> {
+fn list(signs: [&str; 2], items: &[Value], form: Form, depth: usize, out: &mut String) -> Result<(), Error> {
     out.push_str(signs[0]);
     for (number, item) in items.iter().enumerate() {
         out.push_str(if number > 0 { ", " } else { "" });
-        quoted(item, ascii, depth + 1, out)?;
+        quoted(item, form, depth + 1, out)?;
     }
     out.push_str(if signs[0] == "(" && items.len() == 1 { "," } else { "" });
     out.push_str(signs[1]);
