@@ -146,7 +146,7 @@ async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Hos
     // The device is asked for while the module is fetched.
     const started = client.ask('start', { device, portable });
     const loaded = moduleFor(device).then((module) => {
-      team?.enlist(module);
+      if (team) team.module = module;
       return client.ask('load', { module, crew: team?.crew });
     });
     const [{ device: name }] = await Promise.all([started, loaded]);

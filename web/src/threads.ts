@@ -11,6 +11,9 @@ const PAGES = { initial: 256, maximum: 65536 };
 /** Threads at most: more of them gain little on what a page computes, and its visitor has other things to do. */
 const MOST = 8;
 
+/** Milliseconds after the first step was asked for until other threads are started, which would take time from it. */
+const LATER = 50;
+
 /** The place of whether the first instance is there; then two places for each other thread: what it does, and what it is to run. */
 const BEGUN = 0;
 const [STATE, ARGUMENT, PLACES] = [1, 2, 2];
@@ -77,24 +80,29 @@ export function awaitFirst({ places }: Crew): void {
 
 /** Workers as one: the first is spoken to, and the others compute with it. */
 export class Team implements Port {
+  readonly #start: () => Port;
   readonly #first: Port;
-  readonly #others: Port[];
+  #others: Port[] = [];
+  #later: ReturnType<typeof setTimeout> | undefined;
+  /** The module, once it is known. */
+  module: WebAssembly.Module | undefined;
   readonly crew: Crew;
   onmessage: Port['onmessage'] = null;
   onerror: Port['onerror'] = null;
   onmessageerror: Port['onmessageerror'] = null;
 
   constructor(start: () => Port, threads: number) {
+    this.#start = start;
     this.#first = start();
     this.#first.onmessage = (event) => this.onmessage?.(event);
     this.#first.onerror = (event) => this.onerror?.(event);
     this.#first.onmessageerror = (event) => this.onmessageerror?.(event);
-    this.#others = Array.from({ length: threads - 1 }, start);
     this.crew = crewOf(threads);
   }
 
-  /** Makes the other workers threads. Those that cannot be started are left out. */
-  enlist(module: WebAssembly.Module): void {
+  /** Starts the other workers as threads. Those that cannot be started are left out. */
+  #enlist(module: WebAssembly.Module): void {
+    this.#others = Array.from({ length: (this.crew.places.length - STATE) / PLACES }, this.#start);
     this.#others.forEach((port, number) => {
       port.onmessage = () => { port.onerror = (event) => this.onerror?.(event); };
       port.onerror = (event) => {
@@ -105,11 +113,14 @@ export class Team implements Port {
     });
   }
 
-  postMessage(...message: Parameters<Port['postMessage']>): void {
-    this.#first.postMessage(...message);
+  postMessage(...[message, transfer]: Parameters<Port['postMessage']>): void {
+    this.#first.postMessage(message, transfer);
+    const { module } = this;
+    if (module && (message.kind === 'step' || message.kind === 'run')) this.#later ??= setTimeout(() => this.#enlist(module), LATER);
   }
 
   terminate(): void {
+    clearTimeout(this.#later);
     for (const port of [this.#first, ...this.#others]) port.terminate();
   }
 }

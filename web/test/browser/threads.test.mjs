@@ -22,7 +22,11 @@ async function withPage(headers, use) {
         const { spec, batch } = models.addition(g);
         const train = await g.compile({ ...spec, device: 'cpu' });
         const losses = [];
-        for (let i = 0; i < steps; i++) losses.push((await train.step(batch)).loss);
+        for (let i = 0; i < steps; i++) {
+          losses.push((await train.step(batch)).loss);
+          // Other threads are started a little later.
+          if (i === 0) await new Promise((resolve) => setTimeout(resolve, 400));
+        }
         const logits = await train.attach({ forward: (m, { ids }) => m.fwd(ids), inputs: { ids: { shape: [null, 8], dtype: 'i32' } } });
         const { output } = await logits.run({ ids: batch.ids.subarray(0, 24) });
         const { counts } = await train.inspect();
@@ -132,7 +136,15 @@ test('a worker that ends in the middle of something ends the program, with an er
   withPage(ISOLATED, async (page) => {
     const seen = await page.evaluate(async () => {
       const made = [];
-      g.configure({ cpuWasm: undefined, worker: () => { made.push(new Worker('/dist/worker.js', { type: 'module' })); return made.at(-1); } });
+      const waits = new Promise((resolve) => {
+        g.configure({
+          worker: () => {
+            const worker = new Worker('/dist/worker.js', { type: 'module' });
+            if (made.push(worker) === 2) worker.addEventListener('message', () => setTimeout(resolve), { once: true });
+            return worker;
+          },
+        });
+      });
       class One extends g.Module {
         constructor() {
           super();
@@ -140,6 +152,8 @@ test('a worker that ends in the middle of something ends the program, with an er
         }
       }
       const train = await g.compile({ model: new One(), loss: (m) => g.sum(m.w), inputs: {}, optimizer: { kind: 'sgd', lr: 1 }, device: 'cpu' });
+      await train.step({});
+      await waits;
       made[1].onerror(new ErrorEvent('error', { message: 'it stopped' }));
       const lost = await train.lost;
       const { kind, error } = await train.step({});
