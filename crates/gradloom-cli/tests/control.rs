@@ -1,6 +1,8 @@
 //! Names and texts of files that are not the user's own steer no terminal: whatever of them comes up in a
 //! message or a list is spelt.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,7 @@
 //! The end of a text, as the files of a model say it, goes every way with the model.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::{Value, json};
@@ -95,6 +97,38 @@ fn all_ends_of_a_folder_go_along() {
         assert!(failed.stderr.contains("folder/generation_config.json: it is no JSON"), "{}", failed.stderr);
         assert!(!workspace.path("other").exists());
     }
+}
+
+/// What Python writes and JSON does not have is read in every file, and what a tokenizer's configuration says
+/// beside the tokens that are used here goes along. No end in a file is none, whatever `config.json` says.
+#[test]
+fn all_that_the_files_of_a_folder_say_goes_along() {
+    let workspace = workspace();
+    workspace.succeed("export plain.gguf --out folder");
+    let add = |name: &str, entry: &str| {
+        let text = workspace.text(&format!("folder/{name}"));
+        workspace.put(&format!("folder/{name}"), format!("\u{feff}{{{entry}, {}", &text[1..]).as_bytes());
+    };
+    add("config.json", r#""x": [Infinity, NaN, 1e400, "\ud83d"]"#);
+    add("tokenizer_config.json", r#""model_max_length": Infinity, "sep_token": "q", "padding_side": "left""#);
+    workspace.put("folder/generation_config.json", b"{}");
+    ways(&workspace, "folder");
+    for line in ["export folder --out exported", "export imported --out exported-import"] {
+        workspace.succeed(line);
+    }
+    for folder in ["imported", "trained", "exported", "exported-import", "exported-run", "and-again"] {
+        let said = workspace.text(&format!("{folder}/tokenizer_config.json"));
+        for entry in ["\"model_max_length\": Infinity", "\"sep_token\": \"q\"", "\"padding_side\": \"left\""]
+        {
+            assert!(said.contains(entry), "{folder}: {said}");
+        }
+        assert_eq!(workspace.text(&format!("{folder}/generation_config.json")).trim(), "{}", "{folder}");
+    }
+    workspace.put("exported/config.json", "[".repeat(300).as_bytes());
+    let failed = workspace.run("export folder --out exported");
+    let expected =
+        "--out exported: the folder has a config.json that cannot be read: 300 values lie in one another";
+    assert!(failed.stderr.contains(expected), "{}", failed.stderr);
 }
 
 /// Of a GGUF file, the ends of a turn and of a message count, too.

@@ -1,5 +1,7 @@
 //! `gradloom eval`: figures that agree with each other, and mistakes that are named.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::{Value, json};

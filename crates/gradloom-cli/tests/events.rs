@@ -1,5 +1,7 @@
 //! `events.jsonl`, and the same on the standard output.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::{Workspace, wait_until};
 use serde_json::Value;

@@ -1,5 +1,7 @@
 //! GGUF files bring their tokenizer along.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use std::fs;

@@ -1,5 +1,7 @@
 //! What `inspect`, `devices` and `bench` print.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use gradloom::ir::parse;

@@ -2,6 +2,8 @@
 //!
 //! `GRADLOOM_KILLS=200` tries so many moments.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use gradloom_testing::Random;

@@ -4,6 +4,8 @@
 //! A number may only be lowered. tensorgrad takes 933 kernels and 24.4 MB for `tg-transformer`, 63 and 521 kB
 //! for `tg-mlp`.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::Value;

@@ -3,6 +3,8 @@
 //!
 //! The files are made here of small models and the tables of `scripts/oracle/odd_files.py`.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use gradloom::ir::DType;

@@ -1,6 +1,8 @@
 //! `inspect --format json|html`: the plan as data agrees with itself and with the text, and the page needs
 //! nothing from elsewhere.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::Value;

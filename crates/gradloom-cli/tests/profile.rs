@@ -1,5 +1,7 @@
 //! What `profile` prints, writes, and keeps.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::Value;

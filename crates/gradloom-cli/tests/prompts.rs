@@ -1,5 +1,7 @@
 //! The texts of `gradloom sample`: escapes, byte order marks, and where they end.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::Value;

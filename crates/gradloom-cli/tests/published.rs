@@ -1,5 +1,7 @@
 //! Models of others: their tokenizers come along, and what does not belong together is refused.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use std::fs;

@@ -1,5 +1,7 @@
 //! Whole runs: what they leave, that they repeat, and that nothing interrupts them for good.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::{Workspace, wait_until};
 use safetensors::SafeTensors;

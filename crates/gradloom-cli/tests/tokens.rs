@@ -1,5 +1,7 @@
 //! Tokenizers and files of tokens: `tokenize`, `prepare`, and training with both.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use std::fs;

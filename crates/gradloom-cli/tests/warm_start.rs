@@ -1,5 +1,7 @@
 //! Training that begins from a model that is there, and models that are imported.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use gradloom::runtime::files::Weights;

@@ -1,5 +1,7 @@
 //! Models in fewer bits: written by `export`, and read by every command that takes a model.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 use common::Workspace;
 use serde_json::Value;

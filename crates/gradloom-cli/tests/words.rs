@@ -1,6 +1,8 @@
 //! Errors of commands about paths and options that cannot be used: they tell the truth about the path, name
 //! the options of their own command, and have the exit code of their kind.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 #[path = "absurd/help.rs"]
 #[allow(dead_code, reason = "the other test program uses all of it")]

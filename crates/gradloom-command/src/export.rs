@@ -11,7 +11,7 @@ use gradloom::Device;
 use gradloom::ir::DType;
 use gradloom::nn::{Module, Visitor};
 use gradloom::runtime::files::replace_file;
-use gradloom::runtime::regular_file;
+use gradloom::runtime::{python_json, regular_file};
 use gradloom_models::hugging_face::{Saving, save, save_stored, stored_name};
 use std::fs;
 use std::io;
@@ -55,6 +55,9 @@ enum Type {
     F16,
     Bf16,
 }
+
+/// Most bytes of a configuration.
+const LARGEST_CONFIG: u64 = 16 << 20;
 
 /// The key of a configuration that tells an exported folder from others.
 const MARK: &str = "exported_by";
@@ -171,11 +174,14 @@ fn copy_along(from: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the model in a folder was exported there, as its configuration says.
-fn is_exported(out: &Path) -> bool {
-    let text = fs::read_to_string(out.join("config.json"));
-    let json = text.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-    json.is_some_and(|json| json.get(MARK).is_some())
+/// Returns what is wrong with a configuration for a folder that an export wrote.
+fn foreign(config: &Path) -> Option<String> {
+    let read = regular_file::read(config, LARGEST_CONFIG).map_err(|error| error.to_string());
+    match read.and_then(|bytes| python_json::parse(&bytes)) {
+        Ok(json) if json.get(MARK).is_some() => None,
+        Ok(_) => Some("the folder has another model, which no export wrote".to_string()),
+        Err(reason) => Some(format!("the folder has a config.json that cannot be read: {reason}")),
+    }
 }
 
 /// Refuses a folder whose files are not those of an export, and the model's own.
@@ -193,9 +199,11 @@ fn check_is_free(out: &Path, from: &Path) -> Result<()> {
             || ALONG.contains(&name)
             || (name.starts_with("model") && name.contains(".safetensors"))
     };
-    if out.join("config.json").exists() && !is_exported(out) {
-        return Err(Failure::usage(format!("{flag}: the folder has another model, which no export wrote"))
-            .help("name a folder that is empty or not there yet"));
+    let config = out.join("config.json");
+    if let Some(wrong) = config.exists().then(|| foreign(&config)).flatten() {
+        return Err(
+            Failure::usage(format!("{flag}: {wrong}")).help("name a folder that is empty or not there yet")
+        );
     }
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let Some(other) = names.into_iter().find(|name| !is_ours(name)) else { return Ok(()) };

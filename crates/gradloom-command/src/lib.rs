@@ -6,6 +6,8 @@
 //! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
 //! that was saved before.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
+
 mod bench;
 mod device;
 mod devices;

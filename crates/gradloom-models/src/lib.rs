@@ -13,6 +13,7 @@
 //! - [`hugging_face`]: folders that transformers reads and writes.
 //! - [`kv`]: keys and values of many texts in one memory, so that each token is computed once.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
 // Programs hold a GPU's buffers, whose types are nested so deeply that rustdoc, asking whether they are
 // `Send`, would give up.
 #![recursion_limit = "256"]

@@ -3,6 +3,8 @@
 //! In: graphs from `gradloom-core`, launches from `gradloom-codegen`. Out: steps. Always holds: a step that
 //! fails before its commit leaves parameters and states as they were.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
+
 mod backend;
 pub mod batches;
 mod cancel;
@@ -27,6 +29,9 @@ mod null;
 mod outputs;
 mod profile;
 mod program;
+#[cfg(feature = "files")]
+#[doc(hidden)]
+pub mod python_json;
 #[doc(hidden)]
 pub mod regular_file;
 mod store;

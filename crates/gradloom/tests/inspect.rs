@@ -1,5 +1,7 @@
 //! What a user's own program shows of itself: its stages, plan and page, and a tensor while it is traced.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom::nn::{LayerNorm, Linear};
 use gradloom::plan::Region;

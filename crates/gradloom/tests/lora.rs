@@ -1,5 +1,7 @@
 //! Adapters of low rank: against PyTorch in float64, in files, and in plans.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod common;
 
 use common::{Oracle, assert_near, widen};

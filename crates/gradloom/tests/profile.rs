@@ -1,5 +1,7 @@
 //! Launches are noted when they are asked to be, each once and in order.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 use gradloom::nn::Linear;
 use gradloom::runtime::cpu::Roofline;
 use gradloom::{Device, Profile, ProfileOptions, Session, Sgd, Train, Trainer, f32};

@@ -232,6 +232,7 @@ fn summary(settings: &Settings, train: &ModelTrain) -> String {
     )
 }
 
+#[expect(clippy::disallowed_methods, reason = "the text is our own")]
 fn summary_as_json(settings: &Settings, train: &ModelTrain) -> String {
     let json = train.inspect().to_json();
     let mut object: Map<String, Value> = serde_json::from_str(&json).expect("an inspection is an object");

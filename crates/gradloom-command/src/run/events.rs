@@ -225,6 +225,7 @@ fn repaired(path: &Path) -> io::Result<Option<u64>> {
         step: u64,
     }
     let start_of = |end: usize| end_of(&tail[..end - 1]).unwrap_or(0);
+    #[expect(clippy::disallowed_methods, reason = "the events are our own")]
     let told = |start: usize, end: usize| serde_json::from_slice::<Told<'_>>(&tail[start..end]);
     let start = start_of(end);
     let last = told(start, end).map_err(|_| damaged())?;

@@ -45,6 +45,7 @@ fn json(text: &str) -> std::result::Result<Options, Problem> {
         let line = error.line().max(1);
         Problem { line, key, message: message.to_string(), is_malformed: !error.is_data() }
     };
+    #[expect(clippy::disallowed_methods, reason = "options of our own, whose errors have a place")]
     let mut from = serde_json::Deserializer::from_str(text);
     let options = serde_path_to_error::deserialize(&mut from).map_err(|error| {
         let is_data = error.inner().is_data();

@@ -365,6 +365,7 @@ fn format_of(text: &str) -> Option<u32> {
     struct Run {
         format: u32,
     }
+    #[expect(clippy::disallowed_methods, reason = "a run's configuration is our own")]
     let version: Version = serde_json::from_str(text).ok()?;
     version.run.map(|run| run.format).or(version.format)
 }

@@ -1,5 +1,6 @@
 //! Questions with choices in files: one JSON object a line.
 
+use gradloom_runtime::python_json;
 use gradloom_runtime::regular_file::{self, Refusal};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -169,8 +170,13 @@ pub fn items(path: &Path) -> Result<Vec<Item>, ItemError> {
     if items.is_empty() { Err(ItemError::Empty { path: path.to_path_buf() }) } else { Ok(items) }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the first try tells the column of what is missing")]
 fn item(text: &str, line: usize) -> Result<Item, LineProblem> {
-    let Line { context, choices, answer } = serde_json::from_str(text).map_err(|error| {
+    let read = serde_json::from_str(text).or_else(|error| match python_json::parse(text.as_bytes()) {
+        Ok(value) if !error.is_data() => Line::deserialize(value),
+        _ => Err(error),
+    });
+    let Line { context, choices, answer } = read.map_err(|error| {
         // The parser counts lines within the line.
         LineProblem::Malformed { reason: error.to_string().replace("at line 1 column", "at column") }
     })?;

@@ -2,13 +2,13 @@
 
 use super::names::has_own_head;
 use super::stored::{built, load_stored, stored_of};
-use super::{Generation, from_json, load, python_json};
+use super::{Generation, from_json, load};
 use crate::any_model::{AnyConfig, AnyModel};
 use crate::gguf::Gguf;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::Stored;
 use gradloom_runtime::files::Weights;
-use gradloom_runtime::{Device, Session, regular_file};
+use gradloom_runtime::{Device, Session, python_json, regular_file};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,9 @@
 //! Settings of generating text in a model's files.
 
-use super::python_json;
 use super::save::failed;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_runtime::files::replace_file;
-use gradloom_runtime::regular_file;
+use gradloom_runtime::{python_json, regular_file};
 use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
@@ -39,11 +38,14 @@ const SETTINGS: [&str; 14] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     keys: Map<String, Value>,
+    /// Whether there is a file that says them, and maybe no token that ends a text.
+    is_said: bool,
 }
 
 impl Generation {
-    /// Reads the file of a folder. What it does not say of tokens is taken from `config.json`, and without
-    /// the file all that is there.
+    /// Reads the file of a folder, or without it what `config.json` says. Of a folder that has the file,
+    /// `config.json` says nothing: a token that the file does not name, or names as null, is none, as
+    /// `from_pretrained` of transformers has it.
     ///
     /// # Errors
     /// When the file is there and cannot be read, or is no JSON object.
@@ -53,37 +55,25 @@ impl Generation {
             Error::new(ErrorKind::File, format!("{}: {reason}", path.display()))
                 .help("get the file once more, or remove it: `config.json` says the tokens that end a text")
         };
-        let mut generation = match regular_file::read(&path, LARGEST) {
+        match regular_file::read(&path, LARGEST) {
             Ok(bytes) => match python_json::parse(&bytes) {
-                Ok(Value::Object(keys)) => Self { keys },
-                Ok(_) => return Err(unusable("it is no JSON object".into())),
-                Err(error) => return Err(unusable(format!("it is no JSON: {error}"))),
+                Ok(Value::Object(keys)) => Ok(Self { keys, is_said: true }),
+                Ok(_) => Err(unusable("it is no JSON object".into())),
+                Err(error) => Err(unusable(format!("it is no JSON: {error}"))),
             },
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                config.map(|config| Self::default().with(config, &SETTINGS)).unwrap_or_default()
+                Ok(config.map(Self::of_config).unwrap_or_default())
             }
-            Err(error) => return Err(unusable(format!("cannot be read: {error}"))),
-        };
-        if let Some(config) = config {
-            generation = generation.with(config, &TOKENS);
+            Err(error) => Err(unusable(format!("cannot be read: {error}"))),
         }
-        Ok(generation)
     }
 
     /// Takes what a `config.json` says, such as that of a GGUF file.
     pub fn of_config(config: &Value) -> Self {
-        Self::default().with(config, &SETTINGS).with(config, &TOKENS)
-    }
-
-    /// Adds these keys of a configuration, as far as it has none of its own.
-    fn with(mut self, config: &Value, keys: &[&str]) -> Self {
-        for key in keys {
-            let is_said = self.keys.get(*key).is_some_and(|value| !value.is_null());
-            if let (false, Some(value)) = (is_said, config.get(key).filter(|value| !value.is_null())) {
-                self.keys.insert(key.to_string(), value.clone());
-            }
-        }
-        self
+        let value = |key: &&str| config.get(*key).filter(|value| !value.is_null()).cloned();
+        let keys = TOKENS.iter().chain(&SETTINGS);
+        let keys = keys.filter_map(|key| Some((key.to_string(), value(key)?))).collect();
+        Self { keys, is_said: false }
     }
 
     /// Returns the value of a key, unless it is missing or null.
@@ -99,12 +89,12 @@ impl Generation {
         all.iter().filter_map(token).collect()
     }
 
-    /// Writes the file, unless there is nothing to say.
+    /// Writes the file, unless there was none and there is nothing to say.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
-        if self.keys.is_empty() {
+        if self.keys.is_empty() && !self.is_said {
             return Ok(());
         }
         let path = folder.as_ref().join(FILE);

@@ -20,7 +20,6 @@ mod config;
 mod folder;
 mod generation;
 mod names;
-mod python_json;
 mod save;
 mod stored;
 

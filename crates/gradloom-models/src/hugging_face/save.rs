@@ -1,14 +1,13 @@
 //! A folder that is written.
 
 use super::names::full_name;
-use super::python_json;
 use super::to_json;
 use crate::any_model::{AnyConfig, AnyModel};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Type};
 use gradloom_core::nn::{Module, Visitor};
-use gradloom_runtime::Session;
 use gradloom_runtime::files::{TensorBytes, replace_file, swapped, transposed, write_for_transformers};
+use gradloom_runtime::{Session, python_json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

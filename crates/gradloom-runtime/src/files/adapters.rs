@@ -12,7 +12,7 @@ use super::convert::transposed;
 use super::error::{unreadable, unwritable};
 use super::save::{LAYOUT, OF_TORCH, OURS, swapped};
 use super::{Entries, Load, TensorBytes, Weights, replace_file, write};
-use crate::{Session, regular_file};
+use crate::{Session, python_json, regular_file};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::{Adapter, Module};
 use serde_json::{Map, Value, json};
@@ -112,8 +112,8 @@ impl<M: Module> Session<M> {
         let path = folder.as_ref().join(CONFIG);
         let name = path.display().to_string();
         let bytes = regular_file::read(&path, LARGEST).map_err(|source| unreadable(&name, &source))?;
-        let config: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| of_peft(&name, &format!("is no JSON: {error}")))?;
+        let config =
+            python_json::parse(&bytes).map_err(|error| of_peft(&name, &format!("is no JSON: {error}")))?;
         check_config(&name, &config)?;
         let alpha =
             config["lora_alpha"].as_f64().ok_or_else(|| of_peft(&name, "has no number `lora_alpha`"))?;

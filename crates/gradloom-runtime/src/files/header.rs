@@ -35,6 +35,7 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
 /// # Errors
 /// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another
 /// size than it says.
+#[expect(clippy::disallowed_methods, reason = "the crate `safetensors` has its own type for a header")]
 pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     match FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]) {
         FileKind::Empty => return Err(empty(name)),
@@ -64,6 +65,7 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
 }
 
 /// What is wrong with a header, with the tensor's name where it is one's.
+#[expect(clippy::disallowed_methods, reason = "it tells what the reader of that type refused")]
 fn reason(header: &[u8], error: &serde_json::Error) -> String {
     use serde_json::{Map, Value};
     let Ok(entries) = serde_json::from_slice::<Map<String, Value>>(header) else { return error.to_string() };

@@ -42,6 +42,7 @@ pub(super) struct Given {
 ///
 /// # Errors
 /// When a file is missing, of another size, or made for other sizes.
+#[expect(clippy::disallowed_methods, reason = "our own script writes the file")]
 pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
     let read = |suffix: &str| {
         let path = folder.join(format!("{name}.{suffix}"));
