@@ -1,5 +1,7 @@
 //! Folders that transformers wrote give what transformers computes of them, and come back as they were.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 #[path = "common/decoder.rs"]
 mod decoder;
 
@@ -8,7 +10,7 @@ use gradloom_core::error::Error;
 use gradloom_core::nn::{Module, Param, Visitor};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
-use gradloom_models::hugging_face::{Folder, Saving, from_json, save, to_json};
+use gradloom_models::hugging_face::{Folder, Generation, Saving, from_json, save, to_json};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session};
@@ -344,4 +346,77 @@ fn the_output_layer_is_not_dropped() {
         assert_eq!((copy.config(), copy.note()), (&untied, None));
         assert!(logits(&copy.session(&Device::cpu()).unwrap(), &ids) == logits(&session, &ids), "{name}");
     }
+}
+
+/// A file that says no token that ends a text is not the same as none; see
+/// scripts/oracle/generation_files.py.
+#[test]
+fn the_settings_of_generating_text_are_those_of_transformers() {
+    let rows: Vec<Value> =
+        serde_json::from_slice(&std::fs::read(path("generation_files.json")).unwrap()).unwrap();
+    assert_eq!(rows.len(), 18);
+    for row in rows {
+        let (folder, again) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        if let Some(text) = row["generation"].as_str() {
+            std::fs::write(folder.path().join("generation_config.json"), text).unwrap();
+        }
+        let generation = Generation::open(folder.path(), Some(&row["config"])).unwrap();
+        generation.save(again.path()).unwrap();
+        // What is written counts more than the configuration that is written beside it.
+        let others = generation.get("eos_token_id").map(|_| json!({"bos_token_id": 9, "eos_token_id": 9}));
+        let written = Generation::open(again.path(), others.as_ref()).unwrap();
+        for generation in [&generation, &written] {
+            for key in ["bos_token_id", "eos_token_id", "pad_token_id", "temperature", "top_k", "do_sample"] {
+                let value = generation.get(key).unwrap_or(&Value::Null);
+                assert_eq!(*value, row[key], "{key} of {row}");
+            }
+        }
+        let is_written = again.path().join("generation_config.json").exists();
+        assert!(is_written || row["generation"].is_null(), "{row}");
+    }
+}
+
+/// The files of an index may lie in folders below it, but not elsewhere; a tensor that no model needs may be
+/// missing from them, one that is needed not.
+#[test]
+fn an_index_names_files_below_it() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let original = Folder::open(path("gpt2")).unwrap();
+    let names: Vec<String> = original.weights().iter().map(|(name, _)| name.to_string()).collect();
+    let copy = |to: &Path| std::fs::copy(path("gpt2").join("model.safetensors"), to).unwrap();
+    std::fs::copy(path("gpt2").join("config.json"), folder.path().join("config.json")).unwrap();
+    std::fs::create_dir_all(folder.path().join("sub/deeper")).unwrap();
+    copy(&folder.path().join("a.safetensors"));
+    copy(&folder.path().join("sub/deeper/b.safetensors"));
+    copy(&elsewhere.path().join("c.safetensors"));
+    let open = |file: &dyn Fn(usize) -> &'static str, extra: &[&str]| {
+        let map = names.iter().map(String::as_str).chain(extra.iter().copied()).enumerate();
+        let map: serde_json::Map<_, _> = map.map(|(i, name)| (name.to_string(), file(i).into())).collect();
+        let index = json!({"metadata": {"total_size": "SIZE"}, "weight_map": map}).to_string();
+        let index = index.replace("\"SIZE\"", "Infinity");
+        std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        Folder::open(folder.path()).and_then(|folder| folder.session(&Device::cpu()).map(drop))
+    };
+    let both = |i: usize| ["./a.safetensors", "sub/./deeper/b.safetensors", "a.safetensors"][i % 3];
+    open(&both, &["transformer.h.0.attn.bias"]).unwrap();
+    for odd in ["../c.safetensors", "/c.safetensors", "", ".", "sub/../a.safetensors", "a.safetensors/.."] {
+        let message = open(&|_| odd, &[]).unwrap_err().to_string();
+        assert!(message.contains("which is not the name of a file in the folder"), "{odd}: {message}");
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("out")).unwrap();
+        let message = open(&|_| "out/c.safetensors", &[]).unwrap_err().to_string();
+        assert!(message.contains("is a link out of that of"), "{message}");
+        std::os::unix::fs::symlink("sub/deeper", folder.path().join("in")).unwrap();
+        open(&|_| "in/b.safetensors", &[]).unwrap();
+        // As downloads of the Hub have it.
+        let file = elsewhere.path().join("c.safetensors");
+        std::os::unix::fs::symlink(file, folder.path().join("linked.safetensors")).unwrap();
+        open(&|_| "linked.safetensors", &[]).unwrap();
+    }
+    std::fs::write(folder.path().join("sub/empty"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    let message = open(&|i| if i == 0 { "sub/empty" } else { "a.safetensors" }, &[]).unwrap_err().to_string();
+    let lost = format!("empty: the file has no `{}`, which ", names[0]);
+    assert!(message.contains(&lost), "{message}");
 }

@@ -2,7 +2,7 @@
 
 use super::checkpoint::{PREFIX, VERSION};
 use super::convert::{converted, fits, transposed};
-use super::error::{Differences, of_another_model};
+use super::error::Differences;
 use super::save::{LAYOUT, OF_TORCH, OURS};
 use super::{Found, Weights};
 use crate::Session;
@@ -247,7 +247,8 @@ impl Base {
         report.skipped = load.skipped(weights, &used);
         let differences = report.differences();
         if !load.partial && !differences.is_empty() {
-            return Err(of_another_model(weights.name(), &differences).help(
+            return Err(weights.of_another_model(
+                &differences,
                 "`load_with(&Weights::open(path)?, &Load::partial())` takes what fits, `Load::strict().from(..)` \
                      other names, `Load::strict().torch()` a file of PyTorch",
             ));

@@ -3,7 +3,7 @@
 use super::checksum::Checksum;
 use super::error::{self, Differences};
 use super::{Bytes, Entries, FileKind, METADATA_KEY, convert, header, safetensors_dtype};
-use crate::regular_file;
+use crate::{python_json, regular_file};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -30,6 +30,8 @@ pub struct Weights {
     tensors: BTreeMap<String, Place>,
     /// Other names of tensors, as PyTorch's `save_model` notes them.
     aliases: BTreeMap<String, String>,
+    /// Tensors that an index names and the files lack, with the file that should have each.
+    lost: BTreeMap<String, String>,
     /// Of a file that is not one of several.
     metadata: BTreeMap<String, String>,
     /// `None` for a file without gradloom's notes.
@@ -140,19 +142,34 @@ impl Weights {
         })?;
         let mut weights = Self { name, ..Self::default() };
         for (file, names) in files {
-            let path = path.with_file_name(&file);
-            let shard = path.display().to_string();
-            let opened = regular_file::open_to_read(&path);
+            let shard_path = path.with_file_name(&file);
+            let shard = shard_path.display().to_string();
+            if leads_out(path, &shard_path) {
+                let message =
+                    format!("{shard}: the folder of the file is a link out of that of {}", weights.name);
+                return Err(Error::new(ErrorKind::File, message).help("put the file itself beside the index"));
+            }
+            let opened = regular_file::open_to_read(&shard_path);
             let opened = opened.map_err(|source| error::unreadable(&shard, &source))?;
             let (bytes, metadata) = header::map(&opened, &shard)?;
             weights.push(bytes, &metadata, |tensor| names.contains(tensor));
-            if let Some(lost) = names.iter().find(|name| !weights.tensors.contains_key(*name)) {
-                let message =
-                    format!("{shard}: the file has no `{lost}`, which {} says it has", weights.name);
-                return Err(Error::new(ErrorKind::File, message).help("get index and files once more"));
-            }
+            // Whether it is one that is needed, the model knows.
+            let lost = names.into_iter().filter(|name| !weights.tensors.contains_key(name));
+            let lost: Vec<_> = lost.map(|name| (name, shard.clone())).collect();
+            weights.lost.extend(lost);
         }
         Ok(weights)
+    }
+
+    /// The error of tensors that are not the wanted ones: of a file with others than its index says, that it
+    /// is damaged.
+    pub(super) fn of_another_model(&self, differences: &Differences, help: &str) -> Error {
+        let lost = differences.missing.iter().find_map(|name| Some((name, self.lost.get(name)?)));
+        let Some((name, shard)) = lost else {
+            return error::of_another_model(&self.name, differences).help(help);
+        };
+        let message = format!("{shard}: the file has no `{name}`, which {} says it has", self.name);
+        Error::new(ErrorKind::File, message).help("get index and files once more")
     }
 
     /// Adds the wanted tensors of a file.
@@ -258,8 +275,8 @@ impl Weights {
         let wanted: Vec<_> = wanted.into_iter().collect();
         let differences = self.differences(&wanted);
         if !differences.is_empty() {
-            return Err(error::of_another_model(&self.name, &differences)
-                .help("use the configuration that the file was made with"));
+            let help = "use the configuration that the file was made with";
+            return Err(self.of_another_model(&differences, help));
         }
         let found = |name| self.get(name).expect("no tensor is missing").bytes;
         Ok(wanted.into_iter().map(|(name, ty)| (name, ty, found(name))).collect())
@@ -286,6 +303,7 @@ impl Weights {
 
 /// The checksum and the entries in gradloom's notes.
 fn notes(text: &str) -> Option<(String, Entries)> {
+    #[expect(clippy::disallowed_methods, reason = "the notes are our own")]
     let value: Value = serde_json::from_str(text).ok()?;
     let object = value.as_object().filter(|object| object.len() == 2)?;
     let entries = object.get("entries")?.as_object()?.iter();
@@ -342,20 +360,33 @@ fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
 }
 
 /// The files that an index names, with their tensors.
-fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<String, BTreeSet<String>>, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>>, String> {
+    let value = python_json::parse(bytes)?;
     let map = value.get("weight_map").and_then(Value::as_object).ok_or("it has no `weight_map`")?;
-    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut files: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| format!("`{tensor}` has no file's name"))?;
-        let mut parts = Path::new(file).components();
         // A file of someone else must not lead to others of the user's.
-        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+        let parts = Path::new(file).components().filter(|part| *part != Component::CurDir);
+        let parts: Option<PathBuf> =
+            parts.map(|part| matches!(part, Component::Normal(_)).then_some(part)).collect();
+        let Some(path) = parts.filter(|path| !path.as_os_str().is_empty()) else {
             return Err(format!(
-                "`{tensor}` is in {file:?}, which is not the name of a file beside the index"
+                "`{tensor}` is in {file:?}, which is not the name of a file in the folder of the index"
             ));
-        }
-        files.entry(file.to_string()).or_default().insert(tensor.clone());
+        };
+        files.entry(path).or_default().insert(tensor.clone());
     }
     Ok(files)
+}
+
+/// Returns true for a file that is in another folder than below the index's: a part of its path is a link.
+/// The file itself may be one, as downloads of the Hub have it.
+fn leads_out(index: &Path, file: &Path) -> bool {
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
+        _ => Path::new(".").canonicalize(),
+    };
+    // One that is not there is told when it is opened.
+    folder(index).is_ok_and(|index| folder(file).is_ok_and(|file| !file.starts_with(index)))
 }
