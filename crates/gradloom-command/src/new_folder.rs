@@ -5,8 +5,8 @@
 //! beside it is known by a mark, and the next command takes it away.
 
 use crate::failure::{Failure, Result};
-use crate::run::unusable;
-use gradloom::runtime::regular_file;
+use crate::run::{broken_link, unusable};
+use gradloom::runtime::regular_file::{self, beside};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -32,6 +32,9 @@ impl NewFolder {
     /// as the current one, it is `OUT/.partial`.
     pub(crate) fn begin(out: &Path) -> Result<Self> {
         let failed = |error: &io::Error| unusable(out, error);
+        if broken_link(out).is_some() {
+            return Err(failed(&io::ErrorKind::NotFound.into()));
+        }
         let place = out.canonicalize().unwrap_or_else(|_| out.to_path_buf());
         if let Err(error) = fs::read_dir(&place)
             && error.kind() != io::ErrorKind::NotFound
@@ -39,9 +42,8 @@ impl NewFolder {
             return Err(failed(&error));
         }
         restore(&place).map_err(|error| failed(&error))?;
-        let (beside, inside) = (with_ending(&place, PARTIAL), place.join(PARTIAL));
-        let mut made = missing(&beside);
-        let mut partial = beside;
+        let (mut partial, inside) = (beside(&place, PARTIAL), place.join(PARTIAL));
+        let mut made = missing(&partial);
         let may_be_inside = place.is_dir();
         if may_be_inside && (inside.is_dir() || !is_movable(&place) || fs::create_dir_all(&partial).is_err())
         {
@@ -190,7 +192,7 @@ fn exchange(new: &Path, place: &Path) -> io::Result<()> {
 const OLD: &str = ".old";
 
 fn exchange_by_turns(new: &Path, place: &Path) -> io::Result<()> {
-    let old = with_ending(place, OLD);
+    let old = beside(place, OLD);
     fs::rename(place, &old)?;
     if let Err(error) = fs::rename(new, place) {
         fs::rename(&old, place)?;
@@ -201,7 +203,7 @@ fn exchange_by_turns(new: &Path, place: &Path) -> io::Result<()> {
 
 /// Puts back a folder that a process left between two names.
 fn restore(place: &Path) -> io::Result<()> {
-    let old = with_ending(place, OLD);
+    let old = beside(place, OLD);
     if !old.join(PARTIAL).is_file() {
         return Ok(());
     }
@@ -236,12 +238,6 @@ fn sync(folder: &Path) {
     if cfg!(unix) {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(ending);
-    path.with_file_name(name)
 }
 
 /// The folders of a path that are not there, the innermost first.
@@ -301,6 +297,44 @@ mod tests {
         let failure = format!("{:?}", NewFolder::begin(&out).unwrap_err());
         assert!(failure.contains("there are files of others"), "{failure}");
         assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
+    }
+
+    /// A name that leaves no room for an ending is one as others: what is left of a command that was ended is
+    /// found again.
+    #[test]
+    fn the_longest_name_is_one_as_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("n".repeat(250));
+        for text in ["first", "second"] {
+            let folder = begun(&out, text);
+            let partial = folder.path().to_path_buf();
+            std::mem::forget(folder);
+            // Windows and network file systems aside, the lock ends with the process; here it is a file's.
+            fs::remove_file(partial.join(PARTIAL)).unwrap();
+            fs::write(partial.join(PARTIAL), b"").unwrap();
+            begun(&out, text).finish("last", || Ok(())).unwrap();
+            assert_eq!(fs::read_to_string(out.join("last")).unwrap(), text);
+            assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing is left");
+        }
+        let old = beside(&out, OLD);
+        fs::write(out.join(PARTIAL), b"").unwrap();
+        fs::rename(&out, &old).unwrap();
+        restore(&out).unwrap();
+        assert!(out.exists() && !old.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_is_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(parent.path().join("nowhere"), &link).unwrap();
+        for out in [link.clone(), link.join("below")] {
+            let failure = format!("{:?}", NewFolder::begin(&out).unwrap_err());
+            let expected = format!("{} is a link that leads nowhere", link.display());
+            assert!(failure.contains(&expected), "{failure}");
+        }
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing is left");
     }
 
     /// Files are moved where no folder can be renamed; the one without which none is read comes last.

@@ -8,7 +8,24 @@ use std::error::Error;
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Longest name of a file, in bytes, on the file systems of most.
+const LONGEST: usize = 255;
+
+/// Returns the path beside another that has its name and an ending. Of a name that would be too long it is a
+/// short one that is made of it, the same each time.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    if name.len() + ending.len() > LONGEST {
+        // FNV-1a: two names in one folder must not meet.
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
+        name = format!(".gradloom-{hash:016x}").into();
+    }
+    name.push(ending);
+    path.with_file_name(name)
+}
 
 /// Why a file was refused, inside of the [`io::Error`] of this module's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

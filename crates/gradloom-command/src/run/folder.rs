@@ -219,6 +219,11 @@ fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
 
 /// A folder or file that cannot be written, with a remedy for the likely reasons.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
+    if let Some(link) = broken_link(path) {
+        let (path, link) = (path.display(), link.display());
+        return Failure::failed(format!("{path}: cannot be written: {link} is a link that leads nowhere"))
+            .help("make what it leads to, or remove the link");
+    }
     let help = match error.kind() {
         _ if let Some(refusal) = Refusal::of(error) => refusal.remedy(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -233,6 +238,11 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
         _ => "choose another folder",
     };
     Failure::failed(format!("{}: cannot be written: {error}", path.display())).help(help)
+}
+
+/// Returns the first part of a path, from its end, that is a link to what is not there.
+pub(crate) fn broken_link(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|part| part.is_symlink() && !part.exists())
 }
 
 #[cfg(test)]

@@ -13,6 +13,6 @@ mod metrics;
 mod state;
 
 pub(crate) use events::{Beginning, Ending, Event, Events, Reason, Taken};
-pub(crate) use folder::{MODEL, RunFolder, STATE, TOKENIZER, unusable};
+pub(crate) use folder::{MODEL, RunFolder, STATE, TOKENIZER, broken_link, unusable};
 pub(crate) use metrics::{Metrics, Row};
 pub(crate) use state::{Saved, Snapshot};

@@ -1,21 +1,20 @@
 //! Writes files atomically.
 
 use crate::regular_file::{self, Refusal};
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Replaces a file by what `contents` writes, so that a reader, a crash or a power cut sees the old file or
 /// the new one.
 ///
-/// The bytes go to `NAME.partial` in the same folder, are flushed to the disk and renamed; then the folder is
+/// The bytes go to `NAME.partial` in the same folder (see [`regular_file::beside`]), are flushed to the disk and renamed; then the folder is
 /// flushed. A partial file that an interruption left behind is overwritten by the next attempt.
 ///
 /// # Errors
 /// The system's; the old file is then untouched, and the partial one removed.
 pub fn replace_file(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let partial = partial_path(path);
+    let partial = regular_file::beside(path, ".partial");
     // What is there under this name and is no file, is not ours to remove.
     let file = regular_file::open(&partial, OpenOptions::new().write(true).create(true).truncate(true))
         .map_err(|error| Refusal::of(&error).map_or(error, |refusal| refusal.beside().into()))?;
@@ -25,12 +24,6 @@ pub fn replace_file(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Re
         return Err(error);
     }
     sync_folder(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
-}
-
-fn partial_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".partial");
-    path.with_file_name(name)
 }
 
 fn write_synced(file: File, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -72,6 +65,23 @@ mod tests {
         replace_file(&path, |w| w.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// A name that leaves no room for an ending is one as others: what is left of it is found again.
+    #[test]
+    fn the_longest_names_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a".repeat(255), format!("{}b", "a".repeat(254)), "c".repeat(248), "d".repeat(247)];
+        let partials: std::collections::BTreeSet<_> =
+            names.iter().map(|name| regular_file::beside(&folder.path().join(name), ".partial")).collect();
+        assert_eq!(partials.len(), names.len());
+        assert!(partials.contains(&folder.path().join(format!("{}.partial", names[3]))));
+        partials.iter().for_each(|partial| fs::write(partial, b"a leftover of a crash").unwrap());
+        for name in &names {
+            replace_file(&folder.path().join(name), |w| w.write_all(name.as_bytes())).unwrap();
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), *name);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names.len(), "no partial file stays");
     }
 
     #[test]
