@@ -49,6 +49,7 @@ impl Gguf {
             unk: of(found.unknown),
             pad: of(found.padding),
             chat_template: found.chat_template.clone(),
+            ..Roles::default()
         };
         let begins_with_bos = found.add_bos.unwrap_or(words.begins) && roles.bos.is_some();
         let lists = data::Vocabulary {

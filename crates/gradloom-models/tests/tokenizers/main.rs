@@ -2,9 +2,12 @@
 //!
 //! `scripts/oracle/tokenizer_files.py` makes the files that these tests read.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 mod chats;
 mod cuts;
 mod damage;
+mod folders;
 mod linear;
 mod lines;
 mod ours;

@@ -144,7 +144,8 @@ fn a_saved_folder_has_the_roles_too() {
         let tokenizer = open(name).with_roles(roles);
         tokenizer.save(folder.path()).unwrap();
         let again = Bpe::open(folder.path()).unwrap();
-        assert_eq!(again.roles(), tokenizer.roles());
+        let without_config = |roles: &Roles| Roles { config: serde_json::Map::new(), ..roles.clone() };
+        assert_eq!(without_config(again.roles()), without_config(tokenizer.roles()));
         assert_same(&tokenizer, &again);
     }
 }
@@ -190,7 +191,7 @@ fn folders_without_a_tokenizer_are_named() {
         assert_eq!(message(folder.path()), expected);
     }
     fs::write(folder.path().join("vocab.json"), "[1]").unwrap();
-    assert!(message(folder.path()).starts_with("DIR/vocab.json: invalid type: sequence"));
+    assert!(message(folder.path()).starts_with("DIR/vocab.json: it is no JSON object"));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use super::pieces::Spelling;
 use super::special::END_OF_TEXT;
 use super::{Roles, Start, Tokenizer, TokenizerError, check};
 use gradloom_runtime::files::replace_file;
-use serde_json::{Value, json};
+use gradloom_runtime::python_json;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -33,6 +34,8 @@ pub struct Bpe {
     pub(super) cuts: Cuts,
     adds_a_space: bool,
     roles: Roles,
+    /// The token that ends a text, where no file says which.
+    usual_end: Option<&'static str>,
 }
 
 /// What becomes of special tokens when text is encoded.
@@ -53,7 +56,7 @@ impl Bpe {
     /// When it is damaged, or no byte-pair encoding of bytes or with bytes for what it lacks.
     pub fn from_json(text: &[u8], name: &str) -> Result<Self, TokenizerError> {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
-        let file: Value = serde_json::from_slice(text).map_err(|error| malformed(error.to_string()))?;
+        let file = python_json::parse(text).map_err(malformed)?;
         Self::from_value(&file, name)
     }
 
@@ -110,8 +113,7 @@ impl Bpe {
         let is_special = ids.map(|id| added.get(&id).is_some_and(|token| token.special)).collect();
         let token = |byte| inner.token_to_id(&spelling.token_of(byte)).map(|id| id as i32);
         let bytes = (0..=255).map(token).collect();
-        let known = END_OF_TEXT.iter().find(|name| inner.token_to_id(name).is_some());
-        let roles = Roles { eos: known.map(ToString::to_string), ..Roles::default() };
+        let usual_end = END_OF_TEXT.into_iter().find(|name| inner.token_to_id(name).is_some());
         let mut tokenizer = Self {
             name: name.to_string(),
             cuts: Cuts::of(&inner, spelling, longest),
@@ -122,7 +124,8 @@ impl Bpe {
             bytes,
             spelling,
             adds_a_space: false,
-            roles,
+            roles: Roles::default(),
+            usual_end,
         };
         // What encoding does tells more surely than the parts of the file that may make it do so.
         let alone = tokenizer.encode_with("a", SpecialTokens::Found).unwrap_or_default();
@@ -131,11 +134,9 @@ impl Bpe {
         tokenizer
     }
 
-    /// The same with these roles of tokens, where they name any.
-    pub fn with_roles(mut self, roles: Roles) -> Self {
-        let Roles { bos, eos, unk, pad, chat_template } = roles;
-        self.roles = Roles { bos, eos: eos.or(self.roles.eos), unk, pad, chat_template };
-        self
+    /// The same with these roles of tokens.
+    pub fn with_roles(self, roles: Roles) -> Self {
+        Self { roles, ..self }
     }
 
     /// The same where the first token of each pair, which no text has, is written as the second one.
@@ -194,11 +195,13 @@ impl Bpe {
     /// # Errors
     /// The system's.
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
-        let Roles { bos, eos, unk, pad, chat_template } = &self.roles;
-        let roles = json!({"bos_token": bos, "eos_token": eos, "unk_token": unk, "pad_token": pad,
-                           "chat_template": chat_template});
-        for (name, text) in [("tokenizer_config.json", roles.to_string()), ("tokenizer.json", self.to_json())]
-        {
+        let mut config = self.roles.to_config();
+        if self.roles.config.is_empty() {
+            // Without, transformers takes the class of the model's kind, which may have other words.
+            config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
+        }
+        let config = python_json::text(&config.into()).trim_end().to_string();
+        for (name, text) in [("tokenizer_config.json", config), ("tokenizer.json", self.to_json())] {
             replace_file(&folder.join(name), |file| writeln!(file, "{text}"))?;
         }
         Ok(())
@@ -303,7 +306,9 @@ impl Tokenizer for Bpe {
     }
 
     fn end_of_text(&self) -> Option<i32> {
-        self.roles.eos.as_deref().and_then(|token| self.id(token))
+        let is_said = self.roles.config.contains_key("eos_token");
+        let end = self.roles.eos.as_deref().or(self.usual_end.filter(|_| !is_said));
+        end.and_then(|token| self.id(token))
     }
 
     fn is_special(&self, token: i32) -> bool {

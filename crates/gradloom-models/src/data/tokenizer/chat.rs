@@ -61,15 +61,8 @@ impl Bpe {
             ("documents", Value::from(())),
         ];
         // A token that the files do not name is not defined.
-        let tokens = [
-            ("bos_token", &roles.bos),
-            ("eos_token", &roles.eos),
-            ("unk_token", &roles.unk),
-            ("pad_token", &roles.pad),
-        ];
-        variables.extend(
-            tokens.into_iter().filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?)))),
-        );
+        let named = roles.named();
+        variables.extend(named.iter().map(|(name, token)| (name.as_str(), Value::from(token.as_str()))));
         let variables = Value::from(variables.into_iter().collect::<BTreeMap<_, _>>());
         environment::rendered(template, variables, now).map_err(|(line, reason)| {
             let place = if line > 0 { format!("line {line}: ") } else { String::new() };

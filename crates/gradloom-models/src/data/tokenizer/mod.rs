@@ -4,6 +4,7 @@
 //! text, one after the other, are that text, so text can be written token by token; a tokenizer file alone
 //! decides otherwise, by a normalizer that changes what it reads.
 
+mod beside;
 mod bpe;
 mod bytes;
 mod chat;

@@ -3,8 +3,9 @@
 //! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: all ways lead through the text of a
 //! tokenizer.json, so what holds of one holds of every other.
 
+use super::beside::Beside;
 use super::{Bpe, Roles, TokenizerError, scores as by_score};
-use gradloom_runtime::regular_file;
+use gradloom_runtime::{python_json, regular_file};
 use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -50,9 +51,10 @@ pub struct Vocabulary {
 }
 
 impl Bpe {
-    /// Opens a tokenizer.json, or a folder with one or with GPT-2's `vocab.json` and `merges.txt`. Roles of
-    /// tokens and the chat template come from files beside it: `tokenizer_config.json`,
-    /// `special_tokens_map.json` and `chat_template.jinja`.
+    /// Opens a folder with a tokenizer.json or with GPT-2's `vocab.json` and `merges.txt`, as `AutoTokenizer`
+    /// of transformers does: tokens, roles and the chat template come from the files beside it, too
+    /// (`tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`).
+    /// Or opens a tokenizer.json: its tokens are those in the file, and the roles come from beside it.
     ///
     /// # Errors
     /// When there is none, a file cannot be read, is damaged, or is of another kind.
@@ -65,9 +67,16 @@ impl Bpe {
             true => (path, path.join("tokenizer.json")),
             false => (path.parent().unwrap_or(path), path.to_path_buf()),
         };
+        let object = |path: &Path, text: &[u8]| {
+            let name = path.display().to_string();
+            python_json::parse(text).map_err(|reason| TokenizerError::Malformed { name, reason })
+        };
         let name = file.display().to_string();
         if let Some(text) = read(&file)? {
-            return Ok(Self::from_json(&text, &name)?.with_roles(Roles::of_folder(folder)?));
+            let mut value = object(&file, &text)?;
+            let beside = Beside::of_folder(folder)?;
+            let roles = if path.is_dir() { beside.complete(&mut value) } else { beside.roles() };
+            return Ok(Self::from_value(&value, &name)?.with_roles(roles));
         }
         if !path.is_dir() {
             return Err(TokenizerError::Missing { path: path.to_path_buf() });
@@ -77,23 +86,19 @@ impl Bpe {
             return Err(TokenizerError::NoTokenizer { path: path.to_path_buf() });
         };
         let name = vocabulary.display().to_string();
-        let roles = Roles::of_folder(path)?;
-        let tokens: Map<String, Value> = serde_json::from_slice(&tokens)
-            .map_err(|error| TokenizerError::Malformed { name: name.clone(), reason: error.to_string() })?;
+        let tokens = match object(&vocabulary, &tokens)? {
+            Value::Object(tokens) => tokens,
+            _ => {
+                let reason = "it is no JSON object".to_string();
+                return Err(TokenizerError::Malformed { name, reason });
+            }
+        };
         let merges = String::from_utf8_lossy(&merges);
         let merges = merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version"));
-        let mut special: Vec<&str> = [&roles.bos, &roles.eos, &roles.unk, &roles.pad]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
-            .chain(super::special::END_OF_TEXT)
-            .filter(|token| tokens.contains_key(*token))
-            .collect();
-        special.sort_unstable();
-        special.dedup();
-        let added = special.iter().map(|token| added(token, &tokens[*token], true)).collect();
         let merges = merges.map(|merge| Value::String(merge.to_string())).collect();
-        Ok(Self::from_value(&over_bytes(tokens, merges, added, &[]), &name)?.with_roles(roles))
+        let mut value = over_bytes(tokens, merges, Vec::new(), &[]);
+        let roles = Beside::of_folder(path)?.complete_two(&mut value);
+        Ok(Self::from_value(&value, &name)?.with_roles(roles))
     }
 
     /// Makes a tokenizer of tokens and merges; `name` names it in messages.

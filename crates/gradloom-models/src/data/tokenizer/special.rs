@@ -1,12 +1,10 @@
 //! The tokens of control that a tokenizer's folder names, and its chat template.
 //!
-//! In: `tokenizer_config.json`, `special_tokens_map.json` and `chat_template.jinja`, each if it is there.
-//! Out: [`Roles`]. Always holds: what a file does not say is none; a file that is there must be sound.
+//! In: `tokenizer_config.json` with what others change of it. Out: [`Roles`], and the configuration again.
+//! Always holds: what a file does not say is none; what is written is what was read, but for what changed.
 
-use super::TokenizerError;
-use super::open::read;
-use serde_json::Value;
-use std::path::Path;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Names of tokens with a role, and the chat template.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,92 +19,108 @@ pub struct Roles {
     pub pad: Option<String>,
     /// A template in Jinja that makes a text of messages.
     pub chat_template: Option<String>,
+    /// All that `tokenizer_config.json` says, also of other roles; it goes along with the tokenizer.
+    pub config: Map<String, Value>,
 }
 
 /// Names of a token that ends a text, where no file names it.
 pub(super) const END_OF_TEXT: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
 
 impl Roles {
-    /// What the files of a folder say.
-    ///
-    /// # Errors
-    /// When one of them cannot be read or is no JSON object.
-    pub(super) fn of_folder(folder: &Path) -> Result<Self, TokenizerError> {
-        let mut roles = Self::default();
-        // The first one that names a token counts.
-        for name in ["tokenizer_config.json", "special_tokens_map.json"] {
-            if let Some(text) = read(&folder.join(name))? {
-                roles.add(&text, &folder.join(name).display().to_string())?;
-            }
-        }
-        // Newer files have the template apart; it is then the one that counts.
-        if let Some(template) = read(&folder.join("chat_template.jinja"))? {
-            roles.chat_template = Some(String::from_utf8_lossy(&template).into_owned());
-        }
-        Ok(roles)
+    /// Returns the roles of a configuration.
+    pub(super) fn of_config(config: Map<String, Value>) -> Self {
+        let role = |name: &str| config.get(name).and_then(content).map(str::to_string);
+        let [bos, eos, unk, pad] = ["bos_token", "eos_token", "unk_token", "pad_token"].map(role);
+        let chat_template = config.get("chat_template").and_then(template).map(str::to_string);
+        Self { bos, eos, unk, pad, chat_template, config }
     }
 
-    fn add(&mut self, text: &[u8], name: &str) -> Result<(), TokenizerError> {
-        let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
-        let file: Value = serde_json::from_slice(text).map_err(|error| malformed(error.to_string()))?;
-        if !file.is_object() {
-            return Err(malformed("it is no JSON object".to_string()));
+    /// Returns the configuration, with the roles and the template that are these now.
+    pub(super) fn to_config(&self) -> Map<String, Value> {
+        let mut config = self.config.clone();
+        let template = (self.chat_template.as_deref(), config.get("chat_template").and_then(template));
+        if template.0 != template.1 {
+            config.insert("chat_template".into(), self.chat_template.clone().into());
         }
-        let token = |role: &str| {
-            let given = &file[role];
-            given["content"].as_str().or(given.as_str()).map(str::to_string)
-        };
-        let fields = [
-            (&mut self.bos, "bos_token"),
-            (&mut self.eos, "eos_token"),
-            (&mut self.unk, "unk_token"),
-            (&mut self.pad, "pad_token"),
-        ];
-        for (field, role) in fields {
-            *field = field.take().or_else(|| token(role));
+        for (name, role) in self.own() {
+            if config.get(name).and_then(content) != role {
+                config.insert(name.into(), role.into());
+            }
         }
-        // One template, or a list of named ones of which `default` is the usual one.
-        let templates = &file["chat_template"];
-        let named = templates.as_array().into_iter().flatten();
-        let default = named.into_iter().find(|template| template["name"] == "default");
-        let template = default.map_or(templates, |template| &template["template"]);
-        self.chat_template = self.chat_template.take().or_else(|| template.as_str().map(str::to_string));
-        Ok(())
+        config
     }
+
+    /// Returns all tokens with names, such as `eos_token`.
+    pub(super) fn named(&self) -> BTreeMap<String, String> {
+        let mut named: BTreeMap<String, String> = named(&self.config)
+            .filter_map(|(name, token)| Some((name.clone(), content(token)?.to_string())))
+            .collect();
+        for (name, role) in self.own() {
+            match role {
+                Some(role) => named.insert(name.to_string(), role.to_string()),
+                None => named.remove(name),
+            };
+        }
+        named
+    }
+
+    fn own(&self) -> [(&'static str, Option<&str>); 4] {
+        let Self { bos, eos, unk, pad, .. } = self;
+        [("bos_token", bos), ("eos_token", eos), ("unk_token", unk), ("pad_token", pad)]
+            .map(|(name, role)| (name, role.as_deref()))
+    }
+}
+
+/// Returns the text of a token, which stands there itself or in an object with its flags.
+pub(super) fn content(token: &Value) -> Option<&str> {
+    token["content"].as_str().or(token.as_str())
+}
+
+/// Returns the tokens of a configuration that have names: keys that end in `_token`, and those of an object
+/// of extra tokens.
+pub(super) fn named(config: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let of_keys = config.iter().filter(|(name, _)| name.ends_with("_token"));
+    let extra = config.get("extra_special_tokens").and_then(Value::as_object).into_iter().flatten();
+    of_keys.chain(extra).filter(|(_, token)| content(token).is_some())
+}
+
+/// Returns the template: a single one, or the usual one of a list.
+fn template(templates: &Value) -> Option<&str> {
+    let mut list = templates.as_array().into_iter().flatten();
+    let default = list.find(|template| template["name"] == "default");
+    default.map_or(templates, |template| &template["template"]).as_str()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use serde_json::json;
 
+    /// What is written is what was read: other keys, flags and lists of templates stay as they are.
     #[test]
-    fn tokens_are_names_or_objects_and_files_come_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Roles::of_folder(folder.path()).unwrap(), Roles::default());
-        let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        put(
-            "tokenizer_config.json",
-            r#"{"bos_token": {"content": "<s>"}, "pad_token": null,
-            "chat_template": [{"name": "tools", "template": "a"}, {"name": "default", "template": "b"}]}"#,
-        );
-        put("special_tokens_map.json", r#"{"bos_token": "no", "eos_token": "</s>", "pad_token": "<p>"}"#);
-        let roles = Roles::of_folder(folder.path()).unwrap();
-        assert_eq!(roles.bos.as_deref(), Some("<s>"));
-        assert_eq!(roles.eos.as_deref(), Some("</s>"));
-        assert_eq!((roles.unk.as_deref(), roles.pad.as_deref()), (None, Some("<p>")));
+    fn a_configuration_changes_where_roles_do() {
+        let config = json!({
+            "bos_token": {"content": "<s>", "rstrip": true}, "pad_token": null, "sep_token": "<sep>",
+            "chat_template": [{"name": "tools", "template": "a"}, {"name": "default", "template": "b"}],
+            "extra_special_tokens": {"image_token": "<i>"}, "model_max_length": 7, "add_bos_token": true,
+        });
+        let config = config.as_object().unwrap().clone();
+        let mut roles = Roles::of_config(config.clone());
+        assert_eq!((roles.bos.as_deref(), roles.pad.as_deref()), (Some("<s>"), None));
         assert_eq!(roles.chat_template.as_deref(), Some("b"));
-        put("chat_template.jinja", "c");
-        assert_eq!(Roles::of_folder(folder.path()).unwrap().chat_template.as_deref(), Some("c"));
-    }
-
-    #[test]
-    fn a_damaged_file_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        for (text, expected) in [("{", "EOF while parsing"), ("[]", "it is no JSON object"), ("", "EOF")] {
-            fs::write(folder.path().join("special_tokens_map.json"), text).unwrap();
-            let error = Roles::of_folder(folder.path()).unwrap_err().to_string();
-            assert!(error.contains("special_tokens_map.json: ") && error.contains(expected), "{error}");
-        }
+        let named: Vec<_> = roles.named().into_iter().collect();
+        let pair = |name: &str, token: &str| (name.to_string(), token.to_string());
+        assert_eq!(named, [pair("bos_token", "<s>"), pair("image_token", "<i>"), pair("sep_token", "<sep>")]);
+        assert_eq!(roles.to_config(), config);
+        roles.bos = None;
+        roles.eos = Some("</s>".into());
+        roles.chat_template = Some("c".into());
+        let mut changed = config;
+        changed.insert("bos_token".into(), Value::Null);
+        changed.insert("eos_token".into(), json!("</s>"));
+        changed.insert("chat_template".into(), json!("c"));
+        assert_eq!(roles.to_config(), changed);
+        assert_eq!(Roles::of_config(changed).named(), roles.named());
+        assert_eq!(Roles::default().to_config(), Map::new());
     }
 }

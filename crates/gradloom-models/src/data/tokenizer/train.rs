@@ -4,7 +4,7 @@
 //! same text and size give the same tokenizer, on every machine.
 
 use super::pieces::Spelling;
-use super::{Bpe, LongText, Tokenizer, TokenizerError, check, open};
+use super::{Bpe, LongText, Roles, Tokenizer, TokenizerError, check, open};
 use serde_json::Map;
 use std::collections::HashSet;
 use tokenizers::models::TrainerWrapper;
@@ -66,6 +66,7 @@ impl Bpe {
         if let Some(reason) = uncut {
             return Err(TokenizerError::Uncut { name: name.to_string(), reason });
         }
-        Ok(Self::of(tokenizer, name, Spelling::Bytes))
+        let roles = Roles { eos: Some(END_OF_TEXT.to_string()), ..Roles::default() };
+        Ok(Self::of(tokenizer, name, Spelling::Bytes).with_roles(roles))
     }
 }
