@@ -47,8 +47,8 @@ fn watch_panics() {
     }));
 }
 
-/// Runs what libc has to do first: it makes a thread of the caller. That something calls the constructors says
-/// that the module is no program of a single call, which would end after each.
+/// Runs what libc has to do first: it makes a thread of the caller. That something calls the constructors
+/// says that the module is no program of a single call, which would end after each.
 #[cfg(target_os = "wasi")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _initialize() {

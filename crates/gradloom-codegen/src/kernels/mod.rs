@@ -1,8 +1,8 @@
 //! The stage between plan and text: each launch as kernels of the common language, for every GPU.
 //!
-//! In: a plan, and how a dialect names operands (a [`Placement`]). Out: [`Unit`]s, a step's in order, with the
-//! guards between its phases. The parts of a group that compute the same become one kernel where one name can
-//! stand for the operands of all. A launch that the host runs has no unit.
+//! In: a plan, and how a dialect names operands (a [`Placement`]). Out: [`Unit`]s, a step's in order, with
+//! the guards between its phases. The parts of a group that compute the same become one kernel where one name
+//! can stand for the operands of all. A launch that the host runs has no unit.
 
 use crate::library::LibraryProduct;
 use crate::limits::Limits;

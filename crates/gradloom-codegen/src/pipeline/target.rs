@@ -182,8 +182,8 @@ impl Target {
         })
     }
 
-    /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run; none
-    /// for a CPU.
+    /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run;
+    /// none for a CPU.
     ///
     /// # Errors
     /// When a kernel cannot run on such a device.

@@ -31,28 +31,29 @@
 //!
 //! Expressions stand in an arena, [`Kernel::exprs`], and know their operands by number; operands come first.
 //! Each has one type: a scalar of a dtype, a vector of two or four floats, floats of 16 bits in groups as
-//! memory has them, or a matrix that a subgroup holds together. Floats of 16 bits are for memory: a load makes
-//! them f32, a store rounds. `u8` is `i32` likewise.
+//! memory has them, or a matrix that a subgroup holds together. Floats of 16 bits are for memory: a load
+//! makes them f32, a store rounds. `u8` is `i32` likewise.
 //!
 //! **When an expression is evaluated.** A pure expression has no time: a dialect may print it wherever it is
-//! used, several times, or never. What depends on the moment ([`Expr::is_impure`]: it reads a buffer, an array
-//! or a variable, or invocations evaluate it together) is evaluated by exactly one [`Stmt::Let`], at that
-//! statement, and has that value until the block ends. The builder adds a `Let` for everything but leaves;
-//! [`Builder::finish`] drops those that nothing needs, and the names of pure expressions with one use.
+//! used, several times, or never. What depends on the moment ([`Expr::is_impure`]: it reads a buffer, an
+//! array or a variable, or invocations evaluate it together) is evaluated by exactly one [`Stmt::Let`], at
+//! that statement, and has that value until the block ends. The builder adds a `Let` for everything but
+//! leaves; [`Builder::finish`] drops those that nothing needs, and the names of pure expressions with one
+//! use.
 //!
 //! # Statements: when it happens
 //!
-//! A [`Block`] runs its statements in order. [`Stmt::If`] has no other branch, [`Stmt::For`] counts a u32 from
-//! a start below an end by a step; there is no other loop, no jump, and no return. A name or variable is in
-//! scope from its statement to the end of its block. [`Stmt::Report`] makes the step fail and does not stop
-//! the invocation.
+//! A [`Block`] runs its statements in order. [`Stmt::If`] has no other branch, [`Stmt::For`] counts a u32
+//! from a start below an end by a step; there is no other loop, no jump, and no return. A name or variable is
+//! in scope from its statement to the end of its block. [`Stmt::Report`] makes the step fail and does not
+//! stop the invocation.
 //!
 //! # What is uniform
 //!
 //! A value is uniform if it is the same for all invocations of a workgroup: literals, the group's number,
 //! tables, broadcasts, and what is made of those; not [`Expr::Local`], nor anything read from a buffer or an
-//! array. A variable or counter is uniform if all that assigns it is, under uniform conditions. Control flow is
-//! uniform where all conditions around a statement are. Barriers, shuffles, broadcasts and matrices are
+//! array. A variable or counter is uniform if all that assigns it is, under uniform conditions. Control flow
+//! is uniform where all conditions around a statement are. Barriers, shuffles, broadcasts and matrices are
 //! allowed in uniform control flow only, so that all invocations arrive or none.
 //!
 //! **What a barrier orders.** Between two barriers, an element of a workgroup's array that one invocation

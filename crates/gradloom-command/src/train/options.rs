@@ -114,8 +114,8 @@ pub(crate) struct Options {
     /// kept until it fits, and the result stays the same. 0 for no limit. [default: 0]
     #[arg(long, value_name = "BYTES", help_heading = "Training")]
     pub(crate) memory_budget: Option<Size>,
-    /// Steps between measurements of the held-out loss. [default: a twentieth of the steps, and at least 80, so
-    /// that they take a small part of the time]
+    /// Steps between measurements of the held-out loss. [default: a twentieth of the steps, and at least 80,
+    /// so that they take a small part of the time]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     pub(crate) eval_every: Option<u64>,
 

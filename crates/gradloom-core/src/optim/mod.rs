@@ -32,8 +32,8 @@
 //!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
-/// Defines the setters of an optimizer's numbers under their documentation, and the one of the parameters that
-/// weight decay applies to.
+/// Defines the setters of an optimizer's numbers under their documentation, and the one of the parameters
+/// that weight decay applies to.
 macro_rules! setters {
     ($($(#[$doc:meta])+ $name:ident)+ $(; $everything:ident)?) => {
         $(

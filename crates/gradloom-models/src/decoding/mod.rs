@@ -1,10 +1,10 @@
 //! Which token follows, and the text that tokens make.
 //!
 //! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`Sampling::choose`]) or on
-//! the device for many texts at once ([`Choices`]), one by one, with a draft model ([`speculate`]) or in beams
-//! ([`Beams`]); and their text, up to a stop string ([`StopStream`]). Always holds: the tokens depend on the
-//! prompt, the model, the settings and the seed alone, up to rounding. Who computes the logits, and when, is
-//! the [generator](crate::generator)'s.
+//! the device for many texts at once ([`Choices`]), one by one, with a draft model ([`speculate`]) or in
+//! beams ([`Beams`]); and their text, up to a stop string ([`StopStream`]). Always holds: the tokens depend
+//! on the prompt, the model, the settings and the seed alone, up to rounding. Who computes the logits, and
+//! when, is the [generator](crate::generator)'s.
 
 mod beam;
 mod device;

@@ -1,4 +1,5 @@
-//! Folders whose tokens and roles stand in several files are read as transformers' `AutoTokenizer` reads them.
+//! Folders whose tokens and roles stand in several files are read as transformers' `AutoTokenizer` reads
+//! them.
 //!
 //! `scripts/oracle/tokenizer_folders.py` makes the file that these tests read.
 

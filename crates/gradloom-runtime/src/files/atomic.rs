@@ -8,8 +8,9 @@ use std::path::Path;
 /// Replaces a file by what `contents` writes, so that a reader, a crash or a power cut sees the old file or
 /// the new one.
 ///
-/// The bytes go to `NAME.partial` in the same folder (see [`regular_file::beside`]), are flushed to the disk and renamed; then the folder is
-/// flushed. A partial file that an interruption left behind is overwritten by the next attempt.
+/// The bytes go to `NAME.partial` in the same folder (see [`regular_file::beside`]), are flushed to the disk
+/// and renamed; then the folder is flushed. A partial file that an interruption left behind is overwritten by
+/// the next attempt.
 ///
 /// # Errors
 /// The system's; the old file is then untouched, and the partial one removed.

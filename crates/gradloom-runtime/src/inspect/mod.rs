@@ -127,8 +127,8 @@ impl<'p> Inspection<'p> {
         target.emit(self.program.graph(), self.program.plan())
     }
 
-    /// Returns the kernels of a program for a GPU in the language that all GPUs share, before they are printed
-    /// as WGSL or CUDA C; none for a CPU.
+    /// Returns the kernels of a program for a GPU in the language that all GPUs share, before they are
+    /// printed as WGSL or CUDA C; none for a CPU.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

@@ -1,8 +1,8 @@
 //! WebAssembly's vectors.
 //!
 //! In: what [`Simd`] says. Out: instructions of 128 bits. Always holds: products are rounded before they are
-//! added, unless the module is compiled for relaxed vectors: then it is the machine that decides, once for all
-//! of them.
+//! added, unless the module is compiled for relaxed vectors: then it is the machine that decides, once for
+//! all of them.
 
 use super::{Simd, instructions};
 use std::arch::wasm32::*;

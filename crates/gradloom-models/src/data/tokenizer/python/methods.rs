@@ -1,7 +1,7 @@
 //! Methods of Python's types.
 //!
-//! In: a value, the name of a method, and arguments. Out: what Python answers. Always holds: what is not known
-//! is an error.
+//! In: a value, the name of a method, and arguments. Out: what Python answers. Always holds: what is not
+//! known is an error.
 
 use super::texts::text;
 use super::{WIDEST, arguments, is_namespace, wrong};
@@ -24,7 +24,7 @@ const MOST: i64 = 100_000;
 
 impl Range {
     /// The numbers from a start to a stop.
-    pub(super) fn new(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
+    pub(super) fn value(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
         let (start, stop) = stop.map_or((0, first), |stop| (first, stop));
         let range = Self { start, stop, step: step.unwrap_or(1) };
         match range.step {
