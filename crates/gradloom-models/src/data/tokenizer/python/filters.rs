@@ -83,7 +83,7 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
         }
         Ok(out)
     });
-    environment.add_function("range", Range::value);
+    environment.add_function("range", Range::of);
     environment.add_function("joiner", globals::joiner);
     environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
     environment.add_function("dict", |given: Option<&Value>, named: Kwargs| dictionary(given, named));

@@ -24,7 +24,7 @@ const MOST: i64 = 100_000;
 
 impl Range {
     /// The numbers from a start to a stop.
-    pub(super) fn value(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
+    pub(super) fn of(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
         let (start, stop) = stop.map_or((0, first), |stop| (first, stop));
         let range = Self { start, stop, step: step.unwrap_or(1) };
         match range.step {
