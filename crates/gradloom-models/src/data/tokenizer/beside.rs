@@ -241,8 +241,9 @@ fn flagged(token: &Value, special: bool) -> Option<Value> {
     let flag = |name: &str, usual: bool| token[name].as_bool().unwrap_or(usual);
     let special = flag("special", special);
     Some(json!({
-        "content": content(token)?, "single_word": flag("single_word", false), "lstrip": flag("lstrip", false),
-        "rstrip": flag("rstrip", false), "normalized": flag("normalized", !special), "special": special,
+        "content": content(token)?, "single_word": flag("single_word", false),
+        "lstrip": flag("lstrip", false), "rstrip": flag("rstrip", false),
+        "normalized": flag("normalized", !special), "special": special,
     }))
 }
 
