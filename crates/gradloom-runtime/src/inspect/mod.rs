@@ -132,10 +132,9 @@ impl<'p> Inspection<'p> {
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
-    /// # use gradloom_codegen::wgsl::Limits;
-    /// # use gradloom_runtime::{Device, Session};
-    /// # use gradloom_runtime::pipeline::{Gpu, Target};
-    /// # let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+    /// # use gradloom_runtime::{Device, Limits, Precision, Session};
+    /// # use gradloom_runtime::pipeline::Target;
+    /// # let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     /// # let session = Session::new(Linear::new(8, 2), &device, 0)?;
     /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
     /// assert!(infer.inspect().common_kernels()?[0].source.starts_with("kernel \"dot"));
