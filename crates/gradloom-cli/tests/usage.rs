@@ -285,7 +285,7 @@ fn flags_that_are_wrong_by_form_are_named() {
         ("train --resume a --preset tiny", ["--resume", "--preset"]),
         (
             "inspect tiny --stage lowered",
-            ["'lowered'", "trace, grad, optim, passes, fuse, lower, plan, emit"],
+            ["'lowered'", "trace, grad, optim, passes, fuse, lower, plan, kernels, emit"],
         ),
     ] {
         let finished = workspace.run(line);

@@ -149,13 +149,19 @@ fn every_number_of_an_optimizer_is_here() {
         if !source.contains("\nimpl Optimizer for ") && !source.contains("> Optimizer for ") {
             continue;
         }
-        for (at, _) in source.match_indices("pub fn ") {
+        let methods = source.match_indices("pub fn ").filter_map(|(at, _)| {
             let signature = source[at + 7..].split('{').next().unwrap();
             let (name, arguments) = signature.split_once('(').unwrap();
-            if arguments.contains("mut self") && arguments.contains(": f64") {
-                found += 1;
-                assert!(here.contains(&format!(".{name}(n)")), "absurd: {name} of {}", file.display());
-            }
+            (arguments.contains("mut self") && arguments.contains(": f64")).then_some(name)
+        });
+        // Names in lists of setters, between their documentation.
+        let listed = source.match_indices("setters! {").flat_map(|(at, open)| {
+            let list = source[at + open.len()..].split('}').next().unwrap().split(';').next().unwrap();
+            list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"))
+        });
+        for name in methods.chain(listed) {
+            found += 1;
+            assert!(here.contains(&format!(".{name}(n)")), "absurd: {name} of {}", file.display());
         }
     }
     assert!(found >= 24, "absurd: {found} setters were found");
