@@ -109,7 +109,7 @@ pub(crate) fn kernels(kernels: &[Listed]) -> String {
     Json::List(kernels.iter().map(one).collect()).to_string()
 }
 
-/// What a program is, in numbers, with the threads of its device.
+/// Returns the numbers of a program, with the threads of its device.
 pub(crate) fn counts(program: &Program, threads: usize) -> String {
     let (plan, work) = (program.plan(), program.work().unwrap_or_default());
     object([

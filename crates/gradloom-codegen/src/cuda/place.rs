@@ -1,4 +1,4 @@
-//! How kernels for CUDA name operands: by addresses.
+//! The placement of operands for CUDA: by addresses.
 //!
 //! An address is a buffer's, or, where one kernel runs many parts, that of the first of their buffers.
 
@@ -23,14 +23,14 @@ const MOST_BYTES: u64 = u32::MAX as u64;
 /// Positions from which on there are threads enough for each to take four.
 const MANY: usize = 1 << 17;
 
-/// Where a plan's buffers are.
+/// Places operands at the addresses of a plan's buffers.
 pub(crate) struct Addresses<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) limits: &'p Limits,
     pub(crate) cuts: &'p Cuts,
 }
 
-/// What a unit's kernels read and write.
+/// Operands and results of a unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
     pub(super) reads: Vec<Operand>,
@@ -190,9 +190,9 @@ fn accesses<'l>(launch: &'l Launch, part: &Part) -> impl Iterator<Item = &'l Acc
     launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
 }
 
-/// Whether no kernel of the step writes what is read there before the launch is done. Store and constants are
-/// not written in the first phase, and no launch has an input for its result: other values may get an input's
-/// bytes, but behind its last reader.
+/// Returns true if no kernel of the step writes what is read there before the launch is done. Store and
+/// constants are not written in the first phase, and no launch has an input for its result: other values may
+/// get an input's bytes, but behind its last reader.
 fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     let was_there =
@@ -206,7 +206,7 @@ fn address(plan: &Plan, access: &Access) -> Parameter {
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 
-/// Where an access's buffer begins.
+/// Returns the region and the first byte of an access's buffer.
 pub(super) fn place(plan: &Plan, access: &Access) -> (Region, u64) {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     (buffer.region, buffer.offset)

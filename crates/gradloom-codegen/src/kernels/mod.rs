@@ -17,9 +17,9 @@ use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launc
 use gradloom_core::plan::Plan;
 use std::ops::Range;
 
-/// How a dialect names the operands of kernels: by bindings or by addresses.
+/// A dialect's way to name the operands of kernels: by bindings or by addresses.
 pub(crate) trait Placement {
-    /// What stands for the operands and results of kernels that run over the same.
+    /// Names of the operands and results of kernels that run over the same.
     type Operands;
 
     /// Limits of the device.
@@ -46,7 +46,7 @@ pub(crate) trait Placement {
     /// Checks that the device can name all that the kernels touch.
     ///
     /// # Errors
-    /// What cannot be named.
+    /// When something cannot be named.
     fn check(&self, operands: &Self::Operands, kernels: &[Kernel], launch: &Launch) -> Result<()>;
 }
 
@@ -55,15 +55,15 @@ pub(crate) trait Placement {
 pub(crate) struct Unit<O> {
     /// The part of the program that they belong to.
     pub(crate) owner: Owner,
-    /// What stands for operands and results.
+    /// Names of operands and results.
     pub(crate) operands: O,
-    /// What they compute.
+    /// Kernels, or a product of the library.
     pub(crate) work: Work,
     /// Bytes of the launch's scratch that are theirs.
     pub(crate) scratch: Range<u64>,
 }
 
-/// How a unit is computed.
+/// The computation of a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
     /// By kernels.

@@ -1,4 +1,4 @@
-//! How shaders name operands: by bindings.
+//! The placement of operands for shaders: by bindings.
 
 use super::dispatch::Context;
 use super::operands::{Operand, Operands, Shared, span};
@@ -142,9 +142,9 @@ fn is_product(part: &Part) -> bool {
     Form::of_part(part) == Some(Form::Product)
 }
 
-/// What the operands and results of parts cover that run together.
+/// Memory that the operands and results of parts cover that run together.
 struct Covers {
-    /// Whether each has a binding of its own; otherwise those in one place share theirs.
+    /// True if each has a binding of its own; otherwise those in one place share theirs.
     apart: bool,
     /// Region and segment of each: the same for all parts.
     places: Vec<(Region, usize)>,

@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(crate) struct ShaderBuilder<'a> {
     pub(crate) operands: &'a Operands,
     pub(crate) limits: &'a Limits,
-    /// Whether the shader asks whether the step may commit.
+    /// True if the shader asks for the step's verdict.
     pub(crate) gated: bool,
     /// Number of the launch, for traps.
     pub(crate) launch: usize,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 struct Text {
     prompt: String,
     seed: u64,
-    /// What was written and not printed.
+    /// Text that was written and not printed.
     text: String,
     tokens: Vec<(i32, Option<TokenLogprobs>)>,
     finish: Option<Finish>,

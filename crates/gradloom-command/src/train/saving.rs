@@ -61,7 +61,7 @@ pub(super) type Writer = Aside<(Arc<Files>, Snapshot), Written>;
 #[derive(Debug)]
 pub(super) struct Written {
     snapshot: Snapshot,
-    /// Whether the folder has the state now.
+    /// True once the folder has the state.
     has_state: bool,
     result: Result<()>,
     took: Duration,

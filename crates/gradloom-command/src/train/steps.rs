@@ -216,7 +216,7 @@ impl Course {
         Ok(loss)
     }
 
-    /// What the model writes at the end.
+    /// Lets the model write the text at the end.
     fn sample(&mut self, tokenizer: &AnyTokenizer) -> Result<String> {
         self.timed(|spent| &mut spent.sample, |course| sample(&course.train, &course.files, tokenizer))
     }

@@ -34,7 +34,7 @@ impl Adagrad {
     setters! {
         /// Added to the root; 1e-10 if not given.
         epsilon
-        /// Where the sums of squares start; 0 if not given.
+        /// Start of the sums of squares; 0 if not given.
         initial
         /// Weight decay, added to the gradient; 0 if not given.
         ///

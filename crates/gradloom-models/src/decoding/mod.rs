@@ -1,4 +1,4 @@
-//! Which token follows, and the text that tokens make.
+//! The choice of the next token, and the text that tokens make.
 //!
 //! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`Sampling::choose`]) or on
 //! the device for many texts at once ([`Choices`]), one by one, with a draft model ([`speculate`]) or in

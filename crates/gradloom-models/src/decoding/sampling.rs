@@ -110,7 +110,7 @@ impl Sampling {
         f64::from(self.word(position, draw)) / 4_294_967_296.0
     }
 
-    /// What [`Sampling::uniform`] is a multiple of 2^-32 by.
+    /// Returns the multiple of 2^-32 that [`Sampling::uniform`] is.
     pub(super) fn word(&self, position: u64, draw: Draw) -> u32 {
         let counter = [position as u32, (position >> 32) as u32, draw as u32, DOMAIN];
         philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32])[1]

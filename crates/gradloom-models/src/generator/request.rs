@@ -19,7 +19,7 @@ pub struct Request {
     /// Whether blocks of keys and values are shared with other texts that begin alike. Without, the bits of
     /// the logits do not depend on what was computed before, and nothing is found or left in the memory.
     pub shares: bool,
-    /// Whether the text goes on beyond the model's context. It is then read anew from its last half of a
+    /// True if the text goes on beyond the model's context. It is then read anew from its last half of a
     /// context, at positions from 0, and what comes before that is not seen any more. Without, it ends there:
     /// see [`Finish::Context`].
     pub rolls: bool,

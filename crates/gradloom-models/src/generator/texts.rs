@@ -46,11 +46,11 @@ pub enum TextEvent {
     /// A token, and the text that is certain with it: none while characters are incomplete, or a stop string
     /// may have begun.
     Token {
-        /// Whose it is.
+        /// Request that it is of.
         request: RequestId,
         /// The token.
         token: i32,
-        /// What follows the text before.
+        /// Text that follows the text before.
         text: String,
         /// What [`Request::logprobs`] asked for.
         logprobs: Option<TokenLogprobs>,

@@ -38,7 +38,7 @@ const SETTINGS: [&str; 14] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     keys: Map<String, Value>,
-    /// Whether there is a file that says them, and maybe no token that ends a text.
+    /// True if there is a file that says them, and maybe no token that ends a text.
     is_said: bool,
 }
 

@@ -14,7 +14,7 @@ fn instances() -> u64 {
     std::env::var("GRADLOOM_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
 }
 
-/// What is not as it should be of a case on some devices.
+/// Faults of a case on some devices.
 fn failures(name: &str, seed: u64, devices: &[(&str, Device)], failures: &mut Vec<String>) {
     let case = CASES.iter().find(|case| case.name == name).expect("it is in the table");
     let (mut graph, leaves) = graph_of(case, seed);

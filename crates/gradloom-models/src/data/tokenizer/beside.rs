@@ -21,14 +21,14 @@ const ROLES: [&str; 7] =
 const USUAL: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 const END: &str = "<|endoftext|>";
 
-/// What the files say.
+/// Contents of the files.
 pub(super) struct Beside {
     config: Map<String, Value>,
     /// Tokens beside those of the roles, by the ids that files give them.
     tokens: BTreeMap<u64, Value>,
-    /// Whether these are all: the tokens that a tokenizer.json adds are none then, if it is rebuilt.
+    /// True if these are all: the tokens that a tokenizer.json adds are none then, if it is rebuilt.
     has_all: bool,
-    /// Whether the tokenizer is rebuilt as GPT-2's, whatever the file says of its words.
+    /// True if the tokenizer is rebuilt as GPT-2's, whatever the file says of its words.
     is_gpt2: bool,
 }
 

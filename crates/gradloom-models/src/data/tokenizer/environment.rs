@@ -25,7 +25,8 @@ pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Res
     })
 }
 
-/// What a template makes; a panic is a fault of it too, as a file from elsewhere must not end the process.
+/// Returns the text of a template; a panic is a fault of it too, as a file from elsewhere must not end the
+/// process.
 fn caught(make: impl FnOnce() -> Result<String, jinja::Fault>) -> Result<String, jinja::Fault> {
     panic::catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
