@@ -31,8 +31,9 @@ fn command_lines_parse() {
             if !of_commands || words.contains('[') {
                 continue;
             }
-            // Of alternatives, the first; N stands for a number.
-            let words = words.split(" #").next().unwrap_or_default().split_whitespace();
+            // A comment or a pipe ends the command. Of alternatives, the first; N stands for a number.
+            let words = words.split(" #").next().unwrap_or_default();
+            let words = words.split(" | ").next().unwrap_or_default().split_whitespace();
             let words = words.map(|word| word.split('|').next().unwrap_or(word));
             let words = words.map(|word| if word == "N" { "1" } else { word });
             if let Err(error) = Cli::try_parse_from(std::iter::once("gradloom").chain(words)) {
