@@ -4,7 +4,8 @@
 #[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
 mod check;
 
-use gradloom_codegen::wgsl::{self, Limits, Precision};
+use gradloom_codegen::pipeline::{Limits, Precision};
+use gradloom_codegen::wgsl;
 use gradloom_core::ir::{Graph, Output};
 use gradloom_core::optim::AdamW;
 use gradloom_core::passes;

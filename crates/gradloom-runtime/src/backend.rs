@@ -8,8 +8,7 @@ use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
 use gradloom_codegen::cuda::Replay;
-use gradloom_codegen::pipeline::{Code, Target};
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -64,7 +63,7 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// The texts of a plan's kernels, over the store that it was made for.
     fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &Content) -> Result<Code> {
-        Ok(Code::None)
+        Ok(Code::default())
     }
     /// Memory for a part of the store or of a program; `None` when there is not that much.
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -7,8 +7,7 @@ use crate::cuda::{CudaBackend, CudaOptions};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions};
-use gradloom_codegen::pipeline::Target;
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::{Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -204,7 +203,7 @@ impl Device {
     #[cfg(feature = "web")]
     pub fn web(
         host: Arc<dyn crate::web::WebHost>,
-        limits: gradloom_codegen::wgsl::Limits,
+        limits: gradloom_codegen::pipeline::Limits,
         buffer_bytes: u64,
     ) -> Self {
         Self::with(crate::web::WebBackend::new(host, limits, buffer_bytes))

@@ -57,7 +57,7 @@ pub use feed::{Data, Feed};
 pub use files::{Load, Weights};
 pub use gradloom_codegen::cuda::{Cut, Replay, Shape};
 pub use gradloom_codegen::pipeline;
-pub use gradloom_codegen::wgsl::{Limits, Precision};
+pub use gradloom_codegen::pipeline::{Limits, Precision};
 pub use inspect::Inspection;
 pub use outputs::{Element, Outputs, Typed, Value, typed};
 pub use profile::LaunchSpan;

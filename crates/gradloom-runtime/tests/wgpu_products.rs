@@ -12,8 +12,8 @@ mod device;
 mod matrices;
 
 use device::Device;
+use gradloom_codegen::pipeline::Precision;
 use gradloom_codegen::schedule::product::{choose, fits};
-use gradloom_codegen::wgsl::Precision;
 use gradloom_codegen::wgsl::tuning::Alone;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};

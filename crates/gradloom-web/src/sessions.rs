@@ -9,7 +9,7 @@ use crate::commands::{Commands, Trace};
 use crate::ids::Ids;
 use crate::model::Model;
 use crate::{optimizer, report};
-use gradloom_codegen::wgsl::{Limits, Precision};
+use gradloom_codegen::pipeline::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, count, text};
 use gradloom_core::optim::of_all_batches;

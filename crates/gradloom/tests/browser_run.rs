@@ -17,7 +17,8 @@ use gradloom::runtime::testing::WgpuOverrides;
 use gradloom::{
     Adam, AdamW, DType, Device, Init, Module, Param, Schedule, Tensor, Train, Trainer, WgpuOptions, f32, i32,
 };
-use gradloom_codegen::wgsl::{Dispatch, Limits};
+use gradloom_codegen::pipeline::Limits;
+use gradloom_codegen::wgsl::Dispatch;
 use models::{AdditionTransformer, MASK, Mlp};
 use safetensors::SafeTensors;
 use std::path::Path;

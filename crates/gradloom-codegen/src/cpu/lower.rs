@@ -4,13 +4,13 @@ use super::dot_plan::IN_PLACE_ROWS;
 use super::{
     FEW_ROWS, Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace,
 };
-use crate::lower::Request;
+use crate::lower::{Request, Sharing};
 use crate::pipeline::Target;
 use crate::product::DotProblem;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Lowered};
+use gradloom_core::kernel::{Access, Kernel, Lowered, Part, Schedule};
 
 /// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
 /// results.
@@ -26,8 +26,25 @@ pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
     Target::cpu(threads).lower(graph, fused)
 }
 
+/// Kernels whose tasks the runtime makes of their shapes.
+pub(crate) struct Tasks;
+
+impl Sharing for Tasks {
+    fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64) {
+        (Schedule::Whole, workspace(request, target.threads))
+    }
+
+    fn group(&self, _: &[Part], _: &[Access], _: &[Access], bytes: u64, _: &Target) -> (Schedule, u64) {
+        (Schedule::Whole, bytes)
+    }
+
+    fn has_whole_rows(&self) -> bool {
+        true
+    }
+}
+
 /// Returns the bytes of scratch that a kernel needs while it runs.
-pub(crate) fn workspace(request: &Request<'_>, threads: usize) -> u64 {
+fn workspace(request: &Request<'_>, threads: usize) -> u64 {
     let Request { graph, op, kernel, reads, writes, aliases } = *request;
     let workspace = match kernel {
         Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {

@@ -22,6 +22,7 @@ pub mod machine;
 #[doc(hidden)]
 pub mod math;
 mod rows;
+mod target;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_plan::{DotPlan, Form, dot_workspace};
@@ -29,6 +30,7 @@ pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{
     LEAF_ROWS, LoopSchedule, column_partials, column_total, loop_workspace, partial_bytes,
 };
+pub(crate) use lower::{Tasks, shares_rows};
 pub use lower::{lower, lower_fused};
-pub(crate) use lower::{shares_rows, workspace};
 pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};
+pub(crate) use target::Cpu;

@@ -13,6 +13,7 @@ pub mod nvrtc;
 mod place;
 mod print;
 mod replay;
+mod target;
 mod units;
 
 pub use crate::library::{
@@ -25,4 +26,5 @@ pub use launch::{CudaKernel, Parameter, Span, Spans, Work};
 pub(crate) use place::Addresses;
 pub use print::print;
 pub use replay::{Cut, Member, REUSE_DISTANCE, Replay, ReplayNode, Shape};
+pub(crate) use target::Cuda;
 pub use units::{CudaUnit, units};

@@ -3,6 +3,7 @@
 //! An address is a buffer's, or, where one kernel runs many parts, that of the first of their buffers.
 
 use super::launch::{Parameter, Span};
+use crate::kernels::Cuts;
 use crate::kernels::Placement;
 use crate::limits::Limits;
 use crate::narrow::{elements_in, narrow};
@@ -10,7 +11,6 @@ use crate::product::{is_in_fours, reads_vectors};
 use crate::schedule::group;
 use crate::simt::Kernel;
 use crate::simt::kernels::{View, Views};
-use crate::wgsl::Cuts;
 use gradloom_core::error::Result;
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};

@@ -6,12 +6,11 @@
 use super::launch::{CudaKernel, Parameter, Span, Spans, Work};
 use super::place::{Addresses, Operand, Operands, place};
 use super::print::print;
-use crate::kernels::{self, Program, Unit};
+use crate::kernels::{self, Cuts, Program, Unit};
 use crate::library::LibraryProduct;
 use crate::limits::Limits;
 use crate::simt::{Kernel, Role};
 use crate::step::Owner;
-use crate::wgsl::Cuts;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;

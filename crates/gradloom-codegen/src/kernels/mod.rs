@@ -4,6 +4,8 @@
 //! the guards between its phases. The parts of a group that compute the same become one kernel where one name
 //! can stand for the operands of all. A launch that the host runs has no unit.
 
+mod cuts;
+
 use crate::library::LibraryProduct;
 use crate::limits::Limits;
 use crate::schedule::group::{self, Form};
@@ -16,6 +18,8 @@ use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::Plan;
 use std::ops::Range;
+
+pub use cuts::Cuts;
 
 /// A dialect's way to name the operands of kernels: by bindings or by addresses.
 pub(crate) trait Placement {

@@ -5,9 +5,8 @@
 
 use super::Lowering;
 use crate::cpu;
-use crate::pipeline::{Dialect, Target};
-use crate::schedule::{group, schedule as gpu_schedule};
-use crate::simt::custom;
+use crate::pipeline::Target;
+use crate::schedule::Workgroups;
 use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Part, Phase, Schedule, Store};
@@ -25,19 +24,49 @@ pub(crate) struct Request<'r> {
     pub(crate) aliases: &'r [(usize, usize)],
 }
 
-/// Makes launches of all kernels.
-pub(super) fn schedule(lowering: &mut Lowering<'_>) {
+/// A kind of device's way to share the work of a kernel out.
+pub(crate) trait Sharing {
+    /// Returns the schedule of a kernel, and the bytes of its scratch.
+    fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64);
+
+    /// Returns the schedule of a group's parts that run in one launch, which have their own schedules and so
+    /// many bytes of scratch, and the bytes of scratch of all.
+    fn group(
+        &self,
+        parts: &[Part],
+        reads: &[Access],
+        writes: &[Access],
+        bytes: u64,
+        target: &Target,
+    ) -> (Schedule, u64);
+
+    /// Returns whether a loop's thread does whole rows alone: a result of a row may then take the place of
+    /// an operand of the row.
+    fn has_whole_rows(&self) -> bool;
+}
+
+/// Makes launches of all kernels for a CPU.
+pub(super) fn on_cpu(lowering: &mut Lowering<'_>) {
+    schedule(lowering, &cpu::Tasks);
+}
+
+/// Makes launches of all kernels for a GPU.
+pub(super) fn on_gpu(lowering: &mut Lowering<'_>) {
+    schedule(lowering, &Workgroups);
+}
+
+fn schedule(lowering: &mut Lowering<'_>, sharing: &dyn Sharing) {
     let Lowering { graph, target, .. } = *lowering;
     for draft in std::mem::take(&mut lowering.kernels) {
         let KernelSpec { op, mut kernel, reads, writes, commit, once } = draft.spec;
         let (may_alias, schedule, workspace) = match (&mut kernel, draft.library) {
-            (Kernel::Group(parts), _) => group(graph, target, op, parts, &reads, &writes),
+            (Kernel::Group(parts), _) => group(graph, target, sharing, op, parts, &reads, &writes),
             (kernel, Some(library)) => {
                 let schedule = Schedule::Library(library);
                 let workspace = schedule.workspace(kernel);
                 (Vec::new(), schedule, workspace)
             }
-            (kernel, None) => one(graph, target, op, kernel, &reads, &writes),
+            (kernel, None) => one(graph, target, sharing, op, kernel, &reads, &writes),
         };
         let launch =
             Launch { op, kernel, reads, writes, may_alias, schedule, workspace, phase: Phase::Compute };
@@ -49,26 +78,15 @@ pub(super) fn schedule(lowering: &mut Lowering<'_>) {
 fn one(
     graph: &Graph,
     target: &Target,
+    sharing: &dyn Sharing,
     op: OpId,
     kernel: &Kernel,
     reads: &[Access],
     writes: &[Access],
 ) -> (Vec<(usize, usize)>, Schedule, u64) {
-    let aliases = aliases(target, kernel, reads, writes);
-    let request = Request { graph, op, kernel, reads, writes, aliases: &aliases };
-    let (schedule, workspace) = match target.dialect {
-        Dialect::Cpu => (Schedule::Whole, cpu::workspace(&request, target.threads)),
-        Dialect::Wgsl | Dialect::Cuda => {
-            let schedule = match kernel {
-                Kernel::Op(OpKind::Custom(_)) => {
-                    Schedule::Custom(custom::scratch(kernel, graph, reads, writes, &target.limits))
-                }
-                _ => gpu_schedule(kernel, reads, writes, &target.limits, &target.choices),
-            };
-            let workspace = schedule.workspace(kernel);
-            (schedule, workspace)
-        }
-    };
+    let aliases = aliases(sharing, kernel, reads, writes);
+    let (schedule, workspace) =
+        sharing.one(&Request { graph, op, kernel, reads, writes, aliases: &aliases }, target);
     (aliases, schedule, workspace)
 }
 
@@ -76,6 +94,7 @@ fn one(
 fn group(
     graph: &Graph,
     target: &Target,
+    sharing: &dyn Sharing,
     op: OpId,
     parts: &mut [Part],
     reads: &[Access],
@@ -85,23 +104,24 @@ fn group(
     let mut workspace = 0;
     for part in &mut *parts {
         let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
-        let (pairs, schedule, bytes) = one(graph, target, op, &part.kernel, reads, writes);
+        let (pairs, schedule, bytes) = one(graph, target, sharing, op, &part.kernel, reads, writes);
         part.schedule = schedule;
         part.workspace = workspace..workspace + bytes;
         workspace = part.workspace.end.next_multiple_of(ALIGNMENT);
         may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
     }
-    if target.dialect == Dialect::Cpu {
-        return (may_alias, Schedule::Whole, workspace);
-    }
-    let mut schedule = group::schedule(&target.limits);
-    schedule.workspace = group::workspace(parts, reads, writes, &schedule);
-    (may_alias, Schedule::Group(schedule), workspace.max(schedule.workspace))
+    let (schedule, workspace) = sharing.group(parts, reads, writes, workspace, target);
+    (may_alias, schedule, workspace)
 }
 
 /// Returns the reads that the results may overwrite. A kernel that can trap is no exception: it is never
 /// launched in the commit, and the temporaries that it overwrites die with the step.
-fn aliases(target: &Target, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
+fn aliases(
+    sharing: &dyn Sharing,
+    kernel: &Kernel,
+    reads: &[Access],
+    writes: &[Access],
+) -> Vec<(usize, usize)> {
     match kernel {
         Kernel::Op(
             OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. },
@@ -111,7 +131,7 @@ fn aliases(target: &Target, kernel: &Kernel, reads: &[Access], writes: &[Access]
         }
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
-            body_aliases(body, reads, writes, |level| may_replace(target, kernel, level))
+            body_aliases(body, reads, writes, |level| may_replace(sharing, kernel, level))
         }
         _ => Vec::new(),
     }
@@ -120,8 +140,8 @@ fn aliases(target: &Target, kernel: &Kernel, reads: &[Access], writes: &[Access]
 /// Returns whether a result with an element for each position, row, or one in all may take the place of an
 /// operand with as many: not if another thread may still read that. On a GPU, other invocations read what a
 /// row has; on a CPU, several blocks of columns of a product do.
-fn may_replace(target: &Target, kernel: &Kernel, level: Level) -> bool {
-    level == Level::Element || target.dialect == Dialect::Cpu && matches!(kernel, Kernel::Loop(_))
+fn may_replace(sharing: &dyn Sharing, kernel: &Kernel, level: Level) -> bool {
+    level == Level::Element || matches!(kernel, Kernel::Loop(_)) && sharing.has_whole_rows()
 }
 
 /// A position's operands are read before its results are written, if both have an element for each position

@@ -25,7 +25,7 @@ use crate::pipeline::Target;
 use gradloom_core::fuse::{Fused, Fusion, KernelSpec};
 use gradloom_core::ir::{Graph, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, LibrarySchedule, Lowered};
-pub(crate) use launches::Request;
+pub(crate) use launches::{Request, Sharing};
 use library::Padded;
 use std::ops::{Deref, DerefMut};
 
@@ -46,7 +46,7 @@ macro_rules! passes {
 
 /// Passes for CPUs.
 pub(crate) const CPU: &[Pass] =
-    passes![stored::floats_and_blocks, operands::with_shared_rows, launches::schedule];
+    passes![stored::floats_and_blocks, operands::with_shared_rows, launches::on_cpu];
 
 /// Passes for GPUs through WebGPU.
 pub(crate) const WGSL: &[Pass] = passes![
@@ -58,7 +58,7 @@ pub(crate) const WGSL: &[Pass] = passes![
     apart::split,
     parts::cut,
     operands::copied,
-    launches::schedule,
+    launches::on_gpu,
     products::together,
 ];
 
@@ -78,7 +78,7 @@ pub(crate) const CUDA: &[Pass] = passes![
     parts::cut,
     library::take,
     operands::copied,
-    launches::schedule,
+    launches::on_gpu,
     products::together,
 ];
 

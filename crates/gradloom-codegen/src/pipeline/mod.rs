@@ -5,15 +5,19 @@
 //! Nothing here needs the device at hand: a runtime asks its device what it allows, and loads what comes
 //! out.
 
+mod dialect;
 mod target;
 mod training;
 
-pub use target::{Dialect, Target, Text, lower_for};
+pub use crate::kernels::Cuts;
+pub use crate::limits::Limits;
+pub use crate::schedule::precision::Precision;
+pub use dialect::{Code, Text};
+pub(crate) use dialect::{Dialect, Source, common, launches};
+pub use target::{Target, lower_for};
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
-use crate::cuda::CudaUnit;
-use crate::wgsl::Unit;
-use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Lowered;
@@ -21,45 +25,6 @@ use gradloom_core::passes::{PassReport, now};
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What a plan's kernels are on a device.
-#[derive(Clone, Debug)]
-pub enum Code {
-    /// No texts: the CPU prepares its loops when a program is loaded, the null device runs nothing.
-    None,
-    /// Shaders in the order in which they run.
-    Wgsl(Vec<Unit>),
-    /// Kernels in the order in which they run.
-    Cuda(Vec<CudaUnit>),
-}
-
-impl Code {
-    /// The shaders.
-    ///
-    /// # Errors
-    /// When the code is for another kind of device.
-    pub fn wgsl(&self) -> Result<&[Unit]> {
-        match self {
-            Self::Wgsl(units) => Ok(units),
-            _ => Err(other_device()),
-        }
-    }
-
-    /// The kernels for CUDA.
-    ///
-    /// # Errors
-    /// When the code is for another kind of device.
-    pub fn cuda(&self) -> Result<&[CudaUnit]> {
-        match self {
-            Self::Cuda(units) => Ok(units),
-            _ => Err(other_device()),
-        }
-    }
-}
-
-fn other_device() -> Error {
-    Error::new(ErrorKind::Internal, "the program was compiled for another device")
-}
 
 /// The time of a stage, by its name; none where there is no clock.
 pub type StageTime = (&'static str, Option<Duration>);

@@ -5,26 +5,25 @@
 //! kernels ([`Target::emit`], [`Target::code`]). A device has one for as long as it is open; what is shown
 //! without a device is made of the same value.
 
-use super::Code;
-use crate::cuda::{Addresses, CudaUnit, REUSE_DISTANCE, Work, may_use_library};
-use crate::kernels::{self, Program, Unit};
+use super::dialect::{Code, Dialect, Source, Text};
+use crate::cpu::Cpu;
+use crate::cuda::{Cuda, Replay, may_use_library};
+use crate::kernels::Cuts;
 use crate::limits::Limits;
 use crate::lower::{self, Pass};
 use crate::schedule::tuning::{Choices, Precision, Problem, problems};
-use crate::step::Owner;
-use crate::wgsl::{self, Context, Cuts};
-use crate::{cpu, cuda};
+use crate::wgsl::Wgsl;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, Graph};
-use gradloom_core::kernel::{Launch, Lowered};
+use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 
 /// What programs are compiled for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Kind of the kernels, which says what passes make them.
-    pub dialect: Dialect,
+    /// Kind of device, which has the passes and makes the kernels.
+    pub(crate) dialect: &'static dyn Dialect,
     /// Threads of a CPU: they decide about scratch, never about results. 1 of a GPU.
     pub threads: usize,
     /// The joining of ops into kernels.
@@ -35,49 +34,31 @@ pub struct Target {
     pub choices: Choices,
 }
 
-/// The language of a target's kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// Loops over tiles, and functions of the runtime.
-    Cpu,
-    /// WGSL.
-    Wgsl,
-    /// CUDA C.
-    Cuda,
-}
-
-/// The kernels of a launch as text, in the order in which they run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
-    /// Number of the launch in its list.
-    pub launch: usize,
-    /// Whether it runs once, when the program is loaded.
-    pub is_hoisted: bool,
-    /// What it computes, for people.
-    pub label: String,
-    /// The source.
-    pub source: String,
-}
-
 impl Target {
     /// A CPU with this many threads.
     pub fn cpu(threads: usize) -> Self {
         let (limits, choices) = (Limits::portable(), Choices::default());
-        Self { dialect: Dialect::Cpu, threads, fusion: Fusion::On, limits, choices }
+        Self { dialect: &Cpu, threads, fusion: Fusion::On, limits, choices }
     }
 
     /// A GPU through WebGPU with these limits.
     pub fn wgsl(limits: Limits, precision: Precision) -> Self {
-        Self::gpu(Dialect::Wgsl, limits, Choices::by_rule(precision))
+        Self::gpu(&Wgsl, limits, Choices::by_rule(precision))
     }
 
     /// An NVIDIA GPU through CUDA with these limits.
     pub fn cuda(limits: Limits, precision: Precision) -> Self {
-        Self::gpu(Dialect::Cuda, limits, Choices::by_rule(precision))
+        Self::gpu(&Cuda, limits, Choices::by_rule(precision))
     }
 
-    fn gpu(dialect: Dialect, limits: Limits, choices: Choices) -> Self {
+    fn gpu(dialect: &'static dyn Dialect, limits: Limits, choices: Choices) -> Self {
         Self { dialect, threads: 1, fusion: lower::GPU_FUSION, limits, choices }
+    }
+
+    /// The same with this joining of ops.
+    #[must_use]
+    pub fn with_fusion(self, fusion: Fusion) -> Self {
+        Self { fusion, ..self }
     }
 
     /// The same with these choices.
@@ -86,18 +67,14 @@ impl Target {
         Self { choices, ..self }
     }
 
-    /// Short name: `cpu`, `wgsl`, `cuda`.
+    /// Returns a short name: `cpu`, `wgsl`, `cuda`.
     pub fn name(&self) -> &'static str {
-        match self.dialect {
-            Dialect::Cpu => "cpu",
-            Dialect::Wgsl => "wgsl",
-            Dialect::Cuda => "cuda",
-        }
+        self.dialect.name()
     }
 
     /// Returns whether kernels are those of a GPU.
     pub fn is_gpu(&self) -> bool {
-        self.dialect != Dialect::Cpu
+        self.dialect.is_gpu()
     }
 
     /// What programs compute in, unless they say otherwise.
@@ -129,21 +106,14 @@ impl Target {
         self
     }
 
-    /// For how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
+    /// Returns for how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
     pub fn reuse_distance(&self) -> usize {
-        match self.dialect {
-            Dialect::Cpu | Dialect::Wgsl => 0,
-            Dialect::Cuda => REUSE_DISTANCE,
-        }
+        self.dialect.reuse_distance()
     }
 
-    /// The passes that make launches of kernels, in order.
+    /// Returns the passes that make launches of kernels, in order.
     pub(crate) fn passes(&self) -> &'static [Pass] {
-        match self.dialect {
-            Dialect::Cpu => lower::CPU,
-            Dialect::Wgsl => lower::WGSL,
-            Dialect::Cuda => lower::CUDA,
-        }
+        self.dialect.passes()
     }
 
     /// The names of the passes that make launches of kernels, in order.
@@ -175,11 +145,7 @@ impl Target {
     /// # Errors
     /// When a kernel cannot run on such a device.
     pub fn code(&self, graph: &Graph, plan: &Plan, cuts: &Cuts) -> Result<Code> {
-        Ok(match self.dialect {
-            Dialect::Cpu => Code::None,
-            Dialect::Wgsl => Code::Wgsl(wgsl::units(&Context { plan, graph, limits: &self.limits, cuts })?),
-            Dialect::Cuda => Code::Cuda(cuda::units(plan, graph, cuts)?),
-        })
+        self.dialect.code(&Source { target: self, graph, plan, cuts })
     }
 
     /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run;
@@ -188,53 +154,21 @@ impl Target {
     /// # Errors
     /// When a kernel cannot run on such a device.
     pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
-        let (program, limits, cuts) = (Program { plan, graph }, &self.limits, &Cuts::default());
-        Ok(match self.dialect {
-            Dialect::Cpu => Vec::new(),
-            Dialect::Wgsl => common(&kernels::units(program, &Context { plan, graph, limits, cuts })?, plan),
-            Dialect::Cuda => common(&kernels::units(program, &Addresses { plan, limits, cuts })?, plan),
-        })
+        self.dialect.kernels(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
 
-    /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops
-    /// over tiles that a kernel is or ends with, as instructions.
+    /// Returns the texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the
+    /// loops over tiles that a kernel is or ends with, as instructions.
     ///
     /// # Errors
     /// When a kernel cannot run on such a device.
     pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
-        let text = |launch, is_hoisted, label: &str, source: &str| Text {
-            launch,
-            is_hoisted,
-            label: label.to_string(),
-            source: source.to_string(),
-        };
-        let mut texts = Vec::new();
-        match self.code(graph, plan, &Cuts::default())? {
-            Code::None => {
-                for (is_hoisted, number, launch) in launches(plan) {
-                    let made = cpu::loops::texts(launch);
-                    texts.extend(made.iter().map(|(label, made)| text(number, is_hoisted, label, made)));
-                }
-            }
-            Code::Wgsl(units) => {
-                for unit in units {
-                    let (launch, is_hoisted) = place(unit.owner, plan);
-                    let all = unit.shaders.dispatches.iter();
-                    texts.extend(all.map(|made| text(launch, is_hoisted, &made.label, &made.source)));
-                }
-            }
-            Code::Cuda(units) => {
-                for CudaUnit { owner, kernel } in units {
-                    let (launch, is_hoisted) = place(owner, plan);
-                    let source = match &kernel.work {
-                        Work::Function { source, .. } => source,
-                        Work::Product(product) => &format!("// {product}\n"),
-                    };
-                    texts.push(text(launch, is_hoisted, &kernel.label, source));
-                }
-            }
-        }
-        Ok(texts)
+        self.dialect.texts(&Source { target: self, graph, plan, cuts: &Cuts::default() })
+    }
+
+    /// Returns the graphs that a step of a plan replays; `None` where steps are no graphs.
+    pub fn replay(&self, graph: &Graph, plan: &Plan) -> Option<Replay> {
+        self.dialect.replay(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
 }
 
@@ -244,39 +178,9 @@ impl Target {
 /// # Errors
 /// When a block op is left: passes expand them first.
 pub fn lower_for(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
-    let dialect = if limits.branches { Dialect::Cuda } else { Dialect::Wgsl };
+    let dialect: &'static dyn Dialect = if limits.branches { &Cuda } else { &Wgsl };
     let target = Target::gpu(dialect, *limits, choices.clone());
     Ok(target.lower(graph, fuse(graph, target.fusion)?))
-}
-
-/// The kernels of units in the language that all GPUs share.
-fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
-    let of_unit = |unit: &Unit<O>| -> Vec<Text> {
-        let (launch, is_hoisted) = place(unit.owner, plan);
-        let text = |label: &str, source: String| Text { launch, is_hoisted, label: label.into(), source };
-        match &unit.work {
-            kernels::Work::Kernels(kernels) => {
-                kernels.iter().map(|kernel| text(&kernel.label, kernel.to_string())).collect()
-            }
-            kernels::Work::Library(product) => vec![text("dot", format!("// {product}\n"))],
-        }
-    };
-    units.iter().flat_map(of_unit).collect()
-}
-
-/// The number of the launch before or in which a kernel runs, and whether that is a hoisted one.
-fn place(owner: Owner, plan: &Plan) -> (usize, bool) {
-    match owner {
-        Owner::Hoisted(number) => (number, true),
-        Owner::Launch(number) => (number, false),
-        Owner::Guards => (plan.first_commit(), false),
-    }
-}
-
-/// All launches of a plan: whether each is hoisted, and its number in its list.
-fn launches(plan: &Plan) -> impl Iterator<Item = (bool, usize, &Launch)> {
-    let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (true, number, launch));
-    hoisted.chain(plan.launches.iter().enumerate().map(|(number, launch)| (false, number, launch)))
 }
 
 #[cfg(test)]
@@ -335,7 +239,7 @@ mod tests {
         let wgsl = names(Target::wgsl(Limits::desktop(), Precision::F32));
         assert_eq!(
             names(Target::cpu(1)),
-            ["stored::floats_and_blocks", "operands::with_shared_rows", "launches::schedule"]
+            ["stored::floats_and_blocks", "operands::with_shared_rows", "launches::on_cpu"]
         );
         assert!(cuda.contains(&"library::take") && !wgsl.contains(&"library::take"));
         let common = |list: &[&'static str], of: &[&'static str]| {

@@ -18,11 +18,49 @@ pub(crate) use scatter::scatter;
 use tuning::Choices;
 
 use crate::limits::Limits;
+use crate::lower::{Request, Sharing};
+use crate::pipeline::Target;
 use crate::product::problem_of;
 use crate::schedule::precision::Precision;
+use crate::simt::custom;
 use crate::simt::kernels::WORKGROUP;
 use gradloom_core::ir::{DType, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Schedule};
+use gradloom_core::kernel::{Access, Kernel, Part, Schedule};
+
+/// Kernels whose work is shared out over workgroups.
+pub(crate) struct Workgroups;
+
+impl Sharing for Workgroups {
+    fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64) {
+        let Request { graph, kernel, reads, writes, .. } = *request;
+        let schedule = match kernel {
+            Kernel::Op(OpKind::Custom(_)) => {
+                Schedule::Custom(custom::scratch(kernel, graph, reads, writes, &target.limits))
+            }
+            _ => schedule(kernel, reads, writes, &target.limits, &target.choices),
+        };
+        let workspace = schedule.workspace(kernel);
+        (schedule, workspace)
+    }
+
+    fn group(
+        &self,
+        parts: &[Part],
+        reads: &[Access],
+        writes: &[Access],
+        bytes: u64,
+        target: &Target,
+    ) -> (Schedule, u64) {
+        let mut schedule = group::schedule(&target.limits);
+        schedule.workspace = group::workspace(parts, reads, writes, &schedule);
+        (Schedule::Group(schedule), bytes.max(schedule.workspace))
+    }
+
+    /// Other invocations read what a row has.
+    fn has_whole_rows(&self) -> bool {
+        false
+    }
+}
 
 /// From this extent on, a workgroup goes through each axis together.
 const LONG_AXIS: usize = 128;

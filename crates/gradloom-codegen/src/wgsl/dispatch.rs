@@ -1,6 +1,7 @@
 //! What a launch is on WebGPU: shaders, and what they bind.
 
-use super::operands::{Cuts, Operands};
+use super::operands::Operands;
+use crate::kernels::Cuts;
 use crate::limits::Limits;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;

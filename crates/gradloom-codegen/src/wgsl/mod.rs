@@ -17,6 +17,7 @@ mod place;
 mod print;
 mod product;
 mod shader_builder;
+mod target;
 mod units;
 
 pub use crate::limits::Limits;
@@ -27,9 +28,11 @@ pub mod tuning {
     pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};
 }
 
+pub use crate::kernels::Cuts;
 pub use crate::pipeline::lower_for as lower;
 pub use crate::schedule::tuning::{Choices, Precision};
-pub use operands::{Binding, Cuts, Element, Operand, Operands, Shared};
+pub use operands::{Binding, Element, Operand, Operands, Shared};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
+pub(crate) use target::Wgsl;
 pub use units::{Shader, Unit, guards, shaders, units, writable};

@@ -5,6 +5,7 @@
 //! binding of a region that the launch does not write is read-only.
 
 use super::dispatch::Context;
+use crate::kernels::Cuts;
 use crate::limits::Limits;
 use crate::narrow::elements_in;
 use crate::simt::kernels::{View, Views};
@@ -75,26 +76,6 @@ pub struct Operand {
     pub dtype: DType,
     /// Which elements of the buffer, in which order.
     pub layout: Layout,
-}
-
-/// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
-/// Sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cuts(Vec<(Region, u64)>);
-
-impl Cuts {
-    /// Cuts a region before a byte, which is a multiple of [`ALIGNMENT`] and the first one of a value.
-    pub fn add(&mut self, region: Region, offset: u64) {
-        if let Err(place) = self.0.binary_search(&(region, offset)) {
-            self.0.insert(place, (region, offset));
-        }
-    }
-
-    /// Number of the part of its region that a byte lies in.
-    pub fn segment(&self, region: Region, offset: u64) -> usize {
-        let first = self.0.partition_point(|cut| *cut < (region, 0));
-        self.0.partition_point(|cut| *cut <= (region, offset)) - first
-    }
 }
 
 /// Which values share a binding, besides those that overlap.

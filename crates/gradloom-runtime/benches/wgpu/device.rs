@@ -1,6 +1,6 @@
 //! An adapter for experiments: buffers, pipelines, and how long a pass takes.
 
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::pipeline::Limits;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc;

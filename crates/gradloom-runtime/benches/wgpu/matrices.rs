@@ -1,9 +1,10 @@
 //! Products as the experiments and the tests run them: plain operands, each in a buffer of its own.
 
 use crate::device::Device;
+use gradloom_codegen::pipeline::Precision;
 use gradloom_codegen::product::{BatchAxis, DotProblem, MatrixView};
+use gradloom_codegen::wgsl::Bound;
 use gradloom_codegen::wgsl::tuning::{Alone, Choice, Problem, alone};
-use gradloom_codegen::wgsl::{Bound, Precision};
 use gradloom_core::kernel::ProductChoice;
 use gradloom_testing::Random;
 

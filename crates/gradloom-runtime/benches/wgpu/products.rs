@@ -2,8 +2,8 @@
 
 use crate::device::Device;
 use crate::matrices::{Matrices, Operands, Prepared};
+use gradloom_codegen::pipeline::Precision;
 use gradloom_codegen::schedule::product::{choose, fits};
-use gradloom_codegen::wgsl::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 use std::sync::Mutex;

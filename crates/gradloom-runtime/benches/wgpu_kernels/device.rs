@@ -1,7 +1,8 @@
 //! A device that times dispatches: buffers as planned, filled with random numbers.
 
+use gradloom_codegen::pipeline::Limits;
 use gradloom_codegen::step::STATUS_WORDS;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Limits, Operands};
+use gradloom_codegen::wgsl::{Bound, Dispatch, Operands};
 use gradloom_core::ir::DType;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::mpsc;

@@ -30,7 +30,7 @@ pub(crate) struct CpuBackend {
 impl CpuBackend {
     pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
         let pool = Arc::new(Pool::new(threads));
-        Self { target: Target { fusion, ..Target::cpu(pool.threads()) }, pool, loops }
+        Self { target: Target::cpu(pool.threads()).with_fusion(fusion), pool, loops }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
-use gradloom_codegen::pipeline::{Code, Target};
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::cuda::CudaUnit;
+use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -115,7 +115,7 @@ impl Backend for CudaBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let units = code.cuda()?;
+        let units = code.get::<Vec<CudaUnit>>()?;
         let program = CudaProgram::load(&self.gpu, graph, plan, units, store, allocate, self.mode)?;
         Ok(Loaded::Queued(Box::new(program)))
     }

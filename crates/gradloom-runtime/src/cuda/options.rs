@@ -3,8 +3,7 @@
 use super::driver::Driver;
 use super::kernels::Compiler;
 use gradloom_codegen::cuda::LARGE_PRODUCT;
-use gradloom_codegen::pipeline::Target;
-use gradloom_codegen::wgsl::{Limits, Precision};
+use gradloom_codegen::pipeline::{Limits, Precision, Target};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::cpu::fill_constant;
 use crate::elements::{Elements, zeroed};
 use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
-use gradloom_codegen::wgsl::Cuts;
+use gradloom_codegen::pipeline::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]

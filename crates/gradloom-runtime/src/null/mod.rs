@@ -7,10 +7,8 @@ use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
-use gradloom_codegen::cuda::{self, Replay};
-use gradloom_codegen::pipeline::Dialect;
+use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{Code, Target};
-use gradloom_codegen::wgsl::Cuts;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
@@ -97,11 +95,7 @@ impl Resident for NullProgram {
     }
 
     fn replay(&self, graph: &Graph) -> Option<Replay> {
-        if self.target.dialect != Dialect::Cuda {
-            return None;
-        }
-        let units = cuda::units(&self.plan, graph, &Cuts::default()).ok()?;
-        Some(Replay::new(&self.plan, graph, &units))
+        self.target.replay(graph, &self.plan)
     }
 }
 

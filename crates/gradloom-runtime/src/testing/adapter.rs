@@ -2,7 +2,8 @@
 
 use crate::device::Device;
 use crate::wgpu::{WgpuBackend, WgpuOptions};
-use gradloom_codegen::wgsl::{Dispatch, Limits};
+use gradloom_codegen::pipeline::Limits;
+use gradloom_codegen::wgsl::Dispatch;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fusion;
 

@@ -8,8 +8,8 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::pipeline::{Code, Target};
-use gradloom_codegen::wgsl::{Limits, Precision};
+use gradloom_codegen::pipeline::{Code, Limits, Precision, Target};
+use gradloom_codegen::wgsl::Unit;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::{ALIGNMENT, Plan};
@@ -100,8 +100,15 @@ impl Backend for WebBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let program =
-            WebProgram::load(&self.host, self.segment(), graph, plan, code.wgsl()?, store, allocate)?;
+        let program = WebProgram::load(
+            &self.host,
+            self.segment(),
+            graph,
+            plan,
+            code.get::<Vec<Unit>>()?,
+            store,
+            allocate,
+        )?;
         Ok(Loaded::Queued(Box::new(program)))
     }
 }

@@ -3,7 +3,8 @@
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
 use super::pipeline_cache::SavedPipelines;
-use gradloom_codegen::wgsl::{self, Precision};
+use gradloom_codegen::pipeline::Precision;
+use gradloom_codegen::wgsl;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
 use wgpu::{

@@ -10,8 +10,8 @@ use crate::cpu::Pool;
 use crate::gpu::cuts;
 use crate::memory::{Allocate, Memory, counted};
 use crate::store::Content;
-use gradloom_codegen::pipeline::{Code, Target};
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::{Code, Precision, Target};
+use gradloom_codegen::wgsl::Unit;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
@@ -120,7 +120,8 @@ impl Backend for WgpuBackend {
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
         self.gpu.check()?;
         let mut code = self.target.code(graph, plan, &cuts(plan, store, self.gpu.segment()))?;
-        if let (Some(change), Code::Wgsl(units)) = (self.gpu.dispatch, &mut code) {
+        if let Some(change) = self.gpu.dispatch {
+            let units = code.get_mut::<Vec<Unit>>()?;
             units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
         }
         Ok(code)
@@ -138,7 +139,7 @@ impl Backend for WgpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let program = WgpuProgram::load(&self.gpu, graph, plan, code.wgsl()?, store, allocate)?;
+        let program = WgpuProgram::load(&self.gpu, graph, plan, code.get::<Vec<Unit>>()?, store, allocate)?;
         Ok(Loaded::Queued(Box::new(program)))
     }
 }

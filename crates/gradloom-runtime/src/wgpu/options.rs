@@ -1,7 +1,7 @@
 //! Options of a GPU.
 
 use crate::testing::WgpuOverrides;
-use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::pipeline::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 

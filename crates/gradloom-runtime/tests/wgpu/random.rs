@@ -1,7 +1,7 @@
 //! Random training steps against the float64 reference, as they are and after the passes.
 
 use crate::{device, random_graphs};
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::pipeline::Limits;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::passes;
 use gradloom_runtime::testing::WgpuOverrides;

@@ -5,8 +5,9 @@
 //! limits; any file that was not written for this device is ignored.
 
 use super::super::AdapterReport;
+use gradloom_codegen::pipeline::{Limits, Precision};
+use gradloom_codegen::wgsl::Choices;
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
-use gradloom_codegen::wgsl::{Choices, Limits, Precision};
 use std::path::{Path, PathBuf};
 
 /// Rises when kernels change so much that older measurements are no longer valid.

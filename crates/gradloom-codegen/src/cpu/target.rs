@@ -1,0 +1,33 @@
+//! CPUs as a kind of device.
+
+use super::loops;
+use crate::lower::{self, Pass};
+use crate::pipeline::{Dialect, Source, Text, launches};
+use gradloom_core::error::Result;
+
+/// Loops over tiles, and functions of the runtime.
+pub(crate) struct Cpu;
+
+impl Dialect for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn is_gpu(&self) -> bool {
+        false
+    }
+
+    fn passes(&self) -> &'static [Pass] {
+        lower::CPU
+    }
+
+    /// Returns the loops over tiles that kernels are or end with, as instructions.
+    fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
+        let mut texts = Vec::new();
+        for (owner, launch) in launches(source.plan) {
+            let made = loops::texts(launch);
+            texts.extend(made.iter().map(|(label, made)| Text::new(owner, source.plan, label, made)));
+        }
+        Ok(texts)
+    }
+}

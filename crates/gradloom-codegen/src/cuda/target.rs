@@ -1,0 +1,55 @@
+//! NVIDIA GPUs through CUDA as a kind of device.
+
+use super::{Addresses, CudaUnit, REUSE_DISTANCE, Replay, Work, units};
+use crate::kernels::{self, Program};
+use crate::lower::{self, Pass};
+use crate::pipeline::{Code, Dialect, Source, Text, common};
+use gradloom_core::error::Result;
+
+/// Kernels in CUDA C, and products of the vendor's library.
+pub(crate) struct Cuda;
+
+impl Dialect for Cuda {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn passes(&self) -> &'static [Pass] {
+        lower::CUDA
+    }
+
+    fn reuse_distance(&self) -> usize {
+        REUSE_DISTANCE
+    }
+
+    /// Makes a `Vec<CudaUnit>`.
+    fn code(&self, source: &Source<'_>) -> Result<Code> {
+        Ok(Code::new::<Vec<CudaUnit>>(units(source.plan, source.graph, source.cuts)?))
+    }
+
+    fn kernels(&self, source: &Source<'_>) -> Result<Vec<Text>> {
+        let Source { target, plan, graph, cuts } = *source;
+        let addresses = Addresses { plan, limits: &target.limits, cuts };
+        Ok(common(&kernels::units(Program { plan, graph }, &addresses)?, plan))
+    }
+
+    fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
+        let text = |CudaUnit { owner, kernel }: &CudaUnit| {
+            let library;
+            let text = match &kernel.work {
+                Work::Function { source, .. } => source,
+                Work::Product(product) => {
+                    library = format!("// {product}\n");
+                    &library
+                }
+            };
+            Text::new(*owner, source.plan, &kernel.label, text)
+        };
+        Ok(units(source.plan, source.graph, source.cuts)?.iter().map(text).collect())
+    }
+
+    fn replay(&self, source: &Source<'_>) -> Option<Replay> {
+        let units = units(source.plan, source.graph, source.cuts).ok()?;
+        Some(Replay::new(source.plan, source.graph, &units))
+    }
+}
