@@ -4,11 +4,11 @@
 //! all.
 
 use gradloom_core::nn::Init;
-use gradloom_runtime::cpu::{InitialKey, Pool, describe, fill_initial};
+use gradloom_device::host::{InitialKey, Machine, Pool, fill_initial};
 use std::time::Instant;
 
 fn main() {
-    let machine = describe();
+    let machine = Machine::detect();
     println!("{machine}");
     for threads in [1, machine.cores] {
         let pool = Pool::new(threads);

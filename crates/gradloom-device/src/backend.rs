@@ -1,12 +1,12 @@
-//! The interface between programs and devices. Each backend has a folder of its own.
+//! The interface between programs and devices, which each backend implements in a crate of its own.
 
 use crate::cancel::Stop;
-use crate::cpu::Pool;
+use crate::content::StoreMemory;
 use crate::elements::Elements;
+use crate::host::Pool;
 use crate::memory::{Allocate, Memory};
-use crate::profile::LaunchSpan;
-use crate::program::Outcome;
-use crate::store::Content;
+use crate::outcome::Outcome;
+use crate::spans::LaunchSpan;
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -14,13 +14,14 @@ use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// A device that programs can be loaded on.
-pub(crate) trait Backend: Send + Sync {
+pub trait Backend: Any + Send + Sync {
     /// Short name, such as `cpu` or `cuda`.
     fn name(&self) -> &'static str;
     /// Model of the device, for reports.
@@ -47,13 +48,12 @@ pub(crate) trait Backend: Send + Sync {
     fn kept_bytes(&self) -> Option<usize> {
         None
     }
-    /// Takes the device away, for tests.
-    fn lose(&self) {}
-    /// The results of measuring kernels, on a device that measures.
-    #[cfg(feature = "wgpu")]
-    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
+    /// Returns the same device with a kernel for each op, if it can run launches one by one.
+    fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
         None
     }
+    /// Takes the device away, for tests.
+    fn lose(&self) {}
     /// The target of programs, in the device's own precision.
     fn target(&self) -> &Target;
     /// The target of one program, in a precision: with what was measured for its kernels, and without what
@@ -62,7 +62,7 @@ pub(crate) trait Backend: Send + Sync {
         self.target().in_precision(precision).for_graph(graph, || true)
     }
     /// The texts of a plan's kernels, over the store that it was made for.
-    fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &Content) -> Result<Code> {
+    fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &StoreMemory) -> Result<Code> {
         Ok(Code::default())
     }
     /// Memory for a part of the store or of a program; `None` when there is not that much.
@@ -75,29 +75,30 @@ pub(crate) trait Backend: Send + Sync {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         code: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded>;
 }
 
 /// A program on a device, by the way in which its steps run.
-pub(crate) enum Loaded {
+pub enum Loaded {
     /// The host runs the steps itself.
     Immediate(Box<dyn Immediate>),
     /// Steps are queued whole on a device that works beside the host.
-    #[cfg_attr(not(any(feature = "wgpu", feature = "web")), allow(dead_code))]
     Queued(Box<dyn Queued>),
 }
 
 impl Loaded {
-    pub(crate) fn resident(&self) -> &dyn Resident {
+    /// Returns the program.
+    pub fn resident(&self) -> &dyn Resident {
         match self {
             Self::Immediate(program) => &**program,
             Self::Queued(program) => &**program,
         }
     }
 
-    pub(crate) fn resident_mut(&mut self) -> &mut dyn Resident {
+    /// Returns the program, to be run or written to.
+    pub fn resident_mut(&mut self) -> &mut dyn Resident {
         match self {
             Self::Immediate(program) => &mut **program,
             Self::Queued(program) => &mut **program,
@@ -107,7 +108,7 @@ impl Loaded {
 
 /// What all programs on devices do between steps. Addresses of the store are those at the time of loading,
 /// which never change.
-pub(crate) trait Resident: Send {
+pub trait Resident: Send {
     /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
     /// any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
@@ -159,7 +160,7 @@ pub(crate) trait Resident: Send {
 }
 
 /// A program whose steps the host runs itself, in the order of these methods.
-pub(crate) trait Immediate: Resident {
+pub trait Immediate: Resident {
     /// Runs the compute launches, unless it is stopped between two of them. The store is locked for reading.
     fn compute(&mut self, stop: Stop<'_>) -> Result<()>;
     /// Checks what could fail in the commit. The store is locked for reading.
@@ -171,7 +172,7 @@ pub(crate) trait Immediate: Resident {
 }
 
 /// A program whose steps are queued on a device, which decides itself whether they commit.
-pub(crate) trait Queued: Resident {
+pub trait Queued: Resident {
     /// Waits until the device has few enough steps to do for another one, or until it is stopped; nothing is
     /// copied to the host for it.
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
@@ -208,7 +209,7 @@ pub struct Work {
 }
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
-pub(crate) trait Pending: Send {
+pub trait Pending: Send {
     /// Number of the step among all that its program was asked for, from 0.
     fn run(&self) -> u64;
     /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
@@ -233,24 +234,24 @@ impl fmt::Debug for dyn Pending {
 
 /// The results of a step.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// A trap is an error; nothing took effect then.
-    pub(crate) outcome: Result<Outcome>,
+    pub outcome: Result<Outcome>,
     /// Bytes of each output, row-major, in the plan's order.
-    pub(crate) outputs: Vec<Elements>,
+    pub outputs: Vec<Elements>,
     /// Bytes of each guard.
-    pub(crate) guards: Vec<Elements>,
+    pub guards: Vec<Elements>,
     /// The program's steps up to this one that failed, as far as they were in no other step's list.
-    pub(crate) failures: Vec<Failure>,
+    pub failures: Vec<Failure>,
 }
 
 /// A step that took no effect.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// See [`Pending::run`].
-    pub(crate) run: u64,
+    pub run: u64,
     /// The failure that kept it from its commit.
-    pub(crate) outcome: Result<Outcome>,
+    pub outcome: Result<Outcome>,
     /// How many others failed since the one in the list before, of which nothing else is known.
-    pub(crate) others: u32,
+    pub others: u32,
 }

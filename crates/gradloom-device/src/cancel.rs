@@ -8,7 +8,7 @@ pub use token::CancelToken;
 
 /// What may end a run: the caller's token, if there is one. A page has none.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stop<'a> {
+pub struct Stop<'a> {
     token: Option<&'a CancelToken>,
     _token: std::marker::PhantomData<&'a ()>,
 }
@@ -17,7 +17,7 @@ impl Stop<'_> {
     /// # Errors
     /// When the run is to end.
     #[inline]
-    pub(crate) fn check(self) -> Result<()> {
+    pub fn check(self) -> Result<()> {
         if let Some(token) = self.token {
             return token.check();
         }
@@ -25,20 +25,21 @@ impl Stop<'_> {
     }
 
     /// Whether there is something that can end the run.
-    pub(crate) fn is_possible(self) -> bool {
+    pub fn is_possible(self) -> bool {
         self.token.is_some()
     }
 }
 
 /// The token that a program was given, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Token {
-    pub(crate) given: Option<CancelToken>,
+pub struct Token {
+    /// Token, if one was given.
+    pub given: Option<CancelToken>,
 }
 
 impl Token {
     /// What ends the program's runs.
-    pub(crate) fn stop(&self) -> Stop<'_> {
+    pub fn stop(&self) -> Stop<'_> {
         Stop { token: self.given.as_ref(), ..Stop::default() }
     }
 }
@@ -60,6 +61,7 @@ mod token {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{error::ErrorKind, nn::Linear, optim::Sgd, trace::f32};
     /// use gradloom::{CancelToken, Device, Trainer};
     ///
@@ -106,6 +108,7 @@ mod token {
         ///
         /// ```
         /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+        /// # use gradloom_cpu::CpuDevice as _;
         /// use gradloom::{error::ErrorKind, nn::Linear, trace::f32};
         /// use gradloom::{CancelToken, Device, Session};
         ///
@@ -156,7 +159,7 @@ mod token {
         /// # Errors
         /// When runs are to end.
         #[inline]
-        pub(crate) fn check(&self) -> Result<()> {
+        pub fn check(&self) -> Result<()> {
             if self.is_cancelled() { Err(self.error()) } else { Ok(()) }
         }
 

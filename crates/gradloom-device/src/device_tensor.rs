@@ -27,6 +27,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
 /// use gradloom::{Device, Trainer};
 ///
@@ -58,7 +59,8 @@ impl Device {
     /// Copies elements to the device, row-major.
     ///
     /// ```
-    /// let device = gradloom_runtime::Device::cpu();
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let device = gradloom_device::Device::cpu();
     /// let tensor = device.upload(&[1i32, 2, 3, 4, 5, 6], [2, 3])?;
     /// assert_eq!(tensor.get_as::<i32>()?, [1, 2, 3, 4, 5, 6]);
     /// # Ok::<(), gradloom_core::error::Error>(())
@@ -71,7 +73,7 @@ impl Device {
         let data = data.into();
         let ty = Type::new(data.dtype(), shape.into());
         check_size(&ty, data.len())?;
-        let tensor = DeviceTensor::new(&self.backend, ty)?;
+        let tensor = DeviceTensor::new(self.backend(), ty)?;
         tensor.memory.write(0, &data.bytes()?)?;
         Ok(tensor)
     }
@@ -90,7 +92,7 @@ fn check_size(ty: &Type, elements: usize) -> Result<()> {
 
 impl DeviceTensor {
     /// Memory for a tensor, in which the elements are 0.
-    pub(crate) fn new(backend: &Arc<dyn Backend>, ty: Type) -> Result<Self> {
+    pub fn new(backend: &Arc<dyn Backend>, ty: Type) -> Result<Self> {
         backend.check()?;
         if !backend.is_resident() {
             let message = "this device plans only: it keeps no tensors";
@@ -117,8 +119,9 @@ impl DeviceTensor {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::ir::DType;
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[1u8, 2], [2])?;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[1u8, 2], [2])?;
     /// assert_eq!(tensor.dtype(), DType::U8);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -129,7 +132,8 @@ impl DeviceTensor {
     /// Its extents.
     ///
     /// ```
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
     /// assert_eq!(tensor.shape()[..], [2, 3]);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -140,7 +144,8 @@ impl DeviceTensor {
     /// Bytes of its elements.
     ///
     /// ```
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
     /// assert_eq!(tensor.bytes(), 24);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -151,7 +156,8 @@ impl DeviceTensor {
     /// The same elements, row-major, in another shape. Nothing is copied.
     ///
     /// ```
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[0.0f32; 6], [2, 3])?;
     /// assert_eq!(tensor.reshape([6])?.shape()[..], [6]);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -167,7 +173,8 @@ impl DeviceTensor {
     /// Copies the elements to the host, row-major, as f32. Waits for what makes them.
     ///
     /// ```
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[1.0f32, 2.0], [2])?;
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[1.0f32, 2.0], [2])?;
     /// assert_eq!(tensor.get()?, [1.0, 2.0]);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -181,7 +188,8 @@ impl DeviceTensor {
     /// Like [`DeviceTensor::get`], in the tensor's own type.
     ///
     /// ```
-    /// let tensor = gradloom_runtime::Device::cpu().upload(&[1i64 << 40], [1])?;
+    /// # use gradloom_cpu::CpuDevice as _;
+    /// let tensor = gradloom_device::Device::cpu().upload(&[1i64 << 40], [1])?;
     /// assert_eq!(tensor.get_as::<i64>()?, [1 << 40]);
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
@@ -193,7 +201,7 @@ impl DeviceTensor {
     }
 
     /// The elements as bytes of the host.
-    pub(crate) fn to_host(&self) -> Result<Elements> {
+    pub fn to_host(&self) -> Result<Elements> {
         Elements::filled(counted(self.bytes()), &self.described(), |bytes| self.memory.read(0, bytes))
     }
 
@@ -201,32 +209,19 @@ impl DeviceTensor {
         format!("the device's tensor {}", self.ty)
     }
 
-    pub(crate) fn ty(&self) -> &Type {
+    /// Returns the type.
+    pub fn ty(&self) -> &Type {
         &self.ty
     }
 
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
+    /// Returns the memory, in which the elements are row-major.
+    #[doc(hidden)]
+    pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
     /// Whether programs of a device can take it.
-    pub(crate) fn is_on(&self, backend: &Arc<dyn Backend>) -> bool {
+    pub fn is_on(&self, backend: &Arc<dyn Backend>) -> bool {
         Arc::ptr_eq(&self.backend, backend)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_goes_with_the_last_handle() {
-        let tensor = Device::cpu().upload(&[1.0f32; 6], [2, 3]).unwrap();
-        let memory = Arc::downgrade(&tensor.memory);
-        let other = tensor.reshape([3, 2]).unwrap();
-        drop(tensor);
-        assert_eq!((memory.strong_count(), memory.upgrade().unwrap().len()), (1, ALIGNMENT as usize));
-        drop(other);
-        assert_eq!(memory.strong_count(), 0);
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Deref;
 
 /// Bytes in memory that can be handed out as numbers.
 #[derive(Default)]
-pub(crate) struct Elements {
+pub struct Elements {
     /// The bytes are the first ones of its memory; its length is 0.
     memory: Vec<f32>,
     bytes: usize,
@@ -24,7 +24,7 @@ impl Elements {
     ///
     /// # Errors
     /// When there is not that much memory; that of `fill`.
-    pub(crate) fn filled(
+    pub fn filled(
         bytes: usize,
         what: &dyn Display,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
@@ -41,7 +41,7 @@ impl Elements {
     ///
     /// # Errors
     /// When there is not that much memory.
-    pub(crate) fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
+    pub fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
         self.bytes = 0;
         // What is too small would be copied into what is larger, for nothing.
         if self.memory.capacity() < bytes.div_ceil(4) {
@@ -54,7 +54,7 @@ impl Elements {
     ///
     /// # Panics
     /// When there is not.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         let room = size_of_val(self.memory.spare_capacity_mut()) - self.bytes;
         assert!(bytes.len() <= room, "{} bytes in a room of {room}", bytes.len());
         let memory = self.memory.as_mut_ptr().cast::<u8>();
@@ -68,7 +68,7 @@ impl Elements {
     ///
     /// # Errors
     /// When an integer is not an f32, or elements of another size have no memory for a copy.
-    pub(crate) fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
+    pub fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         if dtype.bytes() != 4 {
             return std::mem::take(self).to_f32(dtype, what);
         }
@@ -87,7 +87,7 @@ impl Elements {
     ///
     /// # Errors
     /// When an integer is not an f32, or there is no memory for a copy.
-    pub(crate) fn to_f32(&self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
+    pub fn to_f32(&self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         let elements = self.len() / dtype.bytes();
         let mut numbers = Vec::new();
         numbers.try_reserve_exact(elements).map_err(|_| no_memory(elements.saturating_mul(4), what))?;
@@ -155,7 +155,7 @@ fn no_memory(bytes: usize, what: &dyn Display) -> Error {
 /// What an output is called in messages. A text of it is made for a message alone, as a step allocates
 /// nothing.
 #[derive(Debug)]
-pub(crate) struct OutputName<'a>(&'a str);
+pub struct OutputName<'a>(&'a str);
 
 impl Display for OutputName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,7 +164,7 @@ impl Display for OutputName<'_> {
 }
 
 /// The output of this name, for messages.
-pub(crate) fn output(name: &str) -> OutputName<'_> {
+pub fn output(name: &str) -> OutputName<'_> {
     OutputName(name)
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn output(name: &str) -> OutputName<'_> {
 ///
 /// # Errors
 /// When there is not that much memory.
-pub(crate) fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Vec<T>> {
+pub fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Vec<T>> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(length).map_err(|_| no_memory(length.saturating_mul(size_of::<T>()), what))?;
     zeros.resize(length, T::default());
@@ -180,7 +180,7 @@ pub(crate) fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Re
 }
 
 /// Calls `f` with the position of each element of a layout in its buffer, row-major.
-pub(crate) fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
+pub fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
     let mut index = vec![0; layout.shape.rank()];
     for _ in 0..layout.shape.elements() {
         f(layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>());

@@ -3,14 +3,14 @@
 //! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when.
 //! Always holds: operations without a fault behave as on the inner device; a fault happens once.
 
+use crate::Device;
 use crate::backend::{Backend, Finished, Immediate, Loaded, Pending, Queued, Resident, Work};
 use crate::cancel::Stop;
-use crate::cpu::Pool;
-use crate::device::Device;
+use crate::content::StoreMemory;
 use crate::elements::Elements;
+use crate::host::Pool;
 use crate::memory::{Allocate, Memory};
-use crate::profile::LaunchSpan;
-use crate::store::Content;
+use crate::spans::LaunchSpan;
 use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fused;
@@ -110,8 +110,10 @@ impl Device {
     /// fails, or a result cannot be read.
     ///
     /// ```
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
-    /// use gradloom_runtime::{Device, Fault, Trainer};
+    /// use gradloom_device::{Device, Fault};
+    /// use gradloom_runtime::Trainer;
     ///
     /// let (device, faults) = Device::cpu().with_faults();
     /// let mut train = Trainer::new(Linear::new(3, 1))
@@ -130,8 +132,8 @@ impl Device {
     /// ```
     pub fn with_faults(&self) -> (Self, Faults) {
         let faults = Faults::default();
-        let backend = Faulty { inner: Arc::clone(&self.backend), faults: faults.clone() };
-        (Self { backend: Arc::new(backend), precision: self.precision }, faults)
+        let backend = Faulty { inner: Arc::clone(self.backend()), faults: faults.clone() };
+        (Self::new(backend).in_precision(self.precision()), faults)
     }
 }
 
@@ -189,11 +191,6 @@ impl Backend for Faulty {
         self.inner.lose();
     }
 
-    #[cfg(feature = "wgpu")]
-    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
-        self.inner.tuning()
-    }
-
     fn target(&self) -> &Target {
         self.inner.target()
     }
@@ -202,7 +199,7 @@ impl Backend for Faulty {
         self.inner.target_of(graph, fused, precision)
     }
 
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
         self.inner.emit(graph, plan, store)
     }
 
@@ -218,7 +215,7 @@ impl Backend for Faulty {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         code: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let (plan_of, faults) = (|| Arc::clone(plan), || self.faults.clone());

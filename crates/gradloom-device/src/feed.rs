@@ -43,7 +43,8 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    pub(crate) fn dtype(&self) -> DType {
+    /// Returns the dtype of the elements.
+    pub fn dtype(&self) -> DType {
         match self {
             Data::F32(_) => DType::F32,
             Data::I32(_) => DType::I32,
@@ -56,7 +57,9 @@ impl Data<'_> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of elements.
+    #[allow(clippy::len_without_is_empty, reason = "nothing asks for it")]
+    pub fn len(&self) -> usize {
         match self {
             Data::F32(v) => v.len(),
             Data::I32(v) => v.len(),
@@ -73,7 +76,7 @@ impl Data<'_> {
     ///
     /// # Errors
     /// When they are on a device, and cannot be read.
-    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
         Ok(Cow::Borrowed(match self {
             Data::F32(v) => bytes_of(v),
             Data::I32(v) => bytes_of(v),
@@ -89,7 +92,7 @@ impl Data<'_> {
     /// # Errors
     /// When dtype or number of elements are not those of the input, which has so many micro-batches of what
     /// was declared; when elements of a device have another shape.
-    pub(crate) fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
+    pub fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
         let is = || format!("the input `{}` is {}", input.name, declared(&input.ty, micro_batches));
         if let Data::Device(tensor) = self {
             if *tensor.ty() == input.ty {
@@ -124,7 +127,7 @@ impl Data<'_> {
 }
 
 /// The type of an input as it was declared, for messages: of one of its micro-batches.
-pub(crate) fn declared(ty: &Type, micro_batches: usize) -> String {
+pub fn declared(ty: &Type, micro_batches: usize) -> String {
     let mut shape = ty.shape.to_vec();
     match shape.first_mut() {
         Some(first) if micro_batches > 1 => {
@@ -137,7 +140,7 @@ pub(crate) fn declared(ty: &Type, micro_batches: usize) -> String {
 }
 
 /// Numbers as bytes, in native order.
-pub(crate) fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
+pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
     // SAFETY: numbers have no padding, and the borrow lasts as long as theirs.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
@@ -151,7 +154,7 @@ fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
 }
 
 /// Types of elements that callers pass, of which any bits are one.
-pub(crate) trait Number {}
+pub trait Number {}
 impl Number for f32 {}
 impl Number for i32 {}
 impl Number for u32 {}
@@ -161,7 +164,7 @@ impl Number for u16 {}
 /// # Errors
 /// When there is not data for each input, of its dtype and size, of the host or of the device. Inputs have so
 /// many micro-batches of what was declared.
-pub(crate) fn check_all(
+pub fn check_all(
     inputs: &[Input],
     data: &[Data<'_>],
     micro_batches: usize,

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 /// Zeroed bytes.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub struct Guarded {
     mapping: NonNull<u8>,
     pages: usize,
     start: NonNull<u8>,
@@ -20,7 +20,7 @@ unsafe impl Sync for Guarded {}
 
 impl Guarded {
     /// So many bytes; `None` when the system has not that many.
-    pub(crate) fn new(bytes: usize) -> Option<Self> {
+    pub fn new(bytes: usize) -> Option<Self> {
         let page = page();
         let inner = bytes.checked_next_multiple_of(page)?;
         let pages = inner.checked_add(2 * page)?;
@@ -41,7 +41,7 @@ impl Guarded {
     }
 
     /// The first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 }

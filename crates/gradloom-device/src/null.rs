@@ -3,10 +3,10 @@
 
 use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::cancel::Stop;
-use crate::cpu::Pool;
+use crate::content::StoreMemory;
 use crate::elements::Elements;
+use crate::host::Pool;
 use crate::memory::Allocate;
-use crate::store::Content;
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::Result;
@@ -55,7 +55,7 @@ impl Backend for NullBackend {
         _: &Arc<Graph>,
         plan: &Arc<Plan>,
         _: &Code,
-        _: &Content,
+        _: &StoreMemory,
         _: Allocate<'_>,
     ) -> Result<Loaded> {
         let (plan, target) = (Arc::clone(plan), self.target.clone());
@@ -91,7 +91,7 @@ impl Resident for NullProgram {
     }
 
     fn unique_kernels(&self) -> usize {
-        crate::program::unique_kernels(&self.plan)
+        crate::outcome::unique_kernels(&self.plan)
     }
 
     fn replay(&self, graph: &Graph) -> Option<Replay> {

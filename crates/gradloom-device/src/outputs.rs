@@ -29,9 +29,12 @@ pub trait Outputs {
 /// The elements of a result.
 #[derive(Debug)]
 pub struct Value<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) dtype: DType,
-    pub(crate) elements: &'a mut Elements,
+    /// Name of the output.
+    pub name: &'a str,
+    /// Dtype of the elements.
+    pub dtype: DType,
+    /// Elements, row-major.
+    pub elements: &'a mut Elements,
 }
 
 /// A tensor whose elements are read as they are: `typed::<i32>(tokens)` as a `Vec<i32>`.
@@ -44,6 +47,7 @@ pub struct Typed<T>(Tensor, PhantomData<T>);
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom::{nn::Linear, trace::f32};
 /// use gradloom::{Device, Session, typed};
 ///
@@ -103,7 +107,7 @@ impl sealed::FromBytes for bool {
 ///
 /// # Errors
 /// When they are of another type.
-pub(crate) fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
+pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     if dtype == T::DTYPE {
         return Ok(T::all(bytes));
     }

@@ -251,7 +251,7 @@ mod tests {
 }
 
 /// The system would not let the file be written; what was there before is untouched.
-pub(crate) fn unwritable(file: &str, source: &io::Error) -> gradloom_core::error::Error {
+pub fn unwritable(file: &str, source: &io::Error) -> gradloom_core::error::Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {

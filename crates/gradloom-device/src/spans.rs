@@ -19,14 +19,15 @@ pub struct LaunchSpan {
 
 /// The spans of one run, if they are wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Spans {
-    pub(crate) on: bool,
+pub struct Spans {
+    /// True if times are noted.
+    pub on: bool,
     spans: Vec<LaunchSpan>,
 }
 
 impl Spans {
     /// Starts or stops noting; what was noted is forgotten.
-    pub(crate) fn set(&mut self, on: bool, launches: usize) {
+    pub fn set(&mut self, on: bool, launches: usize) {
         self.on = on;
         self.clear();
         if on {
@@ -35,19 +36,18 @@ impl Spans {
     }
 
     /// Forgets the spans of the run before.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.spans.clear();
     }
 
     /// Notes that a launch that began then has just ended.
-    pub(crate) fn note(&mut self, launch: usize, began: Instant) {
+    pub fn note(&mut self, launch: usize, began: Instant) {
         self.spans.push(LaunchSpan { launch, began, took: began.elapsed() });
     }
 
     /// Adds what ran elsewhere: for each kernel its launch, how long after the run's start it began, and how
     /// long it took. Kernels of a launch in a row are one span.
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
-    pub(crate) fn add_all(&mut self, kernels: impl IntoIterator<Item = (usize, Duration, Duration)>) {
+    pub fn add_all(&mut self, kernels: impl IntoIterator<Item = (usize, Duration, Duration)>) {
         let start = Instant::now();
         for (launch, began, took) in kernels {
             match self.spans.last_mut() {
@@ -57,7 +57,8 @@ impl Spans {
         }
     }
 
-    pub(crate) fn spans(&self) -> &[LaunchSpan] {
+    /// Returns the spans of the last run.
+    pub fn spans(&self) -> &[LaunchSpan] {
         &self.spans
     }
 }

@@ -35,8 +35,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// A 64-bit hash after FNV-1a, over words of 8 bytes instead of single ones: against damage, not against
 /// malice.
-#[cfg_attr(not(any(feature = "wgpu", feature = "cuda")), allow(dead_code))]
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
     let start = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
     bytes.chunks(8).fold(start, |hash, chunk| {

@@ -29,7 +29,7 @@ unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
 /// # Safety
 /// The addresses are aligned to elements of the dtypes, with so many initialised ones behind them; those of
 /// results are the caller's alone, and overlap nothing else.
-pub(crate) unsafe fn run_on_host(
+pub unsafe fn run_on_host(
     op: &dyn CustomOp,
     reads: impl Iterator<Item = (DType, *const u8, usize)>,
     writes: impl Iterator<Item = (DType, *mut u8, usize)>,

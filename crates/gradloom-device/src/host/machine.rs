@@ -45,11 +45,6 @@ impl InstructionSet {
         levels
     }
 
-    /// Whether fused loops become code of their own on such a machine: machine code, or WebAssembly.
-    pub fn compiles_loops(self) -> bool {
-        self == InstructionSet::Avx512 || cfg!(all(target_arch = "wasm32", feature = "web-cpu"))
-    }
-
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,15 +55,6 @@ impl InstructionSet {
             InstructionSet::Avx512 => "AVX-512",
         }
     }
-}
-
-/// The way in which fused loops run. Both ways give the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Loops {
-    /// As machine code of their own, where this machine and its system allow that; otherwise interpreted.
-    Native,
-    /// Instruction by instruction, each a loop over a tile.
-    Interpreted,
 }
 
 /// A description of the machine.
@@ -112,7 +98,7 @@ fn model_name(information: &str) -> Option<String> {
 
 /// Bytes of main memory and swap, where the system tells (Linux): more than that no program can have. A
 /// WebAssembly module has 4 GiB.
-pub(super) fn memory() -> Option<u64> {
+pub fn memory() -> Option<u64> {
     if cfg!(target_arch = "wasm32") {
         return Some(1 << 32);
     }
@@ -124,7 +110,7 @@ pub(super) fn memory() -> Option<u64> {
 }
 
 /// Bytes of the largest cache, where the system tells (Linux); otherwise what is common.
-pub(super) fn last_level_cache() -> usize {
+pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let of = |level: usize| {

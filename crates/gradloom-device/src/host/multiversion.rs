@@ -9,6 +9,7 @@
 /// there is AVX-512, so that a variant would be compiled for nothing.
 ///
 /// Calling the returned function needs what `body` needs, and a machine that has the level.
+#[macro_export]
 macro_rules! multiversion {
     (
         $(#[$meta:meta])*
@@ -18,10 +19,10 @@ macro_rules! multiversion {
     ) => {
         $(#[$meta])*
         $vis fn $name<$($generic: $bound),*>(
-            level: $crate::cpu::InstructionSet,
+            level: $crate::host::InstructionSet,
         ) -> unsafe fn($($ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
-            if level >= $crate::cpu::InstructionSet::Avx2 {
+            if level >= $crate::host::InstructionSet::Avx2 {
                 #[target_feature(enable = "avx2")]
                 unsafe fn avx2<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                     // SAFETY: the caller vouches for what the body needs.
@@ -41,10 +42,10 @@ macro_rules! multiversion {
     ) => {
         $(#[$meta])*
         $vis fn $name<$($generic: $bound),*>(
-            level: $crate::cpu::InstructionSet,
+            level: $crate::host::InstructionSet,
         ) -> unsafe fn($($ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
-            if level == $crate::cpu::InstructionSet::Avx512 {
+            if level == $crate::host::InstructionSet::Avx512 {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
                 unsafe fn avx512<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                     // SAFETY: the caller vouches for what the body needs.
@@ -52,12 +53,10 @@ macro_rules! multiversion {
                 }
                 return avx512::<$($generic),*>;
             }
-            $crate::cpu::multiversion::multiversion! {
+            $crate::multiversion! {
                 fn narrower<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? = $body, up to AVX2;
             }
             narrower::<$($generic),*>(level)
         }
     };
 }
-
-pub(super) use multiversion;

@@ -30,7 +30,7 @@ thread_local! {
 
 /// Number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells it; 0 outside
 /// of runs.
-pub(super) fn current_worker() -> usize {
+pub fn current_worker() -> usize {
     WORKER.get().unwrap_or(0)
 }
 

@@ -3,4 +3,4 @@
 /// Elements of a task of a kernel that mostly moves memory: long enough (some microseconds) to be worth
 /// handing to another thread, and a multiple of [`super::strided_reader::BLOCK`]. A constant, so that
 /// results do not depend on the number of threads.
-pub(super) const GRAIN: usize = 32 * 1024;
+pub const GRAIN: usize = 32 * 1024;

@@ -9,19 +9,21 @@ use gradloom_codegen::wgsl::{Bound, Shader};
 use gradloom_core::error::Result;
 
 /// The bytes behind a binding.
-pub(crate) struct BoundBytes<'a> {
-    pub(crate) memory: &'a Memory,
-    pub(crate) start: usize,
-    /// A multiple of 4, and not 0.
-    pub(crate) bytes: usize,
+pub struct BoundBytes<'a> {
+    /// Buffer.
+    pub memory: &'a Memory,
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Number of bytes: a multiple of 4, and not 0.
+    pub bytes: usize,
 }
 
 /// The tables that kernels have of their own, in memory.
-pub(crate) struct Tables(Vec<Memory>);
+pub struct Tables(Vec<Memory>);
 
 impl Tables {
     /// Writes the tables of all kernels, in their order.
-    pub(crate) fn new<'a>(shaders: impl Iterator<Item = Shader<'a>>, with: Allocate<'_>) -> Result<Self> {
+    pub fn new<'a>(shaders: impl Iterator<Item = Shader<'a>>, with: Allocate<'_>) -> Result<Self> {
         let mut all = Vec::new();
         for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
             if let Bound::Table(numbers) = bound {
@@ -34,18 +36,19 @@ impl Tables {
         Ok(Self(all))
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Returns the number of bytes of all.
+    pub fn bytes(&self) -> usize {
         self.0.iter().map(Memory::len).sum()
     }
 
     /// The tables in order, for [`bound_bytes`].
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Memory> {
+    pub fn iter(&self) -> impl Iterator<Item = &Memory> {
         self.0.iter()
     }
 }
 
 /// The bytes of a kernel's bindings; takes its tables from the iterator.
-pub(crate) fn bound_bytes<'m>(
+pub fn bound_bytes<'m>(
     shader: &Shader<'_>,
     memory: &'m Regions,
     tables: &mut impl Iterator<Item = &'m Memory>,

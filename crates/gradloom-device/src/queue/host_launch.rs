@@ -4,9 +4,9 @@
 //! itself. Always holds: results are written only if the op succeeds.
 
 use super::Regions;
-use crate::host_op::run_on_host;
+use crate::host::run_on_host;
 use crate::memory::counted;
-use crate::program::trap;
+use crate::outcome::trap;
 use gradloom_codegen::simt::custom::on_host;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{CustomOp, DType, Graph};
@@ -17,24 +17,26 @@ use std::sync::Arc;
 
 /// A launch of the step.
 #[derive(Debug)]
-pub(crate) struct HostLaunch {
+pub struct HostLaunch {
     /// Its number in the plan.
-    pub(crate) launch: usize,
+    pub launch: usize,
     /// The number of the step's kernel before which it runs.
-    #[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "graphs for CUDA know it"))]
-    pub(crate) before: usize,
+    pub before: usize,
     op: Arc<dyn CustomOp>,
-    pub(crate) reads: Vec<Span>,
+    /// Operands.
+    pub reads: Vec<Span>,
     writes: Vec<Span>,
 }
 
 /// Row-major elements in a region.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub struct Span {
     dtype: DType,
     elements: usize,
-    pub(crate) region: Region,
-    pub(crate) bytes: Range<u64>,
+    /// Region of the elements.
+    pub region: Region,
+    /// Range of their bytes in the region.
+    pub bytes: Range<u64>,
 }
 
 impl Span {
@@ -48,18 +50,17 @@ impl Span {
     }
 
     /// Number of its bytes.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         counted(self.bytes.end - self.bytes.start)
     }
 
     /// The whole words that have its bytes.
-    #[cfg(feature = "wgpu")]
-    pub(crate) fn words(&self) -> Range<u64> {
+    pub fn words(&self) -> Range<u64> {
         self.bytes.start / 4 * 4..self.bytes.end.next_multiple_of(4)
     }
 
     /// Memory of the host for its elements, aligned to any dtype.
-    pub(crate) fn on_host(&self) -> Result<Vec<u64>> {
+    pub fn on_host(&self) -> Result<Vec<u64>> {
         let (bytes, mut words) = (self.length(), Vec::new());
         let words_needed = bytes.div_ceil(8);
         words.try_reserve_exact(words_needed).map_err(|_| {
@@ -70,7 +71,7 @@ impl Span {
     }
 
     /// Fills memory for its elements with their bytes, in the machine's order.
-    pub(crate) fn fill(bytes: &[u8], words: &mut [u64]) {
+    pub fn fill(bytes: &[u8], words: &mut [u64]) {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
@@ -81,7 +82,7 @@ impl Span {
 
 /// The launches of a step that the host runs: `at` are their numbers in the plan, and those of the step's
 /// kernels before which they run.
-pub(crate) fn host_launches(
+pub fn host_launches(
     graph: &Graph,
     plan: &Plan,
     at: impl IntoIterator<Item = (usize, usize)>,
@@ -100,7 +101,7 @@ impl HostLaunch {
     ///
     /// # Errors
     /// The op's own, as a trap; a lost device; missing memory.
-    pub(crate) fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
+    pub fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
         let mut results: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
         let reads = self.reads.iter().zip(operands);
         let reads = reads.map(|(span, words)| (span.dtype, words.as_ptr().cast(), span.elements));

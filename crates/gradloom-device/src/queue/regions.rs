@@ -2,26 +2,22 @@
 //!
 //! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it.
 //! Always holds: the bytes of a binding are contiguous.
-
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
 use super::results::gather;
 use super::status::STATUS_BYTES;
-use crate::cpu::fill_constant;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+use crate::content::StoreMemory;
 use crate::elements::{Elements, zeroed};
+use crate::host::fill_constant;
 use crate::memory::{Allocate, Memory, counted};
-use crate::store::Content;
 use gradloom_codegen::pipeline::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The memory behind each region, and the step's status.
-pub(crate) struct Regions {
+pub struct Regions {
     store: Vec<Piece>,
     arena: Vec<Piece>,
     constants: Vec<Piece>,
@@ -39,7 +35,7 @@ struct Piece {
 ///
 /// # Errors
 /// When the device has not that much.
-pub(crate) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Memory> {
+pub(super) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Memory> {
     with(bytes).ok_or_else(|| {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))
             .help("make the batch or the context smaller")
@@ -47,7 +43,7 @@ pub(crate) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Mem
 }
 
 /// The boundaries that no binding may cross, in the memory of [`Regions::new`].
-pub(crate) fn cuts(plan: &Plan, store: &Content, segment: u64) -> Cuts {
+pub fn cuts(plan: &Plan, store: &StoreMemory, segment: u64) -> Cuts {
     let mut cuts = Cuts::default();
     for (region, bytes) in [(Region::Step, plan.totals.step), (Region::Constants, plan.totals.constants)] {
         starts(bytes, segment).for_each(|start| cuts.add(region, start));
@@ -63,10 +59,10 @@ fn starts(bytes: u64, segment: u64) -> impl Iterator<Item = u64> {
 
 impl Regions {
     /// Allocates what a plan says in buffers of at most `segment` bytes, and fills in its constants.
-    pub(crate) fn new(
+    pub fn new(
         graph: &Graph,
         plan: &Plan,
-        store: &Content,
+        store: &StoreMemory,
         segment: u64,
         with: Allocate<'_>,
     ) -> Result<Self> {
@@ -98,7 +94,7 @@ impl Regions {
     }
 
     /// The memory of a region's byte, and where it stands there.
-    pub(crate) fn place(&self, region: Region, offset: u64) -> (&Memory, usize) {
+    pub fn place(&self, region: Region, offset: u64) -> (&Memory, usize) {
         let pieces = match region {
             Region::Step => &self.arena,
             Region::Constants => &self.constants,
@@ -108,8 +104,7 @@ impl Regions {
     }
 
     /// Appends the elements of an access, row-major, once the device has done what it was asked for.
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
-    pub(crate) fn read(&self, plan: &Plan, access: &Access, into: &mut Elements) -> Result<()> {
+    pub fn read(&self, plan: &Plan, access: &Access, into: &mut Elements) -> Result<()> {
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
         let (start, end) = (counted(access.start()), counted(access.end()));
         if start >= end {
@@ -123,16 +118,17 @@ impl Regions {
     }
 
     /// The memory of a byte of the scratch, and where it stands there.
-    pub(crate) fn scratch(&self, offset: u64) -> (&Memory, usize) {
+    pub fn scratch(&self, offset: u64) -> (&Memory, usize) {
         place(&self.scratch, offset)
     }
 
-    pub(crate) fn status(&self) -> &Arc<Memory> {
+    /// Returns the memory of the step's status.
+    pub fn status(&self) -> &Arc<Memory> {
         &self.status
     }
 
     /// Bytes of what the plan counts.
-    pub(crate) fn planned(&self) -> u64 {
+    pub fn planned(&self) -> u64 {
         let pieces = self.arena.iter().chain(&self.constants).chain(&self.scratch);
         pieces.map(|piece| piece.memory.len() as u64).sum()
     }
@@ -163,7 +159,7 @@ fn place(pieces: &[Piece], offset: u64) -> (&Memory, usize) {
 }
 
 /// The store's memory that a plan uses.
-fn store_pieces(plan: &Plan, store: &Content) -> Vec<Piece> {
+fn store_pieces(plan: &Plan, store: &StoreMemory) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for buffer in plan.buffers.iter().filter(|b| b.region == Region::Store) {
         let (memory, offset) = store.place(buffer.offset).expect("the store was extended first");

@@ -8,7 +8,7 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::{Memory, counted};
-use crate::program::{Outcome, out_of_i32, trap};
+use crate::outcome::{Outcome, out_of_i32, trap};
 use gradloom_codegen::step::{self, Status, Verdict};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The layout of results in the staging buffers of a program.
 #[derive(Debug)]
-pub(crate) struct Results {
+pub struct Results {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
     /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
@@ -29,21 +29,17 @@ pub(crate) struct Results {
 }
 
 /// Bytes that are copied into the staging buffer.
-pub(crate) struct ResultCopy<'a> {
-    pub(crate) memory: &'a Memory,
-    pub(crate) start: usize,
-    pub(crate) bytes: usize,
+pub struct ResultCopy<'a> {
+    pub memory: &'a Memory,
+    pub start: usize,
+    pub bytes: usize,
     /// Offset of the bytes in the staging buffer.
-    #[cfg_attr(
-        not(any(feature = "wgpu", feature = "web")),
-        expect(dead_code, reason = "CUDA puts them in a row")
-    )]
-    pub(crate) to: usize,
+    pub to: usize,
 }
 
 impl Results {
     /// The results of a program with this status.
-    pub(crate) fn new(graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Arc<Memory>) -> Self {
+    pub fn new(graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Arc<Memory>) -> Self {
         let mut bytes = STATUS_BYTES;
         let mut copies = Vec::new();
         for (_, access) in plan.outputs.iter().chain(&plan.guards) {
@@ -62,12 +58,12 @@ impl Results {
     }
 
     /// Bytes of a staging buffer. The status stands at its start.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// What is copied once the compute phase is over. The status is copied at the end.
-    pub(crate) fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
+    pub fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
         self.copies.iter().filter(|(_, range, _)| !range.is_empty()).map(|(access, range, to)| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
             let (memory, start) = memory.place(buffer.region, buffer.offset + range.start as u64);
@@ -79,7 +75,7 @@ impl Results {
     ///
     /// # Errors
     /// When the host has no memory for a copy of them.
-    pub(crate) fn finished(&self, bytes: &[u8]) -> Result<Finished> {
+    pub fn finished(&self, bytes: &[u8]) -> Result<Finished> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards).map(|(name, _)| name);
         let mut values = Vec::with_capacity(self.copies.len());
         for ((access, range, at), name) in self.copies.iter().zip(names) {
@@ -103,7 +99,7 @@ impl Results {
     }
 
     /// The outcome of a step, from its verdict.
-    pub(crate) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
+    pub fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
         match verdict {
             Verdict::Committed => Ok(Outcome::Committed),
             Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
@@ -149,7 +145,7 @@ impl Results {
     }
 
     /// An error of a launch, with the place in the user's source.
-    pub(crate) fn at(&self, launch: &Launch, error: Error) -> Error {
+    pub fn at(&self, launch: &Launch, error: Error) -> Error {
         let op = &self.graph.ops[launch.op];
         match self.graph.origin(op) {
             Some(origin) => error.at(origin.clone(), op.kind.name()),
@@ -184,7 +180,7 @@ fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
 }
 
 /// Appends the elements of an access, row-major, from bytes that start at byte `start` of its buffer.
-pub(crate) fn gather(access: &Access, start: usize, bytes: &[u8], into: &mut Elements) {
+pub(super) fn gather(access: &Access, start: usize, bytes: &[u8], into: &mut Elements) {
     let (layout, size) = (&access.layout, access.dtype.bytes());
     if layout.is_contiguous() {
         let first = layout.offset * size - start;

@@ -9,26 +9,26 @@ use gradloom_codegen::step::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, St
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the status.
-pub(crate) const STATUS_BYTES: usize = 4 * STATUS_WORDS;
+pub const STATUS_BYTES: usize = 4 * STATUS_WORDS;
 /// Bytes of the status that are cleared when a step starts.
-pub(crate) const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
+pub const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
 
 /// Number of a program's failures that the host has acknowledged.
 #[derive(Debug)]
-pub(crate) struct FailureLog {
+pub(super) struct FailureLog {
     count: Mutex<u32>,
     /// The status words on the device.
     status: Arc<Memory>,
 }
 
 impl FailureLog {
-    pub(crate) fn new(status: &Arc<Memory>) -> Self {
+    pub(super) fn new(status: &Arc<Memory>) -> Self {
         Self { count: Mutex::default(), status: Arc::clone(status) }
     }
 
     /// The failures that are new, in order, each with the number of those before it that are new and have no
     /// record.
-    pub(crate) fn news(&self, status: &Status) -> Vec<(Failure, u32)> {
+    pub(super) fn news(&self, status: &Status) -> Vec<(Failure, u32)> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let mut news = Vec::new();
         for failure in status.failures_from(*count) {

@@ -12,7 +12,7 @@ use gradloom_core::plan::Plan;
 ///
 /// # Errors
 /// The trap if it does not fit; `read`'s.
-pub(crate) fn check_window(
+pub fn check_window(
     plan: &Plan,
     number: usize,
     results: &Results,

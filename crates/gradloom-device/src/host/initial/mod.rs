@@ -8,9 +8,9 @@ mod orthogonal;
 mod quantile;
 
 use super::math::normal_pair;
-use super::multiversion::multiversion;
 use super::random::{LANES, WORDS, lanes};
 use super::{InstructionSet, Pool, work};
+use crate::multiversion;
 use gradloom_core::ir::Shape;
 use gradloom_core::nn::{Init, fans};
 use std::sync::{Mutex, PoisonError};

@@ -34,7 +34,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{dot, orthonormalise};
-    use crate::cpu::testing::Random;
+    use gradloom_testing::Random;
 
     #[test]
     fn rows_or_columns_are_orthonormal() {

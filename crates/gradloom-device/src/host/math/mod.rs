@@ -14,10 +14,10 @@ mod trigonometric;
 #[cfg(test)]
 mod tests;
 
-pub(super) use gradloom_codegen::cpu::math::*;
-pub(super) use normal::normal_pair;
-pub(super) use pow::pow;
-pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
+pub use gradloom_codegen::cpu::math::*;
+pub use normal::normal_pair;
+pub use pow::pow;
+pub use trigonometric::{LARGE_ANGLE, cos, sin};
 
 /// [`polynomial`] of a float64.
 #[inline(always)]

@@ -54,7 +54,7 @@ fn exp2(x: f64) -> f64 {
 /// x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)` and
 /// `pow(1, y)` are 1 even for NaN; a negative x wants an integer y.
 #[inline(always)]
-pub(crate) fn pow(x: f32, y: f32) -> f32 {
+pub fn pow(x: f32, y: f32) -> f32 {
     let base = x.abs();
     let exponent = y.abs();
     let log = if base == 0.0 {

@@ -8,7 +8,7 @@ use gradloom_codegen::cpu::lanes::Scalar;
 use std::f64::consts::{FRAC_2_PI, PI};
 
 /// The angle (2²⁷) from which on [`sin`] and [`cos`] are wrong.
-pub(crate) const LARGE_ANGLE: f32 = 134_217_728.0;
+pub const LARGE_ANGLE: f32 = 134_217_728.0;
 
 /// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -49,13 +49,13 @@ fn sin_with_phase(x: f32, quarters: u32) -> f32 {
 
 /// The sine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
 #[inline(always)]
-pub(crate) fn sin(x: f32) -> f32 {
+pub fn sin(x: f32) -> f32 {
     sin_with_phase(x, 0)
 }
 
 /// The cosine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
 #[inline(always)]
-pub(crate) fn cos(x: f32) -> f32 {
+pub fn cos(x: f32) -> f32 {
     sin_with_phase(x, 1)
 }
 

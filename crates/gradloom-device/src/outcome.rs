@@ -1,0 +1,58 @@
+//! The ends of runs.
+
+use gradloom_core::error::{Error, ErrorKind};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::{Access, Layout};
+use gradloom_core::plan::Plan;
+use std::collections::HashSet;
+
+/// The end of a run.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All updates took effect.
+    Committed,
+    /// Nothing took effect, because this guard was not finite.
+    NotFinite {
+        /// Name of the guard, as `loss`.
+        guard: String,
+    },
+}
+
+/// Returns the error of a trap, with a hint at its cause.
+pub fn trap(message: String) -> Error {
+    // A search for a text is kilobytes of std in a browser's module.
+    let has = |part: &[u8]| message.as_bytes().windows(part.len()).any(|window| window == part);
+    let help = if message.starts_with("index -1 ") {
+        "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative \
+         length"
+    } else if message.starts_with("index ") {
+        "token ids, class numbers and labels count from 0: compare the data with what they index"
+    } else if has(b"divided by zero") {
+        "give the op another divisor where it is 0, as with `.maximum(1)`"
+    } else if has(b"window") || message.starts_with("an update") {
+        "a window starts at 0 or later, and ends inside the tensor"
+    } else if message.starts_with("attention") {
+        "offsets and lengths count keys that there are, and block tables blocks of the pool"
+    } else {
+        "this comes from the custom op's `run_on_host`"
+    };
+    Error::new(ErrorKind::Trap, message).help(help)
+}
+
+/// Returns the trap of an i64 that becomes i32.
+pub fn out_of_i32(place: &str) -> Error {
+    Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))
+        .help("i64 is computed with, and used as an index, as i32: keep it below 2^31")
+}
+
+/// Returns the number of launches that differ in kernel, dtypes or layouts.
+pub fn unique_kernels(plan: &Plan) -> usize {
+    let describe = |accesses: &[Access]| -> Vec<(DType, Layout)> {
+        accesses.iter().map(|a| (a.dtype, Layout { offset: 0, ..a.layout.clone() })).collect()
+    };
+    plan.launches
+        .iter()
+        .map(|l| (&l.kernel, describe(&l.reads), describe(&l.writes)))
+        .collect::<HashSet<_>>()
+        .len()
+}

@@ -1,0 +1,17 @@
+//! Code that the backends for GPUs share: the two of WebGPU, native and in a browser, and CUDA's.
+//!
+//! In: a plan and memory. Out: the bytes that each kernel binds, the ops that the host runs in between, and
+//! the meaning of what a step leaves. Nothing here talks to a device.
+mod bindings;
+mod host_launch;
+mod regions;
+mod results;
+mod status;
+mod window;
+pub use bindings::BoundBytes;
+pub use bindings::{Tables, bound_bytes};
+pub use host_launch::{HostLaunch, Span as HostSpan, host_launches};
+pub use regions::{Regions, cuts};
+pub use results::Results;
+pub use status::{STATUS_BYTES, STEP_BYTES};
+pub use window::check_window;
