@@ -8,7 +8,8 @@ use gradloom_core::ir::{
     ArgReduceOp, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp, ValueId,
 };
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
-use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
+use gradloom_cpu::{Call, describe, prepare};
+use gradloom_device::host::Pool;
 use std::time::Instant;
 
 /// A cache line, where a program's memory starts too.

@@ -7,7 +7,8 @@
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
-use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
+use gradloom_cpu::{Call, describe, prepare};
+use gradloom_device::host::Pool;
 use std::time::Instant;
 
 /// A cache line, where a program's memory starts too.

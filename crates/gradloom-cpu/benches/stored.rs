@@ -8,7 +8,8 @@
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{BlockFormat, DType, DotAxes, Graph, OpId, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
-use gradloom_runtime::cpu::{Call, Pool, Prepared, describe, prepare};
+use gradloom_cpu::{Call, Prepared, describe, prepare};
+use gradloom_device::host::Pool;
 use std::time::Instant;
 
 /// Bytes of the weights that the runs go through in turn.

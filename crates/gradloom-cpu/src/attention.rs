@@ -20,9 +20,9 @@ mod tests;
 
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
-use crate::memory::counted;
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::Launch;
+use gradloom_device::memory::counted;
 use operands::Operands;
 
 /// A kernel for an `Attention`.

@@ -4,9 +4,9 @@
 //! Always holds: no result shares bytes with an operand.
 
 use super::kernel::{Call, Prepared, Trap};
-use crate::host_op::run_on_host;
 use gradloom_core::ir::{CustomOp, DType};
 use gradloom_core::kernel::{Access, Launch};
+use gradloom_device::host::run_on_host;
 use std::sync::Arc;
 
 /// Prepares `Custom`.
@@ -75,7 +75,7 @@ impl Prepared for Custom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::{Case, Random, Tensor};
+    use crate::testing::{Case, Random, Tensor};
     use gradloom_core::ir::{OpKind, Shape, Slice, SliceMut, Type, TypeError};
     use gradloom_core::reference::HostTensor;
 

@@ -8,9 +8,9 @@
 use super::Loops;
 use super::kernel::{Call, PHASES, Prepared, Trap};
 use super::prepare::prepare_with;
-use crate::memory::counted;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Aliases, Launch, Part};
+use gradloom_device::memory::counted;
 use std::ops::Range;
 
 /// Nanoseconds of one core that are worth a task.
@@ -126,8 +126,8 @@ impl Prepared for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::prepare;
-    use crate::cpu::testing::{Job, Random, Tensor};
+    use crate::prepare;
+    use crate::testing::{Job, Random, Tensor};
     use gradloom_codegen::cpu::loop_workspace;
     use gradloom_core::ir::{BinaryOp, DType, OpKind, ReduceOp, Shape};
     use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Schedule, Store};

@@ -99,7 +99,7 @@ impl Prepared for Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::{Case, Random, Tensor};
+    use crate::testing::{Case, Random, Tensor};
     use gradloom_core::ir::{ArgReduceOp, BinaryOp, DType, DotAxes, Number, ReduceOp, Shape, UnaryOp};
 
     #[test]

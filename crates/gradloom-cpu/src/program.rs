@@ -3,19 +3,19 @@
 //! A step allocates nothing and decides nothing: it walks the launches.
 
 use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
-use crate::backend::{Backend, Immediate, Loaded, Resident};
-use crate::cancel::Stop;
-use crate::elements::{Elements, each_position};
-use crate::memory::{Allocate, Memory, counted};
-use crate::profile::{LaunchSpan, Spans};
-use crate::program::{out_of_i32, trap};
-use crate::store::Content;
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 use gradloom_core::plan::{Plan, Region, Role};
+use gradloom_device::backend::{Backend, Immediate, Loaded, Resident};
+use gradloom_device::cancel::Stop;
+use gradloom_device::content::StoreMemory;
+use gradloom_device::elements::{Elements, each_position};
+use gradloom_device::memory::{Allocate, Memory, counted};
+use gradloom_device::outcome::{out_of_i32, trap};
+use gradloom_device::spans::{LaunchSpan, Spans};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,8 +55,16 @@ impl Backend for CpuBackend {
         true
     }
 
+    fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Self {
+            pool: Arc::clone(&self.pool),
+            target: self.target.clone().with_fusion(Fusion::Off),
+            loops: self.loops,
+        }))
+    }
+
     fn memory_limit(&self) -> Option<u64> {
-        super::device::memory()
+        gradloom_device::host::memory()
     }
 
     fn target(&self) -> &Target {
@@ -68,7 +76,7 @@ impl Backend for CpuBackend {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         _: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let program = CpuProgram::load(graph, plan, store, &self.pool, self.loops, allocate)?;
@@ -108,7 +116,7 @@ impl CpuProgram {
     fn load(
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
-        store: &Content,
+        store: &StoreMemory,
         pool: &Arc<Pool>,
         loops: Loops,
         allocate: Allocate<'_>,
@@ -342,7 +350,7 @@ impl Resident for CpuProgram {
     }
 
     fn unique_kernels(&self) -> usize {
-        crate::program::unique_kernels(&self.plan)
+        gradloom_device::outcome::unique_kernels(&self.plan)
     }
 }
 

@@ -4,39 +4,10 @@
 //! Always holds: the same words as [`gradloom_core::philox::random_word`].
 
 use super::kernel::{Call, Prepared, Trap};
-use super::multiversion::multiversion;
-use super::{InstructionSet, work};
 use gradloom_core::kernel::Launch;
-
-/// Counters that are computed side by side.
-pub(super) const LANES: usize = 16;
-/// Words that they give.
-pub(super) const WORDS: usize = 4 * LANES;
-
-/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the four words of each of
-/// [`LANES`] blocks from `block` on, all first ones together.
-#[inline(always)]
-pub(super) fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
-    let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];
-    for lane in 0..LANES {
-        let at = block.wrapping_add(lane as u64);
-        (c0[lane], c1[lane], c2[lane], c3[lane]) = (at as u32, (at >> 32) as u32, step, site);
-    }
-    let [mut k0, mut k1] = key;
-    for _ in 0..10 {
-        for lane in 0..LANES {
-            let p0 = u64::from(c0[lane]) * 0xD251_1F53;
-            let p1 = u64::from(c2[lane]) * 0xCD9E_8D57;
-            c0[lane] = (p1 >> 32) as u32 ^ c1[lane] ^ k0;
-            c1[lane] = p1 as u32;
-            c2[lane] = (p0 >> 32) as u32 ^ c3[lane] ^ k1;
-            c3[lane] = p0 as u32;
-        }
-        k0 = k0.wrapping_add(0x9E37_79B9);
-        k1 = k1.wrapping_add(0xBB67_AE85);
-    }
-    [c0, c1, c2, c3]
-}
+use gradloom_device::host::random::{LANES, WORDS, lanes};
+use gradloom_device::host::{InstructionSet, work};
+use gradloom_device::multiversion;
 
 /// The words of [`LANES`] blocks from `block` on, one block after the other.
 ///

@@ -10,7 +10,8 @@ use body::Builder;
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::ir::{DType, Graph, OpId, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase, Schedule};
-use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
+use gradloom_cpu::{Call, describe, prepare};
+use gradloom_device::host::Pool;
 use std::time::Instant;
 
 /// A cache line, where a program's memory starts too.

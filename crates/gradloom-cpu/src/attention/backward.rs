@@ -8,9 +8,9 @@ use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
 use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
-use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
-use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
-use crate::cpu::simd::{Simd, Vectorized};
+use crate::matrix::pack::{pack_rows, pack_transposed};
+use crate::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
 

@@ -7,10 +7,10 @@
 use super::operands::{Mask, Operands};
 use super::softmax::{Online, online_softmax};
 use super::{Call, single};
-use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
-use crate::cpu::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
-use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
-use crate::cpu::simd::{Simd, Vectorized};
+use crate::matrix::pack::{pack_rows, pack_transposed};
+use crate::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
+use crate::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{Form, STRIP};
 use std::ops::Range;
 

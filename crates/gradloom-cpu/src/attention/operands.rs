@@ -3,7 +3,7 @@
 //! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out:
 //! addresses of rows, and a [`Mask`]; a [`Trap`] if one of the values is out of range.
 
-use crate::cpu::{Call, Trap};
+use crate::{Call, Trap};
 use gradloom_codegen::cpu::{AttentionShape, Form};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::{Access, Launch, Layout};

@@ -4,8 +4,8 @@
 //! In: a query, and contiguous keys or values by address, f32 or floats of 16 bits. Out: scores, or sums of
 //! values weighted by probabilities.
 
-use crate::cpu::matrix::stored::Stored;
-use crate::cpu::simd::Simd;
+use crate::matrix::stored::Stored;
+use crate::simd::Simd;
 
 /// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
 pub(super) const MOST_ROWS: usize = 2;

@@ -4,7 +4,7 @@
 //! their sum) or as cotangents. Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
 //! Dao, FlashAttention-2 (2023), section 3.1.
 
-use crate::cpu::simd::Simd;
+use crate::simd::Simd;
 
 /// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to
 /// it.

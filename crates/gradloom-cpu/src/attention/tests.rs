@@ -2,7 +2,7 @@
 //! and block tables.
 
 use super::*;
-use crate::cpu::testing::{Job, Random, Tensor, assert_near, rounds};
+use crate::testing::{Job, Random, Tensor, assert_near, rounds};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
 

@@ -4,14 +4,14 @@
 //! each finished strip is handed to the epilogue while it is in the cache. Always holds: each element is a
 //! sum in the order of the contracted index, in blocks of it that the extents alone determine.
 
-use crate::cpu::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
-use crate::cpu::matrix::few::{add_rows, dots};
-use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
-use crate::cpu::matrix::stored::Stored;
+use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
+use crate::matrix::few::{add_rows, dots};
+use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
+use crate::matrix::stored::Stored;
 #[cfg(not(target_family = "wasm"))]
-use crate::cpu::matrix::stored::{Bf16, F16, pack_stored};
-use crate::cpu::matrix::tile::{Columns, Rows, Steps, Target, panel};
-use crate::cpu::simd::{Simd, Vectorized};
+use crate::matrix::stored::{Bf16, F16, pack_stored};
+use crate::matrix::tile::{Columns, Rows, Steps, Target, panel};
+use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
 use gradloom_core::ir::BLOCK;

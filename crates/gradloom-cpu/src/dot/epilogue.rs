@@ -3,8 +3,8 @@
 //! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
 //! (sums over columns) are those of the plan's panels, and are combined in their order.
 
-use crate::cpu::fused::{Block, Faults, Program, Task};
-use crate::cpu::{Call, InstructionSet, Loops};
+use crate::fused::{Block, Faults, Program, Task};
+use crate::{Call, InstructionSet, Loops};
 use gradloom_codegen::cpu::DotPlan;
 use gradloom_core::kernel::{Body, Launch};
 use std::ops::Range;

@@ -13,16 +13,16 @@ mod tests;
 
 use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
-use super::pool::current_worker;
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
-use crate::memory::counted;
 use block::{Block, MatrixOperand, Product, Stepped, StoredOperand};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::DotAxes;
 use gradloom_core::kernel::{Body, Launch};
+use gradloom_device::host::current_worker;
+use gradloom_device::memory::counted;
 use std::ops::Range;
 
 /// Operands of a product up to so many bytes together are taken to be in the second-level cache.

@@ -3,7 +3,7 @@
 //! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
 
 use super::map::{Map1, Map2, Map3, MapFn, map1, map2, map3};
-use crate::cpu::{InstructionSet, math};
+use crate::{InstructionSet, math};
 use gradloom_codegen::cpu::functions::{MapOp, low_bits};
 use gradloom_codegen::cpu::lanes::BinaryInst::{
     self, AddInt, MaxSigned, MaxUnsigned, MinSigned, MinUnsigned, MulInt, ShiftLeft, ShiftRightSigned,
@@ -20,7 +20,7 @@ use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 ///
 /// # Panics
 /// For an op on a dtype that shape inference refuses, and for a pair that is none.
-pub(in crate::cpu) fn function(op: MapOp, level: InstructionSet) -> MapFn {
+pub(crate) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     match op {
         // How loops copy.
         MapOp::Unary(UnaryOp::Detach, dtype @ (F16 | BF16 | U8)) => cast(dtype, dtype, level),
@@ -120,7 +120,7 @@ macro_rules! loops {
     }) => {
         /// The loop of an op on elements of a dtype.
         #[allow(unused_braces)]
-        pub(in crate::cpu) fn $function(op: $Op, dtype: DType, level: InstructionSet) -> MapFn {
+        pub(crate) fn $function(op: $Op, dtype: DType, level: InstructionSet) -> MapFn {
             match op {
                 $($Op::$op => match dtype {
                     $($dtype => row_loop!(level, $kind $args $body),)*
@@ -140,7 +140,7 @@ fn refused(op: &str, dtype: DType) -> ! {
 
 /// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
 /// `c second (a first b)`. None for functions that are not worth it. Each of the two is rounded.
-pub(in crate::cpu) fn pair(
+pub(crate) fn pair(
     first: BinaryOp,
     second: BinaryOp,
     reversed: bool,
@@ -167,7 +167,7 @@ pub(in crate::cpu) fn pair(
 }
 
 /// The loop of a comparison.
-pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: InstructionSet) -> MapFn {
+pub(crate) fn compare(op: CompareOp, dtype: DType, level: InstructionSet) -> MapFn {
     macro_rules! of {
         ($T:ty) => {
             match op {
@@ -190,7 +190,7 @@ pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: InstructionSet
 }
 
 /// The loop of a selection between two operands.
-pub(in crate::cpu) fn select(dtype: DType, level: InstructionSet) -> MapFn {
+pub(crate) fn select(dtype: DType, level: InstructionSet) -> MapFn {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 => {
             function!(level, (c: u8, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } })
@@ -204,7 +204,7 @@ pub(in crate::cpu) fn select(dtype: DType, level: InstructionSet) -> MapFn {
 }
 
 /// The loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
-pub(in crate::cpu) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
+pub(crate) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
         // As `a as i32` does; that compiles to a scalar conversion of each element.

@@ -5,24 +5,24 @@
 //! overwrite an operand; there is no scalar remainder loop: the last elements of a row are padded to a whole
 //! chunk, and so cost what a chunk costs.
 
-use crate::cpu::multiversion::multiversion;
+use crate::multiversion;
 use gradloom_codegen::cpu::loops::OPERANDS;
 use std::mem::MaybeUninit;
 
 /// Where the elements of an operand are: rows of elements next to each other, or of one repeated element.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Operand {
+pub(crate) struct Operand {
     /// First element of the first row.
-    pub(in crate::cpu) start: *const u8,
+    pub(crate) start: *const u8,
     /// Bytes from the start of a row to the next.
-    pub(in crate::cpu) row_stride: usize,
+    pub(crate) row_stride: usize,
     /// Whether a row has one element, which stands for all.
-    pub(in crate::cpu) repeated: bool,
+    pub(crate) repeated: bool,
 }
 
 impl Operand {
     /// An operand of one row.
-    pub(in crate::cpu) fn row(start: *const u8) -> Self {
+    pub(crate) fn row(start: *const u8) -> Self {
         Self { start, row_stride: 0, repeated: false }
     }
 
@@ -31,25 +31,25 @@ impl Operand {
     /// # Safety
     /// The operand has it.
     #[inline(always)]
-    pub(in crate::cpu) unsafe fn element(&self, row: usize, column: usize) -> u32 {
+    pub(crate) unsafe fn element(&self, row: usize, column: usize) -> u32 {
         let column = if self.repeated { 0 } else { column };
         // SAFETY: the caller's promise.
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
     /// The placeholder for operands that a function does not have.
-    pub(in crate::cpu) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self::row(std::ptr::null())
     }
 }
 
 /// The target of results: rows of contiguous elements.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Target {
+pub(crate) struct Target {
     /// First element of the first row.
-    pub(in crate::cpu) start: *mut u8,
+    pub(crate) start: *mut u8,
     /// Bytes from the start of a row to the next.
-    pub(in crate::cpu) row_stride: usize,
+    pub(crate) row_stride: usize,
 }
 
 /// Computes `rows` rows of `columns` results from as many elements of each operand.
@@ -58,7 +58,7 @@ pub(in crate::cpu) struct Target {
 /// The machine has the level that the function was made for. The operands that the function has can be read,
 /// and the results written, at all positions, as elements of its types. A result overlaps no element of an
 /// operand but the one at its own position.
-pub(in crate::cpu) type MapFn =
+pub(crate) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target);
 
 /// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth

@@ -6,7 +6,7 @@
 //! staged ([`StridedReader`]) before the block of the result is written, so the result may overwrite an
 //! operand of the same layout; blocks are cut by shape alone.
 
-pub(in crate::cpu) mod functions;
+pub(crate) mod functions;
 mod map;
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use super::kernel::{Call, FirstFault, Prepared, Trap};
 use super::strided_reader::{BLOCK, Buffer, StridedReader};
 use super::{InstructionSet, movement::CopyLoop, work};
 
-pub(in crate::cpu) use gradloom_codegen::cpu::loops::OPERANDS;
+pub(crate) use gradloom_codegen::cpu::loops::OPERANDS;
 use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
-pub(in crate::cpu) use map::{MapFn, Operand, Target};
+pub(crate) use map::{MapFn, Operand, Target};
 use std::ops::Range;
 
 /// Prepares `Unary`.

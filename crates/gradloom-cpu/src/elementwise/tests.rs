@@ -1,7 +1,7 @@
 //! Every function on every dtype and many layouts, against float64 and 64-bit integers.
 
 use super::*;
-use crate::cpu::testing::{Case, Random, Tensor, assert_close};
+use crate::testing::{Case, Random, Tensor, assert_close};
 use gradloom_core::ir::{OpKind, Shape};
 use gradloom_core::kernel::Layout;
 

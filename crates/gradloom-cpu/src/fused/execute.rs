@@ -39,7 +39,7 @@ thread_local! {
 }
 
 /// A task in progress: a program with addresses, and the thread's registers.
-pub(in crate::cpu) struct Task<'a> {
+pub(crate) struct Task<'a> {
     pub(super) program: &'a Program,
     pub(super) reads: &'a [*const u8],
     pub(super) writes: &'a [*mut u8],
@@ -50,14 +50,14 @@ pub(in crate::cpu) struct Task<'a> {
 }
 
 /// A rectangle of positions.
-pub(in crate::cpu) struct Block {
-    pub(in crate::cpu) rows: Range<usize>,
-    pub(in crate::cpu) columns: Range<usize>,
+pub(crate) struct Block {
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
     /// Address of the product's element at the first row and column, and elements from a row to the next; for
     /// an epilogue.
-    pub(in crate::cpu) accumulator: Option<(*const f32, usize)>,
+    pub(crate) accumulator: Option<(*const f32, usize)>,
     /// Partial results of the rectangle's panel of rows; not looked at if there are none.
-    pub(in crate::cpu) partials: *mut u8,
+    pub(crate) partials: *mut u8,
 }
 
 /// The positions that instructions run on.
@@ -73,7 +73,7 @@ pub(super) struct Tile {
 
 impl Program {
     /// Whether running it can trap.
-    pub(in crate::cpu) fn can_trap(&self) -> bool {
+    pub(crate) fn can_trap(&self) -> bool {
         self.can_trap
     }
 
@@ -81,7 +81,7 @@ impl Program {
     ///
     /// # Safety
     /// The machine has the program's level; the addresses are those of the launch.
-    pub(in crate::cpu) unsafe fn with_task<R>(
+    pub(crate) unsafe fn with_task<R>(
         &self,
         reads: &[*const u8],
         writes: &[*mut u8],
@@ -164,7 +164,7 @@ impl Program {
     /// As [`Program::with_task`]; the rectangle lies in the body, has all columns if rows are reduced, and no
     /// other thread is at one that shares positions, or columns of the same partial results, with it;
     /// [`Program::start_partials`] has run for its columns.
-    pub(in crate::cpu) unsafe fn run_block(&self, task: &mut Task<'_>, block: Block) {
+    pub(crate) unsafe fn run_block(&self, task: &mut Task<'_>, block: Block) {
         let Block { rows, columns, accumulator, partials } = block;
         let keeps_totals = self.column_results.iter().any(|result| result.total.is_some());
         if rows.start == 0 && columns.start == 0 {

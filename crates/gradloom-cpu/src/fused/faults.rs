@@ -3,12 +3,12 @@
 //! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and
 //! positions.
 
-use crate::cpu::Trap;
+use crate::Trap;
 use std::sync::{Mutex, PoisonError};
 
 /// The first fault of a run so far.
 #[derive(Debug)]
-pub(in crate::cpu) struct Faults(Mutex<Option<Fault>>);
+pub(crate) struct Faults(Mutex<Option<Fault>>);
 
 #[derive(Debug)]
 struct Fault {
@@ -19,7 +19,7 @@ struct Fault {
 
 impl Faults {
     /// No faults so far.
-    pub(in crate::cpu) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }
 
@@ -47,7 +47,7 @@ impl Faults {
     ///
     /// # Errors
     /// For the first fault.
-    pub(in crate::cpu) fn result(self) -> Result<(), Trap> {
+    pub(crate) fn result(self) -> Result<(), Trap> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(fault) => Err(Trap::new(fault.message)),
             None => Ok(()),

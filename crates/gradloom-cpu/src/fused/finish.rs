@@ -6,8 +6,8 @@
 use super::execute::Task;
 use super::faults::Faults;
 use super::program::Program;
-use crate::cpu::elementwise::Operand;
-use crate::cpu::index::Places;
+use crate::elementwise::Operand;
+use crate::index::Places;
 use std::ops::Range;
 
 /// Columns that a task combines.
@@ -20,7 +20,7 @@ impl Program {
     ///
     /// # Safety
     /// `partials` are those of a panel.
-    pub(in crate::cpu) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
+    pub(crate) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
         for result in &self.column_results {
             let first = partials.wrapping_add(result.offset).cast::<u32>();
             // SAFETY: there is a partial result for each column.
@@ -55,7 +55,7 @@ impl Program {
     }
 
     /// Number of tasks of [`Program::finish`].
-    pub(in crate::cpu) fn finish_tasks(&self) -> usize {
+    pub(crate) fn finish_tasks(&self) -> usize {
         if self.column_results.is_empty() {
             return usize::from(!self.uniform_results.is_empty());
         }
@@ -63,7 +63,7 @@ impl Program {
     }
 
     /// Nanoseconds that a task of [`Program::finish`] takes, roughly.
-    pub(in crate::cpu) fn finish_cost(&self, panels: usize) -> usize {
+    pub(crate) fn finish_cost(&self, panels: usize) -> usize {
         100 + panels * self.columns.min(PIECE) * self.column_results.len() / 8
     }
 
@@ -74,13 +74,7 @@ impl Program {
     /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many
     /// panels, of which the first has row 0. `task` is below [`Program::finish_tasks`].
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
-    pub(in crate::cpu) unsafe fn finish(
-        &self,
-        writes: &[*mut u8],
-        partials: *const u8,
-        panels: usize,
-        task: usize,
-    ) {
+    pub(crate) unsafe fn finish(&self, writes: &[*mut u8], partials: *const u8, panels: usize, task: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             if task == 0 {

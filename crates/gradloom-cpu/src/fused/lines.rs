@@ -4,7 +4,7 @@
 //! no such pages and detects accesses outside by itself.
 
 #[cfg(all(test, unix, not(miri)))]
-use crate::guarded::Guarded;
+use gradloom_device::guarded::Guarded;
 
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;

@@ -14,10 +14,7 @@ mod pick;
 mod prefetch;
 mod program;
 mod reductions;
-#[cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "wasm32", feature = "web-cpu"))),
-    path = "no_segment.rs"
-)]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "wasm32")), path = "no_segment.rs")]
 mod segment;
 mod task;
 #[cfg(test)]
@@ -25,11 +22,11 @@ mod tests;
 
 use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
 use super::{InstructionSet, Loops};
-pub(in crate::cpu) use execute::{Block, Task};
-pub(in crate::cpu) use faults::Faults;
+pub(crate) use execute::{Block, Task};
+pub(crate) use faults::Faults;
 use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
 use gradloom_core::kernel::{Body, Launch};
-pub(in crate::cpu) use program::Program;
+pub(crate) use program::Program;
 
 /// Prepares `Loop`.
 ///

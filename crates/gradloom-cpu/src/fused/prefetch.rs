@@ -7,7 +7,7 @@
 
 use super::Program;
 use super::execute::{Task, Tile};
-use crate::cpu::elementwise::Operand;
+use crate::elementwise::Operand;
 use gradloom_codegen::cpu::loops::Slot;
 
 /// Bytes of a cache line.

@@ -2,17 +2,17 @@
 
 use super::native::{Native, Segment};
 use super::reductions::Reduction;
-use crate::cpu::elementwise::MapFn;
-use crate::cpu::elementwise::functions::function;
-use crate::cpu::index::Places;
-use crate::cpu::strided_reader::StridedReader;
-use crate::cpu::{InstructionSet, Loops, device};
+use crate::elementwise::MapFn;
+use crate::elementwise::functions::function;
+use crate::index::Places;
+use crate::strided_reader::StridedReader;
+use crate::{InstructionSet, Loops};
 use gradloom_codegen::cpu::loops::{self, Machine};
 use gradloom_core::kernel::{Body, Launch};
 use std::ops::Deref;
 
 /// A compiled body, which the executor runs.
-pub(in crate::cpu) struct Program {
+pub(crate) struct Program {
     body: loops::Program,
     /// The loop of each of the body's functions.
     pub(super) functions: Vec<MapFn>,
@@ -33,10 +33,10 @@ impl Program {
     ///
     /// # Panics
     /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
-    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
+    pub(crate) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
         let machine = Machine {
-            has_machine_code: loops == Loops::Native && level.compiles_loops(),
-            last_level_cache: device::last_level_cache(),
+            has_machine_code: loops == Loops::Native && crate::device::compiles_loops(level),
+            last_level_cache: gradloom_device::host::last_level_cache(),
         };
         let body = loops::Program::new(body, launch, machine);
         let places = |write: usize| {

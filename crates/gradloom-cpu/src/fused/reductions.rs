@@ -3,10 +3,10 @@
 //! In: an operator, an element type and an instruction set. Out: loops over a tile's elements.
 //! Always holds: the order in which a row's elements are combined depends on their number alone.
 
-use crate::cpu::InstructionSet;
-use crate::cpu::elementwise::Operand;
-use crate::cpu::multiversion::multiversion;
-use crate::cpu::reduce::combine::{Reducer, row_body, with_reducer};
+use crate::InstructionSet;
+use crate::elementwise::Operand;
+use crate::multiversion;
+use crate::reduce::combine::{Reducer, row_body, with_reducer};
 use gradloom_core::ir::{DType, ReduceOp};
 
 /// Combines elements of a tile of `rows x columns` with running results.

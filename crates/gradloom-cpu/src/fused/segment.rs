@@ -1,7 +1,7 @@
 //! Neighbouring instructions as machine code.
 
 use super::execute::{Task, Tile};
-use crate::cpu::native::{Call, Compiled};
+use crate::native::{Call, Compiled};
 use gradloom_codegen::cpu::loops::{self, Positions, RoutineOperand, Slot, Streaming};
 use gradloom_codegen::cpu::machine::OperandNumber;
 use std::ops::Range;

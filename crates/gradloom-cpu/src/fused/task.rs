@@ -6,8 +6,8 @@
 
 use super::execute::{Task, Tile};
 use super::reductions::ReduceFn;
-use crate::cpu::elementwise::{Operand, Target};
-use crate::cpu::index::Places;
+use crate::elementwise::{Operand, Target};
+use crate::index::Places;
 use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
 
 impl Task<'_> {

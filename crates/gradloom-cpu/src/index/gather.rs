@@ -5,11 +5,11 @@
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
-use crate::cpu::work::GRAIN;
+use crate::work::GRAIN;
 use gradloom_core::kernel::Launch;
 
 /// Prepares `Gather`.
-pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
     let (x, index, write) = (&launch.reads[0], &launch.reads[1], &launch.writes[0]);
     let rank = x.layout.shape.rank();
     let row_elements: usize = x.layout.shape[batch + 1..].iter().product();

@@ -3,19 +3,19 @@
 //! In: layouts. Out: places by row-major position, and indices that are known to be in range.
 
 use super::{Call, FirstFault, Trap};
-use crate::cpu::work::GRAIN;
+use crate::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
 
 /// Places of elements by their row-major position, over some axes of a layout.
 #[derive(Clone, Debug)]
-pub(in crate::cpu) struct Places {
+pub(crate) struct Places {
     /// (extent, stride), outermost first, as few as possible.
     axes: Vec<(usize, usize)>,
 }
 
 impl Places {
     /// Over axes `start..end` of a layout, counted from 0.
-    pub(in crate::cpu) fn new(layout: &Layout, start: usize, end: usize) -> Self {
+    pub(crate) fn new(layout: &Layout, start: usize, end: usize) -> Self {
         let part = Layout {
             offset: 0,
             shape: layout.shape[start..end].into(),
@@ -26,7 +26,7 @@ impl Places {
 
     /// The place of the element at a row-major position.
     #[inline]
-    pub(in crate::cpu) fn at(&self, mut position: usize) -> usize {
+    pub(crate) fn at(&self, mut position: usize) -> usize {
         let mut place = 0;
         for &(extent, stride) in self.axes[self.axes.len().min(1)..].iter().rev() {
             place += position % extent * stride;
@@ -38,7 +38,7 @@ impl Places {
     /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up
     /// `start..end`.
     #[inline]
-    pub(in crate::cpu) fn stretches(
+    pub(crate) fn stretches(
         &self,
         start: usize,
         end: usize,

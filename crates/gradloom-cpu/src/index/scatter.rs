@@ -7,8 +7,8 @@
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
-use crate::cpu::movement::CopyLoop;
-use crate::cpu::work::GRAIN;
+use crate::movement::CopyLoop;
+use crate::work::GRAIN;
 use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::Launch;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const TASKS: usize = 16;
 const LEAST_COLUMNS: usize = 64;
 
 /// Prepares `Scatter`.
-pub(in crate::cpu) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn Prepared> {
     let [x, index, updates] = [0, 1, 2].map(|read| &launch.reads[read]);
     let write = &launch.writes[0];
     let shape = &x.layout.shape;

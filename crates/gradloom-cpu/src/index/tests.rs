@@ -1,7 +1,7 @@
 //! Gather, scatter-add and windows against the definition, over random shapes and layouts, also in place.
 
 use super::*;
-use crate::cpu::testing::{Case, Random, Tensor, assert_close, rounds};
+use crate::testing::{Case, Random, Tensor, assert_close, rounds};
 use gradloom_core::ir::{DType, OpKind, ScatterOp, Shape};
 use gradloom_core::kernel::Layout;
 
@@ -182,7 +182,7 @@ fn window(random: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
 fn places(shape: &[usize], sizes: &[usize], starts: &[usize]) -> Vec<usize> {
     let limits: Vec<usize> = starts.iter().zip(sizes).map(|(start, size)| start + size).collect();
     let layout = Layout::contiguous(&shape.into()).slice(starts, &limits, &vec![1; shape.len()]);
-    crate::cpu::testing::positions(&layout)
+    crate::testing::positions(&layout)
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! tensor with them replaced, contiguous; a replacement may happen in the tensor's own bytes.
 
 use super::{Call, Prepared, Trap};
-use crate::cpu::movement::CopyLoop;
+use crate::movement::CopyLoop;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
 /// Prepares `DynamicSlice`.
-pub(in crate::cpu) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
+pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, write) = (&launch.reads[0].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
     let window = Layout { shape: write.layout.shape.clone(), ..x.clone() };
@@ -20,7 +20,7 @@ pub(in crate::cpu) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared
 }
 
 /// Prepares `DynamicUpdateSlice`.
-pub(in crate::cpu) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared> {
+pub(crate) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, update, write) = (&launch.reads[0].layout, &launch.reads[1].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
     let window = Layout { shape: update.shape.clone(), ..write.layout.clone() };

@@ -6,7 +6,7 @@
 use super::few::{Columns, GROUP, each_group};
 use super::pack::{pack_transposed, panels};
 use super::tile::{Rows, Target, prefetch};
-use crate::cpu::simd::{Simd, WIDEST};
+use crate::simd::{Simd, WIDEST};
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use std::marker::PhantomData;
 
@@ -62,9 +62,9 @@ unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
 
 /// Blocks, one behind the other.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Blocks {
-    pub(in crate::cpu) format: BlockFormat,
-    pub(in crate::cpu) start: *const u8,
+pub(crate) struct Blocks {
+    pub(crate) format: BlockFormat,
+    pub(crate) start: *const u8,
 }
 
 /// Writes the numbers of `count` blocks.
@@ -72,7 +72,7 @@ pub(in crate::cpu) struct Blocks {
 /// # Safety
 /// There must be so many blocks, and room for their elements.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
+pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
     // SAFETY: as promised by the caller.
     unsafe {
         match blocks.format {
@@ -108,7 +108,7 @@ unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of [`BLOCK`],
 /// and the target's columns; nothing else may touch the target. `rows.step` must be 1.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn dots_of_blocks<S: Simd>(
+pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     simd: S,
     count: usize,
     depth: usize,
@@ -201,7 +201,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
 /// There must be `depth` elements, a multiple of [`BLOCK`], in each of the columns; `to` must have room for
 /// `depth` times the padded columns.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_blocks<S: Simd>(
+pub(crate) unsafe fn pack_blocks<S: Simd>(
     simd: S,
     columns: usize,
     depth: usize,

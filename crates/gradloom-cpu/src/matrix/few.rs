@@ -7,7 +7,7 @@
 
 use super::stored::Stored;
 use super::tile::{Rows, Target, prefetch};
-use crate::cpu::simd::Simd;
+use crate::simd::Simd;
 use gradloom_codegen::cpu::FEW_ROWS;
 
 /// Contracted indices that are added in one walk along the columns.
@@ -26,7 +26,7 @@ pub(super) const GROUP_OF_SEVERAL: usize = 4;
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
 /// nothing else may touch the target.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn add_rows<S: Simd, E: Stored>(
+pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
     simd: S,
     count: usize,
     depth: usize,
@@ -164,7 +164,7 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
 /// # Safety
 /// As [`add_rows`]; `rows.step` must be 1.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn dots<S: Simd, E: Stored>(
+pub(crate) unsafe fn dots<S: Simd, E: Stored>(
     simd: S,
     count: usize,
     depth: usize,

@@ -5,7 +5,7 @@
 //! at column c starts at `c·depth`.
 
 use super::tile::Panels;
-use crate::cpu::simd::Simd;
+use crate::simd::Simd;
 
 /// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
 ///
@@ -13,7 +13,7 @@ use crate::cpu::simd::Simd;
 /// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows`
 /// times the padded columns.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
+pub(crate) unsafe fn pack_rows<S: Simd>(
     simd: S,
     rows: usize,
     columns: usize,
@@ -51,7 +51,7 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
 /// These must be elements for i below `rows` and j below `columns`; `to` must have room for `rows` times the
 /// padded columns.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
+pub(crate) unsafe fn pack_stepped<S: Simd>(
     simd: S,
     [rows, columns]: [usize; 2],
     start: *const f32,
@@ -148,7 +148,7 @@ const WIDEST: usize = 32;
 /// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times
 /// the padded rows.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_transposed<S: Simd>(
+pub(crate) unsafe fn pack_transposed<S: Simd>(
     _: S,
     rows: usize,
     depth: usize,

@@ -5,11 +5,11 @@
 
 use super::pack::{pack_transposed, panels};
 use super::tile::Panels;
-use crate::cpu::simd::{Simd, WIDEST};
+use crate::simd::{Simd, WIDEST};
 use gradloom_core::ir::half::{from_bf16, from_f16};
 
 /// A number that is loaded as f32.
-pub(in crate::cpu) trait Stored: Copy {
+pub(crate) trait Stored: Copy {
     /// # Safety
     /// A vector's numbers must be readable there.
     unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s;
@@ -51,7 +51,7 @@ macro_rules! half {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         #[repr(transparent)]
-        pub(in crate::cpu) struct $name(u16);
+        pub(crate) struct $name(u16);
 
         impl Stored for $name {
             #[inline(always)]
@@ -97,7 +97,7 @@ half! {
 /// columns.
 #[inline(always)]
 #[cfg_attr(target_family = "wasm", allow(dead_code, reason = "lowering leaves these to other kernels there"))]
-pub(in crate::cpu) unsafe fn pack_stored<S: Simd, E: Stored>(
+pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
     simd: S,
     columns: usize,
     depth: usize,
@@ -122,7 +122,7 @@ pub(in crate::cpu) unsafe fn pack_stored<S: Simd, E: Stored>(
 /// # Safety
 /// As there.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
+pub(crate) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
     simd: S,
     rows: usize,
     columns: usize,
@@ -153,7 +153,7 @@ pub(in crate::cpu) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
 /// # Safety
 /// As there.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
+pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     simd: S,
     rows: usize,
     depth: usize,

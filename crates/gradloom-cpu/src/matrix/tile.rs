@@ -7,58 +7,58 @@
 //! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2)
 //! six rows do.
 
-use crate::cpu::simd::{Simd, Vectorized};
+use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
 
 /// A left operand: element (row r, contracted index p) is at `start + r·row_stride + p·step`.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Rows {
-    pub(in crate::cpu) start: *const f32,
-    pub(in crate::cpu) row_stride: usize,
-    pub(in crate::cpu) step: usize,
+pub(crate) struct Rows {
+    pub(crate) start: *const f32,
+    pub(crate) row_stride: usize,
+    pub(crate) step: usize,
 }
 
 impl Rows {
     /// The same operand, starting at a later row and contracted index.
     #[inline(always)]
-    pub(in crate::cpu) fn at(self, row: usize, index: usize) -> Self {
+    pub(crate) fn at(self, row: usize, index: usize) -> Self {
         Self { start: self.start.wrapping_add(row * self.row_stride + index * self.step), ..self }
     }
 }
 
 /// A packed right operand of `depth` contracted indices.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Panels {
-    pub(in crate::cpu) start: *const f32,
-    pub(in crate::cpu) depth: usize,
+pub(crate) struct Panels {
+    pub(crate) start: *const f32,
+    pub(crate) depth: usize,
     /// Columns that were packed, without padding.
-    pub(in crate::cpu) columns: usize,
+    pub(crate) columns: usize,
 }
 
 /// The target of results: row r starts at `start + r·row_stride`.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Target {
-    pub(in crate::cpu) start: *mut f32,
-    pub(in crate::cpu) row_stride: usize,
+pub(crate) struct Target {
+    pub(crate) start: *mut f32,
+    pub(crate) row_stride: usize,
     /// Columns that are wanted; those of a whole vector may be written if `padded`.
-    pub(in crate::cpu) columns: usize,
+    pub(crate) columns: usize,
     /// Whether rows have room up to a whole vector.
-    pub(in crate::cpu) padded: bool,
+    pub(crate) padded: bool,
     /// Whether to add to what is there.
-    pub(in crate::cpu) accumulate: bool,
+    pub(crate) accumulate: bool,
 }
 
 impl Target {
     /// Address of the start of a row.
     #[inline(always)]
-    pub(in crate::cpu) fn row(self, row: usize) -> *mut f32 {
+    pub(crate) fn row(self, row: usize) -> *mut f32 {
         self.start.wrapping_add(row * self.row_stride)
     }
 
     /// The same rows, starting at a later column.
     #[inline(always)]
-    pub(in crate::cpu) fn from(self, column: usize) -> Self {
+    pub(crate) fn from(self, column: usize) -> Self {
         Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self }
     }
 }
@@ -69,7 +69,7 @@ impl Target {
 /// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nothing else may touch
 /// the target.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn multiply<S: Simd>(
+pub(crate) unsafe fn multiply<S: Simd>(
     simd: S,
     count: usize,
     range: Range<usize>,
@@ -171,17 +171,17 @@ unsafe fn columns<S: Simd, const R: usize>(
 
 /// A right operand for [`panel`]: up to two vectors of columns, for each contracted index.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Columns<'a> {
-    pub(in crate::cpu) start: *const f32,
-    pub(in crate::cpu) steps: Steps<'a>,
-    pub(in crate::cpu) count: usize,
+pub(crate) struct Columns<'a> {
+    pub(crate) start: *const f32,
+    pub(crate) steps: Steps<'a>,
+    pub(crate) count: usize,
     /// Whether operands may have to come from beyond the second-level cache, and should be asked for early.
-    pub(in crate::cpu) far: bool,
+    pub(crate) far: bool,
 }
 
 /// Where a right operand's contracted indices are.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) enum Steps<'a> {
+pub(crate) enum Steps<'a> {
     /// At equal distances.
     Equal(usize),
     /// At these distances from the first column's start.
@@ -195,7 +195,7 @@ pub(in crate::cpu) enum Steps<'a> {
 /// there must be no more than two vectors hold, and nothing else may touch the target's rows and columns. A
 /// table of steps must have `depth` entries.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn panel<S: Simd>(
+pub(crate) unsafe fn panel<S: Simd>(
     simd: S,
     count: usize,
     depth: usize,

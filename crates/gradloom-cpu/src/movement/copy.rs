@@ -6,8 +6,8 @@
 //! form a plane that is cut into blocks, in squares where the source runs across the target (a
 //! transposition), so that cache lines of both sides are used whole.
 
-use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::{Pool, work};
+use crate::kernel::{Call, Prepared, Trap};
+use crate::{Pool, work};
 use gradloom_core::kernel::{Launch, Layout};
 
 /// Edge of the squares of a transposition: a cache line of 4-byte elements.
@@ -26,7 +26,7 @@ struct Axis {
 
 /// A copy whose loops are chosen.
 #[derive(Clone, Debug)]
-pub(in crate::cpu) struct CopyLoop {
+pub(crate) struct CopyLoop {
     from_offset: usize,
     to_offset: usize,
     element_bytes: usize,
@@ -45,7 +45,7 @@ pub(in crate::cpu) struct CopyLoop {
 
 impl CopyLoop {
     /// Chooses the loops. Elements have 1 or 4 bytes; no stride of `to` repeats.
-    pub(in crate::cpu) fn new(from: &Layout, to: &Layout, element_bytes: usize) -> Self {
+    pub(crate) fn new(from: &Layout, to: &Layout, element_bytes: usize) -> Self {
         debug_assert_eq!(from.shape, to.shape);
         let mut axes: Vec<Axis> = (0..to.shape.rank())
             .map(|a| Axis { extent: to.shape[a], from: from.strides[a], to: to.strides[a] })
@@ -91,7 +91,7 @@ impl CopyLoop {
     }
 
     /// Number of tasks that the copy is split into.
-    pub(in crate::cpu) fn tasks(&self) -> usize {
+    pub(crate) fn tasks(&self) -> usize {
         self.total_blocks.div_ceil(self.blocks_per_task)
     }
 
@@ -100,7 +100,7 @@ impl CopyLoop {
     /// # Safety
     /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other
     /// written, and the two windows do not overlap.
-    pub(in crate::cpu) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
+    pub(crate) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
         // SAFETY: any bits are a u8, u16 or u32; the rest is the caller's promise.
         unsafe {
             match self.element_bytes {
@@ -115,7 +115,7 @@ impl CopyLoop {
     ///
     /// # Safety
     /// As [`CopyLoop::run_task`].
-    pub(in crate::cpu) unsafe fn run(&self, pool: &Pool, from: *const u8, to: *mut u8) {
+    pub(crate) unsafe fn run(&self, pool: &Pool, from: *const u8, to: *mut u8) {
         let addresses = Addresses { from, to };
         pool.run(self.tasks(), &|task| {
             let Addresses { from, to } = *addresses.get();
@@ -229,7 +229,7 @@ unsafe fn copy_line<T: Copy>(
 }
 
 /// Prepares `Kernel::Copy`.
-pub(in crate::cpu) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (read, write) = (&launch.reads[0], &launch.writes[0]);
     Box::new(CopyKernel(CopyLoop::new(&read.layout, &write.layout, write.dtype.bytes())))
 }
@@ -261,7 +261,7 @@ impl CopyLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::positions;
+    use crate::testing::positions;
     use gradloom_core::ir::Shape;
 
     fn check<T: Copy + PartialEq + std::fmt::Debug>(from: &Layout, to: &Layout, make: impl Fn(usize) -> T) {

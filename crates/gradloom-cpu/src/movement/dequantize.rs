@@ -3,10 +3,10 @@
 //! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Always
 //! holds: an element is the product of its block's scale and its integer, which is exact.
 
-use crate::cpu::InstructionSet;
-use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::matrix::blocks::{Blocks, unpack};
-use crate::cpu::simd::{Simd, Vectorized, dispatch};
+use crate::InstructionSet;
+use crate::kernel::{Call, Prepared, Trap};
+use crate::matrix::blocks::{Blocks, unpack};
+use crate::simd::{Simd, Vectorized, dispatch};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use gradloom_core::kernel::{Launch, Layout};
@@ -16,7 +16,7 @@ use std::ops::Range;
 const TASK: usize = 512;
 
 /// Prepares `Dequantize`.
-pub(in crate::cpu) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared> {
     let Layout { offset, shape, strides } = &launch.reads[0].layout;
     let axes = || shape.iter().copied().zip(strides.iter().copied());
     let mut rows: Vec<(usize, usize)> = axes().collect();

@@ -1,11 +1,11 @@
 //! Concatenation: each operand is copied to its window of the result.
 
 use super::CopyLoop;
-use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::Launch;
 
 /// Prepares `Concat`.
-pub(in crate::cpu) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     let rank = write.layout.shape.rank();
     let mut at = 0;

@@ -1,14 +1,14 @@
 //! Padding: the result is filled, then the operand is copied to its places, which interior padding spreads.
 
 use super::CopyLoop;
-use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::work;
+use crate::kernel::{Call, Prepared, Trap};
+use crate::work;
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::Number;
 use gradloom_core::kernel::{Launch, Layout};
 
 /// Prepares `Pad`.
-pub(in crate::cpu) fn prepare(
+pub(crate) fn prepare(
     launch: &Launch,
     low: &[usize],
     interior: &[usize],

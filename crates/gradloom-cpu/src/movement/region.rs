@@ -1,11 +1,11 @@
 //! Writing a window of a parameter or state whose place is known only when the step runs.
 
 use super::CopyLoop;
-use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::{Launch, Layout};
 
 /// Prepares `Kernel::WriteRegion`.
-pub(in crate::cpu) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
+pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (value, target) = (&launch.reads[0], &launch.writes[0]);
     let window = Layout {
         offset: target.layout.offset,

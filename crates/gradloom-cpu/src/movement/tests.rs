@@ -1,8 +1,8 @@
 //! Padding, concatenation and windows against element-by-element placement. (Copies are tested beside their
 //! loops.)
 
-use crate::cpu::testing::{Case, Random, Tensor, assert_close, positions};
-use crate::cpu::{Call, Pool, Prepared};
+use crate::testing::{Case, Random, Tensor, assert_close, positions};
+use crate::{Call, Pool, Prepared};
 use gradloom_core::ir::{DType, Number, OpKind, Shape};
 use gradloom_core::kernel::{Kernel, Launch, Layout};
 

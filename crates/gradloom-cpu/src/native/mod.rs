@@ -18,20 +18,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// A routine that can be called.
 #[derive(Debug)]
-pub(in crate::cpu) struct Compiled {
+pub(crate) struct Compiled {
     code: Executable,
     frame_bytes: usize,
 }
 
 /// What the caller fills in before a call, at the start of [`Compiled::frame_bytes`] bytes that are aligned
 /// to 64.
-pub(in crate::cpu) struct Call {
+pub(crate) struct Call {
     frame: *mut u8,
 }
 
 impl Compiled {
     /// Compiles a routine, or finds it compiled. None if it cannot be, or the system does not allow it.
-    pub(in crate::cpu) fn new(routine: Routine) -> Option<Arc<Self>> {
+    pub(crate) fn new(routine: Routine) -> Option<Arc<Self>> {
         static KNOWN: OnceLock<Mutex<HashMap<Routine, Weak<Compiled>>>> = OnceLock::new();
         let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
@@ -45,7 +45,7 @@ impl Compiled {
     }
 
     /// Bytes of memory that a call needs.
-    pub(in crate::cpu) fn frame_bytes(&self) -> usize {
+    pub(crate) fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
@@ -57,7 +57,7 @@ impl Compiled {
     /// routine, which has its elements at all rows and columns. A result overlaps no element of an operand
     /// but the one at its own position.
     #[inline]
-    pub(in crate::cpu) unsafe fn run(&self, call: &Call) {
+    pub(crate) unsafe fn run(&self, call: &Call) {
         // SAFETY: the caller's promise.
         unsafe { self.code.call(call.frame) };
     }
@@ -67,7 +67,7 @@ impl Call {
     /// # Safety
     /// `frame` can be written, for as many bytes as what is called wants.
     #[inline]
-    pub(in crate::cpu) unsafe fn new(frame: *mut u8, rows: usize, columns: usize) -> Self {
+    pub(crate) unsafe fn new(frame: *mut u8, rows: usize, columns: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
             frame.add(Frame::ROWS).cast::<usize>().write(rows);
@@ -81,7 +81,7 @@ impl Call {
     /// # Safety
     /// The routine has an operand of this number.
     #[inline]
-    pub(in crate::cpu) unsafe fn operand(&self, number: OperandNumber, start: *const u8, row_stride: usize) {
+    pub(crate) unsafe fn operand(&self, number: OperandNumber, start: *const u8, row_stride: usize) {
         // SAFETY: the caller's promise: the frame has room for it.
         unsafe {
             let place = self.frame.add(Frame::operand(number));
@@ -95,7 +95,7 @@ impl Call {
     /// # Safety
     /// The operand was filled in.
     #[inline]
-    pub(in crate::cpu) unsafe fn starts_at_vectors(&self, number: OperandNumber, rows: usize) -> bool {
+    pub(crate) unsafe fn starts_at_vectors(&self, number: OperandNumber, rows: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let place = self.frame.add(Frame::operand(number)).cast::<usize>();
@@ -109,7 +109,7 @@ impl Call {
     /// # Safety
     /// As [`Call::new`].
     #[inline]
-    pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
+    pub(crate) unsafe fn first_column(&self, column: usize) {
         // Longer rows have no machine code that counts columns; only lanes behind a row's end get here.
         let numbers: [i32; 16] = std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MIN));
         // SAFETY: every frame has room for them.

@@ -4,15 +4,14 @@ mod checks;
 mod wasm;
 
 use super::{Call, Compiled};
-use crate::cpu::InstructionSet;
-use crate::cpu::elementwise::functions::function;
-use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use crate::InstructionSet;
+use crate::elementwise::functions::function;
+use crate::elementwise::{OPERANDS, Operand, Target};
 
-use crate::cpu::reduce::combine::{
+use crate::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
 };
-use crate::cpu::testing::Random;
-use crate::guarded::Guarded;
+use crate::testing::Random;
 use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::lanes::{Lane, Lanes, Scalar};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
@@ -21,6 +20,7 @@ use gradloom_codegen::cpu::machine::{
     VectorOperand, allocate, assemble, check,
 };
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
+use gradloom_device::guarded::Guarded;
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 

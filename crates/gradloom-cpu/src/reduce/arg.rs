@@ -6,14 +6,14 @@
 use super::Walk;
 use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, columns, row};
 use super::split::{Direction, STRIP, Split};
-use crate::cpu::InstructionSet;
-use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::strided_reader::{BLOCK, Buffer};
+use crate::InstructionSet;
+use crate::kernel::{Call, Prepared, Trap};
+use crate::strided_reader::{BLOCK, Buffer};
 use gradloom_core::ir::{ArgReduceOp, DType};
 use gradloom_core::kernel::Launch;
 
 /// Prepares `ArgReduce`.
-pub(in crate::cpu) fn prepare_arg(
+pub(crate) fn prepare_arg(
     launch: &Launch,
     op: ArgReduceOp,
     axis: usize,

@@ -4,7 +4,7 @@
 //! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time
 //! while there are as many, then a tree over the lanes, on every instruction set.
 
-use crate::cpu::multiversion::multiversion;
+use crate::multiversion;
 
 /// Running results of a row: four of the widest registers, which hides the latency of an addition.
 const LANES: usize = 64;
@@ -12,7 +12,7 @@ const LANES: usize = 64;
 const VECTOR: usize = 16;
 
 /// An associative operator with an identity, on one element type.
-pub(in crate::cpu) trait Reducer: Send + Sync + 'static {
+pub(crate) trait Reducer: Send + Sync + 'static {
     type T: Copy + Default + PartialOrd + Send + Sync;
     /// The result of an empty reduction.
     const IDENTITY: Self::T;
@@ -42,7 +42,7 @@ fn is_nan<T: PartialOrd>(a: T) -> bool {
 macro_rules! reducers {
     ($d:tt $($name:ident: $combiner:ident of $dtype:pat => $T:ty, $identity:expr, $combine:expr;)*) => {
         $(
-            pub(in crate::cpu) struct $name;
+            pub(crate) struct $name;
             impl Reducer for $name {
                 type T = $T;
                 const IDENTITY: $T = $identity;
@@ -57,7 +57,7 @@ macro_rules! reducers {
             ($d op:expr, $d dtype:expr, $d F:ident => $d value:expr) => {{
                 use gradloom_core::ir::BinaryOp;
                 use gradloom_core::ir::DType::{F32, I32, U32};
-                use $d crate::cpu::reduce::combine;
+                use $d crate::reduce::combine;
                 match ($d op.combiner(), $d dtype) {
                     $((BinaryOp::$combiner, $dtype) => {
                         type $d F = combine::$name;
@@ -67,7 +67,7 @@ macro_rules! reducers {
                 }
             }};
         }
-        pub(in crate::cpu) use with_reducer;
+        pub(crate) use with_reducer;
     };
 }
 
@@ -112,7 +112,7 @@ extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 /// # Safety
 /// `count` elements can be read from `from`.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
+pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];
     let mut start = 0;
     while start + 4 * LANES <= count {

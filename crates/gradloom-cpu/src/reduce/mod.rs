@@ -6,7 +6,7 @@
 //! depend on threads or on the instruction set; a NaN anywhere gives NaN.
 
 mod arg;
-pub(in crate::cpu) mod combine;
+pub(crate) mod combine;
 mod split;
 #[cfg(test)]
 mod tests;

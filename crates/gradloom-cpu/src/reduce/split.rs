@@ -4,8 +4,8 @@
 //! where there are too few outputs to keep a machine busy, chunks of the reduced elements whose partial
 //! results are combined afterwards. Always holds: the cut depends on the layout alone.
 
-use crate::cpu::strided_reader::{BLOCK, StridedReader};
-use crate::cpu::work::GRAIN;
+use crate::strided_reader::{BLOCK, StridedReader};
+use crate::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
 
 /// Outputs that a task reduces side by side when it walks down columns.

@@ -1,8 +1,8 @@
 //! Reductions of every dtype over every set of axes of many layouts, against float64 and 64-bit integers.
 
 use super::*;
-use crate::cpu::reduce::combine::{Reducer, with_reducer};
-use crate::cpu::testing::{Case, Random, Tensor, assert_close};
+use crate::reduce::combine::{Reducer, with_reducer};
+use crate::testing::{Case, Random, Tensor, assert_close};
 use gradloom_core::ir::{ArgReduceOp, DType, Number, OpKind, ReduceOp, Shape};
 use gradloom_core::kernel::Layout;
 
@@ -14,7 +14,7 @@ fn groups(x: &Tensor, axes: &[usize]) -> (Shape, Vec<Vec<f64>>) {
     let strides =
         (0..x.layout.shape.rank()).map(|a| if axes.contains(&a) { 0 } else { strides.next().unwrap() });
     let places = Layout { offset: 0, shape: x.layout.shape.clone(), strides: strides.collect() };
-    for (value, place) in x.values().into_iter().zip(crate::cpu::testing::positions(&places)) {
+    for (value, place) in x.values().into_iter().zip(crate::testing::positions(&places)) {
         groups[place].push(value);
     }
     (shape, groups)

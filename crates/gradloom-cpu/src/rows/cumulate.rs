@@ -5,9 +5,9 @@
 //! results are formed in the order of the elements, eight at a time.
 
 use super::{Call, Prepared, Source, Trap};
-use crate::cpu::InstructionSet;
-use crate::cpu::multiversion::multiversion;
-use crate::cpu::work::GRAIN;
+use crate::InstructionSet;
+use crate::multiversion;
+use crate::work::GRAIN;
 use gradloom_codegen::cpu::{PIECE, Rows};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Launch;
@@ -150,7 +150,7 @@ multiversion! {
 }
 
 /// Prepares `Cumulate`.
-pub(in crate::cpu) fn prepare(
+pub(crate) fn prepare(
     launch: &Launch,
     op: ReduceOp,
     reverse: bool,

@@ -7,9 +7,9 @@
 use super::keys::{Element, pack_body, unpacked};
 use super::select::select_body;
 use super::{Call, Prepared, Source, Trap};
-use crate::cpu::InstructionSet;
-use crate::cpu::multiversion::multiversion;
-use crate::cpu::work::GRAIN;
+use crate::InstructionSet;
+use crate::multiversion;
+use crate::work::GRAIN;
 use gradloom_codegen::cpu::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Launch;
@@ -30,7 +30,7 @@ multiversion! {
 const COMPARED: usize = 256;
 
 /// Prepares `Sort`.
-pub(in crate::cpu) fn prepare(
+pub(crate) fn prepare(
     launch: &Launch,
     count: usize,
     descending: bool,

@@ -2,7 +2,7 @@
 //! NaN and infinities.
 
 use super::{prepare_cumulate, prepare_sort};
-use crate::cpu::testing::{Job, Random, Tensor, assert_near};
+use crate::testing::{Job, Random, Tensor, assert_near};
 use gradloom_codegen::cpu::{Rows, SortPlan, cumulate_workspace};
 use gradloom_core::ir::{DType, OpKind, ReduceOp, Shape};
 use std::cmp::Ordering;
@@ -118,7 +118,7 @@ fn check_sort(x: &Tensor, count: usize, descending: bool) {
     let plan = Rows::of(&job.launch().reads[0]);
     job.workspace = SortPlan::new(plan, count).workspace(plan, count);
     let kernel = |level| prepare_sort(&job.launch(), count, descending, level);
-    for level in crate::cpu::InstructionSet::available() {
+    for level in crate::InstructionSet::available() {
         let got = job.run_on_all_pools(&*kernel(level)).unwrap();
         let what = || format!("{count} of {:?}, descending {descending}", x.layout);
         assert!(got[1] == indices, "indices of {}", what());
@@ -133,7 +133,7 @@ fn a_long_sum_loses_nothing() {
     let kind = OpKind::Cumulate { op: ReduceOp::Sum, reverse: false };
     let mut job = Job::of_op(kind, vec![x], &[(DType::F32, [elements].into())]);
     job.workspace = cumulate_workspace(&job.launch().reads[0]);
-    let kernel = prepare_cumulate(&job.launch(), ReduceOp::Sum, false, crate::cpu::InstructionSet::detect());
+    let kernel = prepare_cumulate(&job.launch(), ReduceOp::Sum, false, crate::InstructionSet::detect());
     let got = job.run_on_all_pools(&*kernel).unwrap();
     let expected: Vec<f64> = (1..=elements).map(|i| i as f64 * f64::from(0.1f32)).collect();
     assert_near("sum", &got[0], &expected, 1e-7);

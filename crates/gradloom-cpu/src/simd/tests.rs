@@ -1,8 +1,8 @@
 //! Every operation of every instruction set of this machine, lane by lane against scalar arithmetic.
 
 use super::{Simd, Vectorized, WIDEST, dispatch};
-use crate::cpu::InstructionSet;
-use crate::cpu::testing::Random;
+use crate::InstructionSet;
+use crate::testing::Random;
 use gradloom_core::ir::half;
 
 type Lanes = [f32; WIDEST];

@@ -4,11 +4,11 @@ mod epilogues;
 mod stored;
 
 use super::*;
-use crate::cpu::Pool;
-use crate::cpu::testing::{Job, Random, Tensor, assert_near};
+use crate::testing::{Job, Random, Tensor, assert_near};
 use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
+use gradloom_device::host::Pool;
 
 /// Most threads that a test runs on.
 const THREADS: usize = 3;

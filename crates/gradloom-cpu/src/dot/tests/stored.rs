@@ -2,7 +2,7 @@
 //! stand for.
 
 use super::*;
-use crate::cpu::testing::element_bits;
+use crate::testing::element_bits;
 use gradloom_core::ir::BlockFormat;
 
 /// Random blocks of `rows` rows of `elements`, and their numbers.

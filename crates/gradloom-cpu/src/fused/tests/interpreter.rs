@@ -4,9 +4,9 @@
 //! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for
 //! rounding.
 
-use crate::cpu::InstructionSet;
-use crate::cpu::elementwise::functions::function;
-use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use crate::InstructionSet;
+use crate::elementwise::functions::function;
+use crate::elementwise::{OPERANDS, Operand, Target};
 use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};

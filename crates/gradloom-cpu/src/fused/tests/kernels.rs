@@ -1,10 +1,10 @@
 //! Bodies that real programs have, against float64, and the corners that random bodies rarely meet.
 
 use super::{job, run};
-use crate::cpu::fused::native::Native;
-use crate::cpu::fused::program::Program;
-use crate::cpu::testing::{Random, Tensor, assert_close};
-use crate::cpu::{InstructionSet, Loops};
+use crate::fused::native::Native;
+use crate::fused::program::Program;
+use crate::testing::{Random, Tensor, assert_close};
+use crate::{InstructionSet, Loops};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 

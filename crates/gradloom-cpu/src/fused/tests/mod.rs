@@ -5,7 +5,7 @@ mod interpreter;
 mod kernels;
 mod random;
 
-use crate::cpu::testing::{Job, Tensor};
+use crate::testing::{Job, Tensor};
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Kernel, Layout};
@@ -17,6 +17,6 @@ fn job(body: &Body, reads: Vec<Tensor>, results: Vec<(DType, Layout, Option<usiz
 }
 
 /// Runs it everywhere.
-fn run(body: &Body, job: &Job) -> Result<Vec<Vec<f64>>, crate::cpu::Trap> {
+fn run(body: &Body, job: &Job) -> Result<Vec<Vec<f64>>, crate::Trap> {
     job.run(|launch, level, loops| super::prepare_loop(launch, body, level, loops))
 }

@@ -3,7 +3,7 @@
 
 use super::interpreter::interpret;
 use super::{job, run};
-use crate::cpu::testing::{Random, Tensor, assert_close};
+use crate::testing::{Random, Tensor, assert_close};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
