@@ -5,17 +5,17 @@ use super::gpu::Gpu;
 use super::memory::CudaMemory;
 use super::options::{CudaOptions, Mode};
 use super::program::CudaProgram;
-use crate::backend::{Backend, Loaded};
-use crate::cpu::Pool;
-use crate::gpu::cuts;
-use crate::memory::{Allocate, Memory, counted};
-use crate::store::Content;
 use gradloom_codegen::cuda::CudaUnit;
 use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
+use gradloom_device::backend::{Backend, Loaded};
+use gradloom_device::content::StoreMemory;
+use gradloom_device::host::Pool;
+use gradloom_device::memory::{Allocate, Memory, counted};
+use gradloom_device::queue::cuts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -99,12 +99,12 @@ impl Backend for CudaBackend {
         self.target.in_precision(precision).for_graph(graph, || self.gpu.products().is_some())
     }
 
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
         self.target.code(graph, plan, &cuts(plan, store, u64::MAX))
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {
-        CudaMemory::new(&self.gpu, counted(bytes)).map(Memory::Cuda)
+        CudaMemory::new(&self.gpu, counted(bytes)).map(Memory::of)
     }
 
     fn load(
@@ -112,7 +112,7 @@ impl Backend for CudaBackend {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         code: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let units = code.get::<Vec<CudaUnit>>()?;

@@ -2,8 +2,8 @@
 
 use super::driver::Event;
 use super::gpu::Gpu;
-use crate::cancel::Stop;
 use gradloom_core::error::Result;
+use gradloom_device::cancel::Stop;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,10 +7,10 @@
 //! up in a fixed order (what splits the sums keeps the parts in scratch, and does not use atomics).
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
-use crate::memory::counted;
 use gradloom_codegen::cuda::nvrtc::places;
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
 use gradloom_core::ir::DType;
+use gradloom_device::memory::counted;
 use libloading::Library;
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;

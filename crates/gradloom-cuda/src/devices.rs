@@ -7,9 +7,9 @@ use super::kept::Kept;
 use super::kernels::{Kernels, no_compiler};
 use super::nvidia::Nvidia;
 use super::options::CudaOptions;
-use crate::user_cache;
 use gradloom_codegen::cuda::nvrtc::Nvrtc;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::user_cache;
 use std::sync::Arc;
 
 /// The oldest driver that has what is asked of it: of CUDA 12.

@@ -8,11 +8,11 @@ use super::driver::{Address, Function, KernelCall};
 use super::gpu::Gpu;
 use super::memory::{CudaMemory, HostBuffer, on_device};
 use super::program::IN_FLIGHT;
-use crate::gpu::{Regions, Results, STATUS_BYTES};
-use crate::memory::{Allocate, Memory, counted};
 use gradloom_codegen::cuda::exchange::{COUNTER_BYTES, HEADER, Item, Payload, SLOTS};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::{Plan, Region};
+use gradloom_device::memory::{Allocate, DeviceMemory as _, Memory, counted};
+use gradloom_device::queue::{Regions, Results, STATUS_BYTES};
 use std::sync::Arc;
 
 /// Slots: more than steps on their way, and one for the step that is being prepared.
@@ -31,7 +31,7 @@ pub(super) struct Exchange {
     there: u64,
     larger_there: Vec<bool>,
     /// The counter, the places of results, and the tables of both kernels.
-    memory: CudaMemory,
+    memory: Memory,
     /// Words of all outputs, and the number of outputs.
     words: u64,
     outputs: u64,
@@ -69,7 +69,7 @@ impl Exchange {
             (outputs, first) = (outputs + 1, first + copy.bytes as u64);
         }
         let memory = with(COUNTER_BYTES + table.len() as u64);
-        let Some(Memory::Cuda(memory)) = memory else {
+        let Some(memory) = memory else {
             return Err(Error::new(ErrorKind::Device, "no memory for a program's exchange on the GPU"));
         };
         memory.write(counted(COUNTER_BYTES), &table)?;
@@ -89,8 +89,8 @@ impl Exchange {
     /// The kernel that a step starts with.
     pub(super) fn begin(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
-            self.memory.at(0),
-            self.memory.at(counted(COUNTER_BYTES)),
+            on_device(&self.memory).at(0),
+            on_device(&self.memory).at(counted(COUNTER_BYTES)),
             self.payload.items.len() as u64,
             self.payload.copied / 16,
             self.ring.address(),
@@ -103,8 +103,8 @@ impl Exchange {
     /// The kernel that hands results out.
     pub(super) fn results(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
-            self.memory.at(0),
-            self.memory.at(counted(COUNTER_BYTES) + self.payload.items.len() * ITEM_BYTES),
+            on_device(&self.memory).at(0),
+            on_device(&self.memory).at(counted(COUNTER_BYTES) + self.payload.items.len() * ITEM_BYTES),
             self.outputs,
             self.words,
             STATUS_BYTES as u64 / 4,

@@ -7,8 +7,8 @@ use super::driver::{
 };
 use super::kernels::Kernels;
 use super::poller::Poller;
-use crate::cancel::Stop;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::cancel::Stop;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 //! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with
 //! the cache is never an error.
 
-use crate::regular_file;
-use crate::user_cache::{self, hash};
+use gradloom_device::regular_file;
+use gradloom_device::user_cache::{self, hash};
 use std::path::PathBuf;
 
 /// The start of a file: a format, whose number is the last byte.

@@ -10,6 +10,7 @@ mod algorithms;
 mod backend;
 mod clock;
 mod cublas;
+mod device;
 mod devices;
 mod driver;
 mod exchange;
@@ -31,7 +32,6 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backend::CudaBackend;
+pub use device::CudaDevice;
 pub use devices::{CudaReport, cuda_devices};
-pub(crate) use memory::CudaMemory;
 pub use options::CudaOptions;

@@ -9,20 +9,20 @@ use super::exchange::Exchange;
 use super::gpu::Gpu;
 use super::graph::Building;
 use super::kernels::Text;
-use super::memory::{CudaMemory, on_device};
+use super::memory::on_device;
 use super::options::Mode;
 use super::pending::Stagings;
 use super::program::CudaProgram;
-use crate::gpu::{Regions, Results, host_launches};
-use crate::memory::{Allocate, Memory, counted};
-use crate::profile::Spans as Times;
-use crate::store::Content;
 use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
 use gradloom_codegen::cuda::{CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
+use gradloom_device::content::StoreMemory;
+use gradloom_device::memory::{Allocate, Memory, counted};
+use gradloom_device::queue::{Regions, Results, host_launches};
+use gradloom_device::spans::Spans as Times;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl CudaProgram {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         units: &[CudaUnit],
-        store: &Content,
+        store: &StoreMemory,
         with: Allocate<'_>,
         mode: Mode,
     ) -> Result<Self> {
@@ -127,7 +127,7 @@ fn call(
     unit: &CudaUnit,
     function: Option<Function>,
     memory: &Regions,
-    tables: &mut Vec<CudaMemory>,
+    tables: &mut Vec<Memory>,
     with: Allocate<'_>,
 ) -> Result<Option<Call>> {
     let kernel = &unit.kernel;
@@ -145,7 +145,7 @@ fn call(
             Parameter::Nothing => 0,
             Parameter::Table(numbers) => {
                 let table = table(numbers, with)?;
-                let address = table.at(0);
+                let address = on_device(&table).at(0);
                 tables.push(table);
                 address
             }
@@ -169,14 +169,14 @@ fn call(
 }
 
 /// Numbers of a kernel's own, on the device.
-fn table(numbers: &[u32], with: Allocate<'_>) -> Result<CudaMemory> {
+fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     match with(bytes.len() as u64) {
-        Some(Memory::Cuda(memory)) => {
+        Some(memory) => {
             memory.write(0, &bytes)?;
             Ok(memory)
         }
-        _ => Err(Error::new(
+        None => Err(Error::new(
             ErrorKind::Device,
             format!("no memory for {} bytes of tables on the GPU", bytes.len()),
         )

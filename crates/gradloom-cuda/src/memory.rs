@@ -2,9 +2,9 @@
 
 use super::driver::Address;
 use super::gpu::Gpu;
-use crate::memory::Memory;
 use gradloom_codegen::cuda::ROOM_BEHIND;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::memory::{DeviceMemory, Memory};
 use std::ptr;
 use std::sync::Arc;
 
@@ -27,18 +27,20 @@ impl CudaMemory {
         Some(memory)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
-    }
-
     /// The address of a byte.
     pub(super) fn at(&self, offset: usize) -> Address {
         assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
         self.address + offset as Address
     }
+}
+
+impl DeviceMemory for CudaMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
 
     /// Waits for the device, and copies bytes out.
-    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         assert!(into.len() <= self.bytes - offset, "the range was planned");
         if into.is_empty() {
             return self.gpu.check();
@@ -47,7 +49,7 @@ impl CudaMemory {
         self.gpu.ask("hand out bytes", |driver| driver.download(self.at(offset), into, self.gpu.stream))
     }
 
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes - offset, "the range was planned");
         if bytes.is_empty() {
             return self.gpu.check();
@@ -55,7 +57,8 @@ impl CudaMemory {
         self.gpu.ask("take bytes", |driver| driver.upload(self.at(offset), bytes, self.gpu.stream))
     }
 
-    pub(crate) fn copy_to(&self, other: &Self) -> Result<()> {
+    fn copy_to(&self, other: &Memory) -> Result<()> {
+        let other: &Self = other.own();
         assert!(other.bytes >= self.bytes, "the copy is as large");
         if self.bytes == 0 {
             return self.gpu.check();
@@ -72,12 +75,9 @@ impl Drop for CudaMemory {
     }
 }
 
-/// The device's memory behind a handle.
+/// Returns the device's memory behind a handle.
 pub(super) fn on_device(memory: &Memory) -> &CudaMemory {
-    match memory {
-        Memory::Cuda(memory) => memory,
-        _ => unreachable!("the backend allocates on the device"),
-    }
+    memory.own()
 }
 
 /// Bytes of the host that the device reads and writes under the same address.

@@ -4,10 +4,10 @@
 
 use super::gpu::{Gpu, Mark};
 use super::memory::HostBuffer;
-use crate::backend::{Finished, Pending};
-use crate::cancel::Stop;
-use crate::gpu::Results;
 use gradloom_core::error::Result;
+use gradloom_device::backend::{Finished, Pending};
+use gradloom_device::cancel::Stop;
+use gradloom_device::queue::Results;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};

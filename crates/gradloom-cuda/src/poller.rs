@@ -4,7 +4,7 @@
 //! lost. A thread waits, from the first future on.
 
 use super::gpu::Mark;
-use crate::cancel::Stop;
+use gradloom_device::cancel::Stop;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;

@@ -6,10 +6,10 @@
 use super::clock::Clock;
 use super::nvtx;
 use super::program::CudaProgram;
-use crate::cancel::Stop;
 use gradloom_codegen::cuda::Member;
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::Result;
+use gradloom_device::cancel::Stop;
 
 impl CudaProgram {
     /// Runs the kernels of a step that was handed over, and notes when each launch ran.

@@ -8,18 +8,18 @@ use super::gpu::{Gpu, Mark};
 use super::memory::{CudaMemory, on_device};
 use super::nvtx;
 use super::pending::{PendingStep, Stagings};
-use crate::backend::{Pending, Queued, Resident, Work};
-use crate::cancel::Stop;
-use crate::elements::{Elements, zeroed};
-use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
-use crate::memory::{Memory, counted};
-use crate::profile::{LaunchSpan, Spans};
 use gradloom_codegen::cuda::{Member, Replay};
 use gradloom_codegen::step::{Owner, Status};
 use gradloom_core::error::{ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role, Totals};
+use gradloom_device::backend::{Pending, Queued, Resident, Work};
+use gradloom_device::cancel::Stop;
+use gradloom_device::elements::{Elements, zeroed};
+use gradloom_device::memory::{DeviceMemory as _, Memory, counted};
+use gradloom_device::queue::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
+use gradloom_device::spans::{LaunchSpan, Spans};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) struct CudaProgram {
     pub(super) host: Vec<HostLaunch>,
     pub(super) exchange: Exchange,
     /// Numbers that kernels have of their own.
-    pub(super) tables: Vec<CudaMemory>,
+    pub(super) tables: Vec<Memory>,
     /// The per-step block.
     pub(super) scalars: Vec<u8>,
     /// Ranges of it that were set since the last step or launch.
@@ -145,7 +145,7 @@ impl CudaProgram {
     }
 
     fn extra_bytes(&self) -> u64 {
-        let tables: usize = self.tables.iter().map(CudaMemory::len).sum();
+        let tables: usize = self.tables.iter().map(Memory::len).sum();
         (STATUS_BYTES + tables + self.exchange.extra_bytes()) as u64
     }
 }

@@ -3,7 +3,7 @@
 use super::driver::Call;
 use super::fake::{Fake, FakeCompiler};
 use super::options::{CudaOptions, Overrides};
-use crate::{Device, Session, Store, Train, Trainer};
+use crate::CudaDevice as _;
 use gradloom_codegen::cuda::{REUSE_DISTANCE, ROOM_BEHIND};
 use gradloom_codegen::pipeline::{Limits, Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -12,6 +12,7 @@ use gradloom_core::nn::{Dropout, Embedding, Linear};
 use gradloom_core::optim::AdamW;
 use gradloom_core::plan::{ALIGNMENT, StoreEntry};
 use gradloom_core::trace::{Tensor, f32, i32};
+use gradloom_runtime::{Device, Session, Store, Train, Trainer};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

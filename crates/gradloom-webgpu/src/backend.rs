@@ -3,16 +3,16 @@
 use super::host::WebHost;
 use super::memory::WebMemory;
 use super::program::WebProgram;
-use crate::backend::{Backend, Loaded};
-use crate::cpu::Pool;
-use crate::gpu::cuts;
-use crate::memory::{Allocate, Memory};
-use crate::store::Content;
 use gradloom_codegen::pipeline::{Code, Limits, Precision, Target};
 use gradloom_codegen::wgsl::Unit;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::{ALIGNMENT, Plan};
+use gradloom_device::backend::{Backend, Loaded};
+use gradloom_device::content::StoreMemory;
+use gradloom_device::host::Pool;
+use gradloom_device::memory::{Allocate, Memory};
+use gradloom_device::queue::cuts;
 use std::sync::Arc;
 
 /// # Errors
@@ -84,12 +84,12 @@ impl Backend for WebBackend {
         &self.target
     }
 
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
         self.target.code(graph, plan, &cuts(plan, store, self.segment()))
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {
-        Some(Memory::Web(WebMemory::new(&self.host, usize::try_from(bytes).ok()?)))
+        Some(Memory::of(WebMemory::new(&self.host, usize::try_from(bytes).ok()?)))
     }
 
     fn load(
@@ -97,7 +97,7 @@ impl Backend for WebBackend {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         code: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let program = WebProgram::load(

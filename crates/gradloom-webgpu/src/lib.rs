@@ -9,6 +9,13 @@ mod host;
 mod memory;
 mod program;
 
-pub(crate) use backend::WebBackend;
+use gradloom_codegen::pipeline::Limits;
+use gradloom_device::Device;
 pub use host::{WebCopy, WebHost, WebKernel, WebRange};
-pub(crate) use memory::WebMemory;
+pub use memory::WebMemory;
+use std::sync::Arc;
+
+/// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at most.
+pub fn device(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: u64) -> Device {
+    Device::new(backend::WebBackend::new(host, limits, buffer_bytes))
+}

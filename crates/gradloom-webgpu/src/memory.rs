@@ -2,11 +2,12 @@
 
 use super::host::{WebHost, WebRange};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::memory::DeviceMemory;
 use std::sync::Arc;
 
 /// Bytes on the device.
 #[derive(Debug)]
-pub(crate) struct WebMemory {
+pub struct WebMemory {
     host: Arc<dyn WebHost>,
     buffer: u32,
     bytes: usize,
@@ -18,34 +19,38 @@ impl WebMemory {
         Self { host: Arc::clone(host), buffer, bytes }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
-    }
-
     /// A range of whole words.
     pub(super) fn range(&self, start: usize, bytes: usize) -> WebRange {
         WebRange { buffer: self.buffer, start, bytes }
     }
 
-    /// The buffer's id.
-    pub(crate) fn buffer(&self) -> u32 {
+    /// Returns the buffer's id.
+    pub fn buffer(&self) -> u32 {
         self.buffer
     }
+}
 
-    pub(crate) fn read(&self) -> Result<()> {
+impl DeviceMemory for WebMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn read(&self, _: usize, _: &mut [u8]) -> Result<()> {
         let error =
             Error::new(ErrorKind::Device, "a page's GPU hands bytes over later: they cannot be read at once");
         Err(error.help("copy them in the script, from where the store says that they are"))
     }
 
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         if bytes.len().is_multiple_of(4) {
-            return self.host.write(self.buffer, offset, bytes);
+            self.host.write(self.buffer, offset, bytes);
+            return Ok(());
         }
         // What follows an entry, up to its alignment, is padding.
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
         self.host.write(self.buffer, offset, &words);
+        Ok(())
     }
 }
 

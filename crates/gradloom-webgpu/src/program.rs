@@ -3,12 +3,6 @@
 use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
 use super::memory::WebMemory;
-use crate::backend::{Finished, Pending, Queued, Resident, Work};
-use crate::cancel::Stop;
-use crate::elements::Elements;
-use crate::gpu::{Regions, Results, STATUS_BYTES, STEP_BYTES, Tables, bound_bytes};
-use crate::memory::{Allocate, Memory, counted};
-use crate::store::Content;
 use gradloom_codegen::step::{Owner, pause};
 use gradloom_codegen::wgsl::{Shader, Unit, writable};
 use gradloom_core::collections::sort;
@@ -16,6 +10,12 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
+use gradloom_device::backend::{Finished, Pending, Queued, Resident, Work};
+use gradloom_device::cancel::Stop;
+use gradloom_device::content::StoreMemory;
+use gradloom_device::elements::Elements;
+use gradloom_device::memory::{Allocate, DeviceMemory as _, Memory, counted};
+use gradloom_device::queue::{Regions, Results, STATUS_BYTES, STEP_BYTES, Tables, bound_bytes};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -34,12 +34,9 @@ pub(super) struct WebProgram {
     unique: usize,
 }
 
-/// The device's memory behind a handle.
+/// Returns the device's memory behind a handle.
 fn on_page(memory: &Memory) -> &WebMemory {
-    match memory {
-        Memory::Web(memory) => memory,
-        _ => unreachable!("the backend allocates on the device"),
-    }
+    memory.own()
 }
 
 impl WebProgram {
@@ -53,7 +50,7 @@ impl WebProgram {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         units: &[Unit],
-        store: &Content,
+        store: &StoreMemory,
         with: Allocate<'_>,
     ) -> Result<Self> {
         let memory = Regions::new(graph, plan, store, segment, with)?;
@@ -146,7 +143,7 @@ impl Queued for WebProgram {
         check(&*self.host)?;
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
-            on_page(arena).write(start, &self.scalars);
+            on_page(arena).write(start, &self.scalars)?;
         }
         let ticket = self.host.submit(self.id);
         let run = self.runs;
@@ -172,13 +169,14 @@ impl Resident for WebProgram {
             self.scalars[counted(buffer.offset)..][..bytes.len()].copy_from_slice(bytes);
         } else if !bytes.is_empty() {
             let (memory, start) = self.memory.place(buffer.region, buffer.offset);
-            on_page(memory).write(start, bytes);
+            // What a page refuses comes with the step.
+            let _ = on_page(memory).write(start, bytes);
         }
     }
 
     fn read(&self, access: &Access, _: &mut Elements) -> Result<()> {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-        on_page(self.memory.place(buffer.region, buffer.offset).0).read()
+        on_page(self.memory.place(buffer.region, buffer.offset).0).read(0, &mut [])
     }
 
     fn allocated(&self) -> u64 {

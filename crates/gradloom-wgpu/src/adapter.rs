@@ -201,7 +201,7 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     })?;
     let health = Arc::new(Health::new(options.watchdog));
     health.watch(&device);
-    let folder = options.overrides.cache.clone().or_else(crate::user_cache::folder);
+    let folder = options.overrides.cache.clone().or_else(gradloom_device::user_cache::folder);
     let kept = folder.and_then(|folder| SavedPipelines::open(&device, &adapter.get_info(), &folder));
     Ok(Gpu::new(device, queue, report, limits, options.overrides.dispatch, kept, health))
 }

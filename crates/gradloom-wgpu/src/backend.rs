@@ -1,21 +1,22 @@
 //! The backend: an open device behind the runtime's traits.
 
+use super::WgpuOptions;
 use super::adapter::open;
 use super::gpu::Gpu;
+use super::memory::WgpuMemory;
 use super::program::WgpuProgram;
 use super::tune::{Tuner, Tuning};
-use super::{DeviceMemory, WgpuOptions};
-use crate::backend::{Backend, Loaded};
-use crate::cpu::Pool;
-use crate::gpu::cuts;
-use crate::memory::{Allocate, Memory, counted};
-use crate::store::Content;
 use gradloom_codegen::pipeline::{Code, Precision, Target};
 use gradloom_codegen::wgsl::Unit;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
+use gradloom_device::backend::{Backend, Loaded};
+use gradloom_device::content::StoreMemory;
+use gradloom_device::host::Pool;
+use gradloom_device::memory::{Allocate, Memory, counted};
+use gradloom_device::queue::cuts;
 use std::sync::Arc;
 
 /// A GPU.
@@ -41,6 +42,11 @@ impl WgpuBackend {
     pub(crate) fn with_fusion(mut self, fusion: Fusion) -> Self {
         self.target.fusion = fusion;
         self
+    }
+
+    /// Returns the results of measuring so far, if kernels are measured.
+    pub(crate) fn tuning(&self) -> Option<Tuning> {
+        self.tuner.as_ref().map(Tuner::tuning)
     }
 }
 
@@ -93,10 +99,6 @@ impl Backend for WgpuBackend {
         self.gpu.device.destroy();
     }
 
-    fn tuning(&self) -> Option<Tuning> {
-        self.tuner.as_ref().map(Tuner::tuning)
-    }
-
     fn target(&self) -> &Target {
         &self.target
     }
@@ -117,7 +119,7 @@ impl Backend for WgpuBackend {
         }
     }
 
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
         self.gpu.check()?;
         let mut code = self.target.code(graph, plan, &cuts(plan, store, self.gpu.segment()))?;
         if let Some(change) = self.gpu.dispatch {
@@ -128,7 +130,7 @@ impl Backend for WgpuBackend {
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {
-        DeviceMemory::new(&self.gpu, counted(bytes)).map(Memory::Wgpu)
+        WgpuMemory::new(&self.gpu, counted(bytes)).map(Memory::of)
     }
 
     fn load(
@@ -136,7 +138,7 @@ impl Backend for WgpuBackend {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         code: &Code,
-        store: &Content,
+        store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
         let program = WgpuProgram::load(&self.gpu, graph, plan, code.get::<Vec<Unit>>()?, store, allocate)?;

@@ -8,10 +8,10 @@
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::{on_device, staging};
-use crate::gpu::{HostLaunch, HostSpan, Regions, STATUS_BYTES};
-use crate::memory::counted;
 use gradloom_codegen::step::Status;
 use gradloom_core::error::Result;
+use gradloom_device::memory::counted;
+use gradloom_device::queue::{HostLaunch, HostSpan, Regions, STATUS_BYTES};
 use wgpu::{CommandEncoder, CommandEncoderDescriptor};
 
 /// Submits the commands so far, runs the op on what they left, and gives an encoder for those that

@@ -7,6 +7,7 @@
 
 mod adapter;
 mod backend;
+mod device;
 mod download;
 mod gpu;
 mod host_launch;
@@ -19,11 +20,12 @@ mod pipelines;
 mod poller;
 mod program;
 mod single;
+#[doc(hidden)]
+pub mod testing;
 mod timestamps;
 mod tune;
 
 pub use adapter::{AdapterReport, adapters};
-pub(crate) use backend::WgpuBackend;
-pub(crate) use memory::DeviceMemory;
+pub use device::WgpuDevice;
 pub use options::WgpuOptions;
 pub use tune::Tuning;

@@ -8,15 +8,15 @@ use super::memory::on_device;
 use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, early_submissions, encode};
-use crate::gpu::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
-use crate::memory::{Allocate, counted};
-use crate::profile::Spans;
-use crate::store::Content;
 use gradloom_codegen::step::{Owner, host_steps, pause};
 use gradloom_codegen::wgsl::{Dispatch, Operands, Shader, Unit};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
+use gradloom_device::content::StoreMemory;
+use gradloom_device::memory::{Allocate, counted};
+use gradloom_device::queue::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
+use gradloom_device::spans::Spans;
 use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl WgpuProgram {
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         units: &[Unit],
-        store: &Content,
+        store: &StoreMemory,
         with: Allocate<'_>,
     ) -> Result<Self> {
         gpu.check()?;

@@ -2,33 +2,35 @@
 
 use super::download::Download;
 use super::gpu::Gpu;
-use crate::memory::Memory;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::memory::{DeviceMemory, Memory};
 use std::sync::Arc;
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
 /// Bytes on a device.
 #[derive(Debug)]
-pub(crate) struct DeviceMemory {
+pub(crate) struct WgpuMemory {
     gpu: Arc<Gpu>,
     pub(super) buffer: Buffer,
     bytes: usize,
 }
 
-impl DeviceMemory {
+impl WgpuMemory {
     /// `None` when the device has not that much memory.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let buffer = gpu.buffer("gradloom", bytes, usage)?;
         Some(Self { gpu: Arc::clone(gpu), buffer, bytes })
     }
+}
 
-    pub(crate) fn len(&self) -> usize {
+impl DeviceMemory for WgpuMemory {
+    fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Waits for the device, and copies bytes out.
-    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         if into.is_empty() {
             return Ok(());
         }
@@ -44,7 +46,7 @@ impl DeviceMemory {
         Download::new(staging, submission).read(&self.gpu, copy).map(|_| ())
     }
 
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.gpu.check()?;
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&self.buffer, offset as u64, bytes);
@@ -59,19 +61,17 @@ impl DeviceMemory {
         self.gpu.check()
     }
 
-    pub(crate) fn copy_to(&self, other: &Self) -> Result<()> {
+    fn copy_to(&self, other: &Memory) -> Result<()> {
+        let other: &Self = other.own();
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&self.buffer, 0, &other.buffer, 0, self.buffer.size());
         self.gpu.submit(encoder).map(|_| ())
     }
 }
 
-/// The device's memory behind a handle.
-pub(super) fn on_device(memory: &Memory) -> &DeviceMemory {
-    match memory {
-        Memory::Wgpu(memory) => memory,
-        _ => unreachable!("the backend allocates on the device"),
-    }
+/// Returns the device's memory behind a handle.
+pub(super) fn on_device(memory: &Memory) -> &WgpuMemory {
+    memory.own()
 }
 
 /// A buffer that the host can read.

@@ -5,9 +5,9 @@
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
-use crate::backend::{Finished, Pending};
-use crate::gpu::Results;
 use gradloom_core::error::Result;
+use gradloom_device::backend::{Finished, Pending};
+use gradloom_device::queue::Results;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};

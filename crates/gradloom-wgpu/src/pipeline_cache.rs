@@ -5,7 +5,7 @@
 //! error, as pipelines are compiled without it. Not all drivers give their cache away.
 
 use super::gpu::validated;
-use crate::user_cache::{self, hash};
+use gradloom_device::user_cache::{self, hash};
 use std::path::{Path, PathBuf};
 use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 
@@ -56,7 +56,7 @@ impl SavedPipelines {
 
 /// The driver's bytes in a file, if it is whole.
 fn read(file: &Path) -> Option<Vec<u8>> {
-    let mut bytes = crate::regular_file::read(file, LARGEST + HEADER as u64).ok()?;
+    let mut bytes = gradloom_device::regular_file::read(file, LARGEST + HEADER as u64).ok()?;
     let header = bytes.get(..HEADER)?;
     let sum = u64::from_le_bytes(header[8..].try_into().ok()?);
     if header[..8] != MAGIC || hash(&bytes[HEADER..]) != sum {

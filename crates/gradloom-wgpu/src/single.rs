@@ -6,11 +6,11 @@
 use super::download::Download;
 use super::memory::{on_device, staging};
 use super::program::{WgpuProgram, encode};
-use crate::backend::Resident;
-use crate::gpu::{STATUS_BYTES, STEP_BYTES, check_window};
 use gradloom_codegen::step::{Owner, Status};
 use gradloom_core::error::Result;
 use gradloom_core::plan::Region;
+use gradloom_device::backend::Resident;
+use gradloom_device::queue::{STATUS_BYTES, STEP_BYTES, check_window};
 use wgpu::CommandEncoderDescriptor;
 
 impl WgpuProgram {

@@ -1,11 +1,12 @@
 //! Adapters that offer less than they have, or are otherwise wrong.
 
-use crate::device::Device;
-use crate::wgpu::{WgpuBackend, WgpuOptions};
+use crate::WgpuOptions;
+use crate::backend::WgpuBackend;
 use gradloom_codegen::pipeline::Limits;
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fusion;
+use gradloom_device::Device;
 
 /// Changes of an adapter.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,7 @@ pub struct WgpuOverrides {
 /// for each op.
 ///
 /// # Errors
-/// As [`Device::wgpu`].
+/// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
 pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Result<Device> {
     wgpu_overriding(name, WgpuOverrides { limits: Some(limit), ..WgpuOverrides::default() }, fusion)
 }
@@ -32,10 +33,10 @@ pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Resul
 /// Like [`wgpu_limited`], with whatever a test wants to be otherwise.
 ///
 /// # Errors
-/// As [`Device::wgpu`].
+/// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
 pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Device> {
     let options = overriding(WgpuOptions::default().adapter(name).software(), overrides);
-    Ok(Device::with(WgpuBackend::new(&options)?.with_fusion(fusion)))
+    Ok(Device::new(WgpuBackend::new(&options)?.with_fusion(fusion)))
 }
 
 /// Options with overrides.

@@ -6,8 +6,8 @@
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
-use crate::profile::Spans;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::spans::Spans;
 use std::time::Duration;
 use wgpu::{
     Buffer, BufferUsages, CommandEncoder, ComputePass, Features, QuerySet, QuerySetDescriptor, QueryType,

@@ -51,7 +51,7 @@ impl Record {
     pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
         let ignored =
             |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
-        let text = match crate::regular_file::read_to_string(&self.path, LARGEST) {
+        let text = match gradloom_device::regular_file::read_to_string(&self.path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(ignored(&error.to_string())),
@@ -82,7 +82,7 @@ impl Record {
         let count = lines.len();
         lines.push(format!("end {count}\n"));
         let text = format!("{}{}", self.header, lines.join("\n"));
-        crate::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
+        gradloom_device::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
             format!("{} was not written: {error}; its kernels will be measured again", self.path.display())
         })
     }

@@ -4,12 +4,12 @@
 //! words that the kernel asks for; the results.
 
 use super::super::gpu::Gpu;
-use super::super::memory::DeviceMemory;
-use crate::memory::counted;
+use super::super::memory::WgpuMemory;
 use gradloom_codegen::step::STATUS_WORDS;
 use gradloom_codegen::wgsl::tuning::Alone;
 use gradloom_codegen::wgsl::{Bound, Operands};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::memory::{DeviceMemory as _, counted};
 use std::ops::Range;
 use std::sync::Arc;
 use wgpu::CommandEncoderDescriptor;
@@ -23,9 +23,9 @@ const LOOK: u64 = 1 << 20;
 /// Memory of a kernel.
 pub(super) struct Values {
     gpu: Arc<Gpu>,
-    arena: DeviceMemory,
-    scratch: DeviceMemory,
-    status: DeviceMemory,
+    arena: WgpuMemory,
+    scratch: WgpuMemory,
+    status: WgpuMemory,
 }
 
 impl Values {
@@ -35,7 +35,7 @@ impl Values {
     /// When there is not that much.
     pub(super) fn new(gpu: &Arc<Gpu>, all: &[Alone]) -> Result<Self> {
         let allocate = |bytes: u64| {
-            DeviceMemory::new(gpu, counted(bytes)).ok_or_else(|| {
+            WgpuMemory::new(gpu, counted(bytes)).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of operands on the GPU"))
             })
         };
@@ -63,7 +63,7 @@ impl Values {
     }
 
     /// Fills memory with numbers in [-1, 1).
-    fn fill(&self, memory: &DeviceMemory) -> Result<()> {
+    fn fill(&self, memory: &WgpuMemory) -> Result<()> {
         let mut x = 0x9E37_79B9_7F4A_7C15_u64;
         let pattern: Vec<u8> = (0..PATTERN / 4)
             .flat_map(|_| {
@@ -73,7 +73,7 @@ impl Values {
                 ((x >> 40) as f32 / (1_u64 << 23) as f32 - 1.0).to_le_bytes()
             })
             .collect();
-        let from = DeviceMemory::new(&self.gpu, PATTERN)
+        let from = WgpuMemory::new(&self.gpu, PATTERN)
             .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for random numbers on the GPU"))?;
         from.write(0, &pattern)?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
@@ -86,7 +86,7 @@ impl Values {
     }
 
     /// The memory and the bytes of a binding.
-    pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&DeviceMemory, Range<u64>) {
+    pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&WgpuMemory, Range<u64>) {
         match bound {
             Bound::Operand(i) => (&self.arena, operands.bindings[*i].range.clone()),
             Bound::Workspace(range) => (&self.scratch, range.clone()),
@@ -94,7 +94,7 @@ impl Values {
                 let start = operands.bindings[*i].range.start;
                 (&self.arena, start + bytes.start..start + bytes.end)
             }
-            Bound::Status { .. } => (&self.status, 0..self.status.len() as u64),
+            Bound::Status { .. } => (&self.status, 0..self.status.bytes() as u64),
             Bound::Table(_) => unreachable!("no kernel that runs alone has one"),
         }
     }

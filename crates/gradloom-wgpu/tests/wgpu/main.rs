@@ -12,7 +12,7 @@ mod random;
 mod refused;
 mod rows;
 mod sums;
-#[path = "../common/table.rs"]
+#[path = "../../../gradloom-runtime/tests/common/table.rs"]
 mod table;
 mod tuned;
 mod turns;
@@ -27,17 +27,17 @@ use gradloom_testing::{Leaves, values};
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
-    gradloom_runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
+    gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
-    gradloom_testing::adapter::skipped(gradloom_runtime::adapters().is_empty())
+    gradloom_testing::adapter::skipped(gradloom_wgpu::adapters().is_empty())
 }
 
 /// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
 fn not_webgpu() -> bool {
-    gradloom_testing::adapter::skipped_on_cuda(gradloom_runtime::adapters().is_empty())
+    gradloom_testing::adapter::skipped_on_cuda(gradloom_wgpu::adapters().is_empty())
 }
 
 /// The device that computes the table of ops, if there is an adapter.
@@ -67,10 +67,10 @@ fn random_graphs() -> u64 {
 fn devices() -> Vec<Device> {
     let name = gradloom_testing::adapter::name();
     if gradloom_testing::adapter::is_cuda() {
-        return ["cuda", "cuda-uncaptured"].map(|name| gradloom_runtime::testing::gpu(name).unwrap()).into();
+        return ["cuda", "cuda-uncaptured"].map(|name| gradloom::testing::gpu(name).unwrap()).into();
     }
     let limited = |limit| {
-        gradloom_runtime::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
+        gradloom::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
             .unwrap_or_else(|error| panic!("{error}"))
     };
     vec![

@@ -1,9 +1,9 @@
 //! Floats of 16 bits that are no usual numbers, and those at the ends of what there is.
 
 use crate::{agree, device, skipped};
+use gradloom::testing::wgpu_limited;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::DType;
-use gradloom_runtime::testing::wgpu_limited;
 use gradloom_testing::Leaves;
 
 /// Both signs of: infinity, NaN, the largest numbers, what lies around them, the least ones, ties.

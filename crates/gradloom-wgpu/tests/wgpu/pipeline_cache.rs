@@ -1,10 +1,10 @@
 //! Pipelines that are kept between processes, and files of them that are of no use.
 
 use super::not_webgpu;
+use gradloom::testing::WgpuOverrides;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::nn::Linear;
 use gradloom_core::trace::f32;
-use gradloom_runtime::testing::WgpuOverrides;
 use gradloom_runtime::{Device, Session};
 use gradloom_testing::skip::skip;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
-    gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
+    gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
 /// What a small program computes.

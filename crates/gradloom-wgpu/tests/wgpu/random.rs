@@ -1,10 +1,10 @@
 //! Random training steps against the float64 reference, as they are and after the passes.
 
 use crate::{device, random_graphs};
+use gradloom::testing::WgpuOverrides;
 use gradloom_codegen::pipeline::Limits;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::passes;
-use gradloom_runtime::testing::WgpuOverrides;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::float32::{Compared, compare_steps};
 use gradloom_testing::{TrainingStep, training_step};
@@ -33,7 +33,7 @@ fn a_small_adapter_agrees_too() {
     let small = |limits: &mut Limits| {
         *limits = Limits { software: limits.software, scalar: limits.scalar, ..Limits::portable() };
     };
-    let device = gradloom_runtime::testing::wgpu_limited(&name, small, Fusion::SumsApart).unwrap();
+    let device = gradloom::testing::wgpu_limited(&name, small, Fusion::SumsApart).unwrap();
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5).steps > 0);
 }
 
@@ -45,7 +45,7 @@ fn a_device_that_takes_vectors_apart_agrees_too() {
     }
     let name = gradloom_testing::adapter::name();
     let scalar = |limits: &mut Limits| (limits.software, limits.scalar) = (true, true);
-    let device = gradloom_runtime::testing::wgpu_limited(&name, scalar, Fusion::SumsApart).unwrap();
+    let device = gradloom::testing::wgpu_limited(&name, scalar, Fusion::SumsApart).unwrap();
     assert!(compare_all(&device, 3000..3000 + random_graphs() / 5).steps > 0);
 }
 
@@ -57,7 +57,7 @@ fn small_buffers_agree_too() {
     }
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(1024), ..WgpuOverrides::default() };
-    let device = gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap();
+    let device = gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap();
     let graphs = random_graphs() / 5;
     let mut refused = 0;
     for seed in 2000..2000 + graphs {

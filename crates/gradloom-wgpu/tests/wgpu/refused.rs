@@ -1,12 +1,12 @@
 //! Kernels that the device refuses, which are defects: the error names the kernel and the user's line.
 
 use super::not_webgpu;
+use gradloom::testing::WgpuOverrides;
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::fuse::Fusion;
 use gradloom_core::nn::Linear;
 use gradloom_core::trace::{Tensor, f32};
-use gradloom_runtime::testing::WgpuOverrides;
 use gradloom_runtime::{Infer, Session};
 
 /// Compiles a program for a device on which a kernel is changed, and gives the line that the kernel comes
@@ -14,7 +14,7 @@ use gradloom_runtime::{Infer, Session};
 fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32) {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };
-    let device = gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::Off).unwrap();
+    let device = gradloom::testing::wgpu_overriding(&name, overrides, Fusion::Off).unwrap();
     let session = Session::new(Linear::new(5, 7), &device, 1).unwrap();
     let line = line!() + 1;
     let compiled = session.infer([f32("x", [4, 5])], |layer, [x]| layer.forward(x).sin());

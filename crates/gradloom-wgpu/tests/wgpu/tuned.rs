@@ -2,9 +2,11 @@
 
 use crate::attention::{Extents, check};
 use crate::not_webgpu;
+use gradloom::WgpuDevice as _;
+use gradloom::testing::{WgpuOverrides, overriding};
 use gradloom_codegen::wgsl::Dispatch;
-use gradloom_runtime::testing::{WgpuOverrides, overriding};
-use gradloom_runtime::{Device, Tuning, WgpuOptions};
+use gradloom_runtime::Device;
+use gradloom_wgpu::{Tuning, WgpuOptions};
 use std::path::Path;
 use std::sync::Mutex;
 
