@@ -11,24 +11,22 @@ mod not_finite;
 pub use debug::{DebugRun, Retention};
 pub(crate) use evaluate::tensor as host_tensor;
 
-use crate::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
-use crate::cancel::Stop;
-use crate::device::Device;
-use crate::device_tensor::DeviceTensor;
-use crate::elements::{Elements, output};
-use crate::feed::Data;
-use crate::memory::Memory;
-use crate::memory::counted;
-use crate::profile::LaunchSpan;
-use crate::store::{Content, Initial, Store, lost};
+use crate::store::{Initial, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
-use gradloom_core::kernel::{Access, Layout};
-use gradloom_core::plan::{self, Plan, StoreLayout};
-use std::cell::RefCell;
-use std::collections::HashSet;
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::{self, Plan};
+use gradloom_device::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
+use gradloom_device::cancel::Stop;
+use gradloom_device::elements::{Elements, output};
+use gradloom_device::feed::Data;
+use gradloom_device::memory::Memory;
+use gradloom_device::memory::counted;
+use gradloom_device::outcome::Outcome;
+use gradloom_device::spans::LaunchSpan;
+use gradloom_device::{Device, DeviceTensor};
 use std::sync::Arc;
 
 /// Says, once in a process, what a build without optimisation costs.
@@ -82,18 +80,6 @@ impl Port {
     }
 }
 
-/// The end of a run.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// All updates took effect.
-    Committed,
-    /// Nothing took effect, because this guard was not finite.
-    NotFinite {
-        /// Name of the guard, as `loss`.
-        guard: String,
-    },
-}
-
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Program").field("launches", &self.plan.launches.len()).finish_non_exhaustive()
@@ -123,22 +109,22 @@ impl Program {
         initial: Initial<'_>,
         change: &dyn Fn(Plan) -> Plan,
     ) -> Result<Self> {
-        device.backend.check()?;
+        device.backend().check()?;
         #[cfg(unoptimized)]
         warn_once();
-        let backend = &device.backend;
+        let backend = device.backend();
         verify_graph(&graph, "passes")?;
         let graph = Arc::new(graph);
         let mut clock = Clock::default();
         let fused = clock.stage("fuse", || fuse(&graph, backend.target().fusion))?;
         let lowered = clock.stage("lower", || {
-            Ok(backend.target_of(&graph, &fused, device.precision).lower(&graph, fused.clone()))
+            Ok(backend.target_of(&graph, &fused, device.precision()).lower(&graph, fused.clone()))
         })?;
-        let clock = RefCell::new(clock);
-        let plan = |layout: &StoreLayout| {
-            clock.borrow_mut().stage("plan", || {
+        let load = |clock: &mut Clock| -> Result<(Arc<Plan>, Loaded)> {
+            let mut growth = store.grow(&graph)?;
+            let plan = clock.stage("plan", || {
                 let limit = backend.memory_limit();
-                let plan = plan::plan(&graph, lowered.clone(), layout, limit)?;
+                let plan = plan::plan(&graph, lowered.clone(), growth.layout(), limit)?;
                 // The device needs memory for more than plans: kernels, graphs, tables.
                 let ample = limit.map(|limit| limit - limit / 8);
                 let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, ample).is_ok()));
@@ -148,21 +134,19 @@ impl Program {
                 };
                 plan::verify_commit(&graph, &plan)?;
                 fits::check(&plan, limit)?;
-                Ok(plan)
-            })
-        };
-        let allocate = |bytes| backend.allocate(bytes);
-        let load = |plan: Plan, content: &Content| {
-            let (plan, mut clock) = (Arc::new(plan), clock.borrow_mut());
-            let code = clock.stage("emit", || backend.emit(&graph, &plan, content))?;
-            let load = || backend.load(&graph, &plan, &code, content, &allocate);
-            let loaded = clock.stage("load", load)?;
+                Ok(Arc::new(plan))
+            })?;
+            let allocate = |bytes| backend.allocate(bytes);
+            growth.allocate(&allocate, initial)?;
+            let memory = growth.memory();
+            let code = clock.stage("emit", || backend.emit(&graph, &plan, &memory))?;
+            let loaded = clock.stage("load", || backend.load(&graph, &plan, &code, &memory, &allocate))?;
+            growth.commit();
             Ok((plan, loaded))
         };
-        let extended = store.extend(&graph, &allocate, plan, initial, load);
         // A device that was lost meanwhile looks as if it had no memory.
-        let (plan, loaded) = extended.map_err(|error| backend.check().err().unwrap_or(error))?;
-        let times = clock.into_inner().times().to_vec();
+        let (plan, loaded) = load(&mut clock).map_err(|error| backend.check().err().unwrap_or(error))?;
+        let times = clock.times().to_vec();
         let stages = Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), times });
         let port = |kind: &OpKind| match kind {
             OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
@@ -281,7 +265,7 @@ impl Program {
 
     /// The device.
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.device.backend
+        self.device.backend()
     }
 
     /// The device, in the program's precision.
@@ -395,7 +379,7 @@ impl Program {
         self.submit_keeping(stop, &[])
     }
 
-    /// Like [`Program::submit`]; see [`crate::backend::Queued::submit`].
+    /// Like [`Program::submit`]; see [`gradloom_device::backend::Queued::submit`].
     fn submit_keeping(
         &mut self,
         stop: Stop<'_>,
@@ -475,33 +459,6 @@ fn run_now(
     Ok(Outcome::Committed)
 }
 
-/// A trap, with what to look at.
-pub(crate) fn trap(message: String) -> Error {
-    // A search for a text is kilobytes of std in a browser's module.
-    let has = |part: &[u8]| message.as_bytes().windows(part.len()).any(|window| window == part);
-    let help = if message.starts_with("index -1 ") {
-        "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative \
-         length"
-    } else if message.starts_with("index ") {
-        "token ids, class numbers and labels count from 0: compare the data with what they index"
-    } else if has(b"divided by zero") {
-        "give the op another divisor where it is 0, as with `.maximum(1)`"
-    } else if has(b"window") || message.starts_with("an update") {
-        "a window starts at 0 or later, and ends inside the tensor"
-    } else if message.starts_with("attention") {
-        "offsets and lengths count keys that there are, and block tables blocks of the pool"
-    } else {
-        "this comes from the custom op's `run_on_host`"
-    };
-    Error::new(ErrorKind::Trap, message).help(help)
-}
-
-/// The trap of an i64 that becomes i32.
-pub(crate) fn out_of_i32(place: &str) -> Error {
-    Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))
-        .help("i64 is computed with, and used as an index, as i32: keep it below 2^31")
-}
-
 /// Reads the elements of each access into the room that was made for them.
 fn read_all(program: &dyn Immediate, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
     list.iter().zip(into).try_for_each(|((_, access), elements)| program.read(access, elements))
@@ -540,7 +497,7 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
         ));
     }
     for (port, elements) in program.inputs.clone().iter().zip(inputs) {
-        let data = crate::feed::Data::from(elements);
+        let data = gradloom_device::feed::Data::from(elements);
         data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() }, 1)?;
         program.set_input(&port.name, &data.bytes()?);
     }
@@ -569,18 +526,6 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
 pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
-}
-
-/// Number of launches that differ in kernel, dtypes or layouts.
-pub(crate) fn unique_kernels(plan: &Plan) -> usize {
-    let describe = |accesses: &[Access]| -> Vec<(DType, Layout)> {
-        accesses.iter().map(|a| (a.dtype, Layout { offset: 0, ..a.layout.clone() })).collect()
-    };
-    plan.launches
-        .iter()
-        .map(|l| (&l.kernel, describe(&l.reads), describe(&l.writes)))
-        .collect::<HashSet<_>>()
-        .len()
 }
 
 #[cfg(test)]

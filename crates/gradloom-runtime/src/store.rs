@@ -4,15 +4,16 @@
 //! programs. Always holds: what is written together changes together or not at all; no reader sees half a
 //! commit; growth moves nothing.
 
-use crate::cancel::Stop;
-use crate::device::Device;
-use crate::elements::{Elements, zeroed};
-use crate::feed::bytes_of;
-use crate::memory::{Allocate, Memory, counted};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
+use gradloom_device::Device;
+use gradloom_device::cancel::Stop;
+use gradloom_device::content::StoreMemory;
+use gradloom_device::elements::{Elements, zeroed};
+use gradloom_device::feed::bytes_of;
+use gradloom_device::memory::{Allocate, Memory, counted};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::TryLockError;
@@ -65,7 +66,7 @@ pub(crate) type Initial<'a> = &'a dyn Fn(&str, &Type, &mut [f32]) -> Result<()>;
 impl Store {
     /// A store without entries for a device.
     pub(crate) fn of(device: &Device) -> Self {
-        Self::new(device.backend.is_resident(), device.backend.buffer_bytes().unwrap_or(u64::MAX))
+        Self::new(device.backend().is_resident(), device.backend().buffer_bytes().unwrap_or(u64::MAX))
     }
 
     fn new(resident: bool, segment: u64) -> Self {
@@ -109,33 +110,21 @@ impl Store {
         Ok(turn)
     }
 
-    /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load`
-    /// with the grown content; changes nothing otherwise.
-    pub(crate) fn extend<P, L>(
-        &self,
-        graph: &Graph,
-        allocate: Allocate<'_>,
-        plan: impl FnOnce(&StoreLayout) -> Result<P>,
-        initial: Initial<'_>,
-        load: impl FnOnce(P, &Content) -> Result<L>,
-    ) -> Result<L> {
-        let _growing = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.read_lock().layout.clone();
+    /// Begins to grow by what a graph needs. Nothing changes before [`Growth::commit`]; another growth waits
+    /// until this one is dropped.
+    ///
+    /// # Errors
+    /// When an entry exists with another type.
+    pub(crate) fn grow(&self, graph: &Graph) -> Result<Growth<'_>> {
+        let turn = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, segments) = {
+            let content = self.read_lock();
+            (content.layout.clone(), content.segments.clone())
+        };
         let mut layout = before.clone();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
-        let planned = plan(&layout)?;
-        let added = &layout.entries()[before.entries().len()..];
-        let mut segments = self.read_lock().segments.clone();
-        if self.shared.resident {
-            for (bytes, entries) in cut(added, layout.bytes(), self.shared.segment)? {
-                segments.push(Segment::new(bytes, entries, allocate, initial)?);
-            }
-        }
-        let grown = Content { layout, segments, ..Content::default() };
-        let loaded = load(planned, &grown)?;
-        let mut content = self.write_lock();
-        (content.layout, content.segments) = (grown.layout, grown.segments);
-        Ok(loaded)
+        let entries = before.entries().len();
+        Ok(Growth { shared: &self.shared, layout, segments, entries, _turn: turn })
     }
 
     /// Names, types and offsets of all entries.
@@ -148,23 +137,10 @@ impl Store {
         self.read_lock().layout.entries().to_vec()
     }
 
-    /// Where the bytes of each entry are, for a script that shares memory and buffers with this.
-    #[cfg(feature = "web")]
-    pub fn places(&self) -> Vec<(StoreEntry, StorePlace)> {
-        let content = self.read_lock();
-        let entries = content.layout.entries().iter();
-        let place = |entry: &StoreEntry| match content.place(entry.offset) {
-            Some((memory, at)) => match &*memory {
-                Memory::Host(memory) => StorePlace::Host(memory.at(at)),
-                Memory::Web(memory) => StorePlace::Web { buffer: memory.buffer(), start: at },
-                #[cfg(feature = "wgpu")]
-                Memory::Wgpu(_) => StorePlace::None,
-                #[cfg(feature = "cuda")]
-                Memory::Cuda(_) => StorePlace::None,
-            },
-            None => StorePlace::None,
-        };
-        entries.map(|entry| (entry.clone(), place(entry))).collect()
+    /// Returns the memory of all entries, for a script that shares memory and buffers with this.
+    #[doc(hidden)]
+    pub fn memory(&self) -> StoreMemory {
+        self.read_lock().memory()
     }
 
     /// Bytes of all entries with their padding.
@@ -312,28 +288,58 @@ impl Store {
     }
 }
 
-/// The place of an entry's bytes.
-#[cfg(feature = "web")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StorePlace {
-    /// At an address, which stays the same. Valid while the store lives.
-    Host(*const u8),
-    /// In a buffer of the page's device.
-    Web {
-        /// Id of the buffer.
-        buffer: u32,
-        /// Offset of the first byte.
-        start: usize,
-    },
-    /// Nowhere that a script can reach.
-    None,
+/// The growth of a store, before it takes effect.
+#[derive(Debug)]
+pub(crate) struct Growth<'s> {
+    shared: &'s Shared,
+    layout: StoreLayout,
+    segments: Vec<Segment>,
+    /// Entries that have memory.
+    entries: usize,
+    _turn: MutexGuard<'s, ()>,
+}
+
+impl Growth<'_> {
+    /// Returns the layout that the store will have.
+    pub(crate) fn layout(&self) -> &StoreLayout {
+        &self.layout
+    }
+
+    /// Allocates the new entries and fills them. A store of the null device has no memory.
+    ///
+    /// # Errors
+    /// When there is no memory, or those of `initial`.
+    pub(crate) fn allocate(&mut self, allocate: Allocate<'_>, initial: Initial<'_>) -> Result<()> {
+        if self.shared.resident {
+            let added = &self.layout.entries()[self.entries..];
+            for (bytes, entries) in cut(added, self.layout.bytes(), self.shared.segment)? {
+                self.segments.push(Segment::new(bytes, entries, allocate, initial)?);
+            }
+        }
+        self.entries = self.layout.entries().len();
+        Ok(())
+    }
+
+    /// Returns the memory that the store will have.
+    pub(crate) fn memory(&self) -> StoreMemory {
+        memory(&self.segments)
+    }
+
+    /// Makes the growth take effect.
+    pub(crate) fn commit(self) {
+        let mut content = self.shared.content.write().unwrap_or_else(PoisonError::into_inner);
+        (content.layout, content.segments) = (self.layout, self.segments);
+    }
+}
+
+fn memory(segments: &[Segment]) -> StoreMemory {
+    StoreMemory::new(segments.iter().map(|segment| (segment.start, Arc::clone(&segment.memory))))
 }
 
 impl Content {
-    /// The memory of an entry's bytes, and where they start in it.
-    pub(crate) fn place(&self, offset: u64) -> Option<(Arc<Memory>, usize)> {
-        let segment = self.segments.iter().rev().find(|s| s.start <= offset)?;
-        Some((Arc::clone(&segment.memory), counted(offset - segment.start)))
+    /// Returns the memory of all entries.
+    pub(crate) fn memory(&self) -> StoreMemory {
+        memory(&self.segments)
     }
 
     /// The same entries with the same elements, in memory of their own.

@@ -1,6 +1,6 @@
 //! Writes files atomically.
 
-use crate::regular_file::{self, Refusal};
+use gradloom_device::regular_file::{self, Refusal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! the size that it had when it was opened.
 
 use super::error::{truncated, unreadable};
-use crate::regular_file;
 use gradloom_core::error::Result;
+use gradloom_device::regular_file;
 use memmap2::Mmap;
 use std::fs::File;
 use std::ops::Deref;

@@ -1,9 +1,9 @@
 //! Errors of files. Every message names the file; every error has a remedy.
 
 use super::FileKind;
-use crate::regular_file::Refusal;
-pub(super) use crate::regular_file::unwritable;
 use gradloom_core::error::{Error, ErrorKind};
+use gradloom_device::regular_file::Refusal;
+pub(super) use gradloom_device::regular_file::unwritable;
 use std::fmt::{self, Display};
 use std::io;
 

@@ -3,7 +3,7 @@
 //! In: the beginning of a file. Out: its kind, its name in messages, and a way to get tensors out of it.
 //! Always holds: the file's name decides nothing.
 
-use crate::regular_file;
+use gradloom_device::regular_file;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
@@ -89,7 +89,7 @@ impl FileKind {
     /// Tells the kind of a regular file.
     ///
     /// # Errors
-    /// The system's, and a [`Refusal`](crate::regular_file::Refusal) where the path leads to no file.
+    /// The system's, and a [`Refusal`](gradloom_device::regular_file::Refusal) where the path leads to no file.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let mut beginning = Vec::new();
         regular_file::open_to_read(path)?.take(BEGINNING).read_to_end(&mut beginning)?;

@@ -2,8 +2,8 @@
 //!
 //! In: a page. Out: a file of its own for it, and a browser that shows the file, or an error that names it.
 
-use crate::regular_file::unwritable;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::regular_file::unwritable;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};

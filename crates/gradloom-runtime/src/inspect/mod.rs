@@ -8,14 +8,14 @@ mod page;
 mod summary;
 
 use crate::program::Program;
-use crate::regular_file;
-use crate::regular_file::unwritable;
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{StageTime, Stages, Text};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::passes::PassReport;
 use gradloom_core::plan::PlanView;
+use gradloom_device::regular_file;
+use gradloom_device::regular_file::unwritable;
 use std::path::{Path, PathBuf};
 
 /// What a program is made of: [`Train::inspect`](crate::Train::inspect) and

@@ -2,14 +2,15 @@
 
 use super::figures::Figures;
 use super::gpu_roof::multiplies;
-use super::{LaunchSpan, ProfileOptions, report, roof, trace};
-use crate::cpu::Roofline;
+use super::{ProfileOptions, report, roof, trace};
 use crate::program::Program;
-use crate::regular_file;
-use crate::regular_file::unwritable;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Phase;
 use gradloom_core::plan::{Cost, LaunchView};
+use gradloom_device::host::Roofline;
+use gradloom_device::regular_file;
+use gradloom_device::regular_file::unwritable;
+use gradloom_device::spans::LaunchSpan;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -90,7 +91,7 @@ impl Profile {
             return Err(Error::new(ErrorKind::Feed, "a profile of no steps").help("time at least one step"));
         }
         let device = subject.program().device().clone();
-        let backend = &device.backend;
+        let backend = device.backend();
         if backend.name() == "null" {
             return Err(Error::new(ErrorKind::Device, "the null device runs nothing that could be timed")
                 .help(
@@ -165,6 +166,7 @@ impl Profile {
     /// Kinds of kernels, the one that takes longest first.
     ///
     /// ```
+    /// # use gradloom_cpu::CpuDevice as _;
     /// # use gradloom_core::{nn::Linear, trace::f32};
     /// # use gradloom_runtime::{Device, ProfileOptions, Session};
     /// # let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;
@@ -212,6 +214,7 @@ impl Profile {
     /// Writes [`Profile::to_perfetto`] to a file.
     ///
     /// ```no_run
+    /// # use gradloom_cpu::CpuDevice as _;
     /// # use gradloom_core::{nn::Linear, trace::f32};
     /// # use gradloom_runtime::{Device, Session};
     /// # let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;

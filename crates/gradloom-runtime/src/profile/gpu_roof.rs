@@ -6,9 +6,6 @@
 //! product is computed as programs compute theirs, as no other kernel of ours would come nearer to what the
 //! device can.
 
-use crate::cpu::Roofline;
-use crate::device::Device;
-use crate::outputs::Outputs;
 use crate::train::{Infer, Session};
 use gradloom_codegen::pipeline::Precision;
 use gradloom_codegen::simt::custom::{CustomLaunch, gpu_lowering};
@@ -18,6 +15,9 @@ use gradloom_core::kernel::Kernel;
 use gradloom_core::nn::{Init, Param};
 use gradloom_core::reference::HostTensor;
 use gradloom_core::trace::{self, Tensor};
+use gradloom_device::Device;
+use gradloom_device::host::Roofline;
+use gradloom_device::outputs::Outputs;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
         };
         bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));
     }
-    let products = match device.precision {
+    let products = match device.precision() {
         Precision::F32 => None,
         _ => Some(product(device, flops)?),
     };
@@ -86,7 +86,8 @@ fn product(device: &Device, flops: f64) -> Result<f64> {
         left.tensor().matmul(right.tensor()).sum() + x.sum()
     })?;
     let launches = program.plan().launches.iter();
-    let is_product: Vec<bool> = launches.map(|launch| multiplies(&launch.kernel, device.precision)).collect();
+    let is_product: Vec<bool> =
+        launches.map(|launch| multiplies(&launch.kernel, device.precision())).collect();
     Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
 }
 

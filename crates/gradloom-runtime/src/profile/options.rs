@@ -1,7 +1,7 @@
 //! How a program is profiled.
 
 use super::roof::Roof;
-use crate::cpu::Roofline;
+use gradloom_device::host::Roofline;
 
 /// How many steps are profiled, and what they are held against. A number is that of the steps that are timed.
 ///

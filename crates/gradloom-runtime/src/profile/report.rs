@@ -168,9 +168,9 @@ fn short(place: &str) -> &str {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::cpu::Roofline;
     use crate::profile::LaunchProfile;
     use gradloom_core::plan::Cost;
+    use gradloom_device::host::Roofline;
 
     pub(in crate::profile) fn profile() -> Profile {
         let launch = |kernel: &'static str, place: Option<&str>, flops, seconds| LaunchProfile {

@@ -5,9 +5,9 @@
 //! or cannot be written costs a measurement, no more.
 
 use super::gpu_roof;
-use crate::cpu::Roofline;
-use crate::device::Device;
 use crate::{regular_file, user_cache};
+use gradloom_device::Device;
+use gradloom_device::host::Roofline;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
 fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Roofline> {
     // More threads than cores do not make the machine faster; but measuring takes memory and time for each.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = device.backend.threads().min(cores);
+    let threads = device.backend().threads().min(cores);
     let precision = device.precision().name();
     let version = env!("CARGO_PKG_VERSION");
     let key = format!("{}, {threads} threads used, {precision}, gradloom {version}", device.description());

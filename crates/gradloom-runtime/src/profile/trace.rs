@@ -2,8 +2,8 @@
 //!
 //! One track: a slice for each step, and inside it one for each launch. What is between them is the host.
 
-use super::LaunchSpan;
 use super::collect::{Profile, TracedStep};
+use gradloom_device::spans::LaunchSpan;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -6,13 +6,13 @@
 
 use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program, fits};
-use crate::elements::Elements;
-use crate::memory::counted;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout};
 use gradloom_core::plan::{self, Buffer, Plan};
 use gradloom_core::reference::HostTensor;
+use gradloom_device::elements::Elements;
+use gradloom_device::memory::counted;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub enum Retention {
 /// Guards are not looked at: what they would keep from running can be run.
 ///
 /// ```
+/// # use gradloom_cpu::CpuDevice as _;
 /// # use gradloom_core::{optim::Sgd, nn::Linear, trace::f32};
 /// # use gradloom_runtime::{Device, Retention, Trainer};
 /// let train = Trainer::new(Linear::new(3, 1))
@@ -103,9 +104,10 @@ impl Program {
             content.check_sound()?;
             content.duplicate(&|bytes| self.backend().allocate(bytes))?
         };
-        let code = self.backend().emit(&self.graph, &plan, &shadow)?;
+        let memory = shadow.memory();
+        let code = self.backend().emit(&self.graph, &plan, &memory)?;
         let allocate = |bytes| self.backend().allocate(bytes);
-        let mut loaded = self.backend().load(&self.graph, &plan, &code, &shadow, &allocate)?;
+        let mut loaded = self.backend().load(&self.graph, &plan, &code, &memory, &allocate)?;
         let resident = loaded.resident_mut();
         for (name, bytes) in inputs {
             if let Some(port) = self.inputs.iter().find(|port| port.name == *name) {
@@ -205,7 +207,7 @@ impl DebugRun {
         let access = &outputs[number].1;
         self.present(access.buffer)?;
         let mut elements = Elements::default();
-        elements.make_room(counted(fits::host_bytes(access)), &crate::elements::output(name))?;
+        elements.make_room(counted(fits::host_bytes(access)), &gradloom_device::elements::output(name))?;
         self.loaded.resident().read(access, &mut elements)?;
         Ok(tensor(self.graph.ty(self.graph.outputs[number].value).clone(), &elements))
     }

@@ -1,16 +1,17 @@
 //! Runs a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs, guards
 //! and next values out. For comparing the two, and for trying out graphs in text form.
 
-use super::{Outcome, Program};
-use crate::cancel::Stop;
-use crate::device::Device;
-use crate::elements::Elements;
+use super::Program;
 use crate::store::{Store, element};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, OpKind, Type, ValueId};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 use gradloom_core::reference::{Evaluation, HostData, HostTensor, Leaves};
+use gradloom_device::Device;
+use gradloom_device::cancel::Stop;
+use gradloom_device::elements::Elements;
+use gradloom_device::outcome::Outcome;
 
 impl Program {
     /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each
@@ -43,7 +44,7 @@ impl Program {
         // The elements are written below, bit for bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let program = Self::load_replanned(graph, device, &store, &nothing, change)?;
-        if device.backend.is_resident() {
+        if device.backend().is_resident() {
             let entries: Vec<(&str, &Type, &[u8])> =
                 stored.iter().map(|(name, ty, bytes)| (name.as_str(), ty, &bytes[..])).collect();
             store.write(&entries)?;

@@ -4,11 +4,10 @@
 //! infinity, from which the guard's came. Always holds: neither the program nor its store changes.
 
 use super::{DebugRun, Program, Retention};
-use crate::device::Device;
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Number, OpKind, Type, ValueId};
+use gradloom_device::Device;
 
 /// What is wrong with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,16 +18,16 @@ enum Fault {
 }
 
 impl Program {
-    /// Runs the step once more on the CPU, op by op, and looks for the op that made the guards not finite;
+    /// Runs the step once more on another device, op by op, and looks for the op that made the guards not finite;
     /// `None` if they are finite. The error is of this kind.
     pub(crate) fn find_not_finite(
         &self,
+        on: &Device,
         inputs: &[(&str, &[u8])],
         scalar: impl Fn(&str) -> Option<Number>,
         kind: ErrorKind,
     ) -> Result<Option<Error>> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let device = Device::cpu_with_fusion(threads, Fusion::Off)?;
+        let device = on.op_by_op()?;
         let store = Store::of(&device);
         // The elements are written below, bit for bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());

@@ -2,10 +2,11 @@
 //! written. (`gradloom/tests/faults.rs` makes each operation fail before it does anything.)
 
 use super::*;
-use crate::backend::Resident;
-use crate::cancel::Stop;
 use gradloom_core::ir::parse;
 use gradloom_core::reference::HostTensor;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_device::backend::Resident;
+use gradloom_device::cancel::Stop;
 
 const COUNT: &str = "graph {\n%0: f32[2] = param \"w\"\n%1: f32[2] = constant 1.0\n%2: f32[2] = add %0, %1\n\
                      output \"old\" %0\nupdate %0 <- %2\n}";

@@ -21,7 +21,11 @@ fn extend_with(
     plan: impl FnOnce(&StoreLayout) -> Result<()>,
     initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
 ) -> Result<()> {
-    store.extend(graph, &Memory::new, plan, &initial, |(), _| Ok(()))
+    let mut growth = store.grow(graph)?;
+    plan(growth.layout())?;
+    growth.allocate(&Memory::new, &initial)?;
+    growth.commit();
+    Ok(())
 }
 
 fn grow(store: &Store, lines: &str) -> Result<()> {
@@ -81,7 +85,7 @@ fn growth_keeps_addresses_and_contents() {
         names
             .iter()
             .map(|name| {
-                let (memory, offset) = content.place(content.entry(name).unwrap().offset).unwrap();
+                let (memory, offset) = content.memory().place(content.entry(name).unwrap().offset).unwrap();
                 memory.at(offset) as usize
             })
             .collect()
@@ -106,7 +110,7 @@ fn a_store_of_nothing_but_empty_entries_is_a_store() {
     grow(&store, "%0: f32[2] = param \"v\"\n%1: f32[0] = param \"last\"").unwrap();
     assert_eq!(store.read_f32("v").unwrap(), [0.0, 1.0]);
     assert_eq!((store.read_f32("w").unwrap(), store.read_f32("last").unwrap()), (vec![], vec![]));
-    assert!(store.read_lock().place(0).is_some());
+    assert!(store.read_lock().memory().place(0).is_some());
 }
 
 #[test]
@@ -126,9 +130,10 @@ fn growth_that_fails_changes_nothing() {
     let no = || Error::new(ErrorKind::Plan, "no");
     assert!(extend_with(&store, &new, |_| Err(no()), counting).is_err(), "the plan fails");
     assert!(extend_with(&store, &new, |_| Ok(()), |_, _, _| Err(no())).is_err(), "the initialiser fails");
-    let failing = |(), _: &Content| Err::<(), _>(no());
-    assert!(store.extend(&new, &Memory::new, |_| Ok(()), &counting, failing).is_err(), "loading fails");
-    let full = store.extend(&new, &|_| None, |_| Ok(()), &counting, |(), _| Ok(())).unwrap_err();
+    let mut growth = store.grow(&new).unwrap();
+    growth.allocate(&Memory::new, &counting).unwrap();
+    drop(growth);
+    let full = store.grow(&new).unwrap().allocate(&|_| None, &counting).unwrap_err();
     assert!(full.message().starts_with("no memory for "), "{full}");
     let error = grow(&store, "%0: f32[5] = param \"new\"\n%1: f32[4] = param \"w\"").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);

@@ -1,8 +1,8 @@
 //! Programs whose batch may have any extent: compiled for each that comes, and kept.
 
-use crate::feed::{self, Data};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::trace::Input;
+use gradloom_device::feed::{self, Data};
 
 /// Programs that are kept; of more, the one that was not used for the longest time is dropped.
 const KEPT: usize = 8;

@@ -5,10 +5,6 @@
 //! a session.
 
 use super::summary::Summary;
-use crate::cpu::{InitialKey, fill_initial};
-use crate::device::Device;
-use crate::elements::zeroed;
-use crate::feed::Data;
 use crate::program::{Program, side_by_side};
 use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -19,6 +15,10 @@ use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
 use gradloom_core::trace::Traced;
 use gradloom_core::trace::{ParamTable, ParamUse};
+use gradloom_device::Device;
+use gradloom_device::elements::zeroed;
+use gradloom_device::feed::Data;
+use gradloom_device::host::{InitialKey, fill_initial};
 #[cfg(feature = "web")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,9 +168,12 @@ impl Base {
         for leaf in missing {
             graph.add(leaf, &[], None).map_err(|error| Error::new(ErrorKind::Internal, error.message))?;
         }
-        let backend = &self.device.backend;
+        let backend = self.device.backend();
         let initial = |name: &str, ty: &Type, elements: &mut [f32]| self.initial(name, ty, elements);
-        self.store.extend(&graph, &|bytes| backend.allocate(bytes), |_| Ok(()), &initial, |(), _| Ok(()))
+        let mut growth = self.store.grow(&graph)?;
+        growth.allocate(&|bytes| backend.allocate(bytes), &initial)?;
+        growth.commit();
+        Ok(())
     }
 
     /// The model's parameters and states, with what files need to know of them.
@@ -247,7 +250,7 @@ impl Base {
             return Ok(());
         }
         let key = InitialKey { seed: self.seed(), parameter: number as u32 };
-        fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
+        fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend().pool())
             .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
     }
 
@@ -298,9 +301,9 @@ impl Base {
     pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
-        let backend = &self.device.backend;
+        let backend = self.device.backend();
         let fused = fuse(graph, backend.target().fusion)?;
-        let lowered = backend.target_of(graph, &fused, self.device.precision).lower(graph, fused);
+        let lowered = backend.target_of(graph, &fused, self.device.precision()).lower(graph, fused);
         let plan = plan::plan(graph, lowered, &layout, None)?;
         Ok(side_by_side(plan, &**backend, |_| true))
     }

@@ -5,7 +5,6 @@
 //! the derivation (and a user's own ops), not a device's kernels.
 
 use super::Session;
-use crate::feed::{Feed, check_all};
 use crate::program::host_tensor;
 use gradloom_codegen::pipeline::{LOSS, differentiate};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -13,6 +12,7 @@ use gradloom_core::ir::{Graph, OpKind, Output, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::reference::{HostData, HostTensor, evaluate};
 use gradloom_core::trace::{Input, Tensor, trace};
+use gradloom_device::feed::{Feed, check_all};
 use std::collections::BTreeMap;
 
 /// Elements of each parameter that are tried.
@@ -77,7 +77,7 @@ impl<M: Module> Session<M> {
         loss: impl FnOnce(&M, [Tensor; K]) -> Tensor,
     ) -> Result<GradientCheck> {
         let data = data.feed();
-        check_all(&inputs, &data, 1, &self.device().backend)?;
+        check_all(&inputs, &data, 1, self.device().backend())?;
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
         let traced =
             trace(self.model(), &inputs, false, |x| loss(self.model(), array(x)), |loss| vec![loss])?;

@@ -5,8 +5,8 @@
 //! own whenever it is read, and what was read there first is not given again.
 
 use super::step::Done;
-use crate::backend::Failure;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_device::backend::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An error that stands for others, too.

@@ -4,21 +4,22 @@ use super::any_batch::{self, check};
 use super::base::Base;
 use super::failures::Failures;
 use super::{Session, Step};
-use crate::cancel::CancelToken;
-use crate::cancel::Token;
-use crate::elements::{Elements, output};
-use crate::feed::{Data, Feed, check_all};
 use crate::inspect::Inspection;
-use crate::outputs::{Element, Outputs, Value, read_as};
-use crate::profile::LaunchSpan;
 use crate::profile::{Profile, ProfileOptions, Profiled};
-use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
+use crate::program::{DebugRun, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Output};
 use gradloom_core::nn::Module;
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
+use gradloom_device::cancel::CancelToken;
+use gradloom_device::cancel::Token;
+use gradloom_device::elements::{Elements, output};
+use gradloom_device::feed::{Data, Feed, check_all};
+use gradloom_device::outcome::Outcome;
+use gradloom_device::outputs::{Element, Outputs, Value, read_as};
+use gradloom_device::spans::LaunchSpan;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,6 +123,7 @@ impl<const K: usize, R> Infer<K, R> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, trace::f32};
     /// use gradloom::{CancelToken, Device, Session};
     /// use std::time::Duration;
@@ -157,6 +159,7 @@ impl<const K: usize, R> Infer<K, R> {
     /// [`Train::profile`](super::Train::profile). States that the program updates change with each run.
     ///
     /// ```
+    /// # use gradloom_cpu::CpuDevice as _;
     /// # use gradloom_core::{nn::Linear, trace::f32};
     /// # use gradloom_runtime::{Device, ProfileOptions, Session};
     /// let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;
@@ -240,6 +243,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
     /// use gradloom::{Device, Session};
     ///

@@ -6,14 +6,14 @@
 use super::base::Base;
 use super::failures::Failures;
 use super::step::{Done, Slot, Step};
-use crate::cancel::Stop;
-use crate::feed::Data;
 use crate::program::Program;
 use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, Graph, Number};
 use gradloom_core::optim::{Optimizer, of_all_batches};
 use gradloom_core::trace::{Input, Traced};
+use gradloom_device::cancel::Stop;
+use gradloom_device::feed::Data;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Steps whose results can be unread at once without new memory.

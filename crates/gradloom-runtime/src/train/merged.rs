@@ -15,6 +15,7 @@ impl<M: Module> Session<M> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{Device, Session, nn::{Linear, LowRank}};
     ///
     /// let layer = Linear::new(3, 2);

@@ -3,15 +3,15 @@
 use super::base::Base;
 use super::summary::Summary;
 use super::{Infer, Trainer};
-use crate::device::Device;
-use crate::device_tensor::DeviceTensor;
-use crate::feed::Data;
-use crate::outputs::Outputs;
 use crate::store::Store;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Shape;
 use gradloom_core::nn::Module;
 use gradloom_core::trace::{Input, ParamTable, Tensor, Traced, trace};
+use gradloom_device::Device;
+use gradloom_device::DeviceTensor;
+use gradloom_device::feed::Data;
+use gradloom_device::outputs::Outputs;
 use std::sync::Arc;
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session,
@@ -21,6 +21,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom::{nn::Linear, trace::f32};
 /// use gradloom::{Device, Session};
 ///
@@ -35,6 +36,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom::{nn::Linear, optim::Adam, trace::f32};
 /// use gradloom::{Device, Session};
 ///
@@ -180,6 +182,7 @@ impl<M: Module> Session<M> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, trace::f32};
     /// use gradloom::{Device, Session};
     ///

@@ -1,14 +1,15 @@
 //! A submitted step and its results.
 
 use super::failures::{Failures, with_others};
-use crate::backend::Pending;
-use crate::cancel::Stop;
-use crate::elements::Elements;
-use crate::outputs::{Element, read_as};
-use crate::program::{Outcome, Program};
+use crate::program::Program;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use gradloom_core::optim::GRADIENT_NORM;
+use gradloom_device::backend::Pending;
+use gradloom_device::cancel::Stop;
+use gradloom_device::elements::Elements;
+use gradloom_device::outcome::Outcome;
+use gradloom_device::outputs::{Element, read_as};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -201,7 +202,9 @@ impl Step {
         self.slot.done();
         self.slot.failures.tell_before(self.slot.run)?;
         match self.slot.done().values.get(output) {
-            Some(elements) => read_as(&crate::elements::output(name), self.slot.names[output].1, elements),
+            Some(elements) => {
+                read_as(&gradloom_device::elements::output(name), self.slot.names[output].1, elements)
+            }
             None => self.result().map(|()| Vec::new()),
         }
     }
@@ -221,7 +224,7 @@ impl Step {
         match self.slot.done().values.get(output) {
             Some(elements) => {
                 let (name, dtype) = &self.slot.names[output];
-                elements.to_f32(*dtype, &crate::elements::output(name))
+                elements.to_f32(*dtype, &gradloom_device::elements::output(name))
             }
             None => self.result().map(|()| Vec::new()),
         }

@@ -4,13 +4,13 @@ use super::any_batch::check;
 use super::lane::Lane;
 use super::training::Recipe;
 use super::{Session, Train};
-use crate::device::Device;
 use gradloom_codegen::pipeline::{Options, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Origin;
 use gradloom_core::nn::{Module, Pattern};
 use gradloom_core::optim::Optimizer;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
+use gradloom_device::Device;
 
 /// Collects what a training program is made of; [`Trainer::compile`] makes it.
 ///
@@ -94,6 +94,7 @@ impl<M: Module> Trainer<M> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, optim::Sgd, trace::{Tensor, concat, f32}};
     /// use gradloom::{Data, Device, Trainer};
     ///
@@ -282,7 +283,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
         check_numbers(&*optimizer, &self.options, &self.places)?;
-        let precision = self.precision.unwrap_or(device.precision);
+        let precision = self.precision.unwrap_or(device.precision());
         let device = device.in_precision(precision);
         let session = match self.subject {
             Subject::Model(model) => Session::new(model, &device, self.seed.unwrap_or(0))?,

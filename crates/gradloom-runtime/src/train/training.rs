@@ -5,13 +5,7 @@ use super::rates::{LR, Rates};
 use super::summary::Summary;
 use super::verify::{Verification, verify};
 use super::{Infer, Session, Step, any_batch};
-use crate::cancel::CancelToken;
-use crate::cancel::Token;
-use crate::device::Device;
-use crate::feed::{Data, Feed, check_all};
 use crate::inspect::Inspection;
-use crate::outputs::Outputs;
-use crate::profile::LaunchSpan;
 use crate::profile::{Profile, ProfileOptions, Profiled};
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
@@ -25,6 +19,12 @@ use gradloom_core::optim::{
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, ParamUse, Tensor};
+use gradloom_device::Device;
+use gradloom_device::cancel::CancelToken;
+use gradloom_device::cancel::Token;
+use gradloom_device::feed::{Data, Feed, check_all};
+use gradloom_device::outputs::Outputs;
+use gradloom_device::spans::LaunchSpan;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -143,6 +143,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, optim::Sgd, trace::f32};
     /// use gradloom::{CancelToken, Device, Trainer};
     /// use std::time::Duration;
@@ -308,14 +309,16 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Looks for the op that would make the loss or the gradient of the next step on this data not finite:
     /// the one that gets finite numbers and gives NaN or infinity. The error says its place in the model;
-    /// there is none if all goes well. Runs the step on the CPU, op by op, on copies, with memory for every
-    /// value.
+    /// there is none if all goes well. Runs the step on `cpu`, op by op, on copies, with memory for every value.
     ///
     /// # Errors
-    /// As [`Train::debug_run`].
-    pub fn find_not_finite<'a>(&self, data: impl Feed<'a, N>) -> Result<Option<Error>> {
+    /// As [`Train::debug_run`]; when `cpu` is no CPU, as other devices do not run ops one by one.
+    pub fn find_not_finite<'a>(&self, cpu: &Device, data: impl Feed<'a, N>) -> Result<Option<Error>> {
         let kind = ErrorKind::NotFinite { step: self.attempted };
-        self.on_copies(&data.feed(), |program, fed, scalars| program.find_not_finite(fed, scalars, kind))
+        let find = |program: &Program, fed: &[(&str, &[u8])], scalars: &dyn Fn(&str) -> Option<Number>| {
+            program.find_not_finite(cpu, fed, scalars, kind)
+        };
+        self.on_copies(&data.feed(), find)
     }
 
     /// Computes the next step on this data in three ways: the graph before and after the passes in float64,
@@ -323,6 +326,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// evaluator is slow: a small model of the same layers shows as much. Nothing of the training changes.
     ///
     /// ```
+    /// # use gradloom_cpu::CpuDevice as _;
     /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
     /// # use gradloom_runtime::{Device, Trainer};
     /// let train = Trainer::new(Linear::new(3, 2))
@@ -385,6 +389,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, optim::{Groups, Sgd}, trace::f32};
     /// use gradloom::{Device, Trainer};
     ///
@@ -432,6 +437,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # use gradloom_cpu::CpuDevice as _;
     /// use gradloom::{nn::Linear, optim::{Groups, Plateau, Sgd}, trace::f32};
     /// use gradloom::{Device, Trainer};
     ///
@@ -686,6 +692,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// before are forgotten, and none are noted afterwards.
     ///
     /// ```
+    /// # use gradloom_cpu::CpuDevice as _;
     /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
     /// # use gradloom_runtime::{Device, ProfileOptions, Trainer};
     /// # let mut train = Trainer::new(Linear::new(8, 2))

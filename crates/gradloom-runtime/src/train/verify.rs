@@ -5,11 +5,11 @@
 //! changes.
 
 use super::Stages;
-use crate::device::Device;
 use crate::program::{Program, host_tensor};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, Number, OpKind, Type};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
+use gradloom_device::Device;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 

@@ -7,7 +7,8 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp, parse};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
-use gradloom_runtime::cpu::Loops;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 

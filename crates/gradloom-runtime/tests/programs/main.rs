@@ -17,8 +17,9 @@ mod worlds;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::reference::Evaluation;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
 use gradloom_runtime::Device;
-use gradloom_runtime::cpu::Loops;
 use gradloom_testing::values;
 
 /// A graph from the lines of its text form.

@@ -6,6 +6,7 @@ use gradloom_core::error::ErrorKind;
 use gradloom_core::nn::Linear;
 use gradloom_core::optim::Sgd;
 use gradloom_core::trace::{Tensor, f32};
+use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Fault, Session, Trainer, run_once};
 use std::process::Command;
 

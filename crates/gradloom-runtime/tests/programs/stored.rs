@@ -6,6 +6,7 @@ use gradloom_core::ir::{BlockFormat, DType, Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
+use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 

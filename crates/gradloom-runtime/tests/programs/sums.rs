@@ -3,7 +3,8 @@
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type};
 use gradloom_core::reference::HostTensor;
-use gradloom_runtime::cpu::Loops;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Random;
 

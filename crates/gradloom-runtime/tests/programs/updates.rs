@@ -5,6 +5,7 @@ use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
+use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 

@@ -1,7 +1,8 @@
 //! Small programs, values and gradients, against their definition: a part of what `cargo xtask worlds` runs.
 
 use gradloom_core::passes;
-use gradloom_runtime::cpu::Loops;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Random;
 use gradloom_testing::worlds;

@@ -4,6 +4,7 @@ use super::*;
 use crate::{Device, Store};
 use gradloom_core::ir::{DType, OpKind, parse};
 use gradloom_core::reference::Leaves;
+use gradloom_cpu::CpuDevice as _;
 use std::collections::HashMap;
 
 /// A product, a gather that can trap, an output, and updates in place, by a copy (a swap of two states), and
