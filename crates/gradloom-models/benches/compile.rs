@@ -9,6 +9,7 @@ use gradloom_core::nn::{Init, Param};
 use gradloom_core::optim::AdamW;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Tensor, f32, i32};
+use gradloom_cpu::CpuDevice as _;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Session, Trainer};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! Perplexities are those of transformers, and choices are scored as by a forward pass of each alone.
 
+use gradloom::CpuDevice as _;
 use gradloom_core::trace::i32;
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::data::{Bytes, Tokens};

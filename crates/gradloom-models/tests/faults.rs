@@ -5,6 +5,7 @@
 mod decoder;
 
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Kernel;

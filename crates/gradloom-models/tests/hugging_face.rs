@@ -6,6 +6,7 @@
 mod decoder;
 
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom_core::error::Error;
 use gradloom_core::nn::{Module, Param, Visitor};
 use gradloom_core::trace::{Tensor, i32};

@@ -4,6 +4,7 @@
 mod decoder;
 
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom_core::nn::{Stored, store_matrices};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::AnyModel;

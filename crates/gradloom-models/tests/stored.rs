@@ -4,6 +4,7 @@
 mod decoder;
 
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType};
 use gradloom_core::nn::{Module, Stored, Visitor, store_matrices};
 use gradloom_core::trace::i32;

@@ -4,8 +4,9 @@
 //! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of
 //! the launches; copies of inputs and outputs to and from the caller do not count.
 
+use gradloom::CpuDevice as _;
 use gradloom::nn::{BatchNorm, GroupNorm, LayerNorm, Module};
-use gradloom::runtime::cpu::Roofline;
+use gradloom::runtime::Roofline;
 use gradloom::{Data, Device, Input, Result, Session, Tensor, f32, gradients, i32};
 use std::time::Duration;
 

@@ -10,10 +10,11 @@
 #[path = "../../gradloom-command/src/bench/configs/models.rs"]
 mod models;
 
+use gradloom::WgpuDevice as _;
 use gradloom::files::{Entries, TensorBytes, Weights, write};
 use gradloom::ir::Type;
 use gradloom::nn::Visitor;
-use gradloom::runtime::testing::WgpuOverrides;
+use gradloom::testing::WgpuOverrides;
 use gradloom::{
     Adam, AdamW, DType, Device, Init, Module, Param, Schedule, Tensor, Train, Trainer, WgpuOptions, f32, i32,
 };
@@ -39,7 +40,7 @@ fn device() -> Device {
     };
     let overrides = WgpuOverrides { limits: Some(limits), dispatch: Some(keep), ..WgpuOverrides::default() };
     let options = WgpuOptions::default().adapter("SwiftShader").software();
-    let options = gradloom::runtime::testing::overriding(options, overrides);
+    let options = gradloom::testing::overriding(options, overrides);
     Device::wgpu_with(&options).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -205,7 +205,7 @@ fn batches_of_any_extent_and_debug_runs() {
         let (code, y) = (session.upload(&wave(24, 1), [4, 6]).unwrap(), wave(8, 2));
         let mut run = train.debug_run((&code, &y), gradloom::Retention::AsPlanned).unwrap();
         run.run(0..run.plan().launches.len()).unwrap();
-        assert!(train.find_not_finite((&code, &y)).unwrap().is_none());
+        assert!(train.find_not_finite(&Device::cpu(), (&code, &y)).unwrap().is_none());
         train.step((&code, &y)).unwrap().loss().unwrap();
     }
 }
@@ -306,7 +306,7 @@ fn a_lost_device_is_told_of() {
     let session = session(&device);
     let mut infer = encoder(&session);
     let x = session.upload(&[0.5f32; 12], [4, 3]).unwrap();
-    gradloom::runtime::testing::lose(&device);
+    gradloom::testing::lose(&device);
     assert_eq!(x.get().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(infer.run_on_device([&x]).unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(session.upload(&[0.5f32; 12], [4, 3]).unwrap_err().kind(), ErrorKind::Lost);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
+use gradloom::CpuDevice as _;
 use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom::nn::{LayerNorm, Linear};
 use gradloom::plan::Region;

@@ -1,7 +1,7 @@
 //! Programs that are far longer than any model's: right in every bit, on a small stack.
 
+use gradloom::cpu::Loops;
 use gradloom::prelude::*;
-use gradloom::runtime::cpu::Loops;
 use gradloom::runtime::run_once;
 use gradloom_core::ir::{DType, Graph, parse};
 use gradloom_core::reference::evaluate;

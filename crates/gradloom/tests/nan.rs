@@ -3,9 +3,9 @@
 #[path = "common/nan.rs"]
 mod nan;
 
+use gradloom::cpu::Loops;
 use gradloom::prelude::*;
 use gradloom::reference::{HostTensor, evaluate};
-use gradloom::runtime::cpu::Loops;
 use gradloom::trace::trace;
 
 #[test]

@@ -7,6 +7,7 @@ mod decoder;
 
 use common::devices;
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom::ir::{DType, OpKind};
 use gradloom::kernel::{Kernel, Launch};
 use gradloom::nn::{KeyValueCache, Linear, State};

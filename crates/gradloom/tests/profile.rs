@@ -2,8 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
+use gradloom::CpuDevice as _;
 use gradloom::nn::Linear;
-use gradloom::runtime::cpu::Roofline;
+use gradloom::runtime::Roofline;
 use gradloom::{Device, Profile, ProfileOptions, Session, Sgd, Train, Trainer, f32};
 use serde_json::Value;
 

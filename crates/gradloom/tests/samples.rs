@@ -3,6 +3,7 @@
 
 #![allow(clippy::duplicate_mod, reason = "each sample has its modules, as it has when it is run")]
 
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 
 macro_rules! samples {

@@ -317,8 +317,8 @@ fn the_op_that_makes_nan_or_infinity_is_found() {
     let mut fails = train(|m, x| (x * &m.scale).exp().mean());
     let failed = fails.step([&[1.0f32, 100.0, 3.0]]).unwrap().loss().unwrap_err();
     assert!(failed.remedies().any(|remedy| remedy.contains("`Train::find_not_finite`")), "{failed}");
-    assert!(exponential.find_not_finite([&[1.0f32, 2.0, 3.0]]).unwrap().is_none());
-    let found = exponential.find_not_finite([&[1.0f32, 100.0, 3.0]]).unwrap().unwrap();
+    assert!(exponential.find_not_finite(&Device::cpu(), [&[1.0f32, 2.0, 3.0]]).unwrap().is_none());
+    let found = exponential.find_not_finite(&Device::cpu(), [&[1.0f32, 100.0, 3.0]]).unwrap().unwrap();
     assert_eq!(found.message(), "`exp` made infinity from finite numbers");
     assert!(found.origin().unwrap().file.ends_with("sessions.rs"), "{found}");
     assert!(found.notes().any(|note| note.contains("is between 1 and 100")), "{found}");
@@ -326,16 +326,16 @@ fn the_op_that_makes_nan_or_infinity_is_found() {
         let hidden = x.gt(2.0).select(full(DType::F32, [3], f64::NEG_INFINITY), x * &m.scale);
         hidden.softmax(0).log().mean()
     });
-    assert!(masked.find_not_finite([&[0.0f32, 1.0, 1.5]]).unwrap().is_none());
-    let found = masked.find_not_finite([&[0.0f32, 1.0, 3.0]]).unwrap().unwrap();
+    assert!(masked.find_not_finite(&Device::cpu(), [&[0.0f32, 1.0, 1.5]]).unwrap().is_none());
+    let found = masked.find_not_finite(&Device::cpu(), [&[0.0f32, 1.0, 3.0]]).unwrap().unwrap();
     assert_eq!(found.message(), "`log` made infinity from finite numbers");
     // Nothing is left of a row that is masked as a whole.
-    let found = masked.find_not_finite([&[3.0f32, 4.0, 5.0]]).unwrap().unwrap();
+    let found = masked.find_not_finite(&Device::cpu(), [&[3.0f32, 4.0, 5.0]]).unwrap().unwrap();
     assert!(found.message().ends_with("made NaN from the infinities of a mask"), "{found}");
-    let fed = exponential.find_not_finite([&[1.0f32, f32::NAN, 3.0]]).unwrap().unwrap();
+    let fed = exponential.find_not_finite(&Device::cpu(), [&[1.0f32, f32::NAN, 3.0]]).unwrap().unwrap();
     assert_eq!(fed.message(), "the input `x` has NaN");
     exponential.session().set("scale", &[1.0f32, f32::INFINITY, 1.0]).unwrap();
-    let learnt = exponential.find_not_finite([&[1.0f32, 1.0, 3.0]]).unwrap().unwrap();
+    let learnt = exponential.find_not_finite(&Device::cpu(), [&[1.0f32, 1.0, 3.0]]).unwrap().unwrap();
     assert_eq!(learnt.message(), "the parameter `scale` has infinity");
 }
 

@@ -232,7 +232,7 @@ fn wrong_data_is_told_as_it_was_declared() {
         let floats = vec![0.0; class.len()];
         tell(train.step((&x[1..], &class)).unwrap_err());
         tell(train.step((&x, &floats)).unwrap_err());
-        tell(train.find_not_finite((&x[1..], &class)).unwrap_err());
+        tell(train.find_not_finite(&Device::cpu(), (&x[1..], &class)).unwrap_err());
         tell(train.verify((&x[1..], &class)).unwrap_err());
         tell(any.step((&x[1..], &class)).unwrap_err());
         tell(any.step((&x, &class[1..])).unwrap_err());

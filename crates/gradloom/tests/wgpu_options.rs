@@ -3,8 +3,9 @@
 //! What needs cooperative matrices says so where there are none, and passes; `GRADLOOM_ADAPTER` names an
 //! adapter.
 
+use gradloom::WgpuDevice as _;
 use gradloom::nn::Linear;
-use gradloom::runtime::testing::{WgpuOverrides, overriding};
+use gradloom::testing::{WgpuOverrides, overriding};
 use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, Tuning, WgpuOptions, f32, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 

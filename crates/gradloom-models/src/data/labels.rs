@@ -6,6 +6,7 @@
 //! those that do; without one, the mean is NaN, which a step refuses.
 //!
 //! ```
+//! # use gradloom_cpu::CpuDevice as _;
 //! use gradloom_core::optim::AdamW;
 //! use gradloom_core::trace::{CrossEntropyOptions, i32};
 //! use gradloom_models::data::labels::{self, IGNORED};

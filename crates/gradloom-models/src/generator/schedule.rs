@@ -16,6 +16,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// Tokens for many requests at once.
 ///
 /// ```
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom_models::decoding::Sampling;
 /// use gradloom_models::generator::{Event, Generator, GeneratorOptions, Request};
 /// use gradloom_models::gpt2::{Gpt2, Gpt2Config};

@@ -10,6 +10,7 @@ use std::fmt;
 /// Text for one request, or for many at once.
 ///
 /// ```
+/// # use gradloom_cpu::CpuDevice as _;
 /// use gradloom_models::data::Bytes;
 /// use gradloom_models::generator::{Generator, GeneratorOptions, Request, TextGenerator};
 /// use gradloom_models::gpt2::{Gpt2, Gpt2Config};

@@ -7,6 +7,7 @@
 //!
 //! ```no_run
 //! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+//! # use gradloom_cpu::CpuDevice as _;
 //! use gradloom_models::hugging_face::{Folder, Saving, save};
 //! # use gradloom::Device;
 //! let folder = Folder::open("gpt2")?;

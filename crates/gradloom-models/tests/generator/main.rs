@@ -9,6 +9,7 @@ mod texts;
 
 use crowd::{Numbers, alone, crowd, session};
 use decoder::Decoder;
+use gradloom::CpuDevice as _;
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::DType;
 use gradloom_models::decoding::{BeamOptions, EarlyStopping, Sampling, logprobs};

@@ -2,6 +2,7 @@
 
 use super::crowd::session;
 use super::{greedy, options};
+use gradloom::CpuDevice as _;
 use gradloom_core::error::Error;
 use gradloom_core::ir::DType;
 use gradloom_models::decoding::{BeamOptions, EarlyStopping, Sampling};

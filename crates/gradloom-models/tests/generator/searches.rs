@@ -2,6 +2,7 @@
 
 use super::crowd::{Numbers, alone, session};
 use super::{content, greedy, options, restore, scale};
+use gradloom::CpuDevice as _;
 use gradloom_core::trace::i32;
 use gradloom_models::decoding::{BeamOptions, Beams, EarlyStopping, Sampling};
 use gradloom_models::generator::{Finish, Generator, GeneratorOptions, Request};

@@ -2,6 +2,7 @@
 
 use super::crowd::session;
 use super::{greedy, options};
+use gradloom::CpuDevice as _;
 use gradloom_core::error::ErrorKind;
 use gradloom_models::data::Bytes;
 use gradloom_models::decoding::Sampling;

@@ -1,6 +1,7 @@
 //! Reading the data files that `scripts/oracle/` made with PyTorch in float64.
 #![allow(dead_code, unreachable_pub)] // Each test file uses a part.
 
+use gradloom::CpuDevice as _;
 use gradloom::ir::{DType, OpKind, Type};
 use gradloom::reference::HostTensor;
 use safetensors::{Dtype, SafeTensors};
@@ -120,7 +121,7 @@ pub fn gpu() -> Option<gradloom::Device> {
         return None;
     }
     let name = gradloom_testing::adapter::name();
-    Some(gradloom::runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}")))
+    Some(gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// The CPU, and the adapter under test, if there is one.

@@ -1,6 +1,7 @@
 //! Losses as futures: they wake their waker, though nothing else polls the device.
 
 use super::{compiled, data, device, skipped};
+use gradloom::CpuDevice as _;
 use gradloom::{Device, ErrorKind, Step};
 use std::pin::pin;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ fn a_future_on_a_lost_device_ends() {
     let steps = [0; 3].map(|_| train.step((&ids, &y)).unwrap());
     let mut early = Box::pin(steps[2].loss_async());
     let pending = early.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-    gradloom::runtime::testing::lose(&device);
+    gradloom::testing::lose(&device);
     for step in &steps[..2] {
         assert_eq!(pollster::block_on(step.loss_async()).unwrap_err().kind(), ErrorKind::Lost);
     }

@@ -1,6 +1,7 @@
 //! Users' ops on a GPU: kernels in the kernel language, and ops that the host runs in the middle of a step.
 
 use super::{device, skipped};
+use gradloom::CpuDevice as _;
 use gradloom::custom::{
     Builder, CustomLaunch, CustomOp, GpuLowering, HostTensor, Slice, SliceMut, Type, TypeError, ValueId,
     gpu_lowering,

@@ -1,6 +1,7 @@
 //! Steps that fail unread, and steps that several threads read.
 
 use super::{Model, compiled, data, device, parameters, skipped};
+use gradloom::CpuDevice as _;
 use gradloom::{Device, ErrorKind, Step, Train};
 
 /// Data that fail: an index out of range.

@@ -27,8 +27,7 @@ impl Model {
 
 fn device(limit: fn(&mut gradloom_codegen::pipeline::Limits)) -> Device {
     let name = gradloom_testing::adapter::name();
-    gradloom::runtime::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
-        .unwrap_or_else(|error| panic!("{error}"))
+    gradloom::testing::wgpu_limited(&name, limit, Fusion::SumsApart).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn compiled(device: &Device) -> Result<Train<Model, 2>, gradloom::Error> {

@@ -55,7 +55,7 @@ fn training_goes_on_elsewhere_with_the_same_bits_after_a_loss() {
     train.step((&ids, &y)).unwrap();
     let unread = train.step((&ids, &y)).unwrap();
 
-    gradloom::runtime::testing::lose(&lost);
+    gradloom::testing::lose(&lost);
     is_lost("a step", || train.step((&ids, &y)));
     is_lost("the loss of a step in flight", || unread.loss());
     is_lost("the same again", || unread.loss());
@@ -95,25 +95,25 @@ fn reading_is_the_first_to_notice() {
     let lost = device();
     let mut train = compiled(&lost);
     loss(&mut train, 0);
-    gradloom::runtime::testing::lose(&lost);
+    gradloom::testing::lose(&lost);
     is_lost("reading a parameter", || train.store().read("inner.weight"));
 
     let lost = device();
     let mut train = compiled(&lost);
     let (ids, y) = data(0);
     let unread = train.step((&ids, &y)).unwrap();
-    gradloom::runtime::testing::lose(&lost);
+    gradloom::testing::lose(&lost);
     is_lost("a loss", || unread.loss());
 
     let lost = device();
     let mut train = compiled(&lost);
     train.step((&ids, &y)).unwrap();
-    gradloom::runtime::testing::lose(&lost);
+    gradloom::testing::lose(&lost);
     is_lost("waiting", || train.wait());
     train.wait().unwrap();
 
     let lost = device();
-    gradloom::runtime::testing::lose(&lost);
+    gradloom::testing::lose(&lost);
     is_lost("compiling", || {
         gradloom::Session::new(gradloom::nn::Linear::new(2, 2), &lost, 1)?
             .infer([f32("x", [1, 2])], |model, [x]| model.forward(x))

@@ -18,6 +18,7 @@ mod segments;
 mod threads;
 mod unread;
 
+use gradloom::CpuDevice as _;
 use gradloom::ir::{DType, Type};
 use gradloom::nn::{Dropout, Embedding, Linear, Module};
 use gradloom::{AdamW, Device, ErrorKind, Schedule, Tensor, Train, Trainer, f32, i32};
@@ -25,7 +26,7 @@ use gradloom::{AdamW, Device, ErrorKind, Schedule, Tensor, Train, Trainer, f32, 
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
-    gradloom::runtime::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
+    gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.

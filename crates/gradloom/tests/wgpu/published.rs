@@ -2,6 +2,7 @@
 
 use crate::decoder::Decoder;
 use crate::{device, skipped};
+use gradloom::CpuDevice as _;
 use gradloom::ir::BlockFormat;
 use gradloom::nn::{Stored, store_matrices};
 use gradloom::runtime::files::Weights;

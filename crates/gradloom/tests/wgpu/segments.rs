@@ -3,14 +3,14 @@
 use super::{Model, compiled, data, device, not_webgpu, parameters};
 use gradloom::fuse::Fusion;
 use gradloom::nn::Linear;
-use gradloom::runtime::testing::WgpuOverrides;
+use gradloom::testing::WgpuOverrides;
 use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 
 /// The device under test with buffers of at most so many bytes.
 fn small(buffer_bytes: u64) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };
-    gradloom::runtime::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
+    gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
 /// The model's largest value has 1,536 bytes.

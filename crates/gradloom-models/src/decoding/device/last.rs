@@ -45,6 +45,7 @@ mod tests {
     use super::*;
     use gradloom_core::nn::Linear;
     use gradloom_core::trace::i32;
+    use gradloom_cpu::CpuDevice as _;
     use gradloom_runtime::{Device, Infer, Session};
 
     /// Programs that share it go on from each other, known ids stay, and a row without a token gives token 0.

@@ -220,6 +220,7 @@ fn high_product(a: Tensor, b: Tensor) -> Tensor {
 mod tests {
     use super::high_product;
     use gradloom_core::trace::u32;
+    use gradloom_cpu::CpuDevice as _;
     use gradloom_runtime::{Device, Session};
 
     #[test]
