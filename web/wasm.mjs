@@ -34,7 +34,7 @@ function cargo(targetDir, features, flags, triple = TRIPLE) {
   // module, and makes it larger.
   const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
   const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
-  const crates = ['core', 'codegen', 'runtime', 'web'].map((name) => [`crates/gradloom-${name}/src`, name]);
+  const crates = ['core', 'codegen', 'device', 'cpu', 'webgpu', 'runtime', 'web'].map((name) => [`crates/gradloom-${name}/src`, name]);
   const remap = [[root, ''], ...crates, [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
     .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
   const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
@@ -78,7 +78,7 @@ if (!process.argv.includes('--without-cpu')) {
   // As `PAGES` in src/threads.ts.
   const memory = ['--initial-memory=16777216', '--max-memory=4294967296'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
   for (const [name, triple, ...flags] of [['cpu', TRIPLE, ...vectors], ['cpu-relaxed', TRIPLE, ...relaxed], ['cpu-threads', THREADED, ...relaxed, ...memory]]) {
-    const cpu = cargo(join(target, `web-${name}`), ['--features', 'cpu', ...fast], [...flags, ...order, ...table], triple);
+    const cpu = cargo(join(target, `web-${name}`), ['--no-default-features', '--features', 'cpu', ...fast], [...flags, ...order, ...table], triple);
     copyFileSync(cpu.wasm, join(folder, `gradloom-${name}.wasm`));
   }
 }

@@ -6,7 +6,7 @@
 import type { Dtype } from './dtype.js';
 import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';
 import { fail, GradloomError } from './errors.js';
-import { chosen, startHost, tracingCore, type Device, type Host } from './host.js';
+import { chosen, showingCore, startHost, tracingCore, type Device, type Host } from './host.js';
 import { declared, withoutWildcards, type InputDecls } from './inputs.js';
 import { graphOf, type CompiledIR } from './inspect.js';
 import { Module, walk } from './module.js';
@@ -142,7 +142,7 @@ export async function trace<M extends Module, const D extends InputDecls>(
 ): Promise<CompiledIR & { paramNames: string[] }> {
   checkSpec('trace', spec, { ...LOSS_SPEC, ...WHERE });
   return shown(async () => {
-    const core = await tracingCore();
+    const core = await showingCore();
     const ir = lossIR<M, D>(core, spec, withoutWildcards(declared(spec.inputs)));
     return { ...ir, paramNames: walk(spec.model).params.map(({ name }) => name) };
   });
@@ -154,7 +154,7 @@ export async function traceForward<M extends Module, const D extends InputDecls,
 ): Promise<CompiledIR & { paramNames: string[] }> {
   checkSpec('traceForward', spec, { ...FORWARD_SPEC, ...WHERE, model: 'any', seed: 'whole', precision: PRECISIONS });
   return shown(async () => {
-    const core = await tracingCore();
+    const core = await showingCore();
     const inputs = declared(spec.inputs);
     if (inputs.some(({ shape }) => shape.includes(null))) throw fail('trace', 'traceForward takes fixed shapes, no null');
     const traced = traceFunction<M, D>(core, {

@@ -25,14 +25,14 @@ export type Device = 'auto' | 'webgpu' | 'cpu';
 
 let files: Files = {};
 const modules = new Map<'webgpu' | 'cpu', Promise<WebAssembly.Module>>();
-let tracing: Promise<Core> | null = null;
+const tracing = new Map<string, Promise<Core>>();
 
 /** Says where the files are; before anything is compiled. */
 export function configure(where: Files): void {
   checkOptions('configure', where, { wasm: 'any', cpuWasm: 'any', worker: 'any' });
   files = { ...files, ...where };
   modules.clear();
-  tracing = null;
+  tracing.clear();
 }
 
 /** A module with `f32x4.relaxed_madd`. */
@@ -63,17 +63,23 @@ export function moduleFor(device: 'webgpu' | 'cpu'): Promise<WebAssembly.Module>
 }
 
 /** The instance that traces, on this thread. */
-export function tracingCore(device: Device = 'auto'): Promise<Core> {
-  if (!tracing) {
-    tracing = moduleFor(firstChoice(device)).then((module) => Core.create(module));
-    tracing.catch(() => { tracing = null; });
+export const tracingCore = (device: Device = 'auto'): Promise<Core> => coreOf(firstChoice(device));
+
+/** The instance that shows programs as they are made for WebGPU, where its module is at hand. */
+export const showingCore = (): Promise<Core> => coreOf(files.cpuWasm !== undefined && files.wasm === undefined ? 'cpu' : 'webgpu');
+
+async function coreOf(device: 'webgpu' | 'cpu'): Promise<Core> {
+  let started = tracing.get(device);
+  if (!started) {
+    started = moduleFor(device).then((module) => Core.create(module));
+    tracing.set(device, started);
+    started.catch(() => tracing.delete(device));
   }
-  return tracing.then((core) => {
-    // After a trap the next trace has a fresh one.
-    if (!core.dead) return core;
-    tracing = null;
-    return tracingCore(device);
-  });
+  const core = await started;
+  if (!core.dead) return core;
+  // After a trap the next trace has a fresh one.
+  if (tracing.get(device) === started) tracing.delete(device);
+  return coreOf(device);
 }
 
 function firstChoice(device: Device): 'webgpu' | 'cpu' {

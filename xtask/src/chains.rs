@@ -6,7 +6,9 @@
 
 use crate::options::{self, Slot};
 use gradloom_core::reference::evaluate;
-use gradloom_runtime::cpu::{InstructionSet, Loops};
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
+use gradloom_device::host::InstructionSet;
 use gradloom_runtime::{Device, run_once};
 use gradloom_testing::Leaves;
 use gradloom_testing::chains::{CHAINS, element, graph};
@@ -50,7 +52,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
             }
         }
     }
-    let native = if InstructionSet::detect().compiles_loops() {
+    let native = if gradloom_cpu::compiles_loops(InstructionSet::detect()) {
         "machine code and interpreter agree"
     } else {
         "two runs agree"

@@ -5,7 +5,7 @@ mod fuzz;
 mod options;
 mod worlds;
 
-use gradloom_runtime::cpu::InstructionSet;
+use gradloom_device::host::InstructionSet;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
     if matches!(command.as_deref(), Some("fuzz" | "fuzz-text" | "chains" | "worlds"))
-        && !InstructionSet::detect().compiles_loops()
+        && !gradloom_cpu::compiles_loops(InstructionSet::detect())
     {
         eprintln!(
             "note: this processor has no AVX-512, so all loops are interpreted and no machine code is tested"

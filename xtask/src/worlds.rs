@@ -7,10 +7,12 @@
 
 use crate::options::{Slot, read};
 use gradloom_core::passes;
-use gradloom_runtime::cpu::Loops;
+use gradloom_cpu::CpuDevice as _;
+use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program as Compiled};
 use gradloom_testing::Random;
 use gradloom_testing::worlds::{self, Program};
+use gradloom_wgpu::WgpuDevice as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -11,6 +11,7 @@ use gradloom::CudaOptions;
 use gradloom::Device;
 #[cfg(feature = "wgpu")]
 use gradloom::WgpuOptions;
+use gradloom::{CpuDevice as _, CudaDevice as _, WgpuDevice as _};
 use serde::{Deserialize, Serialize};
 
 /// Where a program runs.

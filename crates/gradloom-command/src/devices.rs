@@ -5,6 +5,7 @@ use crate::failure::Result;
 use crate::format::bytes;
 use crate::format::count;
 use crate::output::print_line;
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 
 /// What `gradloom devices` takes.

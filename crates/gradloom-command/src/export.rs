@@ -7,6 +7,7 @@ use crate::output::{print_line, quoted};
 use crate::run::unusable;
 use crate::source::Source;
 use crate::weights::Weights;
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 use gradloom::ir::DType;
 use gradloom::nn::{Module, Visitor};

@@ -12,6 +12,7 @@ use crate::run::{MODEL, RunFolder, STATE, Saved, Snapshot, TOKENIZER};
 use crate::train::init::Begun;
 use crate::train::options::Options;
 use crate::train::settings::{Settings, absolute};
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use crate::run::{MODEL, RunFolder, STATE, Saved, Snapshot};
 use crate::train::config_file;
 use crate::train::options::Options;
 use crate::train::settings::Settings;
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 use gradloom::runtime::files::{TensorBytes, write};
 use gradloom_testing::Random;

@@ -2,7 +2,7 @@
 
 use crate::gpu;
 use crate::ids::Ids;
-use gradloom_runtime::{WebCopy, WebHost, WebKernel, WebRange};
+use gradloom_webgpu::{WebCopy, WebHost, WebKernel, WebRange};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A kernel as people see it.

@@ -1,6 +1,6 @@
 //! The functions that the script gives to the module, so that it can reach the page's GPU.
 
-use gradloom_runtime::{WebCopy, WebKernel, WebRange};
+use gradloom_webgpu::{WebCopy, WebKernel, WebRange};
 
 #[cfg(target_arch = "wasm32")]
 mod script {

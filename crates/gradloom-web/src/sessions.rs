@@ -14,7 +14,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, count, text};
 use gradloom_core::optim::of_all_batches;
 use gradloom_core::trace::Input;
-use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
+use gradloom_device::memory::HostMemory;
+use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, Train, Trainer};
+use gradloom_webgpu::{WebHost, WebMemory};
 use std::sync::Arc;
 
 /// A model on a device.
@@ -153,23 +155,34 @@ impl Sessions {
         device: u32,
         precision: u32,
     ) -> Result<usize> {
+        #[cfg(feature = "gpu")]
         let on = |browser: &Arc<Browser>, (limits, bytes): (Limits, u64)| {
-            (Device::web(Arc::clone(browser) as Arc<dyn WebHost>, limits, bytes), Some(Arc::clone(browser)))
+            let host = Arc::clone(browser) as Arc<dyn WebHost>;
+            (gradloom_webgpu::device(host, limits, bytes), Some(Arc::clone(browser)))
         };
         let (device, browser) = match device {
             // Kernels as everywhere, of values as large as the adapters of desktop GPUs take.
+            #[cfg(feature = "gpu")]
             0 => {
                 let binding_bytes = Limits::desktop().binding_bytes;
                 on(&self.paper, (Limits { binding_bytes, ..Limits::portable() }, u32::MAX.into()))
             }
+            #[cfg(not(feature = "gpu"))]
+            0 => (Device::null(), None),
+            #[cfg(feature = "gpu")]
             1 => on(&self.browser, self.limits.ok_or_else(|| misuse("the GPU's limits are not known"))?),
             #[cfg(feature = "cpu")]
             2 => {
                 let cpu = match self.cpu.take() {
                     Some(cpu) => cpu,
-                    None => Device::cpu_with_threads(self.threads)?,
+                    None => gradloom_cpu::CpuDevice::cpu_with_threads(self.threads)?,
                 };
                 (self.cpu.insert(cpu).clone(), None)
+            }
+            #[cfg(not(feature = "gpu"))]
+            1 => {
+                return Err(Error::new(ErrorKind::Device, "this build cannot compute on a GPU")
+                    .help("load the module that can, `gradloom.wasm`"));
             }
             _ => {
                 return Err(Error::new(ErrorKind::Device, "this build cannot compute on the CPU")
@@ -423,12 +436,16 @@ impl Sessions {
 
     /// Where parameters and states are.
     pub(crate) fn store(&self, session: usize) -> Result<String> {
-        let entries = self.session(session)?.store().places();
-        let entries = entries.iter().map(|(entry, place)| {
-            let (buffer, at) = match *place {
-                StorePlace::Host(at) => (Json::Null, at as usize),
-                StorePlace::Web { buffer, start } => (Json::Number(buffer.into()), start),
-                StorePlace::None => (Json::Null, 0),
+        let store = self.session(session)?.store();
+        let (entries, memory) = (store.entries(), store.memory());
+        let entries = entries.iter().map(|entry| {
+            let (buffer, at) = match memory.place(entry.offset) {
+                Some((memory, start)) => match (memory.get::<WebMemory>(), memory.get::<HostMemory>()) {
+                    (Some(memory), _) => (Json::Number(memory.buffer().into()), start),
+                    (_, Some(memory)) => (Json::Null, memory.at(start) as usize),
+                    _ => (Json::Null, 0),
+                },
+                None => (Json::Null, 0),
             };
             let kind = if entry.init.is_some() { "state" } else { "param" };
             let rest = [

@@ -6,8 +6,11 @@
 //! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
 
 pub mod custom;
+mod devices;
 #[cfg(doctest)]
 mod guide;
+#[doc(hidden)]
+pub mod testing;
 
 #[doc(inline)]
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
@@ -16,6 +19,7 @@ pub use gradloom_runtime as runtime;
 #[doc(inline)]
 pub use gradloom_runtime::{batches, files};
 
+pub use devices::{AutoDevice, CudaDevice, WgpuDevice};
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State, duplicate};
@@ -28,15 +32,18 @@ pub use gradloom_core::trace::{
     bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace,
     literal, meshgrid, permutation, randn, scan, stack, u8, u32, uniform,
 };
-#[cfg(feature = "wgpu")]
-pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
+#[doc(inline)]
+pub use gradloom_cpu as cpu;
+pub use gradloom_cpu::CpuDevice;
+#[cfg(feature = "cuda")]
+pub use gradloom_cuda::{CudaOptions, CudaReport, cuda_devices};
 pub use gradloom_runtime::{
     CancelToken, Data, DebugRun, Device, DeviceTensor, Element, Feed, Figures, GradientCheck, Infer,
     Inspection, LaunchProfile, Load, Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step,
     Store, Summary, Train, Trainer, Typed, Verification, Weights, typed,
 };
-#[cfg(feature = "cuda")]
-pub use gradloom_runtime::{CudaOptions, CudaReport, cuda_devices};
+#[cfg(feature = "wgpu")]
+pub use gradloom_wgpu::{AdapterReport, Tuning, WgpuOptions, adapters};
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
@@ -50,4 +57,5 @@ pub mod prelude {
         duplicate, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace, literal, meshgrid,
         permutation, randn, scan, stack, typed, u8, u32, uniform,
     };
+    pub use crate::{AutoDevice as _, CpuDevice as _, CudaDevice as _, WgpuDevice as _};
 }

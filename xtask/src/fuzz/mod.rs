@@ -15,6 +15,7 @@ use check::{Devices, Failure, Subject};
 use gradloom_runtime::Device;
 use gradloom_testing::float32::Compared;
 use gradloom_testing::{Leaves, Random, deep, generate, training_step};
+use gradloom_wgpu::WgpuDevice as _;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

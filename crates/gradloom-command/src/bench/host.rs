@@ -9,6 +9,7 @@ use super::timing::measure;
 use crate::failure::Result;
 use crate::output::print_line;
 use crate::train::settings::invalid_model;
+use gradloom::CpuDevice as _;
 use gradloom::{AdamW, Device, Session, Trainer, f32, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use serde::Serialize;

@@ -5,6 +5,7 @@ use crate::format::count;
 use crate::model::compile;
 use crate::output::print_line;
 use crate::train::settings::Settings;
+use gradloom::CpuDevice as _;
 use gradloom::Device;
 use gradloom_models::any_model::AnyConfig;
 use gradloom_models::data::Batches;

@@ -230,6 +230,7 @@ pub(super) fn resume_line(folder: &RunFolder) -> String {
 mod tests {
     use super::*;
     use crate::train::options::Options;
+    use gradloom::CpuDevice as _;
 
     #[test]
     fn the_next_saving_waits_for_its_share_of_the_time() {

@@ -11,7 +11,7 @@ use crate::output::{printable, program, quoted, say, tell};
 use crate::run::{Event, Reason, Row};
 use crate::source::ends;
 use crate::tokenizer::AnyTokenizer;
-use gradloom::ErrorKind;
+use gradloom::{CpuDevice as _, Device, ErrorKind};
 use gradloom_models::data::{Batches, Split};
 use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Request, TextGenerator};
@@ -197,7 +197,7 @@ impl Course {
         let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
         if self.debug_nan {
             self.train.set_attempted_steps(self.steps);
-            match self.train.find_not_finite(batch)? {
+            match self.train.find_not_finite(&Device::cpu(), batch)? {
                 Some(found) => tell!("{found}"),
                 None => tell!("on the CPU, op by op, the step is finite: the device computes otherwise"),
             }

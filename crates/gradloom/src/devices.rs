@@ -1,0 +1,84 @@
+//! The devices of a build, and their selection.
+
+use gradloom_cpu::CpuDevice;
+use gradloom_runtime::Device;
+
+use crate::error::Result;
+
+#[cfg(feature = "cuda")]
+pub use gradloom_cuda::CudaDevice;
+#[cfg(feature = "wgpu")]
+pub use gradloom_wgpu::WgpuDevice;
+#[cfg(not(feature = "cuda"))]
+pub use without_cuda::CudaDevice;
+#[cfg(not(feature = "wgpu"))]
+pub use without_wgpu::WgpuDevice;
+
+/// Constructor of the best [`Device`] that there is.
+pub trait AutoDevice: Sized {
+    /// The best device of this machine and this build: an NVIDIA GPU through CUDA, another GPU that is not
+    /// one in name only, otherwise the CPU.
+    ///
+    /// # Errors
+    /// When there is none; the CPU is always there.
+    fn auto() -> Result<Self>;
+}
+
+impl AutoDevice for Device {
+    fn auto() -> Result<Self> {
+        Ok(Self::cuda().or_else(|_| Self::wgpu()).unwrap_or_else(|_| Self::cpu()))
+    }
+}
+
+#[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+fn missing<T>(has_no: &str, feature: &str) -> Result<T> {
+    let message = format!("this build of gradloom has no {has_no}: its feature `{feature}` is off");
+    Err(crate::Error::new(crate::ErrorKind::Device, message).help(format!(
+        "depend on it with `features = [\"{feature}\"]`, or use `Device::cpu()`; `Device::auto()` takes what \
+         there is"
+    )))
+}
+
+#[cfg(not(feature = "wgpu"))]
+mod without_wgpu {
+    use super::{Device, Result, missing};
+
+    /// Constructors of [`Device`] for GPUs through WebGPU, which this build does not have.
+    pub trait WgpuDevice: Sized {
+        /// A build without GPUs has none.
+        ///
+        /// # Errors
+        /// Always: it says which feature is missing.
+        fn wgpu() -> Result<Self> {
+            missing("GPUs", "wgpu")
+        }
+
+        /// As [`WgpuDevice::wgpu`].
+        ///
+        /// # Errors
+        /// As [`WgpuDevice::wgpu`].
+        fn wgpu_named(_: &str) -> Result<Self> {
+            Self::wgpu()
+        }
+    }
+
+    impl WgpuDevice for Device {}
+}
+
+#[cfg(not(feature = "cuda"))]
+mod without_cuda {
+    use super::{Device, Result, missing};
+
+    /// Constructors of [`Device`] for NVIDIA GPUs, which this build does not have.
+    pub trait CudaDevice: Sized {
+        /// A build without CUDA has none.
+        ///
+        /// # Errors
+        /// Always: it says which feature is missing.
+        fn cuda() -> Result<Self> {
+            missing("CUDA", "cuda")
+        }
+    }
+
+    impl CudaDevice for Device {}
+}
