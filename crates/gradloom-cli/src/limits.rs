@@ -15,7 +15,7 @@ const STACK: usize = 8 << 20;
 /// that can fail with an error that knows more.
 const SMALL: usize = 1 << 20;
 
-/// Whether the system refused a larger block.
+/// True once the system has refused a block of more than [`SMALL`] bytes.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// The system's allocator, which ends the command in its own way when there is no memory.
@@ -78,7 +78,7 @@ pub(crate) fn run(command: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Whether the first thread may use as much stack as the command is made for.
+/// Returns whether the first thread may use as much stack as the command is made for.
 #[cfg(unix)]
 fn has_stack() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -87,7 +87,7 @@ fn has_stack() -> bool {
     known && limit.rlim_cur >= STACK as libc::rlim_t
 }
 
-/// On other systems the program's file sets the size of the stack.
+/// Returns true: on other systems, the program's file sets the size of the stack.
 #[cfg(not(unix))]
 fn has_stack() -> bool {
     true

@@ -21,7 +21,7 @@ fn check(workspace: &Workspace, line: &str, what: &str) {
     }
 }
 
-/// The file with each of its texts changed, one after the other, then each of its names.
+/// Returns the file with each of its texts changed, one after the other, then each of its names.
 fn changed(file: &Value) -> Vec<(String, Value)> {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         let fields: Vec<(String, &Value)> = match value {

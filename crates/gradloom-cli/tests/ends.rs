@@ -9,14 +9,14 @@ use std::fs;
 
 const GGUF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/gguf/gpt2.gguf");
 
-/// The text, the number of tokens, and why there are no more.
+/// Returns the text, the number of tokens, and why there are no more.
 fn written(workspace: &Workspace, path: &str) -> [Value; 3] {
     let line = format!("sample {path} --prompt the --tokens 10 --temperature 0 --json");
     let said: Value = serde_json::from_str(&workspace.succeed(&line).stdout).unwrap();
     ["text", "tokens", "finish"].map(|key| said[key].clone())
 }
 
-/// A GGUF file with more metadata: keys and numbers of 32 bits.
+/// Returns a GGUF file with more metadata: keys and numbers of 32 bits.
 fn with_numbers(bytes: &[u8], numbers: &[(&str, u32)]) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let number =
@@ -44,7 +44,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// Every way that a model goes; each gives the paths that it comes to.
+/// Takes a model every way that there is, and returns the paths that it comes to.
 fn ways(workspace: &Workspace, from: &str) -> Vec<String> {
     workspace.put("words.txt", "the and the in on the end\n".repeat(200).as_bytes());
     let train = format!("train --init {from} --data words.txt --batch 2 --steps 1 --lr 1e-12 --threads 1");
@@ -99,8 +99,9 @@ fn all_ends_of_a_folder_go_along() {
     }
 }
 
-/// What Python writes and JSON does not have is read in every file, and what a tokenizer's configuration says
-/// beside the tokens that are used here goes along. No end in a file is none, whatever `config.json` says.
+/// JSON as Python writes it is read in every file, and settings of a tokenizer's configuration that are not
+/// used here are kept. A `generation_config.json` that names no end means none, whatever `config.json`
+/// says.
 #[test]
 fn all_that_the_files_of_a_folder_say_goes_along() {
     let workspace = workspace();

@@ -17,7 +17,7 @@ fn events(workspace: &Workspace) -> Vec<Value> {
     parsed(&workspace.text("run/events.jsonl"))
 }
 
-/// The events of a name.
+/// Returns the events of a name.
 fn named<'e>(events: &'e [Value], name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["event"] == name).collect()
 }

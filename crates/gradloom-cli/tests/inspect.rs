@@ -1,4 +1,4 @@
-//! What `inspect`, `devices` and `bench` print.
+//! Output of `inspect`, `devices` and `bench`.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 

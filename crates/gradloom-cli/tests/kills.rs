@@ -89,7 +89,8 @@ fn files(folder: &Path) -> Option<BTreeMap<String, Vec<u8>>> {
     Some(entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect())
 }
 
-/// Two models whose folders have other files: one of a file, one of shards without a tokenizer of its own.
+/// Makes two models whose folders have other files: one of a file, one of shards without a tokenizer of its
+/// own.
 fn two_models() -> Workspace {
     let workspace = Workspace::new();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");

@@ -1,5 +1,4 @@
-//! How many launches and bytes the small models of other libraries take: at most as many as stand in the
-//! table.
+//! Numbers of launches and bytes that the small models of other libraries take: at most those in the table.
 //!
 //! A number may only be lowered. tensorgrad takes 933 kernels and 24.4 MB for `tg-transformer`, 63 and 521 kB
 //! for `tg-mlp`.
@@ -87,7 +86,7 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
-/// What the same step is on a GPU: one pass in one submission, whose results come to the host when the caller
+/// On a GPU, the same step is one pass in one submission, and its results come to the host when the caller
 /// reads them.
 #[cfg(feature = "wgpu")]
 #[test]
@@ -111,8 +110,8 @@ fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
     assert_eq!(count("readbacks"), steps + 1 + 1, "{json}");
 }
 
-/// The adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`, which is
-/// said, where there is none of them.
+/// Returns the adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`,
+/// which is noted, if there is neither.
 #[cfg(feature = "wgpu")]
 fn adapter() -> Option<String> {
     let wanted = std::env::var("GRADLOOM_ADAPTER").unwrap_or_else(|_| "llvmpipe".into());

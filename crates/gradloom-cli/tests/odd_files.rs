@@ -74,7 +74,7 @@ impl Tables {
         (shape, rows.concat().into_iter().flat_map(bytes).collect())
     }
 
-    /// A safetensors file of metadata and tensors.
+    /// Returns a safetensors file of metadata and tensors.
     fn safetensors(&self, base: &str, file: &Value) -> Vec<u8> {
         let (mut header, mut data) = (Map::new(), Vec::new());
         if !file[0].is_null() {
@@ -176,7 +176,7 @@ impl Tables {
     }
 }
 
-/// The type of a tensor in a table.
+/// Returns the type of a tensor in a table.
 fn dtype(tensor: &Value) -> &str {
     tensor[1].as_str().unwrap_or("float32")
 }
@@ -184,7 +184,7 @@ fn dtype(tensor: &Value) -> &str {
 /// Tests that share a table.
 const SHARES: usize = 4;
 
-/// The bytes of a text in base64, whose letters stand for six bits each.
+/// Returns the bytes of a text in base64, whose letters stand for six bits each.
 fn decoded(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let letters: Vec<u32> =

@@ -1,4 +1,4 @@
-//! What `profile` prints, writes, and keeps.
+//! Output and files of `profile`.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -6,7 +6,7 @@ mod common;
 use common::Workspace;
 use serde_json::Value;
 
-/// A profile with the workspace's own cache folder.
+/// Makes a profile with the workspace's own cache folder.
 fn profile(workspace: &Workspace, flags: &str) -> String {
     let line = format!("profile --config tg-mlp --steps 20 --threads 2 {flags}");
     let mut command = workspace.command(&line);

@@ -54,7 +54,8 @@ fn a_run_leaves_what_it_says() {
     assert!(workspace.path("runs/tiny-2/model.safetensors").exists(), "the next run gets the next folder");
 }
 
-/// What is left to gradloom depends on the steps and on the time, and the rest on the steps alone.
+/// By default, the steps that are measured depend on the number of steps alone, and those that are saved
+/// depend on the time, too.
 #[test]
 fn by_default_a_run_measures_and_saves_a_small_part_of_the_time() {
     let workspace = Workspace::new();
@@ -429,7 +430,7 @@ fn assert_finite(workspace: &Workspace, run: &str) {
     }
 }
 
-/// The command that a message advises, without the program's name.
+/// Returns the command that a message advises, without the program's name.
 fn advised(stderr: &str) -> &str {
     let line = stderr.lines().find(|line| line.contains("gradloom train --resume")).expect("advice");
     line.split_once("gradloom ").expect("a command").1

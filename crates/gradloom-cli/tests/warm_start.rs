@@ -11,7 +11,7 @@ use std::path::Path;
 /// Models that `scripts/oracle/hugging_face.py` and `gguf_files.py` made.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");
 
-/// A folder or file of the tests' data, copied into the workspace.
+/// Copies a folder or file of the tests' data into the workspace.
 fn copy(workspace: &Workspace, from: &str, to: &str) {
     let from = Path::new(DATA).join(from);
     if from.is_file() {
@@ -36,7 +36,7 @@ fn give_tokenizer(workspace: &Workspace, folders: &[&str]) {
     }
 }
 
-/// The held-out loss before the first step, and the last training loss.
+/// Returns the held-out loss before the first step, and the last training loss.
 fn losses(workspace: &Workspace, run: &str) -> (f64, f64) {
     let text = workspace.text(&format!("{run}/metrics.csv"));
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();

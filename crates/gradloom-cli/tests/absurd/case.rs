@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub(crate) limit: Option<Limit>,
     /// A file of the run `run` in the call's folder, and what is there instead.
     pub(crate) replaced: Option<(OsString, PathBuf)>,
-    /// What is in place of the file of the machine's bounds.
+    /// File that takes the place of the file of the machine's bounds.
     pub(crate) cached: Option<PathBuf>,
     pub(crate) full_output: bool,
     pub(crate) full_error: bool,
@@ -62,7 +62,7 @@ impl Case {
         self.arguments.iter().map(|argument| argument.len()).sum()
     }
 
-    /// For messages.
+    /// Returns the command line and the limits, for messages.
     fn line(&self) -> String {
         let arguments = self
             .arguments
@@ -78,15 +78,15 @@ impl Case {
     }
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     signal: Option<i32>,
-    /// Whether it had to be ended.
+    /// True if it did not end by itself and was killed.
     late: bool,
     pub(crate) stderr: String,
-    /// What it left in its folder.
+    /// Names of the files left in its folder.
     pub(crate) left: Vec<String>,
 }
 
@@ -116,19 +116,19 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// A value with this folder in the place of `DIR`.
+    /// Returns a value with this folder in the place of `DIR`.
     pub(crate) fn place(&self, value: &str) -> OsString {
         value.replace("DIR", self.folder.path().to_str().unwrap()).into()
     }
 
-    /// Whether a process here can be another user's.
+    /// Returns whether a process can be started as another user.
     pub(crate) fn can_become(&self, user: u32) -> bool {
         let mut command = Command::new(self.path("gradloom"));
         command.arg("--version").stdout(Stdio::null()).uid(user).gid(user);
         command.status().is_ok_and(|status| status.success())
     }
 
-    /// Runs all and reports all that end wrongly.
+    /// Runs all cases and reports all that end wrongly.
     pub(crate) fn run_all(&self, cases: Vec<Case>) {
         let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let began = Instant::now();
@@ -222,7 +222,8 @@ impl Bench {
         Ended { code: status.code(), signal: status.signal(), late, stderr, left }
     }
 
-    /// A copy of the run, in which one file is another one: the same links and pipes lead to the same places.
+    /// Makes a copy of the run, in which one file is another one: the same links and pipes lead to the same
+    /// places.
     fn copy_run(&self, to: &Path, name: &OsStr, instead: &Path) {
         fs::create_dir(to).unwrap();
         for entry in fs::read_dir(self.path("run")).unwrap() {
@@ -241,7 +242,7 @@ impl Bench {
     }
 }
 
-/// For how long all threads of a process have computed.
+/// Returns the time for which all threads of a process have computed.
 fn computed(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name in parentheses may have blanks; user and system time are the 14th and 15th field of all.
@@ -251,7 +252,7 @@ fn computed(process: u32) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// What is wrong about how a call ended.
+/// Returns what is wrong with the outcome of a call, if anything.
 fn problem(case: &Case, ended: &Ended) -> Option<String> {
     let errors = ended.stderr.lines().filter(|line| line.starts_with("error: ")).count();
     let beginning: String = ended.stderr.chars().take(600).collect();

@@ -14,9 +14,9 @@ pub(crate) struct Command {
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) takes_value: bool,
-    /// Whether the value can be left out and is set off by `=`.
+    /// True if the value can be left out and is separated by `=`.
     pub(crate) by_equals: bool,
-    /// The possible values, where they are listed.
+    /// The possible values, if they are listed.
     pub(crate) choices: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ fn help(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// All commands but `help`.
+/// Returns all commands but `help`.
 pub(crate) fn commands() -> Vec<Command> {
     let text = help(&[]);
     let list = text.split("Commands:\n").nth(1).expect("a list of commands").lines();

@@ -24,13 +24,14 @@ pub(crate) struct Limit {
     pub(crate) user: Option<u32>,
 }
 
-/// A user without processes, another one each time: two that run at once would count for each other.
+/// Returns a user without processes, another one each time: two that run at once would count for each
+/// other.
 fn other_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     20_000 + std::process::id() % 400 * 100 + NEXT.fetch_add(1, Ordering::Relaxed) % 100
 }
 
-/// The limits that a command is tried under.
+/// Returns the limits that a command is tried under.
 pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
     let mib = |n: u64| n << 20;
     let memory = [LEAST_MEMORY, mib(80), mib(100), mib(130), mib(200), mib(400), mib(1000)];
@@ -48,8 +49,8 @@ pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
     limits
 }
 
-/// So many processes and threads in all, the command's first one included; `None` where this user cannot set
-/// that up.
+/// Returns a limit of so many processes and threads in all, the command's first one included; `None` if
+/// this user cannot set that up.
 pub(crate) fn processes(bench: &Bench, value: u64) -> Option<Limit> {
     // SAFETY: it only tells a number.
     let is_root = unsafe { libc::geteuid() } == 0;

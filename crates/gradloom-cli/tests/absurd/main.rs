@@ -16,7 +16,7 @@ use help::{Command, Parameter};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// What a command needs to do little, as options and values; an option that is tried is taken out.
+/// Returns options and values with which a command does little; an option that is tried is taken out.
 fn little(command: &str) -> &'static [(&'static str, &'static str)] {
     match command {
         "train" => &[
@@ -42,7 +42,7 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The command with little to do and one parameter as given.
+/// Returns the command with little to do and one parameter as given.
 fn with(bench: &Bench, command: &Command, parameter: &Parameter, value: Option<OsString>) -> Case {
     // A run brings its own settings along, which may not be given anew.
     let others = if parameter.name == "--resume" { &[] } else { little(&command.name) };
@@ -97,7 +97,7 @@ fn is_long(command: &str, parameter: &str, value: &OsString) -> bool {
     many && matches!((command, parameter), ("bench" | "profile", "--steps"))
 }
 
-/// What ends a command that was asked to do very much.
+/// Adds options that end a command which was asked to do very much.
 fn bounded(mut case: Case, parameter: &str) -> Case {
     match (case.command.as_str(), parameter) {
         // The first step takes the weights out of all range.
@@ -283,7 +283,7 @@ fn outputs_that_are_full() {
     bench.run_all(cases);
 }
 
-/// Where not even the threads can be had, nothing is left behind, and the message says what was missing.
+/// A run that does not even get its threads leaves nothing behind, and the message says what was missing.
 #[test]
 fn a_run_that_gets_no_threads_leaves_nothing() {
     let bench = Bench::new();

@@ -18,7 +18,7 @@ pub(crate) const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\
                          dropout = 0.1\neval-every = 10\nsave-every = 7\nthreads = 1\n";
 
 impl Workspace {
-    /// A folder with `small.toml` and `text.txt`.
+    /// Makes a folder with `small.toml` and `text.txt`.
     pub(crate) fn new() -> Self {
         let workspace = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         workspace.put("small.toml", SMALL.as_bytes());
@@ -45,7 +45,7 @@ impl Workspace {
         String::from_utf8(self.read(name)).expect("text")
     }
 
-    /// A command line, split at blanks.
+    /// Returns a command line, split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradloom"));
         // As if it were installed: messages repeat the name that the program was called by.
@@ -59,21 +59,21 @@ impl Workspace {
         Finished::new(self.command(line).output().expect("the command starts"), self.folder.path())
     }
 
-    /// Like [`run`](Self::run) for a command that must succeed.
+    /// Runs a command as [`run`](Self::run) does; it must succeed.
     pub(crate) fn succeed(&self, line: &str) -> Finished {
         let finished = self.run(line);
         assert_eq!(finished.code, Some(0), "gradloom {line}\n{}{}", finished.stdout, finished.stderr);
         finished
     }
 
-    /// Number of whole rows in a run's `metrics.csv`, its header aside.
+    /// Returns the number of whole rows in a run's `metrics.csv`, without its header.
     pub(crate) fn rows(&self, run: &str) -> usize {
         let text = fs::read_to_string(self.path(run).join("metrics.csv")).unwrap_or_default();
         text.matches('\n').count().saturating_sub(1)
     }
 }
 
-/// What a command left.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) code: Option<i32>,

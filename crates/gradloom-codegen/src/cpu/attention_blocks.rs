@@ -1,4 +1,4 @@
-//! How attention is split into blocks and tasks, and the scratch that a thread needs for them.
+//! Blocks and tasks that attention is split into, and the scratch that a thread needs for them.
 //!
 //! In: the shapes of an attention. Out: block sizes and scratch sections, both functions of shapes alone;
 //! only the number of copies of the scratch depends on the number of threads.
@@ -38,7 +38,7 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// From the shapes of q, k, v and the block table, if there is one.
+    /// Creates the shape from those of q, k, v and the block table, if there is one.
     pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>) -> Self {
         Self {
             batch: q[0],
@@ -51,12 +51,12 @@ impl AttentionShape {
         }
     }
 
-    /// Query heads that share a head of keys and values.
+    /// Returns the number of query heads that share a head of keys and values.
     pub fn group(&self) -> usize {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// Queries of one task of the forward pass, of each head of a group.
+    /// Returns the number of queries of one task of the forward pass, of each head of a group.
     pub fn forward_queries(&self) -> usize {
         let heads = self.batch * self.kv_heads;
         let split = TASKS.div_ceil(heads.max(1));
@@ -69,18 +69,18 @@ impl AttentionShape {
             .min(self.queries.max(1))
     }
 
-    /// Keys of one block of the forward pass.
+    /// Returns the number of keys of one block of the forward pass.
     pub fn forward_keys(&self) -> usize {
         let bytes = (self.depth + self.value_depth).max(1) * size_of::<f32>();
         (PACKED / bytes).clamp(32, 256).min(self.keys.max(1)).next_multiple_of(WIDEST)
     }
 
-    /// Queries of one block of the backward pass.
+    /// Returns the number of queries of one block of the backward pass.
     pub fn backward_queries(&self) -> usize {
         BACKWARD_QUERIES.min(self.queries.max(1))
     }
 
-    /// Keys of one block of the backward pass.
+    /// Returns the number of keys of one block of the backward pass.
     pub fn backward_keys(&self) -> usize {
         BACKWARD_KEYS.min(self.keys.max(1)).next_multiple_of(WIDEST)
     }
@@ -114,23 +114,23 @@ impl AttentionShape {
         .map(line)
     }
 
-    /// Bytes of scratch for all threads of the forward pass.
+    /// Returns the number of bytes of scratch for all threads of the forward pass.
     pub fn forward_workspace(&self, threads: usize) -> usize {
         self.forward_sections().iter().sum::<usize>() * size_of::<f32>() * threads
     }
 
-    /// Bytes of scratch for all threads of the backward pass.
+    /// Returns the number of bytes of scratch for all threads of the backward pass.
     pub fn backward_workspace(&self, threads: usize) -> usize {
         self.backward_sections().iter().sum::<usize>() * size_of::<f32>() * threads
     }
 }
 
-/// A whole number of cache lines, in floats.
+/// Rounds a number of floats up to whole cache lines.
 fn line(floats: usize) -> usize {
     floats.next_multiple_of(16)
 }
 
-/// Bytes of scratch for an `Attention` or `AttentionGrad` on this many threads.
+/// Returns the number of bytes of scratch for an `Attention` or `AttentionGrad` on this many threads.
 pub fn attention_workspace(spec: &AttentionSpec, op: &Op, graph: &Graph, threads: usize) -> usize {
     let shape = |position: usize| &graph.ty(op.operands[position]).shape;
     let [_, _, table] = spec.extra_positions();

@@ -1,4 +1,4 @@
-//! How a product with its epilogue is computed: its blocks, where raw products go, and the scratch.
+//! Plan of a product with its epilogue: its blocks, the place of raw products, and the scratch.
 //!
 //! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the
 //! launch's workspace and the kernel follow. Always holds: only [`DotPlan::workspace`] knows a number of
@@ -22,8 +22,8 @@ const ROW_BLOCK: usize = 8 * super::STRIP;
 /// A right operand whose rows are contiguous is not packed if they are no further apart than this, in
 /// elements: then neither the first-level cache's sets nor the pages' addresses run out.
 const IN_PLACE_STRIDE: usize = 4096;
-/// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows
-/// are contiguous.
+/// Rows of a task, at most, for which packing the right operand costs more than it saves in any case, if
+/// its rows are contiguous.
 pub(super) const IN_PLACE_ROWS: usize = 48;
 /// Rows whose products with an element take as long as packing it where its neighbours are scattered.
 const ROWS_PER_PACKED: usize = 16;
@@ -32,7 +32,7 @@ const SUM_CHUNK: usize = 16 * 1024;
 /// Sections of the scratch start on cache lines (of the widest vectors, in floats).
 const LINE: usize = 16;
 
-/// How a right operand lies in memory. Strides of the problem count its elements, or bytes of blocks.
+/// Layout of a right operand in memory. Strides of the problem count its elements, or bytes of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As it is multiplied.
@@ -46,7 +46,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What an operand consists of that is f32 or is read as it is stored.
+    /// Returns the form of an operand that is f32 or is read as it is stored.
     pub fn of(access: &Access) -> Self {
         match (access.blocks, access.dtype) {
             (Some(format), _) => Form::Blocks(format),
@@ -57,33 +57,33 @@ impl Form {
     }
 }
 
-/// How a product is computed.
+/// Plan of the computation of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DotPlan {
     /// The product; one with a single column is taken as its transpose, with a single row.
     pub problem: DotProblem,
-    /// Whether `problem` is the transpose of the launch's product.
+    /// True if `problem` is the transpose of the launch's product.
     pub transposed: bool,
-    /// How the right operand lies in memory.
+    /// Layout of the right operand in memory.
     pub form: Form,
     /// Its blocks.
     pub schedule: DotSchedule,
     /// The write that takes the raw product, if one may.
     pub direct: Option<usize>,
-    /// Whether the right operand is packed. The left one never is: its elements are read one at a time.
+    /// True if the right operand is packed. The left one never is: its elements are read one at a time.
     pub packs_right: bool,
-    /// Where the right operand's elements are, if its indices take several strides. In place, its columns
+    /// Position of the right operand's elements, if its indices take several strides. In place, its columns
     /// are then read in runs of neighbours.
     pub stepped: Option<SteppedView>,
-    /// Whether the epilogue is more than to write the product down.
+    /// True if the epilogue is more than to write the product down.
     pub has_epilogue: bool,
     /// Bytes of the epilogue's partial results of one panel of rows.
     pub partials: usize,
 }
 
 impl DotPlan {
-    /// The plan of a launch, by its parts, or `None` if its kernel is no product or an operand must be copied
-    /// first (see [`dot_copies`](crate::product::dot_copies)).
+    /// Creates the plan of a launch, by its parts, or `None` if its kernel is no product or an operand must
+    /// be copied first (see [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],
@@ -152,23 +152,23 @@ impl DotPlan {
         })
     }
 
-    /// Number of elements of the product.
+    /// Returns the number of elements of the product.
     pub fn elements(&self) -> usize {
         self.problem.batch_count() * self.problem.m * self.problem.n
     }
 
-    /// Bytes of both operands of one product.
+    /// Returns the number of bytes of both operands of one product.
     pub fn operands_bytes(&self) -> usize {
         let DotProblem { m, n, k, .. } = self.problem;
         (m * k + k * n) * size_of::<f32>()
     }
 
-    /// Rows that a task takes through all its columns before the next.
+    /// Returns the number of rows that a task takes through all its columns before the next.
     pub fn row_block(&self) -> usize {
         ROW_BLOCK
     }
 
-    /// Contracted indices of a task that are taken together; the last may be fewer.
+    /// Returns the number of contracted indices of a task that are taken together; the last may be fewer.
     pub fn depth_block(&self) -> usize {
         let [_, _, _, depth] = self.schedule.largest_task();
         let most = if self.packs_right { PACKED_DEPTH_BLOCK } else { DEPTH_BLOCK };
@@ -176,38 +176,38 @@ impl DotPlan {
         if matches!(self.form, Form::Blocks(_)) { block.next_multiple_of(BLOCK) } else { block }
     }
 
-    /// Whether a task takes all of its rows through a block of contracted indices before the next block;
-    /// otherwise it takes each block of rows through all contracted indices.
+    /// Returns true if a task takes all of its rows through a block of contracted indices before the next
+    /// block; otherwise it takes each block of rows through all contracted indices.
     pub fn depth_first(&self) -> bool {
         self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
 
-    /// The panel of rows that a task belongs to, for the epilogue's partial results.
+    /// Returns the panel of rows that a task belongs to, for the epilogue's partial results.
     pub fn panel(&self, index: usize) -> usize {
         self.schedule.panel(index, self.transposed)
     }
 
-    /// Number of panels of rows; at least 1.
+    /// Returns the number of panels of rows; at least 1.
     pub fn panels(&self) -> usize {
         self.schedule.panels(self.transposed).max(1)
     }
 
-    /// What a task takes, in nanoseconds of one core, roughly.
+    /// Returns the rough cost of a task, in nanoseconds of one core.
     pub fn task_cost(&self) -> usize {
         let [products, rows, columns, depth] = self.schedule.largest_task();
         let touched = rows * depth + depth * columns + rows * columns;
         100 + products * (rows * columns * depth / 64 + touched / 8)
     }
 
-    /// Rows of the whole product (all products of a batch below each other) that task `index` of the second
-    /// phase adds up, when sums were split.
+    /// Returns the rows of the whole product (all products of a batch below each other) that task `index`
+    /// of the second phase adds up, when sums were split.
     pub fn sum_rows(&self, index: usize) -> Range<usize> {
         let (rows, _) = self.positions();
         let chunk = self.sum_chunk();
         index * chunk..((index + 1) * chunk).min(rows)
     }
 
-    /// Number of tasks that add up split sums.
+    /// Returns the number of tasks that add up split sums.
     pub fn sum_tasks(&self) -> usize {
         self.positions().0.div_ceil(self.sum_chunk())
     }
@@ -216,14 +216,15 @@ impl DotPlan {
         (SUM_CHUNK / self.positions().1.max(1)).max(1)
     }
 
-    /// Rows and columns of the epilogue.
+    /// Returns the number of rows and of columns of the epilogue.
     pub fn positions(&self) -> (usize, usize) {
         let DotProblem { m, n, .. } = self.problem;
         let (rows, columns) = if self.transposed { (n, m) } else { (m, n) };
         (self.problem.batch_count() * rows, columns)
     }
 
-    /// Bytes of the parts of split sums: all of them, or all but the first if that goes to a write.
+    /// Returns the number of bytes of the parts of split sums: all of them, or all but the first if that
+    /// goes to a write.
     pub fn parts_bytes(&self) -> usize {
         match self.schedule.parts() {
             1 => 0,
@@ -231,12 +232,12 @@ impl DotPlan {
         }
     }
 
-    /// Distance between parts of split sums, in floats.
+    /// Returns the distance between parts of split sums, in floats.
     pub fn part_stride(&self) -> usize {
         self.elements().next_multiple_of(LINE)
     }
 
-    /// Bytes of the partial results of all panels.
+    /// Returns the number of bytes of the partial results of all panels.
     pub fn partials_bytes(&self) -> usize {
         self.partials * self.panels()
     }
@@ -254,25 +255,25 @@ impl DotPlan {
         .map(|floats| floats.next_multiple_of(LINE))
     }
 
-    /// Distance between rows of the raw product in a thread's scratch.
+    /// Returns the distance between rows of the raw product in a thread's scratch.
     pub fn product_stride(&self) -> usize {
         self.schedule.largest_task()[2].next_multiple_of(LINE)
     }
 
-    /// Bytes of scratch on this many threads: parts of split sums, partial results of the epilogue, then each
-    /// thread's sections.
+    /// Returns the number of bytes of scratch on this many threads: parts of split sums, partial results of
+    /// the epilogue, then each thread's sections.
     pub fn workspace(&self, threads: usize) -> usize {
         let thread = self.sections().iter().sum::<usize>() * size_of::<f32>();
         self.parts_bytes() + self.partials_bytes() + threads * thread
     }
 
-    /// The task with this index.
+    /// Returns the task with this index.
     pub fn task(&self, index: usize) -> DotTask {
         self.schedule.task(index)
     }
 }
 
-/// Bytes of scratch that a product needs on this many threads.
+/// Returns the number of bytes of scratch that a product needs on this many threads.
 ///
 /// # Panics
 /// When the kernel is no product, or an operand must be copied first.
@@ -287,16 +288,16 @@ pub fn dot_workspace(
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 
-/// Whether columns lie in runs of neighbours that fill most of the widest vectors: what stays empty costs
-/// less than packing them for so many rows.
+/// Returns true if columns lie in runs of neighbours that fill most of the widest vectors: the empty lanes
+/// cost less than packing the columns would for so many rows.
 fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
     let Some(&(run, 1)) = steps.free.last() else { return false };
     let empty = run.next_multiple_of(LINE) - run;
     empty < run && empty * rows <= ROWS_PER_PACKED * run
 }
 
-/// A result that can hold the raw product until the epilogue overwrites it: of the right type and size, and
-/// never in a read's place.
+/// Returns a result that can hold the raw product until the epilogue overwrites it: of the right type and
+/// size, and never in a read's place.
 fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
     body.stores.iter().find_map(|store| match *store {
         Store::Value { node, level: Level::Element, write }
@@ -308,7 +309,7 @@ fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) ->
     })
 }
 
-/// Whether the body only writes the product down.
+/// Returns true if the body only writes the product down.
 fn is_identity(body: &Body) -> bool {
     matches!(body.stores[..], [Store::Value { node, level: Level::Element, .. }]
         if body.node(node).kind == NodeKind::Accumulator)

@@ -1,4 +1,4 @@
-//! How a product is split into tasks for threads.
+//! Split of a product into tasks for threads.
 //!
 //! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes. Always: the
 //! split is a function of the problem alone, so that results do not depend on the number of threads.
@@ -15,7 +15,7 @@ use std::ops::Range;
 const TASKS: usize = 16;
 /// Work that is worth a task of its own, in floating-point operations: some 20 microseconds.
 const TASK_WORK: f64 = 4e6;
-/// What touching one element costs, in floating-point operations. Decides for matrix-vector products, which
+/// Cost of touching one element, in floating-point operations. Decides for matrix-vector products, which
 /// are bound by memory.
 const WORK_PER_ELEMENT: f64 = 40.0;
 /// Columns are split at multiples of this: two of the widest vectors.
@@ -31,7 +31,7 @@ const MOST_ROWS: usize = 528;
 /// the right operand.
 const LEAST_ROWS: usize = 96;
 const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
-/// Up to so many rows, a product is bound by reading the right operand, which wants long runs.
+/// Rows, at most, of a product that is bound by reading the right operand, which wants long runs.
 pub const FEW_ROWS: usize = 4;
 /// Most columns of a task with few rows.
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
@@ -44,19 +44,19 @@ const MOST_PARTS_OF_FEW_ROWS: usize = 8;
 /// One thread's share of a [`DotProblem`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DotTask {
-    /// Which products of the batch.
+    /// Products of the batch.
     pub products: Range<usize>,
-    /// Which rows of each.
+    /// Rows of each product.
     pub rows: Range<usize>,
-    /// Which columns of each.
+    /// Columns of each product.
     pub columns: Range<usize>,
-    /// Which part of a split sum: part 0 goes to the result, the others to the workspace.
+    /// Part of a split sum: part 0 goes to the result, the others to the workspace.
     pub part: usize,
     /// The contracted indices of that part.
     pub depth: Range<usize>,
 }
 
-/// How a [`DotProblem`] is split: into groups of products, then panels of rows and of columns, then parts of
+/// Split of a [`DotProblem`]: into groups of products, then panels of rows and of columns, then parts of
 /// the sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DotSchedule {
@@ -74,7 +74,7 @@ struct Split {
 }
 
 impl Split {
-    /// About `pieces` equal pieces, of a size that is a multiple of `unit`.
+    /// Splits an extent into about `pieces` equal pieces, of a size that is a multiple of `unit`.
     fn new(extent: usize, pieces: usize, unit: usize) -> Self {
         Self { extent, size: extent.div_ceil(pieces.max(1)).next_multiple_of(unit).max(1) }
     }
@@ -134,27 +134,28 @@ impl DotSchedule {
         }
     }
 
-    /// Number of tasks; 0 when there is nothing to write.
+    /// Returns the number of tasks; 0 when there is nothing to write.
     pub fn tasks(&self) -> usize {
         self.products.pieces() * self.rows.pieces() * self.columns.pieces() * self.parts()
     }
 
-    /// Number of parts of each sum: 1 unless sums are split. An empty sum has one part, of no depth.
+    /// Returns the number of parts of each sum: 1 unless sums are split. An empty sum has one part, of no
+    /// depth.
     pub fn parts(&self) -> usize {
         self.depth.pieces().max(1)
     }
 
-    /// Products, rows, columns and depth of the largest task.
+    /// Returns the products, rows, columns and depth of the largest task.
     pub fn largest_task(&self) -> [usize; 4] {
         [self.products, self.rows, self.columns, self.depth].map(|split| split.size.min(split.extent))
     }
 
-    /// Number of groups of tasks that share rows, or, of a `transposed` product, columns.
+    /// Returns the number of groups of tasks that share rows, or, of a `transposed` product, columns.
     pub fn panels(&self, transposed: bool) -> usize {
         self.products.pieces() * if transposed { self.columns } else { self.rows }.pieces()
     }
 
-    /// The group of a task.
+    /// Returns the group of a task.
     pub fn panel(&self, index: usize, transposed: bool) -> usize {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
         let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());
@@ -165,7 +166,7 @@ impl DotSchedule {
         }
     }
 
-    /// The task with this index, below [`DotSchedule::tasks`].
+    /// Returns the task with this index, below [`DotSchedule::tasks`].
     pub fn task(&self, index: usize) -> DotTask {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
         let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());

@@ -1,4 +1,4 @@
-//! What the CPU computes for each elementwise op: one table for interpreted loops and for machine code.
+//! Formulas of the elementwise ops on the CPU: one table for interpreted loops and for machine code.
 //!
 //! In: an elementwise op, and its operand's dtype. Out: a formula over [`Lanes`]. Always holds: an integer
 //! division by zero gives 0 here; the caller has looked for zero divisors and traps.
@@ -13,7 +13,7 @@ use super::math;
 use gradloom_core::ir::DType::{self, Bool, F32, I32, U32};
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
-/// An elementwise function by name: what a loop is chosen by, and what machine code is made of.
+/// An elementwise function by name, by which a loop is chosen and from which machine code is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// A function of one operand, with the dtype of its elements.
@@ -30,7 +30,8 @@ pub enum MapOp {
     Cast(DType, DType),
 }
 
-/// Whether two functions of f32, one after the other, have a loop of their own. Each of the two is rounded.
+/// Returns true if two functions of f32, one after the other, have a loop of their own. Each of the two is
+/// rounded.
 pub fn is_pair(first: BinaryOp, second: BinaryOp) -> bool {
     let of = |op| matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul);
     of(first) && of(second)
@@ -205,7 +206,8 @@ macro_rules! formulas {
     ($Op:ident, $count:literal, $function:ident, $formula:ident, $has_formula:ident {
         $($op:ident { $($dtype:pat => $kind:ident $args:tt $body:tt)* })*
     }) => {
-        /// The result of an op on lanes whose masks are values too; none for an op that has loops alone.
+        /// Returns the result of an op on lanes whose masks are values too; none for an op that has loops
+        /// alone.
         #[allow(unused_braces)]
         pub fn $formula<V: Copy, L: Lanes<Value = V, Mask = V>>(
             l: &mut L,
@@ -222,7 +224,7 @@ macro_rules! formulas {
             }
         }
 
-        /// Whether an op on elements of a dtype has a formula.
+        /// Returns true if an op on elements of a dtype has a formula.
         pub fn $has_formula(op: $Op, dtype: DType) -> bool {
             match op {
                 $($Op::$op => match dtype {
@@ -236,7 +238,7 @@ macro_rules! formulas {
 }
 cpu_functions!(formulas);
 
-/// A count of bits modulo 32.
+/// Returns a count of bits modulo 32.
 #[inline(always)]
 pub fn low_bits<L: Lanes>(l: &mut L, count: L::Value) -> L::Value {
     let low = l.bits(31);

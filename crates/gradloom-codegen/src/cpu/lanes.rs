@@ -1,8 +1,8 @@
-//! What formulas of elements are written in: arithmetic on lanes of 32 bits.
+//! The arithmetic that formulas of elements are written in, on lanes of 32 bits.
 //!
 //! In: a formula, generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust compiler
 //! turns into vector code; with the builder of machine code, the lines that compute it. Always holds: both
-//! have the same bits, but for which NaN a NaN is, since each instruction has one meaning, given by
+//! have the same bits, except for the bits of NaNs, since each instruction has one meaning, given by
 //! `Scalar`.
 
 use gradloom_core::ir::CompareOp;
@@ -66,7 +66,7 @@ pub enum MaskOp {
     And,
     Or,
     Xor,
-    /// Whether two are equal.
+    /// True where the two are equal.
     Same,
     /// The second without the first.
     Without,
@@ -81,14 +81,14 @@ pub trait Lanes {
     /// A truth value.
     type Mask: Copy;
 
-    /// These bits.
+    /// Returns these bits in all lanes.
     fn bits(&mut self, bits: u32) -> Self::Value;
     fn two(&mut self, op: BinaryInst, a: Self::Value, b: Self::Value) -> Self::Value;
     fn one(&mut self, op: UnaryInst, a: Self::Value) -> Self::Value;
     fn compare(&mut self, op: CompareOp, lane: Lane, a: Self::Value, b: Self::Value) -> Self::Mask;
     fn mask(&mut self, op: MaskOp, a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn is_nan(&mut self, a: Self::Value) -> Self::Mask;
-    /// `mask ? a : b`.
+    /// Returns `mask ? a : b`.
     fn select(&mut self, mask: Self::Mask, a: Self::Value, b: Self::Value) -> Self::Value;
 
     #[inline(always)]
@@ -128,7 +128,7 @@ pub trait Lanes {
         self.two(BinaryInst::And, a, rest)
     }
 
-    /// A magnitude, without a sign, with the sign of another number.
+    /// Returns a magnitude, without a sign, with the sign of another number.
     #[inline(always)]
     fn with_sign(&mut self, magnitude: Self::Value, of: Self::Value) -> Self::Value {
         let sign = self.bits(SIGN);
@@ -136,14 +136,14 @@ pub trait Lanes {
         self.two(BinaryInst::Or, magnitude, sign)
     }
 
-    /// `x < low ? low : x`: NaN stays.
+    /// Returns `x < low ? low : x`: NaN stays.
     #[inline(always)]
     fn at_least(&mut self, x: Self::Value, low: f32) -> Self::Value {
         let low = self.float(low);
         self.two(BinaryInst::Max, low, x)
     }
 
-    /// `x > high ? high : x`: NaN stays.
+    /// Returns `x > high ? high : x`: NaN stays.
     #[inline(always)]
     fn at_most(&mut self, x: Self::Value, high: f32) -> Self::Value {
         let high = self.float(high);
@@ -157,7 +157,7 @@ pub struct Scalar;
 /// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
 pub const ROUND: f32 = 12_582_912.0;
 
-/// 2^n for -126 <= n <= 127; some number for other n.
+/// Returns 2^n for -126 <= n <= 127; some number for other n.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23)

@@ -1,4 +1,4 @@
-//! How a fused loop is split into tasks, and the scratch for what its tasks leave to each other.
+//! Split of a fused loop into tasks, and the scratch for what its tasks leave to each other.
 //!
 //! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles that one thread each
 //! computes. Always holds: everything is a function of the body alone; rows stay whole where they are
@@ -69,17 +69,17 @@ impl LoopSchedule {
         Self { cost: total / schedule.tasks(), ..schedule }
     }
 
-    /// Number of ranges of rows; at least 1.
+    /// Returns the number of ranges of rows; at least 1.
     pub fn row_pieces(&self) -> usize {
         self.rows.div_ceil(self.row_piece).max(1)
     }
 
-    /// Number of tasks; at least 1, which is empty if the body has no positions.
+    /// Returns the number of tasks; at least 1, which is empty if the body has no positions.
     pub fn tasks(&self) -> usize {
         self.row_pieces() * self.columns.div_ceil(self.column_piece).max(1)
     }
 
-    /// A task's range of rows by its number, the rows, and the columns; `index` is below
+    /// Returns a task's range of rows by its number, the rows, and the columns; `index` is below
     /// [`LoopSchedule::tasks`].
     pub fn task(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
         let (column, row) = (index / self.row_pieces(), index % self.row_pieces());
@@ -87,7 +87,7 @@ impl LoopSchedule {
         (row, piece(row, self.row_piece, self.rows), piece(column, self.column_piece, self.columns))
     }
 
-    /// What a task takes, in nanoseconds of one core, roughly.
+    /// Returns the rough cost of a task, in nanoseconds of one core.
     pub fn cost(&self) -> usize {
         self.cost
     }
@@ -108,8 +108,8 @@ pub fn partial_bytes(body: &Body, store: &Store) -> usize {
     }
 }
 
-/// Returns the bytes from the partial results of a store to its totals in f64; `None` for what is no sum of
-/// floats over more than [`LEAF_ROWS`] rows.
+/// Returns the bytes from the partial results of a store to its totals in f64; `None` unless the store is a
+/// sum of floats over more than [`LEAF_ROWS`] rows.
 pub fn column_total(body: &Body, store: &Store) -> Option<usize> {
     match *store {
         Store::ColumnReduce { op: ReduceOp::Sum, node, .. }
@@ -126,7 +126,7 @@ pub fn column_partials(body: &Body) -> usize {
     body.stores.iter().map(|store| partial_bytes(body, store)).sum()
 }
 
-/// Bytes of scratch that a fused loop needs.
+/// Returns the number of bytes of scratch that a fused loop needs.
 pub fn loop_workspace(body: &Body) -> usize {
     LoopSchedule::new(body).row_pieces() * column_partials(body)
 }

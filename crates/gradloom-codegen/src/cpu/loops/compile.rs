@@ -22,10 +22,10 @@ use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
-/// What the machine is to a program.
+/// Properties of the machine that a program depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Whether segments of instructions are to become machine code.
+    /// True if segments of instructions are to become machine code.
     pub has_machine_code: bool,
     /// Bytes of its largest cache.
     pub last_level_cache: usize,
@@ -81,13 +81,13 @@ pub(super) struct Compiler<'a> {
     keeps: Vec<bool>,
     /// Number of uses of each node, by nodes that are needed and by stores.
     uses: Vec<usize>,
-    /// Where each node's elements are; for element-level nodes, in the current pass.
+    /// Place of each node's elements; for element-level nodes, in the current pass.
     pub homes: Vec<Slot>,
     pub program: Program,
     /// Checks that were emitted.
     pub checked: Vec<bool>,
-    /// Whether rows are so short, and so far from filling vectors, that a tile's rows had better be one: then
-    /// all operands are dense.
+    /// True if rows are so short, and so far from filling vectors, that a tile had better be a single row:
+    /// then all operands are dense.
     ragged: bool,
     /// Row-level slots that were spread in the current pass, and where to.
     spread: HashMap<Slot, Slot>,
@@ -191,13 +191,13 @@ impl<'a> Compiler<'a> {
         &self.body.nodes[id.index()]
     }
 
-    /// The nodes of a level that have to be computed, in order.
+    /// Returns the nodes of a level that have to be computed, in order.
     pub(super) fn nodes_of(&self, level: Level) -> Vec<NodeId> {
         let wanted = |&i: &usize| self.needed[i] && self.body.nodes[i].level == level;
         (0..self.body.nodes.len()).filter(wanted).map(NodeId::new).collect()
     }
 
-    /// Whether a result may overwrite what this node loads.
+    /// Returns true if a result may overwrite what this node loads.
     fn is_overwritten(&self, read: usize) -> bool {
         !self.overwriting.reads_of(read).is_empty()
     }
@@ -228,8 +228,8 @@ impl<'a> Compiler<'a> {
         self.program.uniform = code;
     }
 
-    /// Row-level nodes that this many reductions come before; those that are reductions belong to the pass
-    /// before.
+    /// Emits the row-level nodes that this many reductions come before; those that are reductions belong to
+    /// the pass before.
     fn row_nodes(&mut self, stage: usize) -> Vec<Instruction> {
         let mut code = Vec::new();
         for id in self.nodes_of(Level::Row) {
@@ -265,7 +265,7 @@ impl<'a> Compiler<'a> {
         self.slot(SlotPlace::RowRegister(self.program.row_registers - 1), dtype)
     }
 
-    /// A new place for elements of a level.
+    /// Creates a place for elements of a level.
     pub(super) fn fresh(&mut self, level: Level, dtype: DType) -> Slot {
         match level {
             Level::Uniform => {
@@ -306,7 +306,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// A row-level slot spread over the positions; other slots as they are.
+    /// Spreads a row-level slot over the positions; returns other slots as they are.
     fn dense(&mut self, slot: Slot, code: &mut Vec<Instruction>) -> Slot {
         let info = match self.program.slots.get(slot as usize) {
             Some(info) if info.is_row_level() => info.clone(),
@@ -335,7 +335,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// A function of each element.
+    /// Returns a function of each element.
     fn map(&mut self, op: MapOp, operands: [Slot; OPERANDS], target: Slot) -> Instruction {
         let functions = &mut self.program.functions;
         let function = functions.iter().position(|&known| known == op).unwrap_or(functions.len());
@@ -345,7 +345,7 @@ impl<'a> Compiler<'a> {
         Instruction::Map { op, function, operands, target }
     }
 
-    /// A copy of elements to another slot.
+    /// Returns a copy of elements to another slot.
     pub(super) fn copy(&mut self, from: Slot, target: Slot, dtype: DType) -> Instruction {
         self.map(MapOp::Unary(UnaryOp::Detach, dtype), [from, NONE, NONE], target)
     }
@@ -367,7 +367,7 @@ impl<'a> Compiler<'a> {
         Reduction { number, op, dtype, identity: bits(op.identity(dtype), dtype) }
     }
 
-    /// The shape of indices, for messages.
+    /// Returns the shape of indices, for messages.
     fn index_shape(&self, index: NodeId, level: Level) -> Vec<usize> {
         match (&self.node(index).kind, level) {
             (NodeKind::Load(read), _) => self.launch.reads[*read].layout.shape.to_vec(),
@@ -407,7 +407,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The reductions of a stage, and the row-level nodes that follow from them.
+    /// Returns the pass with the reductions of a stage, and the row-level nodes that follow from them.
     fn reducing_pass(&mut self, stage: usize) -> Pass {
         let mut pass = Pass::default();
         for id in self.nodes_of(Level::Row) {
@@ -455,7 +455,7 @@ impl<'a> Compiler<'a> {
         self.homes[id.index()]
     }
 
-    /// The way in which an element-level node is computed, and the nodes that it needs.
+    /// Returns the way in which an element-level node is computed, and the nodes that it needs.
     fn element_step(&self, id: NodeId) -> ElementStep {
         let kind = &self.node(id).kind;
         let (operands, how) = match kind {
@@ -505,8 +505,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Two functions as one instruction: a function of f32 and the one that alone uses its result. Gives the
-    /// operands of the first and the other operand of the second.
+    /// Returns two functions as one instruction: a function of f32 and the one that alone uses its result.
+    /// The operands are those of the first, and the other operand of the second.
     fn pair(&self, second: BinaryOp, operands: [NodeId; 2]) -> Option<([NodeId; 3], MapOp)> {
         [false, true].into_iter().find_map(|reversed| {
             let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };
@@ -532,7 +532,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Like [`Compiler::element`], with one element in memory for each position.
+    /// Computes a node like [`Compiler::element`], with one element in memory for each position.
     pub(super) fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let home = self.element(id, code);
         match &self.program.slots[home as usize].place {
@@ -562,7 +562,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The layout of an element-level operand or result as a grid whose rows are worth a loop.
+/// Returns the layout of an element-level operand or result as a grid whose rows are worth a loop.
 pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
     /// Columns from which on a row by itself is worth a loop.
     const WORTHWHILE: usize = 16;
@@ -570,7 +570,7 @@ pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
     (grid.is_dense(body.rows, body.columns) || body.columns >= WORTHWHILE).then_some(grid)
 }
 
-/// The function that computes a node from its operands.
+/// Returns the function that computes a node from its operands.
 fn map_op(body: &Body, node: &Node) -> MapOp {
     let of = |operand: NodeId| body.node(operand).dtype;
     match &node.kind {
@@ -591,7 +591,7 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
     }
 }
 
-/// The results that are larger than the last-level cache, and take no operand's place.
+/// Returns the results that are larger than the last-level cache, and take no operand's place.
 fn large_results(launch: &Launch, aliases: &Aliases, last_level_cache: usize) -> Vec<usize> {
     let is_large = |&write: &usize| {
         let access = &launch.writes[write];

@@ -25,7 +25,7 @@ pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
     passes.iter().enumerate().map(keep).collect()
 }
 
-/// For each element-level node that is needed, the first and the last pass that need it.
+/// Returns, for each element-level node that is needed, the first and the last pass that need it.
 fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
     let stages = body.reduction_depths();
     let last = stages.iter().copied().max().unwrap_or(0) + 1;
@@ -54,7 +54,7 @@ fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
     passes
 }
 
-/// Whether computing an element takes longer than reading it from a second-level cache.
+/// Returns true if computing an element takes longer than reading it from a second-level cache.
 fn is_worth_keeping(kind: &NodeKind) -> bool {
     match kind {
         NodeKind::Unary(op, _) => op.cost_class() > CostClass::Simple,

@@ -66,7 +66,7 @@ impl Native {
 }
 
 impl<S> Native<S> {
-    /// All compiled segments.
+    /// Returns all compiled segments.
     pub fn segments(&self) -> impl Iterator<Item = &S> {
         let passes = self.passes.iter().flat_map(|pass| pass.tile.iter().chain(&pass.rows));
         let steps = self.uniform.iter().chain(&self.rows).chain(passes).chain(&self.row_stores);
@@ -76,7 +76,7 @@ impl<S> Native<S> {
         })
     }
 
-    /// The same with other segments; one that becomes nothing is interpreted.
+    /// Converts the segments; one that becomes nothing is interpreted.
     pub fn map<T>(&self, mut segment: impl FnMut(&S) -> Result<T, std::ops::Range<usize>>) -> Native<T> {
         let mut list = |steps: &[Step<S>]| -> Vec<Step<T>> {
             let mut all = Vec::with_capacity(steps.len());
@@ -119,8 +119,8 @@ pub(super) struct Fetched {
     pub rows: usize,
 }
 
-/// For each pass, what it fetches: the next strip's operands, and results. Memory would idle during all
-/// passes but the first to touch an operand, most of all during the longest one.
+/// Returns, for each pass, what it fetches: the next strip's operands, and results. Memory would idle
+/// during all passes but the first to touch an operand, most of all during the longest one.
 fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let mut fetched = vec![Vec::new(); program.passes.len()];
     if program.passes.len() < 2 {
@@ -173,11 +173,11 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     fetched
 }
 
-/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by
-/// writing past the caches, unless rows are so long that some are kept: those fill the second-level cache by
-/// themselves.
+/// Returns true if a program is so short that it waits for memory, where its operands are large. Longer
+/// ones lose by writing past the caches, unless rows are so long that some are kept: those fill the
+/// second-level cache by themselves.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Where the two ways took the same time: between a normalisation's gradient and GELU.
+    /// Cost at which the two ways took the same time: between a normalisation's gradient and GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }
@@ -185,7 +185,7 @@ pub(super) fn is_bound_by_memory(program: &Program) -> bool {
 /// The cost of a function such as an exponential; see [`cost`].
 const EXPENSIVE: usize = 20;
 
-/// The approximate time of an instruction, in additions.
+/// Returns the approximate time of an instruction, in additions.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {
         Instruction::Map { op: MapOp::Unary(op, _), .. } if op.cost_class() > CostClass::Simple => EXPENSIVE,

@@ -11,8 +11,8 @@ use gradloom_core::ir::{CompareOp, DType, Number, ReduceOp};
 use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
-    /// Index, chosen and other elements of a selection, if its condition is that the column is the row's
-    /// index.
+    /// Returns the index, the chosen and the other elements of a selection, if its condition is that the
+    /// column is the row's index.
     pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
         let index = self.picking_index(condition)?;
         (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
@@ -42,7 +42,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// The index that a condition compares columns with.
+    /// Returns the index that a condition compares columns with.
     fn picking_index(&self, condition: NodeId) -> Option<NodeId> {
         let NodeKind::Compare(CompareOp::Eq, [a, b]) = self.node(condition).kind else { return None };
         let is_column = |id: NodeId| matches!(self.node(id).kind, NodeKind::Column);

@@ -16,7 +16,7 @@ pub const OPERANDS: usize = 3;
 /// Index of a slot.
 pub type Slot = u32;
 
-/// The slot at a position.
+/// Returns the slot at a position.
 pub(super) fn slot_number(position: usize) -> Slot {
     Slot::try_from(position).expect("a program has fewer than 2^32 slots")
 }
@@ -54,12 +54,12 @@ pub struct Grid {
     pub offset: usize,
     /// Elements from a row to the next.
     pub row_stride: usize,
-    /// Whether a row has one element, repeated.
+    /// True if a row has one element, repeated.
     pub repeated: bool,
 }
 
 impl Grid {
-    /// The layout of `rows x columns` elements, if it is such a grid.
+    /// Returns the layout of `rows x columns` elements, if it is such a grid.
     pub fn of(layout: &Layout, rows: usize, columns: usize) -> Option<Self> {
         let offset = layout.offset;
         if layout.shape.elements() == 0 {
@@ -77,7 +77,7 @@ impl Grid {
 }
 
 impl Grid {
-    /// Whether rows follow each other without a gap.
+    /// Returns true if rows follow each other without a gap.
     pub fn is_dense(&self, rows: usize, columns: usize) -> bool {
         !self.repeated && (self.row_stride == columns || rows == 1)
     }
@@ -91,7 +91,7 @@ pub struct SlotInfo {
 }
 
 impl SlotInfo {
-    /// Whether the slot has one element for each row.
+    /// Returns true if the slot has one element for each row.
     pub fn is_row_level(&self) -> bool {
         match self.place {
             SlotPlace::RowRegister(_) => true,
@@ -160,7 +160,7 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// The slots that are read.
+    /// Returns the slots that are read.
     pub fn operands(&self) -> Vec<Slot> {
         match self {
             Instruction::Map { operands, .. } => {
@@ -177,7 +177,7 @@ impl Instruction {
         }
     }
 
-    /// The slot that is written for each position.
+    /// Returns the slot that is written for each position.
     pub fn target(&self) -> Option<Slot> {
         match self {
             Instruction::Map { target, .. }
@@ -245,7 +245,7 @@ pub struct UniformResult {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub columns: usize,
-    /// Whether columns can be cut into tiles.
+    /// True if columns can be cut into tiles.
     pub cuts_columns: bool,
     pub slots: Vec<SlotInfo>,
     pub constants: Vec<u32>,

@@ -47,7 +47,7 @@ pub struct Segment {
     pub streaming: Option<Streaming>,
     pub operands: Vec<RoutineOperand>,
     pub positions: Positions,
-    /// Whether rows that follow each other without gaps can be taken as one.
+    /// True if rows that follow each other without gaps can be taken as one.
     pub flat: bool,
     pub counts_columns: bool,
     /// Numbers of the instructions that it stands for.
@@ -55,7 +55,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The slots that are read from memory or written to it.
+    /// Returns the slots that are read from memory or written to it.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         self.operands.iter().filter_map(|operand| match operand {
             RoutineOperand::Slot(slot) => Some(*slot),
@@ -72,7 +72,7 @@ pub struct Streaming {
     pub operands: Vec<OperandNumber>,
 }
 
-/// The steps of a list.
+/// Returns the steps of a list.
 pub(super) fn segments(
     program: &Program,
     list: &[Instruction],
@@ -97,7 +97,7 @@ pub(super) fn segments(
     steps
 }
 
-/// Number of instructions at the start of a list that can be one segment.
+/// Returns the number of instructions at the start of a list that can be one segment.
 fn extent(program: &Program, list: &[Instruction]) -> usize {
     let mut sizes: HashMap<usize, usize> = HashMap::new();
     let mut reductions = 0;
@@ -120,7 +120,7 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
     list.iter().position(|instruction| !fits(instruction)).unwrap_or(list.len())
 }
 
-/// Whether an instruction can be part of a routine at all.
+/// Returns true if an instruction can be part of a routine at all.
 fn can_compile(program: &Program, instruction: &Instruction) -> bool {
     match *instruction {
         Instruction::Map { op, .. } => Builder::can_map(op),
@@ -172,7 +172,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The routine of the instructions, which have these numbers.
+    /// Returns the routine of the instructions, which have these numbers.
     fn finish(mut self, fetched: &[Fetched], instructions: Range<usize>) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
         self.fetch(fetched);
@@ -234,7 +234,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The operands that are large results, of 4-byte elements in rows, and that nothing reads.
+    /// Returns the operands that are large results, of 4-byte elements in rows, and that nothing reads.
     fn streams(&self) -> Vec<OperandNumber> {
         let is_stream = |&(_, operand): &(usize, &RoutineOperand)| {
             let RoutineOperand::Slot(slot) = *operand else { return false };
@@ -247,7 +247,7 @@ impl<'a> Draft<'a> {
         streams.map(|(number, _)| OperandNumber::new(number)).collect()
     }
 
-    /// Number of reads of a slot by the segment's instructions.
+    /// Returns the number of reads of a slot by the segment's instructions.
     fn own_uses(&self, slot: Slot) -> usize {
         self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
     }
@@ -261,7 +261,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Whether a slot has one element for all columns of a row.
+    /// Returns true if a slot has one element for all columns of a row.
     fn is_repeated(&self, slot: Slot) -> bool {
         let one_column = self.program.columns == 1;
         match (&self.program.slots[slot as usize].place, self.positions) {
@@ -275,7 +275,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A slot's elements.
+    /// Returns a slot's elements.
     fn source(&mut self, slot: Slot) -> VectorOperand {
         if let Some(&home) = self.homes.get(&slot) {
             return home;

@@ -11,7 +11,7 @@ use crate::cpu::loop_schedule::{column_total, partial_bytes};
 use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
 
 impl Compiler<'_> {
-    /// Checks, reductions of columns, and results.
+    /// Emits checks, reductions of columns, and results.
     pub(super) fn storing_pass(&mut self) -> Vec<Instruction> {
         let mut code = Vec::new();
         let body = self.body;
@@ -96,8 +96,8 @@ impl Compiler<'_> {
         code.append(&mut writes);
     }
 
-    /// Whether the instruction that computes a slot may write it straight to the result: nothing that the
-    /// result may overwrite is read afterwards.
+    /// Returns true if the instruction that computes a slot may write it straight to the result: nothing
+    /// that the result may overwrite is read afterwards.
     fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
         let computes = |instruction: &Instruction| match instruction {
             Instruction::Map { target, .. } | Instruction::Pick { target, .. } => *target == slot,

@@ -4,7 +4,8 @@ use super::program::{Slot, SlotInfo, SlotPlace, slot_number};
 use gradloom_core::kernel::Aliases;
 use std::collections::HashSet;
 
-/// The slots whose bytes are worth fetching: each operand and result with an element for each position once.
+/// Returns the slots whose bytes are worth fetching: each operand and result with an element for each
+/// position once.
 pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec<Slot> {
     let mut seen = HashSet::new();
     let wanted = |slot: &Slot| {

@@ -28,13 +28,13 @@ impl Frame {
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
     }
 
-    /// The address of an operand's element in the first column of the current row; the bytes to the next row
-    /// follow it.
+    /// Returns the place of the address of an operand's element in the first column of the current row; the
+    /// bytes to the next row follow it.
     pub fn operand(number: OperandNumber) -> usize {
         Self::OPERANDS + 16 * number.index()
     }
 
-    /// The last elements of a row that is reduced.
+    /// Returns the place of the last elements of a row that is reduced.
     pub fn buffer(&self, reduction: usize) -> usize {
         self.buffers + VECTOR * reduction
     }
@@ -43,12 +43,12 @@ impl Frame {
         self.spills + VECTOR * number.index()
     }
 
-    /// The row's element of an invariant.
+    /// Returns the place of the row's element of an invariant.
     pub fn invariant(&self, number: InvariantNumber) -> usize {
         self.invariants + 4 * number.index()
     }
 
-    /// Bytes of the frame, for this many invariants.
+    /// Returns the number of bytes of the frame, for this many invariants.
     pub fn bytes(&self, invariants: usize) -> usize {
         (self.invariants + 4 * invariants).next_multiple_of(VECTOR)
     }

@@ -9,10 +9,11 @@ use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
-/// Lines of a routine at most. Segments are cut far below it; what is longer all the same stays interpreted.
+/// Lines of a routine, at most. Segments are cut far below it; one that is longer all the same stays
+/// interpreted.
 pub const MOST_LINES: usize = 1 << 18;
 
-/// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all
+/// Source of a line: the value of an earlier line, or something that is the same in all lanes and for all
 /// steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VectorOperand {
@@ -30,13 +31,13 @@ pub enum Invariant {
     Row(OperandNumber),
 }
 
-/// What is fetched of an operand with 4-byte elements, while other elements are worked on.
+/// Elements of an operand with 4-byte elements that are fetched while others are worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fetch {
     pub operand: OperandNumber,
     /// Bytes from the current elements to those that are fetched.
     pub distance: i32,
-    /// Whether they are to be written.
+    /// True if they are to be written.
     pub writes: bool,
 }
 
@@ -47,7 +48,7 @@ pub enum Op {
     One(UnaryInst),
     /// Vectors to a mask.
     Compare(CompareOp, Lane),
-    /// Whether two floats are not ordered: whether either is NaN.
+    /// True where two floats are not ordered: where either is NaN.
     Unordered,
     /// A vector to a mask.
     NotZero,
@@ -80,7 +81,7 @@ pub enum Kind {
 }
 
 impl Op {
-    /// The kind of the value that the line defines, if any.
+    /// Returns the kind of the value that the line defines, if any.
     pub fn kind(self) -> Option<Kind> {
         match self {
             Op::Two(_) | Op::One(_) | Op::Select | Op::Columns | Op::Load(_) | Op::LoadBytes(_) => {
@@ -102,12 +103,12 @@ pub struct Line {
     pub sources: [Option<VectorOperand>; SOURCES],
     /// The value that it makes.
     pub target: Option<Value>,
-    /// Vectors after the current column, of which it is.
+    /// Number of vectors from the current column to the one that the line is for.
     pub ahead: usize,
 }
 
 impl Line {
-    /// The values that it takes.
+    /// Returns the values that it takes.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.sources.iter().filter_map(|source| match source {
             Some(VectorOperand::Value(value)) => Some(*value),
@@ -126,7 +127,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines for several vectors, which take turns: each `apart` vectors after the one before.
+    /// Returns the lines for several vectors, which take turns: each `apart` vectors after the one before.
     pub fn interleaved(&self, vectors: usize, apart: usize) -> Self {
         let of = |line: &Line, number: usize| {
             let renamed = |value: Value| Value::new(value.index() + number * self.values);
@@ -146,12 +147,13 @@ impl Lines {
         Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
     }
 
-    /// The lines that something depends on: those that touch memory or a reduction, and what they take.
+    /// Returns the lines that something depends on: those that touch memory or a reduction, and what they
+    /// take.
     pub fn used(&self) -> Self {
         self.leading_to(|line| line.target.is_none())
     }
 
-    /// The lines, but for those that fetch what is written to these operands.
+    /// Returns the lines without those that fetch what is written to these operands.
     pub fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
         let stays = |line: &&Line| match line.op {
             Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
@@ -160,7 +162,8 @@ impl Lines {
         Self { all: self.all.iter().filter(stays).copied().collect(), ..self.clone() }
     }
 
-    /// The lines that make a value, and one that adds its first lane to the row's element of an operand.
+    /// Returns the lines that make a value, and one that adds its first lane to the row's element of an
+    /// operand.
     pub fn adding(&self, source: VectorOperand, operand: OperandNumber) -> Self {
         let mut lines = self.leading_to(|line| line.target.map(VectorOperand::Value) == Some(source));
         let sources = [Some(source), None, None];
@@ -168,7 +171,7 @@ impl Lines {
         lines
     }
 
-    /// The lines of some kind, and those that they depend on.
+    /// Returns the lines of some kind, and those that they depend on.
     fn leading_to(&self, is_wanted: impl Fn(&Line) -> bool) -> Self {
         let mut needed = vec![false; self.values];
         let mut all: Vec<Line> = Vec::new();
@@ -182,17 +185,17 @@ impl Lines {
         Self { all, ..self.clone() }
     }
 
-    /// Number of lines.
+    /// Returns the number of lines.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no lines.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether a line wants the numbers of the columns.
+    /// Returns true if a line takes the numbers of the columns.
     pub fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
     }
@@ -219,7 +222,7 @@ impl Builder {
         })
     }
 
-    /// A line that makes a value.
+    /// Appends a line that makes a value.
     pub fn value<const N: usize>(&mut self, op: Op, sources: [VectorOperand; N]) -> VectorOperand {
         let mut all = [None; SOURCES];
         all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
@@ -237,7 +240,7 @@ impl Builder {
         self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
     }
 
-    /// The next elements of an operand: of 4 bytes, or bools as a mask.
+    /// Loads the next elements of an operand: of 4 bytes, or bools as a mask.
     pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);
@@ -246,7 +249,7 @@ impl Builder {
         self.not_zero(lanes)
     }
 
-    /// The row's element of an operand.
+    /// Returns the row's element of an operand.
     pub fn row(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         let lanes = self.invariant(Invariant::Row(operand));
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
@@ -279,7 +282,7 @@ impl Builder {
         self.value(Op::NotZero, [a])
     }
 
-    /// The element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
+    /// Picks the element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
     pub fn pick(
         &mut self,
         index: VectorOperand,

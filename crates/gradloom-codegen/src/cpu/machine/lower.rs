@@ -1,8 +1,8 @@
 //! Lowers elementwise ops to lines of vector code.
 //!
 //! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and
-//! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
-//! op's formula ([`functions`]), but for which NaN a NaN is.
+//! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of
+//! the op's formula ([`functions`]), except for the bits of NaNs.
 
 use super::ir::{Builder, Op, VectorOperand};
 use crate::cpu::functions::{self, MapOp};
@@ -14,7 +14,7 @@ fn no_lines(op: &str, dtype: DType) -> ! {
 }
 
 impl Builder {
-    /// Whether [`Builder::map`] takes an op.
+    /// Returns true if [`Builder::map`] takes an op.
     pub fn can_map(op: MapOp) -> bool {
         match op {
             MapOp::Unary(op, dtype) => functions::unary_has_formula(op, dtype),
@@ -23,7 +23,7 @@ impl Builder {
         }
     }
 
-    /// The result of an op.
+    /// Returns the result of an op.
     ///
     /// # Panics
     /// For an op that has no lowering, and for another number of operands than it takes.

@@ -3,7 +3,7 @@
 //!
 //! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: code
 //! that is called with a frame of addresses ([`Frame`]). Always holds: results are those of the interpreted
-//! loops, bit for bit, but for which NaN a NaN is.
+//! loops, bit for bit, except for the bits of NaNs.
 
 mod frame;
 mod ir;

@@ -10,12 +10,12 @@ macro_rules! numbers {
         pub struct $name(u32);
 
         impl $name {
-            /// The number of the part at this position.
+            /// Creates the number of the part at this position.
             pub fn new(position: usize) -> Self {
                 Self(u32::try_from(position).expect("a routine has fewer than 2^32 parts"))
             }
 
-            /// The position of the part.
+            /// Returns the position of the part.
             pub fn index(self) -> usize {
                 self.0 as usize
             }

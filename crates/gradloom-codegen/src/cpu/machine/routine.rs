@@ -26,20 +26,20 @@ pub struct Reduction {
 pub struct Pick {
     /// The operand with the number of the column, an i32 for each row.
     pub index: OperandNumber,
-    /// What is done with the element, as the first lane; with the invariants of the routine's lines.
+    /// Lines that take the element, as the first lane; with the invariants of the routine's lines.
     pub lines: Lines,
 }
 
-/// What machine code is made of. Two equal routines are one.
+/// Routine to be compiled to machine code. Equal routines are compiled once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Routine {
     pub lines: Lines,
     /// Bytes of an element of each operand.
     pub operands: Vec<u8>,
     pub reductions: Vec<Reduction>,
-    /// What is done before the columns of a row are walked, while nothing of the row is overwritten.
+    /// Picks that are done before the columns of a row are walked, while nothing of the row is overwritten.
     pub picks: Vec<Pick>,
-    /// Whether a row can have as many columns as are reduced at a time.
+    /// True if a row can have as many columns as are reduced at a time.
     pub long: bool,
     /// Operands, aligned to vectors in all rows, that are written past the caches.
     pub streams: Vec<OperandNumber>,

@@ -14,7 +14,7 @@ use wasm_encoder::{InstructionSink, MemArg, MemArgTarget};
 /// The columns that lines are for.
 #[derive(Clone, Copy)]
 pub(super) enum Columns {
-    /// Four, so many columns after the current one.
+    /// Four, this many columns after the current one.
     Four { ahead: usize },
     /// The current one: the first lane counts.
     One,
@@ -29,17 +29,17 @@ impl Columns {
     }
 }
 
-/// A number of locals, lanes or bytes, as instructions have it.
+/// Converts a number of locals, lanes or bytes to the type that instructions take.
 pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).expect("routines are far below 2^32 lines and bytes")
 }
 
-/// Memory of words, so many bytes after an address.
+/// Returns the memory operand of words, `offset` bytes after an address.
 pub(super) fn word(offset: usize) -> MemArg {
     place(offset, 2)
 }
 
-/// Memory of bytes.
+/// Returns the memory operand of bytes, `offset` bytes after an address.
 pub(super) fn byte(offset: usize) -> MemArg {
     place(offset, 0)
 }
@@ -48,12 +48,12 @@ fn place(offset: usize, align: u32) -> MemArg {
     MemArg { offset: offset as u64, align, target: MemArgTarget::default(), ordering: None }
 }
 
-/// A vector of these words.
+/// Returns a vector of these words.
 pub(super) fn words(words: [u32; 4]) -> i128 {
     words.iter().rev().fold(0, |all, &word| (all << 32) | i128::from(word))
 }
 
-/// The order of bytes that brings a lane so many lanes further down to each lane.
+/// Returns the order of bytes that gives lane `i` the value of lane `i + lanes`, modulo four.
 pub(super) fn shifted(lanes: u8) -> [u8; 16] {
     let mut byte = 4 * lanes;
     [(); 16].map(|()| {
@@ -62,7 +62,7 @@ pub(super) fn shifted(lanes: u8) -> [u8; 16] {
     })
 }
 
-/// Which locals lines are over.
+/// Locals and columns that lines are over.
 struct Over<'a> {
     invariants: &'a [u32],
     /// The local of the first value.
@@ -85,7 +85,7 @@ impl<'a> Emitter<'a> {
         lines.all.iter().for_each(|line| self.line(line, &over, &mut |_, _, _| {}));
     }
 
-    /// The address of an operand's current elements.
+    /// Emits the address of an operand's current elements.
     fn elements(&mut self, operand: OperandNumber, bytes: usize, columns: Columns) -> MemArg {
         let address = self.locals.operands[operand.index()].0;
         self.code.local_get(address).local_get(self.locals.column);
@@ -223,7 +223,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// a · 2^b in two steps, of which the first is exact (see `Scalar`).
+    /// Emits `a * 2^b` in two steps, of which the first is exact (see `Scalar`).
     fn scale(&mut self, a: u32, b: u32) {
         let [n, half] = self.locals.scratch;
         let round = words([ROUND.to_bits(); 4]);

@@ -73,7 +73,7 @@ impl Locals {
         locals
     }
 
-    /// How many there are of each type, but for the parameter.
+    /// Returns the number of locals of each type, without the parameter.
     pub(super) fn types(&self) -> [(u32, ValType); 2] {
         [(self.vectors - 1, ValType::I32), (self.end_of_locals - self.vectors, ValType::V128)]
     }

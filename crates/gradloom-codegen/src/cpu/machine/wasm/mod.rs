@@ -34,8 +34,8 @@ const VECTOR_COLUMNS: i32 = 16;
 /// Vectors of the frame for each reduction: four of running results, and one of a row's last elements.
 const BUFFERS: usize = 5;
 
-/// The bytes of a routine's module, and the size of the frame that its function wants; none if it is too
-/// long.
+/// Returns the bytes of a routine's module, and the size of the frame that its function wants; none if it
+/// is too long.
 pub fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     let copies = if routine.long && !routine.reductions.is_empty() { 6 } else { 2 };
     let picks: usize = routine.picks.iter().map(|pick| pick.lines.len()).sum();
@@ -138,7 +138,7 @@ impl Emitter<'_> {
         self.code.end();
     }
 
-    /// `local = columns` rounded down to a multiple of a power of two.
+    /// Emits `local = columns`, rounded down to a multiple of a power of two.
     fn round_down(&mut self, local: u32, multiple: i32) {
         self.code.local_get(self.locals.columns).i32_const(-multiple).i32_and().local_set(local);
     }
@@ -190,7 +190,8 @@ impl Emitter<'_> {
         (0..reductions.len()).for_each(|reduction| self.reduced(reduction));
     }
 
-    /// Where a reduction's running results are, from the frame's start on; a row's last elements follow them.
+    /// Returns the place of a reduction's running results, from the frame's start on; a row's last elements
+    /// follow them.
     fn running(&self, reduction: usize) -> usize {
         self.frame.buffer(BUFFERS * reduction)
     }
@@ -234,8 +235,8 @@ impl Emitter<'_> {
         self.code.local_get(from).local_set(to);
     }
 
-    /// `address` = where the current columns are reduced to: running results in turn, then the first ones of
-    /// them, then the last elements each for itself.
+    /// Emits `address =` the place that the current columns are reduced to: running results in turn, then
+    /// the first ones of them, then the last elements each for itself.
     fn place(&mut self) {
         let Locals { frame, column, end_of_fourths, end_of_vectors, address, .. } = *self.locals;
         self.code.local_get(column).i32_const(FOURTH - 1).i32_and();
@@ -263,7 +264,7 @@ impl Emitter<'_> {
         };
     }
 
-    /// `to = a op b`, as a reduction combines two.
+    /// Emits `to = a op b`, as a reduction combines two.
     fn combine(&mut self, reduction: usize, [a, b]: [u32; 2], to: u32) {
         let Reduction { op, dtype, .. } = self.routine.reductions[reduction];
         let mut builder = Builder::default();
@@ -309,10 +310,10 @@ impl Emitter<'_> {
     }
 }
 
-/// What a line does with the vector of a reduction, which is in a local.
+/// Function that emits what a line does with the vector of a reduction, which is in a local.
 type Reduce<'a, 'b> = &'a mut dyn FnMut(&mut Emitter<'b>, usize, u32);
 
-/// Lines that no reduction is among.
+/// Returns true if no line is a reduction.
 fn is_plain(lines: &Lines) -> bool {
     !lines.all.iter().any(|line| matches!(line.op, Op::Reduce(_)))
 }

@@ -6,7 +6,7 @@
 use super::bounds::Bounds;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
-/// A number of bytes, as instructions have it.
+/// Converts a number of bytes to the type that instructions take.
 pub(super) fn displacement(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("frames and routines are far below 2^63 bytes")
 }
@@ -19,7 +19,7 @@ pub(super) struct Assembler {
     encoder: Encoder,
     length: usize,
     labels: Vec<Option<usize>>,
-    /// Where the 4 bytes of a jump's distance end, and what it leads to.
+    /// End of the 4 bytes of each jump's distance, and the label that it leads to.
     jumps: Vec<(usize, Label)>,
     pool: Vec<u32>,
     pool_label: Label,
@@ -27,7 +27,8 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// Code with these constants, for a frame of this size and operands with elements of these sizes.
+    /// Creates an assembler of code with these constants, for a frame of this size and operands with
+    /// elements of these sizes.
     pub(super) fn new(pool: Vec<u32>, frame_bytes: usize, operands: &[u8]) -> Self {
         Self {
             encoder: Encoder::new(64),
@@ -72,7 +73,7 @@ impl Assembler {
         self.jumps.push((self.length, self.pool_label));
     }
 
-    /// The bytes, which run wherever they are put at a multiple of 64.
+    /// Returns the bytes, which run wherever they are put at a multiple of 64.
     ///
     /// # Errors
     /// The first instruction that may touch memory that is not its own.

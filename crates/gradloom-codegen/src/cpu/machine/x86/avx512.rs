@@ -1,9 +1,9 @@
 //! Encodes lines over registers as AVX-512 instructions.
 //!
-//! In: a line, and the places of its elements. Out: instructions. zmm0, zmm1 and k7 are scratch registers, k1
-//! has the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to values. Invariants
-//! without a register are read from memory as embedded broadcasts. Always holds: no line changes a register
-//! that it does not name, but for zmm0, zmm1, k7, eax and rax.
+//! In: a line, and the places of its elements. Out: instructions. zmm0, zmm1 and k7 are scratch registers,
+//! k1 has the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to values.
+//! Invariants without a register are read from memory as embedded broadcasts. Always holds: no line changes
+//! a register that it does not name, except for zmm0, zmm1, k7, eax and rax.
 
 use super::assembler::{Assembler, displacement};
 use super::registers::{Location, Step};
@@ -27,7 +27,7 @@ pub(super) const LAST: Register = Register::K1;
 const SCRATCH: [Register; 2] = [Register::ZMM0, Register::ZMM1];
 const SCRATCH_MASK: Register = Register::K7;
 
-/// The vector register of this number.
+/// Returns the vector register of this number.
 pub(super) fn vector(number: u8) -> Register {
     Register::ZMM2 + u32::from(number)
 }
@@ -54,7 +54,7 @@ pub(super) enum Vector {
 pub(super) struct RowPart {
     /// Vectors after the current column.
     pub ahead: usize,
-    /// Whether there are fewer elements than lanes: those of [`LAST`].
+    /// True if there are fewer elements than lanes: those of [`LAST`].
     pub last: bool,
 }
 
@@ -73,7 +73,7 @@ fn memory(base: Register, bytes: usize, is_broadcast: bool) -> MemoryOperand {
     MemoryOperand::new(base, Register::None, 1, displacement(bytes), 1, is_broadcast, Register::None)
 }
 
-/// `base + displacement`.
+/// Returns `base + displacement`.
 pub(super) fn at(base: Register, displacement: usize) -> MemoryOperand {
     memory(base, displacement, false)
 }
@@ -124,7 +124,7 @@ impl Vector {
         }
     }
 
-    /// The vector in a register: its own, or this one.
+    /// Returns the vector in a register: its own, or this one.
     fn in_register(self, asm: &mut Assembler, scratch: Register) -> Register {
         match self {
             Vector::Register(register) => register,
@@ -177,7 +177,7 @@ fn code_of_two(op: BinaryInst) -> Code {
     }
 }
 
-/// The instruction, and the number that some take.
+/// Returns the instruction, and the number that some take.
 fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     match op {
         UnaryInst::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
@@ -193,7 +193,7 @@ fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     }
 }
 
-/// The instruction, and the number of the comparison.
+/// Returns the instruction, and the number of the comparison.
 fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
     let code = match lane {
         Lane::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
@@ -222,22 +222,24 @@ pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, 
     push_under(asm, compare, Some(ordered), false);
 }
 
-/// `to = a op b` for the larger or smaller of two floats, where neither is NaN.
+/// Emits `to = a op b` for the larger or smaller of two floats, where neither is NaN.
 pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Register, b: Register) {
     two(asm, code_of_extreme(op), to, a, Vector::Register(b));
 }
 
-/// Whether a reduction takes the larger or the smaller of two floats, so that NaN has to be looked for.
+/// Returns true if a reduction takes the larger or the smaller of two floats, so that NaN has to be looked
+/// for.
 pub(super) fn is_float_extreme(op: ReduceOp, dtype: DType) -> bool {
     matches!(op.combiner(), BinaryOp::Max | BinaryOp::Min) && dtype == DType::F32
 }
 
-/// The larger or the smaller of two floats; the second where either is NaN.
+/// Returns the instruction for the larger or the smaller of two floats; it gives the second where either is
+/// NaN.
 fn code_of_extreme(op: ReduceOp) -> Code {
     code_of_two(if op.combiner() == BinaryOp::Max { BinaryInst::Max } else { BinaryInst::Min })
 }
 
-/// `to = op(a, b)`; `b` may be in memory.
+/// Emits `to = op(a, b)`; `b` may be in memory.
 fn two(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector) {
     push(
         asm,
@@ -260,7 +262,7 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
     );
 }
 
-/// The instruction that a function is, if it is only one.
+/// Returns the instruction that a function is, if it is only one.
 fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     let mut builder = Builder::default();
     let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
@@ -271,7 +273,7 @@ fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     }
 }
 
-/// `to = a op b`, as a reduction combines two: `to` may be `a`, and is not zmm0.
+/// Emits `to = a op b`, as a reduction combines two: `to` may be `a`, and is not zmm0.
 pub(super) fn combine(
     asm: &mut Assembler,
     (op, dtype): (ReduceOp, DType),
@@ -301,7 +303,7 @@ impl Places<'_> {
         }
     }
 
-    /// Where an invariant without a register is.
+    /// Returns the place of an invariant without a register.
     pub(super) fn invariant(&self, number: InvariantNumber) -> Vector {
         match self.pool[number.index()] {
             Some(constant) => Vector::Repeated(POOL, 4 * constant),
@@ -309,7 +311,7 @@ impl Places<'_> {
         }
     }
 
-    /// An operand's elements.
+    /// Returns the memory of an operand's elements.
     fn elements(
         &self,
         asm: &mut Assembler,
@@ -326,7 +328,7 @@ impl Places<'_> {
         MemoryOperand::new(base, COLUMN, scale, ahead, 1, false, Register::None)
     }
 
-    /// Emits a step; `reduce` what becomes of a reduction's vector, so many vectors ahead.
+    /// Emits a step; `reduce` emits what becomes of a reduction's vector, which may be some vectors ahead.
     pub(super) fn step(
         &self,
         asm: &mut Assembler,

@@ -3,14 +3,14 @@
 //!
 //! In: each instruction as it is emitted, and what the loops promise: how many columns of the current row
 //! there are from the current one on ([`Window`]). Out: the first instruction that may touch anything else.
-//! Which register has which operand's address is read off the instructions themselves.
+//! The instructions themselves tell which register has the address of which operand.
 
 use super::avx512::{COLUMN, FRAME, LAST, POOL};
 use crate::cpu::machine::frame::{Frame, VECTOR};
 use crate::cpu::machine::numbers::OperandNumber;
 use iced_x86::{Code, Instruction, OpKind, Register};
 
-/// Which columns of the current row instructions may touch.
+/// Columns of the current row that instructions may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// No columns.
@@ -27,7 +27,7 @@ pub struct Bounds {
     pool_bytes: usize,
     /// Bytes of an element of each operand.
     operands: Vec<u8>,
-    /// Which operand's address each general register has.
+    /// General registers that have an operand's address, and the operand.
     addresses: Vec<(Register, OperandNumber)>,
     pub window: Window,
     pub broken: Option<String>,
@@ -45,7 +45,8 @@ impl Bounds {
         }
     }
 
-    /// Code can be reached from elsewhere: what scratch registers have is not known.
+    /// Marks a place that code reaches from elsewhere: the contents of scratch registers are not known
+    /// there.
     pub fn join(&mut self) {
         self.forget(Register::RAX);
     }
@@ -78,7 +79,7 @@ impl Bounds {
         }
     }
 
-    /// The operand whose address is at this place of the frame.
+    /// Returns the operand whose address is at this place of the frame.
     fn operand_at(&self, displacement: u64) -> Option<OperandNumber> {
         let number = |&number: &OperandNumber| Frame::operand(number) as u64 == displacement;
         (0..self.operands.len()).map(OperandNumber::new).find(number)
@@ -118,7 +119,7 @@ impl Bounds {
         }
     }
 
-    /// Bytes from the current column's element on.
+    /// Checks an access to bytes from the current column's element on.
     fn columns(
         &self,
         instruction: &Instruction,

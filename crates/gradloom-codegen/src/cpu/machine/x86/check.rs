@@ -10,7 +10,7 @@ use super::registers::{Allocation, Location, Step};
 use crate::cpu::machine::ir::{Kind, Line, Lines, VectorOperand};
 use crate::cpu::machine::numbers::{SpillNumber, Value};
 
-/// Checks steps against the lines that they were made from, for so many registers that can be given out.
+/// Checks steps against the lines that they were made from, for this many registers that can be given out.
 pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
     let held = allocation.invariants.iter().flatten().count();
     let given_out = vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;
