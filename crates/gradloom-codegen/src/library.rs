@@ -18,13 +18,13 @@ const MOST_WORKSPACE: u64 = 32 << 20;
 /// product becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
 pub const LARGE_PRODUCT: usize = 1 << 24;
 
-/// How many times as large a product must be for the library to gain without tensor cores, in f32: with all
+/// Factor by which a product must be larger for the library to gain without tensor cores, in f32: with all
 /// from 2^24 on by the library, the step of S takes half as long again; with those from 2^30 on, GPT-2 124M
 /// takes 10% less.
 const F32_FACTOR: usize = 64;
 
-/// The tensor cores' kernels take extents that are multiples of so many; with others, others run, at a
-/// seventh of the speed.
+/// Number of which extents must be multiples for the tensor cores' kernels; with other extents, other
+/// kernels run, at a seventh of the speed.
 pub const EXTENT_ALIGNMENT: usize = 8;
 
 /// Bytes at whose multiples rows start.
@@ -51,14 +51,14 @@ pub struct LibraryProduct {
     pub rhs: LibraryMatrix,
     /// The result.
     pub result: LibraryMatrix,
-    /// Whether operands in f32 are rounded to TF32.
+    /// True if operands in f32 are rounded to TF32.
     pub rounds: bool,
     /// Bytes of scratch.
     pub workspace: u64,
 }
 
-/// What lies behind a matrix: elements behind the last one of each row (or column, whichever is contiguous),
-/// and rows (or columns) behind the last one.
+/// Room behind a matrix: elements behind the last one of each row (or column, whichever is contiguous), and
+/// rows (or columns) behind the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Elements.
@@ -68,7 +68,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For more rows and for more columns, of a matrix that lies by rows or not.
+    /// Returns the room for more rows and for more columns, of a matrix that lies by rows or not.
     fn by(self, rows: bool) -> [usize; 2] {
         if rows { [self.lines, self.elements] } else { [self.elements, self.lines] }
     }
@@ -79,7 +79,7 @@ impl Room {
 pub struct LibraryMatrix {
     /// Of its elements.
     pub dtype: DType,
-    /// Whether its rows are contiguous, not its columns.
+    /// True if its rows are contiguous, false if its columns are.
     pub by_rows: bool,
     /// Elements from the start of one row (or column) to that of the next.
     pub stride: usize,
@@ -88,7 +88,7 @@ pub struct LibraryMatrix {
 }
 
 impl LibraryProduct {
-    /// The product of operands in these layouts, whose elements are of `dtype`.
+    /// Creates the product of operands in these layouts, whose elements are of `dtype`.
     pub fn new(
         axes: &DotAxes,
         [lhs, rhs]: [&Layout; 2],
@@ -132,9 +132,9 @@ impl LibraryProduct {
         })
     }
 
-    /// The product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is room: zeros
-    /// behind the operands' terms, anything behind the right one's columns, and elements behind the result
-    /// that nothing reads.
+    /// Returns the product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is
+    /// room: zeros behind the operands' terms, anything behind the right one's columns, and elements behind
+    /// the result that nothing reads.
     #[must_use]
     pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
         if self.batch > 1 {
@@ -156,20 +156,21 @@ impl LibraryProduct {
         self
     }
 
-    /// Bytes of scratch that it has a use for: long sums of few results are cut into parts.
+    /// Returns the number of bytes of scratch that it has a use for: long sums of few results are cut into
+    /// parts.
     pub(crate) fn scratch(&self) -> u64 {
         let (results, parts) = (self.batch * self.m * self.n, (self.k / 256).clamp(1, 16));
         (results as u64).saturating_mul(4 * parts as u64).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
     }
 
-    /// The multiplications of a product of operands of these shapes.
+    /// Returns the number of multiplications of a product of operands of these shapes.
     pub(crate) fn multiplications(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> usize {
         let shared =
             axes.rhs_batch.iter().chain(&axes.rhs_contract).map(|&axis| rhs[axis]).product::<usize>();
         lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
-    /// The product of a launch.
+    /// Returns the product of a launch.
     pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
@@ -178,13 +179,13 @@ impl LibraryProduct {
     }
 }
 
-/// Whether lines of a right operand that fill up an eight lie within [`ROOM_BEHIND`].
+/// Returns true if lines of a right operand that fill up an eight lie within [`ROOM_BEHIND`].
 pub(crate) fn takes_lines_behind(stride: usize, dtype: DType) -> bool {
     stride.saturating_mul((EXTENT_ALIGNMENT - 1) * dtype.bytes()) <= ROOM_BEHIND
 }
 
-/// The multiplications from which on the library computes a product in a precision, if `least` are it on
-/// tensor cores; none where it never does.
+/// Returns the number of multiplications from which on the library computes a product in a precision, where
+/// `least` is that number on tensor cores; `None` if it never does.
 pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize> {
     match precision {
         Precision::Tf32x3 => None,
@@ -193,7 +194,7 @@ pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize>
     }
 }
 
-/// Whether there is a product in a graph that is so large that the library may compute it, from `least`
+/// Returns true if a graph has a product so large that the library may compute it, from `least`
 /// multiplications on tensor cores.
 pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
     let Some(least) = least_product(precision, least) else { return false };
@@ -223,14 +224,14 @@ impl fmt::Display for LibraryMatrix {
     }
 }
 
-/// A matrix whose first element and distances are aligned.
+/// Returns a matrix whose first element and distances are aligned.
 fn matrix(dtype: DType, by_rows: bool, [offset, stride, batch_stride]: [usize; 3]) -> Option<LibraryMatrix> {
     let aligned = |elements: usize| (elements * dtype.bytes()).is_multiple_of(ROW_ALIGNMENT);
     let all = [offset, stride, batch_stride].into_iter().all(aligned);
     all.then_some(LibraryMatrix { dtype, by_rows, stride, batch_stride })
 }
 
-/// The distance between rows of a layout that is `rows` contiguous rows of `columns` elements.
+/// Returns the distance between rows of a layout that is `rows` contiguous rows of `columns` elements.
 fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
     match layout.collapsed()[..] {
         [(_, 1)] => Some(columns),
@@ -243,7 +244,7 @@ fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A product of `[64, 32]` in a layout of these strides and a contiguous `[32, 16]`.
+    /// Returns a product of `[64, 32]` in a layout of these strides and a contiguous `[32, 16]`.
     fn product(strides: [usize; 2]) -> Option<LibraryProduct> {
         let axes =
             DotAxes { lhs_batch: vec![], rhs_batch: vec![], lhs_contract: vec![1], rhs_contract: vec![0] };

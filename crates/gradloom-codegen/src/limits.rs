@@ -1,4 +1,4 @@
-//! What an adapter allows, as far as shaders and their dispatch depend on it.
+//! Limits and features of an adapter that shaders and their dispatch depend on.
 
 use crate::cuda::LARGE_PRODUCT;
 use crate::narrow::narrow;
@@ -23,26 +23,27 @@ pub struct Limits {
     pub workgroups: u32,
     /// Invocations of a subgroup, if shaders may use subgroup operations and it is the same for all of them.
     pub subgroup: Option<u32>,
-    /// Whether shaders may use f16.
+    /// True if shaders may use f16.
     pub f16: bool,
-    /// Whether kernels may use bf16.
+    /// True if kernels may use bf16.
     pub bf16: bool,
-    /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
+    /// True if there are products of 16 x 16 matrices with f32 sums, of those floats of 16 bits that there
+    /// are.
     pub cooperative: bool,
-    /// Whether such products take operands in f32, too, of which they use the bits of TF32.
+    /// True if such products also take operands in f32, of which they use the bits of TF32.
     pub tf32: bool,
-    /// Whether it is known which invocation of a subgroup has which element of a matrix.
+    /// True if it is known which invocation of a subgroup has which element of a matrix.
     pub fragments: bool,
-    /// Whether kernels that do not wait for each other run at the same time.
+    /// True if kernels that do not wait for each other run at the same time.
     pub branches: bool,
-    /// Whether kernels of loops gain from taking four neighbours at a time.
+    /// True if kernels of loops gain from taking four neighbours at a time.
     pub fours: bool,
-    /// Multiplications of a matrix product from which on the vendor's library computes it, if that is there.
+    /// Multiplications of a matrix product from which on the vendor's library computes it, if there is one.
     pub library: Option<usize>,
-    /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
+    /// True if the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
-    /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does
-    /// SwiftShader, where loads are most of what a kernel costs, to run and to compile.
+    /// True if it splits a load of a vector into loads of its elements for each invocation: SwiftShader
+    /// does, where loads are most of what a kernel costs, to run and to compile.
     pub scalar: bool,
 }
 
@@ -53,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What every WebGPU implementation grants.
+    /// Returns the limits that every WebGPU implementation grants.
     pub fn portable() -> Self {
         Self {
             invocations: 256,
@@ -75,7 +76,8 @@ impl Limits {
         }
     }
 
-    /// What WebGPU adapters of desktop GPUs grant: the drivers of NVIDIA, AMD, Intel and Apple all do.
+    /// Returns the limits that WebGPU adapters of desktop GPUs grant: the drivers of NVIDIA, AMD, Intel and
+    /// Apple all do.
     pub fn desktop() -> Self {
         Self {
             invocations: 1024,
@@ -86,7 +88,8 @@ impl Limits {
         }
     }
 
-    /// What every NVIDIA GPU from Ampere on (sm_80) grants a kernel that asks for nothing.
+    /// Returns the limits that every NVIDIA GPU from Ampere on (sm_80) grants a kernel that asks for
+    /// nothing.
     pub fn cuda() -> Self {
         Self {
             invocations: 1024,
@@ -109,14 +112,14 @@ impl Limits {
         }
     }
 
-    /// The same with the vendor's library of matrix products.
+    /// Returns these limits with the vendor's library of matrix products.
     #[must_use]
     pub fn with_library(self) -> Self {
         Self { library: Some(LARGE_PRODUCT), ..self }
     }
 
-    /// The floats of 16 bits of a precision, where the device has them: of values between kernels, and of the
-    /// operands of matrix instructions.
+    /// Returns the floats of 16 bits of a precision, where the device has them: of values between kernels,
+    /// and of the operands of matrix instructions.
     pub fn half(&self, precision: Precision) -> Option<DType> {
         match precision {
             Precision::F16 if self.f16 => Some(DType::F16),
@@ -125,14 +128,15 @@ impl Limits {
         }
     }
 
-    /// What matrix instructions take the operands of products in, in a precision; none where they are not
-    /// used.
+    /// Returns the dtype in which matrix instructions take the operands of products, in a precision; `None`
+    /// if they are not used.
     pub fn operands(&self, precision: Precision) -> Option<DType> {
         let is_tf32 = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
         if self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
     }
 
-    /// Invocations of a workgroup that combine their results in workgroup memory; a power of two.
+    /// Returns the number of invocations of a workgroup that combine their results in workgroup memory; a
+    /// power of two.
     ///
     /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears
     /// that memory by instructions for each element, and compiled a sum 50 ms longer for 256 of them than for
@@ -144,23 +148,23 @@ impl Limits {
         }
     }
 
-    /// Lanes of a column, and columns of a workgroup, where so many lanes add up each column; on a software
-    /// device it is one.
+    /// Returns the number of lanes of a column, and of columns of a workgroup, where `lanes` lanes add up
+    /// each column, or one lane on a software device.
     pub(crate) fn column_sharing(&self, lanes: usize) -> [usize; 2] {
         let lanes = if self.software { 1 } else { lanes };
         [lanes, self.sharing() / lanes]
     }
 
-    /// The size of subgroups, if a workgroup of so many invocations can use their operations. Subgroups are
-    /// taken to be full where they divide the workgroup, as the known drivers have it.
+    /// Returns the size of subgroups, if a workgroup of this many invocations can use their operations.
+    /// Subgroups are taken to be full where they divide the workgroup, which holds for the known drivers.
     pub(crate) fn subgroup_of(&self, workgroup: usize) -> Option<u32> {
         let whole =
             |&size: &u32| size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
         self.subgroup.filter(whole)
     }
 
-    /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and
-    /// those beyond `count` do nothing.
+    /// Returns workgroup counts for `count` workgroups in a row; the shader numbers them `x + y *
+    /// counts[0]` and those beyond `count` do nothing.
     pub fn spread(&self, count: usize) -> [u32; 3] {
         let most = self.workgroups as usize;
         if count <= most {

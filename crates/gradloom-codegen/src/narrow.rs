@@ -2,17 +2,17 @@
 
 use gradloom_core::ir::DType;
 
-/// The number, which was checked to fit when its launch was turned into kernels.
+/// Returns the number, which was checked to fit when its launch was turned into kernels.
 pub(crate) fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("launches that 32 bits cannot count are refused")
 }
 
-/// Elements in so many bytes, which lie within what a kernel can index.
+/// Returns the number of elements in this many bytes, which lie within what a kernel can index.
 pub(crate) fn elements_in(bytes: u64, dtype: DType) -> usize {
     usize::try_from(bytes / dtype.bytes() as u64).expect("launches that 32 bits cannot count are refused")
 }
 
-/// An i64 in a kernel, which none is made for.
+/// Panics because of an i64 in a kernel, which none is made for.
 pub(crate) fn has_words() -> ! {
     panic!("gradloom made a kernel of i64; please report this")
 }

@@ -48,7 +48,7 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
-/// Where the elements of an operand are whose indices take several strides, as those of a convolution's
+/// Positions of an operand's elements whose indices take several strides, as those of a convolution's
 /// windows do: extents with strides, outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedView {
@@ -59,7 +59,7 @@ pub struct SteppedView {
 }
 
 impl SteppedView {
-    /// Where the element of an index is along these axes, from the first.
+    /// Returns the offset of the element of an index along these axes, from the first element.
     pub fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
         let mut offset = 0;
         for &(extent, stride) in axes.iter().rev() {
@@ -70,8 +70,8 @@ impl SteppedView {
     }
 }
 
-/// Which operands of a dot product must be copied to contiguous memory first, with their axes in which order
-/// (outermost first).
+/// Operands of a dot product that must be copied to contiguous memory first, each with the order of its
+/// axes (outermost first).
 ///
 /// The copy of an operand of layout `x` writes `x.permute(order)` contiguously; its layout, with the axes
 /// where they were, is then [`copied_layout`].
@@ -84,12 +84,12 @@ pub struct DotCopies {
 }
 
 impl DotProblem {
-    /// Elements of the results.
+    /// Returns the number of elements of the results.
     pub fn results(&self) -> usize {
         self.batch_count() * self.m * self.n
     }
 
-    /// The problem, or `None` if an operand must be copied first: see [`dot_copies`].
+    /// Creates the problem, or `None` if an operand must be copied first: see [`dot_copies`].
     pub fn new(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<Self> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -111,9 +111,9 @@ impl DotProblem {
         })
     }
 
-    /// The problem with a right operand in any layout, which is not copied first, and where its elements
-    /// are; none if the left one must be copied first. Strides of the right view are those of its innermost
-    /// axes.
+    /// Returns the problem with a right operand in any layout, which is not copied first, and where its
+    /// elements are; none if the left one must be copied first. Strides of the right view are those of its
+    /// innermost axes.
     pub fn packing(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<(Self, SteppedView)> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -142,7 +142,7 @@ impl DotProblem {
         Some((problem, steps))
     }
 
-    /// The products with both sides exchanged: `[n, m]` results, the transposes.
+    /// Returns the products with both sides exchanged: `[n, m]` results, the transposes.
     pub fn transposed(self) -> Self {
         let swap =
             |axis: BatchAxis| BatchAxis { lhs_stride: axis.rhs_stride, rhs_stride: axis.lhs_stride, ..axis };
@@ -156,7 +156,7 @@ impl DotProblem {
         }
     }
 
-    /// Number of products.
+    /// Returns the number of products.
     pub fn batch_count(&self) -> usize {
         self.batch.iter().map(|axis| axis.extent).product()
     }
@@ -175,7 +175,8 @@ impl DotProblem {
     }
 }
 
-/// Which operands must be copied before the product; none exactly when [`DotProblem::new`] gives a problem.
+/// Returns the operands that must be copied before the product; none exactly when [`DotProblem::new`] gives
+/// a problem.
 ///
 /// The larger operand is kept where both fit alone but disagree about the order of the contracted axes.
 pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
@@ -204,8 +205,8 @@ pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
     }
 }
 
-/// Layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with the axes where
-/// they were.
+/// Returns the layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with
+/// the axes where they were.
 pub fn copied_layout(shape: &Shape, order: &[usize]) -> Layout {
     let written: Shape = order.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
     Layout::contiguous(&written).permute(&inverse_permutation(order))
@@ -222,8 +223,8 @@ fn extent(layout: &Layout, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| layout.shape[axis]).product()
 }
 
-/// The order in which this operand's contracted axes run from the widest stride to the narrowest (axes of
-/// extent 1 first).
+/// Returns the order in which this operand's contracted axes run from the widest stride to the narrowest
+/// (axes of extent 1 first).
 fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contract.len()).collect();
     let stride = |i: usize| match layout.shape[contract[i]] {
@@ -234,7 +235,7 @@ fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     order
 }
 
-/// The stride of the axes, taken as one in the given order.
+/// Returns the stride of the axes, taken as one in the given order.
 fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
     if layout.shape.elements() == 0 {
         return Some(1);
@@ -246,7 +247,7 @@ fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
     }
 }
 
-/// Some axes of a layout, in the given order.
+/// Returns some axes of a layout, in the given order.
 fn part(layout: &Layout, axes: &[usize]) -> Layout {
     Layout {
         offset: 0,
@@ -255,7 +256,7 @@ fn part(layout: &Layout, axes: &[usize]) -> Layout {
     }
 }
 
-/// The batch axes; neighbours that both operands walk in equal steps become one.
+/// Returns the batch axes; neighbours that both operands walk in equal steps become one.
 fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     let mut merged: Vec<BatchAxis> = Vec::new();
     for (&l, &r) in axes.lhs_batch.iter().zip(&axes.rhs_batch) {
@@ -276,8 +277,8 @@ fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     merged
 }
 
-/// The problem with batch axes over which the right operand is shared made rows of the left one, where its
-/// strides allow that.
+/// Returns the problem with batch axes over which the right operand is shared made rows of the left one,
+/// where its strides allow that.
 ///
 /// Only the innermost axes are folded, so the results keep their places: `(batch·m + row)·n + column` is the
 /// same element.
@@ -296,7 +297,7 @@ pub fn fold_batch(mut problem: DotProblem) -> DotProblem {
     problem
 }
 
-/// The last elements of both operands.
+/// Returns the last elements of both operands.
 pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     let last = |view: &MatrixView, free: usize, stride: fn(&BatchAxis) -> usize| {
         let batch =
@@ -310,7 +311,7 @@ pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     ]
 }
 
-/// A launch's product as the kernels take it.
+/// Returns a launch's product as the kernels take it.
 ///
 /// # Panics
 /// When an operand must be copied first.
@@ -318,7 +319,7 @@ pub(crate) fn folded(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
     fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
 }
 
-/// The product of a launch.
+/// Returns the product of a launch.
 pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
     match kernel {
         Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
@@ -328,7 +329,7 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
     }
 }
 
-/// For each operand of a kernel whether it is read four neighbours at a time.
+/// Returns, for each operand of a kernel, whether it is read four neighbours at a time.
 pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
@@ -350,8 +351,8 @@ pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Acces
     problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
 }
 
-/// Whether each row of a loop's operand or result, with an element for each position, consists of groups of
-/// four neighbours that start at multiples of four, but for what is left at the row's end.
+/// Returns true if each row of a loop's operand or result, with an element for each position, consists of
+/// groups of four neighbours that start at multiples of four, except for what is left at the row's end.
 pub fn is_in_fours(body: &Body, access: &Access) -> bool {
     let layout = &access.layout;
     let axes = layout.collapsed();
@@ -364,8 +365,8 @@ pub fn is_in_fours(body: &Body, access: &Access) -> bool {
         && multiples.copied().all(|number| number.is_multiple_of(4))
 }
 
-/// Whether each row, along the last axis, consists of groups of so many neighbours that start at multiples of
-/// that number.
+/// Returns true if each row, along the last axis, consists of groups of `size` neighbours that start at
+/// multiples of `size`.
 pub(crate) fn rows_are_groups(layout: &Layout, size: usize) -> bool {
     let Some((&last, others)) = layout.strides.split_last() else { return false };
     let mut multiples = others.iter().chain([&layout.offset]).chain(layout.shape.last());
@@ -390,13 +391,13 @@ pub(crate) struct Side {
     /// Length of the sums.
     pub(crate) contract: usize,
     pub(crate) along: Along,
-    /// Whether groups of four along that axis can be loaded whole: everything that matters is a multiple of
+    /// True if groups of four along that axis can be loaded whole: everything that matters is a multiple of
     /// four.
     pub(crate) has_fours: bool,
 }
 
 impl Side {
-    /// The left and the right operand.
+    /// Returns the left and the right operand.
     pub(crate) fn both(problem: &DotProblem) -> [Self; 2] {
         let DotProblem { batch, m, n, k, lhs, rhs } = problem;
         [

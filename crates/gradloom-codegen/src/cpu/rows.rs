@@ -1,4 +1,4 @@
-//! How cumulative reductions and sorts of rows are split into tasks, and their scratch: functions of shapes
+//! Split of cumulative reductions and sorts of rows into tasks, and their scratch: functions of shapes
 //! alone.
 
 use gradloom_core::kernel::Access;
@@ -7,7 +7,7 @@ use gradloom_core::kernel::Access;
 pub const PIECE: usize = 32 * 1024;
 /// Rows of up to this many elements are sorted by one task, on its stack.
 pub const SHORT_ROW: usize = 4096;
-/// Of so many elements, one at most is selected; otherwise the row is sorted.
+/// Elements of a row, at least, for each that is selected; otherwise the row is sorted.
 const SELECTED_OF: usize = 64;
 /// Most elements that are selected of a row.
 pub const MOST_SELECTED: usize = 1024;
@@ -24,7 +24,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Of an operand of rank 1 at least.
+    /// Returns the rows of an operand of rank 1 at least.
     pub fn of(read: &Access) -> Self {
         let shape = &read.layout.shape;
         let (extent, outer) = shape.split_last().expect("rows have an axis");
@@ -37,13 +37,14 @@ impl Rows {
     }
 }
 
-/// Bytes of scratch of a cumulative reduction: eight for each piece, of rows that have several.
+/// Returns the number of bytes of scratch of a cumulative reduction: eight for each piece, of rows that
+/// have several.
 pub fn cumulate_workspace(read: &Access) -> usize {
     let rows = Rows::of(read);
     if rows.pieces() > 1 { 8 * rows.rows * rows.pieces() } else { 0 }
 }
 
-/// How rows are put in order.
+/// Method of sorting rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortPlan {
     /// A task sorts whole rows, on its stack.
@@ -58,7 +59,7 @@ pub enum SortPlan {
 }
 
 impl SortPlan {
-    /// For the first `count` elements of each row.
+    /// Creates the plan for the first `count` elements of each row.
     pub fn new(rows: Rows, count: usize) -> Self {
         if count <= MOST_SELECTED && count * SELECTED_OF <= rows.extent {
             Self::Select { piece: PIECE.max(count * SELECTED_OF) }
@@ -69,8 +70,8 @@ impl SortPlan {
         }
     }
 
-    /// Bytes of scratch: of a selection, what was selected of each piece if there are several; of a sort, a
-    /// row twice with its indices, and how often each piece has each digit.
+    /// Returns the number of bytes of scratch: of a selection, for what was selected of each piece if there
+    /// are several; of a sort, for a row twice with its indices, and how often each piece has each digit.
     pub fn workspace(self, rows: Rows, count: usize) -> usize {
         match self {
             Self::Whole => 0,

@@ -1,4 +1,4 @@
-//! Which kernels of a step have to be done before which others start.
+//! Edges between the kernels of a step: the kernels that have to be done before another starts.
 //!
 //! In: what each kernel touches, in the order of the plan. Out: for each one those before it that it waits
 //! for. Always holds: any order that keeps the edges gives what the plan's order gives: of two kernels that
@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a kernel touches: bytes of numbered memories.
+/// Memory that a kernel touches: bytes of numbered memories.
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
-    /// What it reads.
+    /// Bytes that it reads.
     pub reads: Vec<(usize, Range<u64>)>,
-    /// What it writes.
+    /// Bytes that it writes.
     pub writes: Vec<(usize, Range<u64>)>,
 }
 
@@ -25,7 +25,7 @@ struct Last {
     readers: Vec<usize>,
 }
 
-/// For each kernel, those that it waits for, in ascending order.
+/// Returns, for each kernel, those that it waits for, in ascending order.
 pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
     let mut bytes: BTreeMap<(usize, u64), Last> = BTreeMap::new();
     // For each kernel, all that are done before it, as bits.

@@ -1,4 +1,4 @@
-//! How a step gets its data and gives its results, without anything being changed in what is replayed.
+//! Exchange of a step's data and results with the host, without changes to what is replayed.
 //!
 //! In: a plan. Out: two kernels, the first of a step and the one between its phases, that read and write
 //! memory of the host; and where the data of each step lies for the first ([`Payload`]). The host puts it
@@ -116,10 +116,10 @@ pub struct Item {
     pub bytes: Range<u64>,
 }
 
-/// Where the data of a step lies in a slot.
+/// Places of a step's data in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// What the first kernel copies, behind the header.
+    /// Items that the first kernel copies, behind the header.
     pub items: Vec<Item>,
     /// Inputs that are copied before the step.
     pub larger: Vec<Item>,
@@ -130,7 +130,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Of a plan's steps.
+    /// Creates the payload of a plan's steps.
     pub fn new(plan: &Plan) -> Self {
         let scalars = plan.scalar_bytes();
         let (mut items, mut rest) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What CUDA C has not, or leaves undefined: functions that a kernel's text brings along.
+//! Functions that CUDA C lacks, or leaves undefined: a kernel's text brings them along.
 
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;

@@ -9,18 +9,18 @@ use std::ops::Range;
 /// A kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaKernel {
-    /// What it computes, for people.
+    /// Description of what it computes, for people.
     pub label: String,
-    /// How it is computed.
+    /// Function or product that computes it.
     pub work: Work,
     /// A function's parameters, behind which the status follows; of a library's product the left and the
     /// right operand, the result, and scratch.
     pub parameters: Vec<Parameter>,
-    /// What it touches: kernels that touch the same bytes, one of them to write, keep their order.
+    /// Memory that it touches: kernels that touch the same bytes, one of them to write, keep their order.
     pub spans: Spans,
 }
 
-/// How something is computed.
+/// The work of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// By a function of ours.
@@ -33,14 +33,14 @@ pub enum Work {
         groups: usize,
         /// Threads of a block.
         threads: u32,
-        /// Whether it loads something before it waits for the kernels before it.
+        /// True if it loads something before it waits for the kernels before it.
         loads_early: bool,
     },
     /// By cuBLASLt.
     Product(LibraryProduct),
 }
 
-/// What a parameter points to.
+/// Target of a parameter, which is a pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// A byte of a region.
@@ -53,18 +53,18 @@ pub enum Parameter {
     Nothing,
 }
 
-/// What a kernel touches.
+/// Memory of a step that a kernel touches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// What it reads.
+    /// Memory that it reads.
     pub reads: Vec<Span>,
-    /// What it writes, and scratch, which it also reads.
+    /// Memory that it writes, and scratch, which it also reads.
     pub writes: Vec<Span>,
-    /// Whether it may report a fault in the step's status.
+    /// True if it may report a fault in the step's status.
     pub traps: bool,
-    /// Whether it writes the verdict of the step.
+    /// True if it writes the verdict of the step.
     pub decides: bool,
-    /// Whether it looks at the step's verdict before it writes.
+    /// True if it looks at the step's verdict before it writes.
     pub gated: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// The bytes between the first and the last element of an access, if it has elements.
+    /// Returns the bytes between the first and the last element of an access, if it has elements.
     pub(super) fn of(plan: &Plan, access: &Access) -> Option<Self> {
         let (region, offset) = place(plan, access);
         let range = offset + access.start()..offset + access.end();

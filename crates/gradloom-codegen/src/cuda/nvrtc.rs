@@ -24,7 +24,7 @@ type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
-/// How kernels are compiled, but for the architecture: floats as written.
+/// Options that kernels are compiled with, besides the architecture: floats as written.
 pub const FLAGS: [&str; 1] = ["--fmad=false"];
 
 /// The environment's variable with the library's file.
@@ -37,7 +37,7 @@ pub struct Nvrtc {
     version: (i32, i32),
 }
 
-/// What came of a text.
+/// Result of compiling a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// The machine code.
@@ -60,7 +60,7 @@ impl Nvrtc {
         Some(nvrtc)
     }
 
-    /// The compiler's version, as 12 and 9.
+    /// Returns the compiler's version, as 12 and 9.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
@@ -131,8 +131,8 @@ impl Nvrtc {
     }
 }
 
-/// Where one of CUDA's libraries may be, in the order in which it is looked for: the file that a variable of
-/// the environment names, the system's places, CUDA's folders.
+/// Returns the places where one of CUDA's libraries may be, in the order in which they are tried: the file
+/// that a variable of the environment names, the system's places, CUDA's folders.
 pub fn places(variable: &str, name: &str, versions: &[&str]) -> Vec<PathBuf> {
     let file = |version: &str| match (cfg!(windows), version) {
         (true, "") => format!("{name}64.dll"),

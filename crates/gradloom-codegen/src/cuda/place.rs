@@ -94,7 +94,8 @@ impl Placement for Addresses<'_> {
         }
     }
 
-    /// Parts run together if each of their operands lies in one region, as near as 32 bits count.
+    /// Returns the parts that run together: each of their operands lies in one region, as near as 32 bits
+    /// count.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let plan = self.plan;
         let span = |access: &Access| {
@@ -185,7 +186,7 @@ impl Placement for Addresses<'_> {
     }
 }
 
-/// The operands of a part, then its results.
+/// Returns the operands of a part, then its results.
 fn accesses<'l>(launch: &'l Launch, part: &Part) -> impl Iterator<Item = &'l Access> + use<'l> {
     launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
 }
@@ -200,7 +201,7 @@ fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     launch.phase == Phase::Compute && was_there
 }
 
-/// The address of an access's buffer.
+/// Returns the address of an access's buffer.
 fn address(plan: &Plan, access: &Access) -> Parameter {
     let (region, offset) = place(plan, access);
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }

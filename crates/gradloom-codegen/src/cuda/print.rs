@@ -7,9 +7,9 @@ use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, St
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults. It may start
-/// before the kernels before it are done: before it waits for them, it loads at most what `is_early`; and
-/// whether it does.
+/// Returns the text of a kernel as a function of this name, and whether the function loads something before
+/// it waits for the kernels before it: at most what `is_early`. `launch` is the launch's number, for
+/// faults.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {
@@ -62,8 +62,8 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     (text, loads_early)
 }
 
-/// Whether a statement has nothing to do with what kernels before this one write or read: faults are told in
-/// any order, and those who look at them wait.
+/// Returns true if a statement has nothing to do with what kernels before this one write or read: faults
+/// are told in any order, and those who look at them wait.
 fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
     let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
     match statement {
@@ -107,7 +107,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The line of a statement, or the one that opens its block.
+    /// Returns the line of a statement, or the one that opens its block.
     fn statement(&mut self, statement: &Stmt) -> String {
         match statement {
             Stmt::Let(id) => {
@@ -198,13 +198,13 @@ impl Printer<'_> {
         }
     }
 
-    /// Name of a helper function, which the text then has.
+    /// Returns the name of a helper function, which the text then has.
     fn function(&mut self, function: Function) -> &'static str {
         self.functions.insert(function);
         function.name()
     }
 
-    /// The name of an expression, or else what it is.
+    /// Returns the name of an expression, or its text if it has none.
     fn text(&mut self, id: ExprId) -> String {
         if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(id) }
     }
@@ -323,7 +323,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A function of elements, as it is spelled with these operands.
+    /// Returns a function of elements, as it is spelled with these operands.
     fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
         let (text, called) = spelling::fill(spelling.cuda, operands);
         if let Some(helper) = called.and_then(Function::named) {
@@ -347,7 +347,7 @@ fn literal(bits: u32, dtype: DType) -> String {
     }
 }
 
-/// The type of a value.
+/// Returns the type of a value.
 fn type_name(ty: impl Into<ValueType>) -> &'static str {
     match ty.into() {
         ValueType::Scalar(DType::F32 | DType::F16 | DType::BF16) => "float",
@@ -371,7 +371,7 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
     }
 }
 
-/// The type of an element in memory: bools and u8 are bytes.
+/// Returns the type of an element in memory: bools and u8 are bytes.
 pub(super) fn stored_name(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(DType::Bool | DType::U8) => "unsigned char",

@@ -29,7 +29,7 @@ pub const REUSE_DISTANCE: usize = 2;
 /// blocks, 0.56 instead of 0.51 ms for 16 texts.
 const FEW_BLOCKS: usize = 4;
 
-/// What a node is for.
+/// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
     /// It takes over the step's data.
@@ -43,15 +43,15 @@ pub enum Member {
 /// A kernel of a step, or a product of the library.
 #[derive(Clone, Debug)]
 pub struct ReplayNode {
-    /// What it is for.
+    /// Its purpose.
     pub member: Member,
     /// The number of its unit, if it is of the plan.
     pub unit: Option<usize>,
-    /// What it touches.
+    /// Memory that it touches.
     pub touches: Touches,
-    /// Whether it gains from starting before those before it are done.
+    /// True if it gains from starting before those before it are done.
     pub gains: bool,
-    /// Whether it gains only where next to nothing runs beside it: what it loads meanwhile is little.
+    /// True if it gains only where next to nothing runs beside it: what it loads meanwhile is little.
     pub is_light: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct ReplayNode {
 pub struct Cut {
     /// Its number in the plan.
     pub launch: usize,
-    /// Why.
+    /// Reason for it.
     pub reason: String,
 }
 
@@ -72,7 +72,7 @@ pub struct Replay {
     pub nodes: Vec<ReplayNode>,
     /// The nodes between what the host runs: each is a graph.
     pub segments: Vec<Range<usize>>,
-    /// What the host runs behind each segment but the last.
+    /// Launches that the host runs, one behind each segment but the last.
     pub cuts: Vec<Cut>,
     /// Launches of the plan's step.
     pub launches: usize,
@@ -81,7 +81,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Of a plan and its [`units`](super::units).
+    /// Creates the replay of a plan and its [`units`](super::units).
     pub fn new(plan: &Plan, graph: &Graph, units: &[CudaUnit]) -> Self {
         // Without work a kernel is not launched.
         let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
@@ -121,14 +121,14 @@ impl Replay {
         Self { cuts: cuts.collect(), nodes, segments, launches: plan.launches.len(), products }
     }
 
-    /// For each node of a segment the ones in the segment that it waits for.
+    /// Returns, for each node of a segment, the ones in the segment that it waits for.
     pub fn edges(&self, segment: &Range<usize>) -> Vec<Vec<usize>> {
         edges(self.nodes[segment.clone()].iter().map(|node| &node.touches))
     }
 
-    /// For each node of a segment whether it starts when the only node that it waits for has begun its last
-    /// block (programmatic dependent launch): in graphs that are rows, where it takes no other's place.
-    /// Devices before compute capability 9.0, and CUDA before 12.3, cannot.
+    /// Returns, for each node of a segment, whether it starts when the only node that it waits for has
+    /// begun its last block (programmatic dependent launch): in graphs that are rows, where it takes no
+    /// other's place. Devices before compute capability 9.0, and CUDA before 12.3, cannot.
     pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
         let nodes = &self.nodes[segment.clone()];
         let shape = Shape::of(edges);
@@ -143,7 +143,7 @@ impl Replay {
         nodes.iter().zip(edges).map(is_early).collect()
     }
 
-    /// The shape of each segment's graph.
+    /// Returns the shape of each segment's graph.
     pub fn shapes(&self) -> Vec<Shape> {
         let of = |segment: &Range<usize>| {
             let edges = self.edges(segment);
@@ -153,7 +153,7 @@ impl Replay {
         self.segments.iter().map(of).collect()
     }
 
-    /// Launches of the step that graphs replay; the host runs the rest.
+    /// Returns the number of launches of the step that graphs replay; the host runs the rest.
     pub fn covered(&self) -> usize {
         self.launches - self.cuts.len()
     }
@@ -193,12 +193,12 @@ impl Shape {
         }
     }
 
-    /// Whether most of the nodes wait for each other in a row.
+    /// Returns true if most of the nodes wait for each other in a row.
     fn is_row(&self) -> bool {
         self.depth * 4 >= self.nodes * 3
     }
 
-    /// Whether nearly all of them do.
+    /// Returns true if nearly all of the nodes wait for each other in a row.
     fn is_thin(&self) -> bool {
         self.depth * 10 >= self.nodes * 9
     }
@@ -233,8 +233,8 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Whether a kernel gains from starting before those before it are done: it loads something meanwhile, or has
-/// so few blocks that it takes no place, and lets what is behind it start.
+/// Returns true if a kernel gains from starting before those before it are done: it loads something
+/// meanwhile, or has so few blocks that it takes no place, and lets what is behind it start.
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
         Work::Function { loads_early, groups, .. } => loads_early || groups <= FEW_BLOCKS,
@@ -242,16 +242,17 @@ fn gains(unit: &CudaUnit) -> bool {
     }
 }
 
-/// Whether it is a loop of more than a few blocks, which loads at most the weights of a norm early. On an
-/// H200, norms that start early make the next token of 64 texts 3% faster; but a piece of 16 tokens of a
-/// prompt, whose attention is two kernels side by side, takes 1.20 ms with and 0.83 ms without such.
+/// Returns true if a unit is a loop of more than a few blocks, which loads at most the weights of a norm
+/// early. On an H200, norms that start early make the next token of 64 texts 3% faster; but a piece of 16
+/// tokens of a prompt, whose attention is two kernels side by side, takes 1.20 ms with and 0.83 ms without
+/// such.
 fn is_light(unit: &CudaUnit, plan: &Plan) -> bool {
     let is_loop = |launch: usize| matches!(plan.launches[launch].kernel, Kernel::Loop(_));
     let has_many = matches!(unit.kernel.work, Work::Function { groups, .. } if groups > FEW_BLOCKS);
     has_many && matches!(unit.owner, Owner::Launch(launch) if is_loop(launch))
 }
 
-/// What the first kernel of a step writes.
+/// Returns the memory that the first kernel of a step writes.
 fn taken_over(plan: &Plan) -> Touches {
     let items = Payload::new(plan).items.into_iter().map(|item| match item.buffer {
         None => (Region::Step as usize, 0..plan.scalar_bytes()),
@@ -266,7 +267,7 @@ fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
     (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
 }
 
-/// What a kernel of the plan touches.
+/// Returns the memory that a kernel of the plan touches.
 fn touches(spans: &Spans) -> Touches {
     let place = |span: &Span| match span {
         Span::Memory(region, range) => (*region as usize, range.clone()),
@@ -287,7 +288,7 @@ fn touches(spans: &Spans) -> Touches {
     touches
 }
 
-/// What the kernel that hands results out reads.
+/// Returns the memory that the kernel that hands results out reads.
 fn handed_out(plan: &Plan) -> Touches {
     let range = |access: &Access| whole(plan, plan.buffer_of[&access.buffer]);
     let mut reads: Vec<_> =

@@ -19,14 +19,14 @@ use std::ops::Range;
 /// A kernel, and what it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaUnit {
-    /// What it belongs to.
+    /// Part of the program that it belongs to.
     pub owner: Owner,
     /// The kernel.
     pub kernel: CudaKernel,
 }
 
-/// The kernels of a plan: those that run once, then a step's in order, with the guards between its phases. A
-/// launch that the host runs has none.
+/// Returns the kernels of a plan: those that run once, then a step's in order, with the guards between its
+/// phases. A launch that the host runs has none.
 ///
 /// # Errors
 /// When an op has no kernel for GPUs, or a launch works on more than 32 bits count.
@@ -52,7 +52,7 @@ fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
     kernels.into_iter().map(|kernel| CudaUnit { owner: unit.owner, kernel }).collect()
 }
 
-/// A kernel as a function.
+/// Returns a kernel as a function.
 fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> CudaKernel {
     let Operands { reads, writes, .. } = &unit.operands;
     let name = function_name(&kernel.label);
@@ -86,7 +86,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
     }
 }
 
-/// A product by the library.
+/// Returns a product by the library.
 fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
     let Operands { reads, writes, .. } = operands;
     let first = |Operand { access, .. }: &Operand| {
@@ -116,7 +116,7 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
     }
 }
 
-/// A function's name from what it computes, for profilers: equal kernels have equal texts.
+/// Returns a function's name from what it computes, for profilers: equal kernels have equal texts.
 fn function_name(label: &str) -> String {
     let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = String::from("k");

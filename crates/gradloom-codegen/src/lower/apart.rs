@@ -111,7 +111,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Some parts of a group with their operands and results: a group again, or the only one as it is.
+/// Returns some parts of a group with their operands and results: a group again, or the only one as it is.
 pub(super) fn regrouped<'p>(
     parts: impl Iterator<Item = &'p Part>,
     reads: &[Access],
@@ -133,7 +133,7 @@ pub(super) fn regrouped<'p>(
     Some((kernel, all_reads, all_writes))
 }
 
-/// The store of an epilogue that gives the product itself, if a loop is left to do the others.
+/// Returns the store of an epilogue that gives the product itself, if a loop is left to do the others.
 fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
     let is_product = |store: &Store| match *store {
         Store::Value { node, level: Level::Element, write } => {

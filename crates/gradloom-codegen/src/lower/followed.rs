@@ -27,7 +27,7 @@ pub(super) fn follow(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// The kernel of this number with the only one that reads its results, whose number comes with it.
+/// Returns the kernel of this number with the only one that reads its results, whose number comes with it.
 fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
     let attention = &lowering.kernels[at];
     let Kernel::Op(OpKind::Attention(spec)) = &attention.kernel else { return None };
@@ -56,7 +56,7 @@ fn takes(lowering: &Lowering<'_>, KernelSpec { kernel, reads, writes, .. }: &Ker
     matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
 }
 
-/// A loop over the rows of attention's output as its epilogue, whose other operands join these.
+/// Returns a loop over the rows of attention's output as its epilogue, whose other operands join these.
 fn epilogue(body: &Body, rows: &KernelSpec, results: &[Access], reads: &mut Vec<Access>) -> Option<Body> {
     let output = results.first()?;
     let (width, count) = output.layout.shape.split_last()?;

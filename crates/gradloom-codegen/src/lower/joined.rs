@@ -8,8 +8,8 @@
 use gradloom_core::fuse::KernelSpec;
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
 
-/// Both kernels as one, if the second has rows of the same positions and reads what the first gives at its
-/// own position.
+/// Returns both kernels as one, if the second has rows of the same positions and reads what the first gives
+/// at its own position.
 pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> {
     let (Kernel::Loop(first), Kernel::Loop(second)) = (&map.kernel, &rows.kernel) else { return None };
     let alike = (first.rows, first.columns, map.commit, map.once)
@@ -74,7 +74,7 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
     })
 }
 
-/// Whether an operand is all of a result, in the same order.
+/// Returns true if an operand is all of a result, in the same order.
 pub(super) fn is_all_of(read: &Access, write: &Access) -> bool {
     let [read, write] = [read, write].map(|access| &access.layout);
     read.is_contiguous()

@@ -79,8 +79,8 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
     }
 }
 
-/// How many of a kernel's operands, from the first one on, keep their dtype: one whose place the result
-/// takes.
+/// Returns the number of a kernel's operands, from the first one on, that keep their dtype: those whose
+/// place the result takes, and all of a custom op or of a write to a region.
 fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
     match kernel {
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => 1,

@@ -116,7 +116,7 @@ struct Shared {
 /// Products that pay for a copy of the right operand that they share.
 const SHARERS: usize = 4;
 
-/// The right operands that so many products share.
+/// Returns the right operands that enough products share to pay for a copy.
 fn shared_operands(kernels: &[Draft]) -> Vec<Shared> {
     let mut shared: Vec<Shared> = Vec::new();
     for spec in kernels {

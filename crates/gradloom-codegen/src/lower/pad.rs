@@ -10,7 +10,8 @@ use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Whether a product is for the library, by the layouts of its operands and the dtype of the right one.
+/// Function that returns true if a product is for the library, by the layouts of its operands and the dtype
+/// of the right one.
 type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
 /// Aligns the rows of those temporaries of 16 bits that large products read or write.
@@ -45,7 +46,8 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     lowering.padded.extend(padded);
 }
 
-/// Each kernel with its operands and results, and whether only updates need it; of a group, each part.
+/// Returns each kernel with its operands and results, and whether only updates need it; of a group, each
+/// part.
 fn kernels<'k>(lowering: &'k Lowering<'_>) -> Vec<(&'k Kernel, &'k [Access], &'k [Access], bool)> {
     let mut all = Vec::new();
     for spec in &lowering.kernels {
@@ -72,7 +74,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The rows of a buffer, if they have to be padded.
+    /// Returns the rows of a buffer, if they have to be padded.
     fn of(lowering: &Lowering<'_>, buffer: ValueId) -> Option<Self> {
         let ty = lowering.memory.buffers.get(&buffer)?;
         let (&length, others) = ty.shape.split_last()?;
@@ -81,7 +83,7 @@ impl Rows {
         (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
     }
 
-    /// Whether all that read and write the buffer can do so once its rows are padded.
+    /// Returns true if all that read and write the buffer can do so once its rows are padded.
     fn is_possible(
         &self,
         lowering: &Lowering<'_>,
@@ -120,7 +122,7 @@ impl Rows {
             })
     }
 
-    /// A view of the buffer once its rows are padded; none if it does not keep to rows.
+    /// Returns a view of the buffer once its rows are padded; none if it does not keep to rows.
     fn padded(&self, layout: &Layout) -> Option<Layout> {
         let Self { length, stride, .. } = *self;
         // The last element of a row that the view reaches.

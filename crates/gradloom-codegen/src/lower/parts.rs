@@ -58,7 +58,7 @@ pub(super) fn cut(lowering: &mut Lowering<'_>) {
     lowering.kernels = kernels;
 }
 
-/// The kernel that finishes these sums.
+/// Returns the kernel that finishes these sums.
 fn finish(sums: Vec<Unfinished>) -> Option<Draft> {
     let op = sums.first()?.op;
     let part = |(i, sum): (usize, &Unfinished)| part(Kernel::Loop(sum_of_parts(sum)), i..i + 1, i);
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A place for the parts of a result.
+    /// Creates a place for the parts of a result.
     fn parts(&mut self, op: OpId, reduce: ReduceOp, shape: [usize; 2], whole: &Access) -> Unfinished {
         let parts = self.memory.temporary(Type::new(whole.dtype, shape));
         Unfinished { op, reduce, parts, whole: whole.clone() }
@@ -137,7 +137,8 @@ impl Lowering<'_> {
         Some((cut, sums))
     }
 
-    /// Into how many products the terms of a product's sums are cut. 1: the kernel gives whole sums.
+    /// Returns the number of products that the terms of a product's sums are cut into. 1: the kernel gives
+    /// whole sums.
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
         if !self.cuts_products {
             return 1;
@@ -148,7 +149,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Into how many parts the rows of a body are cut for its sums of columns. 1: the kernel gives whole sums.
+/// Returns the number of parts that the rows of a body are cut into for its sums of columns. 1: the kernel
+/// gives whole sums.
 fn column_parts(body: &Body, reads: &[Access], writes: &[Access], limits: &Limits) -> usize {
     if !body.has_column_reductions() || group::is_short(body, reads, writes) {
         return 1;
@@ -156,7 +158,7 @@ fn column_parts(body: &Body, reads: &[Access], writes: &[Access], limits: &Limit
     rows(body, limits).groups.max(1)
 }
 
-/// The kernel that takes the parts of a sum together.
+/// Returns the kernel that takes the parts of a sum together.
 fn sum_of_parts(sum: &Unfinished) -> Body {
     let shape = &sum.parts.layout.shape;
     Body {
@@ -167,14 +169,14 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
     }
 }
 
-/// Whether nothing follows from a product but that it is stored.
+/// Returns true if a product is only stored, and nothing else follows from it.
 fn is_plain(epilogue: &Body) -> bool {
     let stored = matches!(epilogue.stores[..], [Store::Value { level: Level::Element, .. }]);
     stored && matches!(epilogue.nodes[..], [Node { kind: NodeKind::Accumulator, .. }])
 }
 
-/// A product whose terms are cut into equal parts, which are its first batch axes; `None` if they cannot be
-/// cut so.
+/// Returns a product whose terms are cut into equal parts, which are its first batch axes; `None` if they
+/// cannot be cut so.
 pub(super) fn cut_terms(
     axes: &DotAxes,
     parts: usize,
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
     use gradloom_core::ir::Shape;
 
-    /// A weight's gradient: [batch, time, m]ᵀ [batch, time, n].
+    /// Returns a weight's gradient: [batch, time, m]ᵀ [batch, time, n].
     fn gradient() -> DotAxes {
         DotAxes { lhs_contract: vec![0, 1], rhs_contract: vec![0, 1], ..DotAxes::default() }
     }

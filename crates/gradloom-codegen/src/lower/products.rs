@@ -1,8 +1,8 @@
 //! Products that are alike, as one launch: the gradients of queries, keys and values.
 //!
 //! In: launches. Out: the same, with a product as a part of an earlier one that is like it. Always holds:
-//! only products in tiles stand between, and none needs another's result. A device's queue takes fewer
-//! launches so, each of which fills more of the device.
+//! only products in tiles stand between, and none needs another's result. So a device's queue takes fewer
+//! launches, and each fills more of the device.
 
 use super::{Lowering, Section};
 use crate::schedule::group::{self, Class, Form};
@@ -29,7 +29,7 @@ pub(super) fn together(lowering: &mut Lowering<'_>) {
     lowering.launches = launches;
 }
 
-/// The launch that another one can become a part of.
+/// Returns the launch that another one can become a part of.
 fn find<'l>(launches: &'l mut [(Launch, Section)], launch: &Launch) -> Option<&'l mut Launch> {
     if matches!(launch.kernel, Kernel::Group(_)) {
         return None;
@@ -48,7 +48,7 @@ fn find<'l>(launches: &'l mut [(Launch, Section)], launch: &Launch) -> Option<&'
     None
 }
 
-/// The class of a product, or of the first of a group of them.
+/// Returns the class of a product, or of the first of a group of them.
 fn class(launch: &Launch) -> Option<Class> {
     let whole;
     let part = match &launch.kernel {

@@ -14,8 +14,8 @@ pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// A reduction as a body: along rows, or across them if neighbours in memory are kept apart; `operand` is
-/// permuted to fit.
+/// Returns a reduction as a body: along rows, or across them if neighbours in memory are kept apart;
+/// `operand` is permuted to fit.
 fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

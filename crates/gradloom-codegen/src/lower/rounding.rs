@@ -42,7 +42,7 @@ pub(super) fn at_scatters(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// What a kernel reads and writes that rounds elements to 16 bits and does nothing else.
+/// Returns the operand and the result of a kernel that only rounds elements to 16 bits.
 fn rounds(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Option<[Access; 2]> {
     let ([source], [result]) = (reads, writes) else { return None };
     let only_rounds = match kernel {
@@ -60,7 +60,7 @@ fn rounded(part: &Part, spec: &KernelSpec) -> Option<[Access; 2]> {
     rounds(&part.kernel, &spec.reads[part.reads.clone()], &spec.writes[part.writes.clone()])
 }
 
-/// Whether a body stores each element that it loads in another dtype.
+/// Returns true if a body stores each element that it loads in another dtype.
 fn only_casts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let NodeKind::Cast(from) = body.node(node).kind else { return false };

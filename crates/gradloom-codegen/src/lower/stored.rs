@@ -83,7 +83,7 @@ fn read(lowering: &mut Lowering<'_>, of_products: OfProducts) {
     }
 }
 
-/// What a kernel converts to f32, element by element, and does nothing else.
+/// Returns the operand of a kernel that only converts elements to f32, and its format if it has blocks.
 fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     let ([source], [result]) = (&spec.reads[..], &spec.writes[..]) else { return None };
     let format = match &spec.kernel {
@@ -97,7 +97,7 @@ fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     (is_stored && in_order && result.dtype == DType::F32).then_some((source, format))
 }
 
-/// Whether a body stores each element that it loads as f32.
+/// Returns true if a body stores each element that it loads as f32.
 fn only_converts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let node = body.node(node);
@@ -126,14 +126,14 @@ fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
     }
 }
 
-/// What a conversion of floats reads, in the place of its result.
+/// Returns the access to the source of a conversion of floats that replaces an access to its result.
 fn in_place_of(read: &Access, source: &Access) -> Access {
     let offset = source.layout.offset + read.layout.offset;
     Access { layout: Layout { offset, ..read.layout.clone() }, ..source.clone() }
 }
 
-/// The right operand of a product in the place of its conversion, if a kernel can go through it: no operand
-/// must be copied first, and the sum runs along whole blocks.
+/// Returns the right operand of a product in the place of its conversion, if a kernel can go through it: no
+/// operand must be copied first, and the sum runs along whole blocks.
 fn stored(
     axes: &DotAxes,
     left: &Access,

@@ -46,8 +46,8 @@ impl Lowering<'_> {
     }
 }
 
-/// The epilogue of a product as a loop over the parts of its sums, which are operands from this one on; those
-/// of the product itself are gone.
+/// Returns the epilogue of a product as a loop over the parts of its sums, which are operands from this one
+/// on; those of the product itself are gone.
 fn with_sums(epilogue: &Body, parts: usize, first: usize) -> Body {
     let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
     let mut nodes = vec![node(NodeKind::Load(first))];

@@ -87,7 +87,7 @@ pub(crate) struct Source<'s> {
 pub struct Code(Option<Box<dyn Any + Send + Sync>>);
 
 impl Code {
-    /// Kernels of a device's own type.
+    /// Wraps kernels of a device's own type.
     pub fn new<T: Any + Send + Sync>(kernels: T) -> Self {
         Self(Some(Box::new(kernels)))
     }
@@ -127,7 +127,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// The text of a kernel that belongs to a part of a plan.
+    /// Creates the text of a kernel that belongs to a part of a plan.
     pub(crate) fn new(owner: Owner, plan: &Plan, label: &str, source: &str) -> Self {
         let (launch, is_hoisted) = match owner {
             Owner::Hoisted(number) => (number, true),

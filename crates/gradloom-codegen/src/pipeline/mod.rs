@@ -50,13 +50,13 @@ impl Clock {
         self.0.push((name, start.map(|start| start.elapsed())));
     }
 
-    /// The stages so far, in order.
+    /// Returns the stages so far, in order.
     pub fn times(&self) -> &[StageTime] {
         &self.0
     }
 }
 
-/// What the stages after the passes made.
+/// Results of the stages after the passes.
 #[derive(Clone, Debug)]
 pub struct BackEnd {
     /// Kernels, before they are cut into launches of the device.
@@ -84,14 +84,14 @@ pub struct Stages {
     pub unused: Vec<String>,
     /// The report of each pass.
     pub reports: Vec<PassReport>,
-    /// What was made of it for the device.
+    /// Results of the stages that compile it for the device.
     pub back: Arc<BackEnd>,
     /// The time of each stage, by its name, in order.
     pub times: Vec<StageTime>,
 }
 
 impl Stages {
-    /// Of the stages up to the passes, with their times, and of those after them.
+    /// Joins the stages up to the passes, with their times, and those after them.
     pub fn new(graphs: TrainingGraph, back: Arc<BackEnd>, clock: Clock) -> Self {
         let TrainingGraph { trace, grad, optim, passes, unused, reports } = graphs;
         let times = clock.times().iter().chain(&back.times).copied().collect();

@@ -13,10 +13,10 @@ use gradloom_core::trace::{ParamTable, Traced};
 /// Name of the loss among the outputs and guards.
 pub const LOSS: &str = "loss";
 
-/// What a user sets for a training program, and what its device asks for.
+/// Settings of a training program by its user and its device.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What happens to gradients and parameters beside the optimizer's rule.
+    /// Treatment of gradients and parameters besides the optimizer's rule.
     pub settings: Settings,
     /// Parameters that are not trained.
     pub frozen: Vec<Pattern>,
@@ -24,16 +24,16 @@ pub struct Options {
     pub trained: Vec<Pattern>,
     /// Parameters whose gradients are outputs, `gradient.NAME`.
     pub shown_gradients: Vec<Pattern>,
-    /// What tells this program's optimizer states from those of others over the same store: see
+    /// Name that tells this program's optimizer states from those of others over the same store: see
     /// [`optimizer_state`].
     pub name: String,
-    /// Whether parameters that the loss does not depend on stay as they are, instead of being an error.
+    /// True if parameters that the loss does not depend on stay as they are, instead of being an error.
     pub allows_unused: bool,
     /// Micro-batches of a step: see [`optim::accumulate`].
     pub micro_batches: usize,
     /// Bytes of the whole step.
     pub memory_budget: Option<u64>,
-    /// Whether the loss is multiplied by a scale that adapts before its gradient is taken, which is divided
+    /// True if the loss is multiplied by a scale that adapts before its gradient is taken, which is divided
     /// by as much afterwards: see [`optim::loss_scale`].
     pub scales_loss: bool,
 }
@@ -71,8 +71,8 @@ pub struct TrainingGraph {
     pub reports: Vec<passes::PassReport>,
 }
 
-/// The stages from a traced loss up to the passes; `plan` plans a graph as it would be loaded, for the memory
-/// budget.
+/// Runs the stages from a traced loss up to the passes; `plan` plans a graph as it would be loaded, for the
+/// memory budget.
 ///
 /// # Errors
 /// When the loss is no f32 number, a parameter has no gradient, a setting is out of range, or the budget is
@@ -123,7 +123,7 @@ pub fn training(
     Ok(TrainingGraph { trace, grad, optim, passes, unused, reports })
 }
 
-/// The name in the store of an optimizer's state, of a program that has this name, if any.
+/// Returns the name in the store of an optimizer's state, of a program that has this name, if any.
 pub fn optimizer_state(program: &str, state: &str) -> String {
     match (program, state.strip_prefix(STATE_PREFIX)) {
         ("", _) | (_, None) => state.to_string(),
@@ -165,7 +165,7 @@ fn no_loss() -> Error {
     Error::new(ErrorKind::Internal, "there is no loss")
 }
 
-/// The verifier's verdict on what a stage made.
+/// Returns the verifier's verdict on what a stage made.
 fn verified(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
@@ -175,7 +175,7 @@ fn verified_in_debug(graph: &Graph, stage: &str) -> Result<()> {
     if cfg!(debug_assertions) { verified(graph, stage) } else { Ok(()) }
 }
 
-/// The traced graph with its result as output and guard `loss`.
+/// Returns the traced graph with its result as output and guard `loss`.
 fn with_loss(traced: &Traced) -> Result<Graph> {
     let mut graph = traced.graph.clone();
     let loss = traced.results[0];
@@ -206,8 +206,8 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
     Ok((graph, trainables))
 }
 
-/// Like [`differentiate`], of the parameters that are to be trained, with the loss scaled; the names of those
-/// that the loss does not depend on, too.
+/// Differentiates like [`differentiate`] for the parameters that are to be trained, with the loss scaled;
+/// returns the names of those that the loss does not depend on, too.
 fn differentiate_with(
     graph: &Graph,
     traced: &Traced,

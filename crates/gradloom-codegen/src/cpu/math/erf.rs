@@ -19,7 +19,7 @@ const LARGE: [f32; 7] = [
     0.000_195_937_3,
 ];
 
-/// 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
+/// Returns 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
 #[inline(always)]
 pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let magnitude = l.magnitude(x);

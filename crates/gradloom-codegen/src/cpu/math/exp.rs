@@ -11,7 +11,7 @@ use std::f32::consts::LOG2_E;
 /// (e^r - 1 - r) / r² for |r| <= ln(2)/2; relative error of e^r - 1: 0.004 ulp.
 const EXPM1: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
 
-/// n, a whole number, and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
+/// Returns n, a whole number, and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
 #[inline(always)]
 fn reduced<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     let [log2_e, round, high, low] = [LOG2_E, ROUND, LN_2_HIGH, LN_2_LOW].map(|v| l.float(v));
@@ -26,7 +26,7 @@ fn reduced<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     (n, l.add(r, tail))
 }
 
-/// 1 - 2^-n.
+/// Returns 1 - 2^-n.
 #[inline(always)]
 fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
     let (one, n) = (l.float(1.0), l.negated(n));
@@ -34,7 +34,7 @@ fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
     l.sub(one, power)
 }
 
-/// e^x; error below 1.5 ulp.
+/// Returns e^x; error below 1.5 ulp.
 #[inline(always)]
 pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // Beyond these limits the result is 0 or infinite, and n stays small enough to scale by.
@@ -46,7 +46,7 @@ pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     l.two(BinaryInst::Scale, y, n)
 }
 
-/// e^x - 1; error below 2 ulp.
+/// Returns e^x - 1; error below 2 ulp.
 #[inline(always)]
 pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // Below -20 the result rounds to -1.
@@ -62,7 +62,7 @@ pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     unless_tiny(l, x, y)
 }
 
-/// (e^x - e^-x) / (e^x + e^-x); error below 3.5 ulp.
+/// Returns (e^x - e^-x) / (e^x + e^-x); error below 3.5 ulp.
 #[inline(always)]
 pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on the result rounds to 1.
@@ -81,7 +81,7 @@ pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     l.with_sign(y, x)
 }
 
-/// 1 / (1 + e^-x); error below 3 ulp.
+/// Returns 1 / (1 + e^-x); error below 3 ulp.
 #[inline(always)]
 pub fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // With e^-|x| nothing overflows, and the result is right down to the subnormals.

@@ -22,7 +22,7 @@ const LOG1P: [f32; 9] = [
     0.067_466_38,
 ];
 
-/// log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small
+/// Returns log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small
 /// correction.
 #[inline(always)]
 fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Value) -> L::Value {
@@ -40,7 +40,8 @@ fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Va
     l.add(sum, high)
 }
 
-/// n, an i32, and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x > 0.
+/// Returns n, an i32, and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x
+/// > 0.
 #[inline(always)]
 fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     let (root, one) = (l.float(FRAC_1_SQRT_2), l.float(1.0));
@@ -51,7 +52,7 @@ fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     (n, l.sub(m, one))
 }
 
-/// The logarithm's value at the ends of its domain, `inside` between them.
+/// Returns the logarithm's value at the ends of its domain, `inside` between them.
 #[inline(always)]
 fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     let (zero, infinity) = (l.float(0.0), l.float(f32::INFINITY));
@@ -66,7 +67,7 @@ fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     l.select(is_inside, inside, outside)
 }
 
-/// The natural logarithm; error below 2 ulp.
+/// Returns the natural logarithm; error below 2 ulp.
 #[inline(always)]
 pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (least, factor, zero) = (l.float(f32::MIN_POSITIVE), l.float(8_388_608.0), l.float(0.0));
@@ -82,7 +83,7 @@ pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     with_ends(l, x, inside)
 }
 
-/// log(1 + x); error below 2 ulp.
+/// Returns log(1 + x); error below 2 ulp.
 #[inline(always)]
 pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (one, two) = (l.float(1.0), l.float(2.0));
@@ -103,8 +104,8 @@ pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 /// sqrt(1/2) · 2³², with the bits of an f32.
 const CLOSE: u32 = 0xb504_f300;
 
-/// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error
-/// below 2 ulp, also where the logarithm is close to 0.
+/// Returns the logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval;
+/// error below 2 ulp, also where the logarithm is close to 0.
 #[inline(always)]
 pub fn log_of_part(word: u32) -> f32 {
     // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.

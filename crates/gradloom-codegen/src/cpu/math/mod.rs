@@ -25,7 +25,7 @@ const LN_2_HIGH: f32 = 355.0 / 512.0;
 /// ln 2 less [`LN_2_HIGH`].
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.
+/// Returns `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.
 #[inline(always)]
 pub fn polynomial<L: Lanes, const N: usize>(l: &mut L, x: L::Value, c: [f32; N]) -> L::Value {
     let mut sum = l.float(c[N - 1]);
@@ -36,7 +36,7 @@ pub fn polynomial<L: Lanes, const N: usize>(l: &mut L, x: L::Value, c: [f32; N])
     sum
 }
 
-/// The argument where it is so small that the result is the same, else the result.
+/// Returns the argument where it is so small that the result is the same, else the result.
 #[inline(always)]
 fn unless_tiny<L: Lanes>(l: &mut L, x: L::Value, y: L::Value) -> L::Value {
     let (magnitude, tiny) = (l.magnitude(x), l.float(1e-8));

@@ -1,4 +1,4 @@
-//! What is worth measuring for attention.
+//! Choices that are worth measuring for attention.
 //!
 //! In: a kernel, its extents, the limits. Out: choices, the rule's first. Always holds: they fit, and differ.
 
@@ -10,9 +10,9 @@ use crate::limits::Limits;
 /// compile.
 const OWN: usize = 128;
 
-/// Choices for a kernel on an adapter with these limits, what the rule chooses first. Devices that compute on
-/// a CPU have no blocks: barriers cost more than sharing saves there, and their compilers take minutes for
-/// some.
+/// Returns the choices for a kernel on an adapter with these limits, the rule's first. Devices that compute
+/// on a CPU have no blocks: barriers cost more than sharing saves there, and their compilers take minutes
+/// for some.
 pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Vec<Choice> {
     let mut all = vec![choose(kernel, problem, half, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };
@@ -24,13 +24,14 @@ pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits
     all
 }
 
-/// Some rows for each invocation.
+/// Returns choices with some rows for each invocation.
 fn several(problem: &Problem) -> Vec<Choice> {
     let width = problem.depth.max(problem.value_depth);
     [1, 2, 4].into_iter().filter(|rows| rows * width <= OWN).map(|rows| Choice::Own { rows }).collect()
 }
 
-/// Blocks of which no more than half is empty, and a row for each invocation.
+/// Returns choices with blocks of which no more than half is empty, with a row for each invocation, and
+/// with matrix instructions.
 fn blocks(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Choice> {
     let rows = kernel.rows(problem);
     let tiles =

@@ -16,8 +16,8 @@ pub(super) const TILES: [Tile; 8] = [
 ];
 /// For a few rows: all threads on the columns.
 pub(super) const FEW_ROWS: Tile = Tile::new(1, 4, 8, 16);
-/// Where blocks of 32 rows leave multiprocessors of a large CUDA device idle. On an H100, a step of S takes
-/// 2% less with it.
+/// For blocks of 32 rows that leave multiprocessors of a large CUDA device idle. On an H100, a step of S
+/// takes 2% less with it.
 const FEW_BLOCKS: Tile = Tile::new(2, 4, 8, 16);
 /// Workgroups that keep a large GPU busy.
 const MANY: usize = 256;
@@ -27,8 +27,8 @@ const FEW: usize = 16;
 /// Queries of a text that lanes of subgroups take one by one.
 const FEW_QUERIES: usize = 4;
 
-/// How to compute a kernel on an adapter with these limits; `half` says that operands may be rounded to 16
-/// bits.
+/// Returns the choice for a kernel on an adapter with these limits; `half` says that operands may be
+/// rounded to 16 bits.
 pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
     let by_matrices = [32, 16].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
     if half
@@ -48,8 +48,9 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
     tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
 }
 
-/// Lanes of subgroups: as many for each query as keep a large GPU busy. On an H200, the next token of GPT-2
-/// 124M takes 0.508 ms by 256 and 0.535 by 128 for 32 texts, which have 384 workgroups.
+/// Returns the choice of lanes of subgroups: as many for each query as keep a large GPU busy. On an H200,
+/// the next token of GPT-2 124M takes 0.508 ms by 256 and 0.535 by 128 for 32 texts, which have 384
+/// workgroups.
 fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Option<Choice> {
     let groups = problem.batch * problem.key_heads * problem.queries;
     let most = match groups {
@@ -62,7 +63,7 @@ fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Opti
     choices.find(|choice| suits(choice, kernel, problem, half, limits))
 }
 
-/// Blocks, unless each invocation is to have rows of its own.
+/// Returns the tile of blocks, unless each invocation is to have rows of its own.
 fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     let (rows, pairs) = (kernel.rows(problem), kernel.pairs(problem));
     let extents = [rows, pairs, problem.queries, problem.keys, problem.depth, problem.value_depth];
@@ -81,8 +82,8 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     TILES.iter().filter(fits).find(fills).copied()
 }
 
-/// Rows for each invocation: a few on a device where loads are dear, while they fit in a CPU's registers and
-/// compile soon.
+/// Returns the choice of rows for each invocation: a few on a device where loads are dear, while they fit
+/// in a CPU's registers and compile soon.
 pub(super) fn own(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
     let rows = match problem.depth.max(problem.value_depth) {
         _ if !limits.software || kernel.rows(problem) <= 8 => 1,

@@ -50,9 +50,8 @@ const POINTERS: [Register; 8] = [
     Register::R15,
 ];
 
-/// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than
-/// there are. An error is a mistake of this compiler that the checks of `check` and
-/// `bounds` found.
+/// Returns a routine's bytes, and the size of the frame that it wants; none if it needs more mask registers
+/// than there are. An error is a mistake of this compiler that the checks of `check` and `bounds` found.
 pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
@@ -113,7 +112,7 @@ fn check_all(
     routine.picks.iter().zip(picks).try_for_each(|(pick, steps)| check(&pick.lines, steps, vectors, masks))
 }
 
-/// The lines of a routine's picks.
+/// Returns the lines of a routine's picks.
 fn picked(routine: &Routine) -> impl Iterator<Item = &Lines> {
     routine.picks.iter().map(|pick| &pick.lines)
 }
@@ -125,8 +124,8 @@ struct Wide {
     vectors: usize,
 }
 
-/// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit
-/// into registers.
+/// Interleaves long chains of lines, each waiting for the one before, for several vectors that take turns:
+/// as many as fit into registers.
 fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
@@ -142,8 +141,8 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
     })
 }
 
-/// For each reduction to the larger or smaller of floats, two mask registers, maybe the same one: with the
-/// lanes that met no NaN.
+/// Returns, for each reduction to the larger or smaller of floats, two mask registers, maybe the same one:
+/// with the lanes that met no NaN.
 fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes =
         routine.reductions.iter().filter(|reduction| is_float_extreme(reduction.op, reduction.dtype)).count();
@@ -159,7 +158,7 @@ fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     routine.reductions.iter().map(&mut flags).collect()
 }
 
-/// Registers for the addresses of operands that have an element for each column, in order.
+/// Returns the registers for the addresses of operands that have an element for each column, in order.
 fn pointers(routine: &Routine) -> Vec<Option<Register>> {
     let mut pointers = vec![None; routine.operands.len()];
     let mut free = POINTERS.into_iter();
@@ -202,7 +201,7 @@ enum Reducing {
     Last,
 }
 
-/// Register number `part` of a reduction: 0 to 3 the running results.
+/// Returns register number `part` of a reduction: 0 to 3 the running results.
 fn held(reduction: usize, part: usize) -> Register {
     vector(register_number(VECTORS - HELD * (reduction + 1) + part))
 }
@@ -241,7 +240,7 @@ impl Emitter<'_> {
         emit!(self.asm, Retnq);
     }
 
-    /// Registers of invariants come after those that are given out.
+    /// Returns the register of an invariant: these come after those that are given out.
     fn invariant_register(&self, number: u8) -> Register {
         let held = self.allocation.invariants.iter().flatten().count();
         let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
@@ -363,7 +362,7 @@ impl Emitter<'_> {
         self.asm.bounds.window = Window::None;
     }
 
-    /// `END = COLUMNS rounded down to a multiple`.
+    /// Emits `END = COLUMNS`, rounded down to a multiple.
     fn round_down(&mut self, end: Register, multiple: i32) {
         emit!(self.asm, Mov_r64_rm64, end, COLUMNS);
         emit!(self.asm, And_rm64_imm32, end, -multiple);
@@ -407,7 +406,7 @@ impl Emitter<'_> {
         self.last_elements();
     }
 
-    /// The elements that do not fill a vector; `END` is their number then.
+    /// Emits the elements that do not fill a vector; `END` is their number then.
     fn last_elements(&mut self) {
         let end = self.asm.label();
         emit!(self.asm, Mov_r64_rm64, END, COLUMNS);
@@ -466,7 +465,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The second running results become the first ones, and so on around.
+    /// Makes the second running results the first ones, and so on around.
     fn rotate(&mut self) {
         for reduction in 0..self.routine.reductions.len() {
             let first = Register::ZMM0;

@@ -91,7 +91,7 @@ pub(super) fn allocate_beside(
     Some(Allocation { steps: allocator.steps, invariants, spills: allocator.spills })
 }
 
-/// For each value, the lines that use it, last first.
+/// Returns, for each value, the lines that use it, last first.
 fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     let mut uses = vec![Vec::new(); lines.values];
     for (at, line) in lines.all.iter().enumerate().rev() {
@@ -104,7 +104,7 @@ fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     uses
 }
 
-/// The most vectors that are wanted at one time.
+/// Returns the most vectors that are wanted at one time.
 fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     let (mut live, mut most) = (0usize, 0);
     let mut vectors = vec![false; lines.values];
@@ -122,7 +122,7 @@ fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     most
 }
 
-/// Registers for the most used invariants: the last ones.
+/// Returns the registers for the most used invariants: the last ones.
 fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
     let mut used: Vec<(usize, usize)> = lines.invariants.iter().enumerate().map(|(i, _)| (0, i)).collect();
     for line in &lines.all {
@@ -224,7 +224,8 @@ impl Allocator {
         }
     }
 
-    /// A register for a vector; its present value, which is not one of `wanted`, goes to memory.
+    /// Frees a register for a vector; its present value, if any, is not one of `wanted`, and goes to
+    /// memory.
     fn free_vector(&mut self, wanted: &[Value]) -> u8 {
         if let Some(free) = self.vectors.iter().position(Option::is_none) {
             return register_number(free);
@@ -247,7 +248,7 @@ impl Allocator {
     }
 }
 
-/// A register as instructions name it.
+/// Converts the number of a register to the type that instructions take.
 pub(super) fn register_number(position: usize) -> u8 {
     u8::try_from(position).expect("there are fewer than 256 registers")
 }
