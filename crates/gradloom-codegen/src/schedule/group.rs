@@ -1,6 +1,6 @@
-//! Which parts of a group one kernel can run, and how: parts that compute the same over other numbers of
-//! elements, each element from those at its own position, or from those of its column; or ops that are alike
-//! but for where their operands lie.
+//! Schedules of groups, whose parts one kernel runs: parts that compute the same over other numbers of
+//! elements, each element from those at its own position, or from those of its column; or ops that are
+//! alike except for where their operands lie.
 
 use crate::limits::Limits;
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
@@ -17,7 +17,7 @@ const LANES: usize = 8;
 /// Elements of the longest vectors that products load.
 const VECTOR: usize = 8;
 
-/// How parts are shared out, without the scratch that those take which run together.
+/// Returns how parts are shared out, without the scratch of the parts that run together.
 pub fn schedule(limits: &Limits) -> GroupSchedule {
     let workgroup = limits.sharing();
     GroupSchedule {
@@ -31,7 +31,7 @@ pub fn schedule(limits: &Limits) -> GroupSchedule {
     }
 }
 
-/// What the parts of a class have in common.
+/// Computation that the parts of a class have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Each result from the elements at its position.
@@ -47,7 +47,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Of a part, if it has one of these.
+    /// Returns the form of a part, if it has one.
     pub fn of_part(part: &Part) -> Option<Self> {
         match &part.kernel {
             Kernel::Loop(body) => Self::of(body),
@@ -57,7 +57,7 @@ impl Form {
         }
     }
 
-    /// Of a body's results, if they have one of these.
+    /// Returns the form of a body's results, if they have one.
     pub fn of(body: &Body) -> Option<Self> {
         let by_position = |s: &Store| matches!(s, Store::Value { level: Level::Element, .. });
         match body.stores[..] {
@@ -75,7 +75,7 @@ impl Form {
         }
     }
 
-    /// Workgroups of a part with these rows and columns.
+    /// Returns the number of workgroups of a part with these rows and columns.
     pub(crate) fn groups(self, [rows, columns]: [usize; 2], schedule: &GroupSchedule) -> usize {
         match self {
             Self::Columns(..) => columns.div_ceil(schedule.columns[1]),
@@ -86,7 +86,7 @@ impl Form {
     }
 }
 
-/// Whether a product is one kernel of tiles whose workgroups find their operands by number.
+/// Returns true if a product is one kernel of tiles whose workgroups find their operands by number.
 fn is_tiled(schedule: &Schedule) -> bool {
     let Schedule::Product(product) = schedule else { return false };
     let is_tile = match &product.choice.method {
@@ -100,8 +100,8 @@ fn chunks(positions: usize) -> usize {
     positions.div_ceil(GroupSchedule::CHUNK)
 }
 
-/// Rows and columns of a part that has a form: of a scatter, updates and their elements. A product has its
-/// own way to count.
+/// Returns the number of rows and of columns of a part that has a form: of a scatter, of updates and of
+/// their elements. A product has its own way to count.
 pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     match &part.kernel {
         Kernel::Loop(body) => [body.rows, body.columns],
@@ -114,23 +114,23 @@ pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     }
 }
 
-/// Whether each result of a body is made from what stands at its position.
+/// Returns true if each result of a body is made from the elements at its position.
 pub(crate) fn is_map(body: &Body) -> bool {
     Form::of(body) == Some(Form::Map)
 }
 
-/// Whether a body gives nothing but sums of columns so short that one kernel takes them.
+/// Returns true if a body gives nothing but sums of columns so short that one kernel takes them.
 pub fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
 }
 
-/// Whether a part runs by a table even if it is the only one.
+/// Returns true if a part runs by a table even if it is the only one.
 pub fn is_columns(part: &Part, launch: &Launch) -> bool {
     let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
     matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
 }
 
-/// What parts have in common that one kernel runs.
+/// Properties that parts have in common if one kernel runs them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
     form: Form,
@@ -143,7 +143,7 @@ pub(crate) struct Class {
     op: Vec<usize>,
 }
 
-/// The class of a part, if it has one.
+/// Returns the class of a part, if it has one.
 pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<Class> {
     let form = Form::of_part(part)?;
     let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
@@ -184,8 +184,8 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     Some(Class { form, dtypes, nodes: nodes.to_vec(), stores, op: Vec::new() })
 }
 
-/// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch
-/// with this first member. A part that runs alone has its own list.
+/// Returns the numbers of the parts that run together: those of a class as far as `joins` lets a part join
+/// the batch with this first member. A part that runs alone has its own list.
 pub fn batches(
     parts: &[Part],
     launch: &Launch,
@@ -203,7 +203,7 @@ pub fn batches(
     batches.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Whether a table can say where a body's elements are.
+/// Returns true if a table can hold the places of a body's elements.
 fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
         NodeKind::Load(read) => match node.level {
@@ -222,7 +222,7 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     nodes && contiguous && words && body.rows * body.columns > 0
 }
 
-/// The body of a part of a class.
+/// Returns the body of a part of a class.
 ///
 /// # Panics
 /// If the part is no loop.
@@ -233,12 +233,12 @@ pub fn body_of(part: &Part) -> &Body {
     }
 }
 
-/// Whether one workgroup adds up all elements of a body.
+/// Returns true if one workgroup adds up all elements of a body.
 pub fn is_short_total(body: &Body, schedule: &GroupSchedule) -> bool {
     body.rows * body.columns <= schedule.short
 }
 
-/// Bytes of scratch that the parts of a group need which run together.
+/// Returns the number of bytes of scratch for the parts of a group that run together.
 pub(crate) fn workspace(
     parts: &[Part],
     reads: &[Access],

@@ -56,7 +56,7 @@ impl Sharing for Workgroups {
         (Schedule::Group(schedule), bytes.max(schedule.workspace))
     }
 
-    /// Other invocations read what a row has.
+    /// Returns true if other invocations read what a row has.
     fn has_whole_rows(&self) -> bool {
         false
     }
@@ -65,7 +65,7 @@ impl Sharing for Workgroups {
 /// From this extent on, a workgroup goes through each axis together.
 const LONG_AXIS: usize = 128;
 
-/// The schedule of a kernel.
+/// Returns the schedule of a kernel.
 pub fn schedule(
     kernel: &Kernel,
     reads: &[Access],

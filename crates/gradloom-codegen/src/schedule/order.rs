@@ -1,4 +1,4 @@
-//! How cumulative reductions and sorts are shared out.
+//! Schedules of cumulative reductions and sorts.
 
 use super::LONG_AXIS;
 use crate::limits::Limits;
@@ -14,7 +14,7 @@ const PART: usize = 1024;
 /// Elements of a tile that is sorted by a digit.
 const TILE: usize = 2048;
 
-/// Rows and elements of a row.
+/// Returns the number of rows, and of elements of a row.
 fn rows(read: &Access) -> [usize; 2] {
     let (extent, outer) = read.layout.shape.split_last().expect("rows have an axis");
     [outer.iter().product(), *extent]
@@ -23,7 +23,7 @@ fn rows(read: &Access) -> [usize; 2] {
 /// The same on a CPU, where meeting costs more than it saves. Mesa's ends loops after 65,535 turns.
 const EACH_OF_SOFTWARE: usize = 4096;
 
-/// The schedule of `Cumulate`. Short rows have an invocation each.
+/// Returns the schedule of `Cumulate`. Short rows have an invocation each.
 pub(super) fn cumulate(read: &Access, limits: &Limits) -> Schedule {
     let [rows, extent] = rows(read);
     let (short, most) =
@@ -35,7 +35,7 @@ pub(super) fn cumulate(read: &Access, limits: &Limits) -> Schedule {
     Schedule::Cumulate(CumulateSchedule { rows, each, pieces: extent.div_ceil(each * WORKGROUP) })
 }
 
-/// The schedule of `Sort`. Parts hand on at most half of their elements.
+/// Returns the schedule of `Sort`. Parts hand on at most half of their elements.
 pub(super) fn sort(read: &Access, count: usize) -> SortSchedule {
     let [rows, extent] = rows(read);
     let few = extent <= PART || count <= PART / 2;

@@ -1,7 +1,8 @@
 //! The type in which a program multiplies, and keeps values between its kernels.
 
-/// What a program computes in, where its device can. Parameters, the optimizer's states, sums, norms, softmax
-/// and losses are `f32` in every case. A device that lacks a type computes in `f32` instead: so do CPUs.
+/// Type that a program computes in, where its device can. Parameters, the optimizer's states, sums, norms,
+/// softmax and losses are `f32` in every case. A device that lacks a type computes in `f32` instead: so do
+/// CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// `f32`.

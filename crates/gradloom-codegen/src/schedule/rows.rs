@@ -1,4 +1,4 @@
-//! How the rows of a body that reduces are shared out.
+//! Schedules of the rows of a body that reduces.
 
 use crate::limits::Limits;
 use gradloom_core::kernel::{Body, RowSchedule, Store};
@@ -13,8 +13,8 @@ const FEW_STEPS: usize = 16;
 const KEPT_IN_FOURS: usize = 16;
 /// The same of so few rows that most of a device is idle.
 const KEPT_OF_FEW: usize = 8;
-/// How many those are: on an H200, the next token of GPT-2 124M takes 6% less for 4 and 8 texts, 1% less for
-/// 32, as long for 64.
+/// Number of those few rows, at most: on an H200, the next token of GPT-2 124M takes 6% less for 4 and 8
+/// texts, 1% less for 32, as long for 64.
 const FEW_ROWS: usize = 32;
 /// Columns of a ragged row that are worth taking in fours.
 const LONG_ROW: usize = 1024;
@@ -36,7 +36,7 @@ const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 16;
 
-/// How the rows of a body that reduces are shared out.
+/// Returns how the rows of a body that reduces are shared out.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     if !limits.fours {
         return shared_out(body, limits, false);
@@ -49,7 +49,8 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
 }
 
-/// The same, in groups of four neighbours where that is worth it and may be.
+/// Returns how the rows are shared out, in groups of four neighbours if `fours` allows that and it is worth
+/// it.
 fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     // A software device runs a workgroup's invocations one after the other, a few at a time, and goes
     // from one to the next at each barrier: there, invocations that share nothing are many times faster,

@@ -1,4 +1,4 @@
-//! How updates of rows by number are shared out.
+//! Schedules of updates of rows by number.
 
 use crate::limits::Limits;
 use gradloom_core::ir::ScatterOp;
@@ -11,7 +11,7 @@ const CHUNK: usize = 8192;
 /// Updates of a row that are on their way at the same time.
 const AHEAD: usize = 8;
 
-/// The schedule of `Scatter` with so many batch axes.
+/// Returns the schedule of `Scatter` with this many batch axes.
 pub(crate) fn scatter(op: ScatterOp, reads: &[Access], batch: usize, limits: &Limits) -> ScatterSchedule {
     let batches: usize = reads[0].layout.shape[..batch].iter().product();
     let updates = reads[1].layout.shape.elements() / batches.max(1);

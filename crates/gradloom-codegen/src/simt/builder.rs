@@ -22,7 +22,7 @@ struct State {
     open: Vec<Vec<Stmt>>,
 }
 
-/// What the kernel computes.
+/// Value that a kernel computes.
 #[derive(Clone, Copy)]
 pub struct Value<'k> {
     k: &'k Builder,
@@ -30,7 +30,7 @@ pub struct Value<'k> {
     pub id: ExprId,
 }
 
-/// What statements change.
+/// Variable that a kernel's statements change.
 #[derive(Clone, Copy)]
 pub struct Variable<'k> {
     k: &'k Builder,
@@ -41,7 +41,7 @@ pub struct Variable<'k> {
 type Memory = u32;
 
 impl Builder {
-    /// A kernel that `groups` workgroups of `workgroup` invocations are to run.
+    /// Creates a kernel that `groups` workgroups of `workgroup` invocations are to run.
     pub fn new(label: &str, workgroup: u32, groups: usize) -> Self {
         let kernel = Kernel {
             label: label.to_string(),
@@ -59,7 +59,7 @@ impl Builder {
         Self { state: RefCell::new(State { kernel, open: vec![Vec::new()] }) }
     }
 
-    /// The kernel.
+    /// Finishes the kernel.
     pub fn finish(self) -> Kernel {
         let State { mut kernel, mut open } = self.state.into_inner();
         kernel.body = Block(open.pop().expect("the body is open"));
@@ -68,7 +68,7 @@ impl Builder {
         kernel
     }
 
-    /// A buffer of the launch: the same number for the same one.
+    /// Returns the number of a buffer of the launch: the same number for the same buffer.
     pub fn buffer(&self, role: Role, ty: impl Into<ValueType>) -> Memory {
         let mut state = self.state.borrow_mut();
         let (buffers, buffer) = (&mut state.kernel.buffers, Buffer { role, ty: ty.into() });
@@ -79,18 +79,18 @@ impl Builder {
         last(buffers)
     }
 
-    /// Numbers that all invocations read, as the kernel's only table.
+    /// Sets the numbers that all invocations read, as the kernel's only table.
     pub fn table(&self, numbers: Vec<u32>) -> Memory {
         self.state.borrow_mut().kernel.table = numbers;
         self.buffer(Role::Table, DType::U32)
     }
 
-    /// An array of each workgroup.
+    /// Creates an array of each workgroup.
     pub fn shared(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
         self.array(Space::Workgroup, ty.into(), elements)
     }
 
-    /// An array of each invocation.
+    /// Creates an array of each invocation.
     pub fn private(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
         self.array(Space::Invocation, ty.into(), elements)
     }
@@ -101,27 +101,27 @@ impl Builder {
         last(&state.kernel.arrays)
     }
 
-    /// A number of a dtype by its bits.
+    /// Returns a number of a dtype by its bits.
     pub fn bits(&self, dtype: DType, bits: u32) -> Value<'_> {
         self.expr(Expr::Literal(bits), dtype)
     }
 
-    /// A u32.
+    /// Returns a u32.
     pub fn u32(&self, number: u32) -> Value<'_> {
         self.bits(DType::U32, number)
     }
 
-    /// An i32.
+    /// Returns an i32.
     pub fn i32(&self, number: i32) -> Value<'_> {
         self.bits(DType::I32, number.cast_unsigned())
     }
 
-    /// A f32.
+    /// Returns an f32.
     pub fn f32(&self, number: f32) -> Value<'_> {
         self.bits(DType::F32, number.to_bits())
     }
 
-    /// True or false.
+    /// Returns true or false.
     pub fn bool(&self, is: bool) -> Value<'_> {
         self.bits(DType::Bool, is.into())
     }
@@ -143,27 +143,27 @@ impl Builder {
         }
     }
 
-    /// What a reduction of no elements gives.
+    /// Returns the result of a reduction of no elements.
     pub fn identity(&self, op: ReduceOp, dtype: DType) -> Value<'_> {
         self.number(op.identity(dtype), dtype)
     }
 
-    /// Number of the workgroup, u32.
+    /// Returns the number of the workgroup, u32.
     pub fn group(&self) -> Value<'_> {
         self.expr(Expr::Group, DType::U32)
     }
 
-    /// Number of the invocation in its workgroup, u32.
+    /// Returns the number of the invocation in its workgroup, u32.
     pub fn local(&self) -> Value<'_> {
         self.expr(Expr::Local, DType::U32)
     }
 
-    /// Whether the step may write its results.
+    /// Returns whether the step may write its results, a bool.
     pub fn committed(&self) -> Value<'_> {
         self.expr(Expr::Committed, DType::Bool)
     }
 
-    /// The element of a buffer at an index; a float of 16 bits becomes f32, a u8 i32.
+    /// Loads the element of a buffer at an index; a float of 16 bits becomes f32, a u8 i32.
     pub fn load<'k>(&'k self, buffer: Memory, index: Value<'k>) -> Value<'k> {
         let ty = self.type_of_buffer(buffer);
         let value = self.expr(Expr::Load(buffer, index.id), ty);
@@ -186,7 +186,7 @@ impl Builder {
         self.push(Stmt::Store(buffer, index.id, value.id));
     }
 
-    /// The element of an array at an index.
+    /// Loads the element of an array at an index.
     pub fn element<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
         self.expr(Expr::Element(array, index.id), self.type_of_array(array))
     }
@@ -195,12 +195,12 @@ impl Builder {
         self.state.borrow().kernel.arrays[array as usize].ty
     }
 
-    /// The element of a workgroup's array at an index, the same for all invocations, who meet here.
+    /// Returns the element of a workgroup's array at an index, the same for all invocations, who meet here.
     pub fn broadcast<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
         self.expr(Expr::Broadcast(array, index.id), self.type_of_array(array))
     }
 
-    /// A vector of two or four f32.
+    /// Returns a vector of two or four f32.
     pub fn vector<'k>(&'k self, elements: &[Value<'k>]) -> Value<'k> {
         match *elements {
             [a, b] => self.expr(Expr::Vector2([a.id, b.id]), ValueType::Vector(2)),
@@ -209,18 +209,18 @@ impl Builder {
         }
     }
 
-    /// A vector of four f32, by their numbers.
+    /// Returns a vector of four f32, by their numbers.
     pub fn vector_of<'k>(&'k self, element: &dyn Fn(u32) -> Value<'k>) -> Value<'k> {
         self.vector(&[element(0), element(1), element(2), element(3)])
     }
 
-    /// A matrix of zeros, to add products to.
+    /// Returns a matrix of zeros, to add products to.
     pub fn matrix_zero(&self) -> Value<'_> {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// A matrix from an array of vectors of four: its first item, how many of them lie between its rows
-    /// (or else columns), and whether these are rows.
+    /// Returns a matrix from an array of vectors of four: its first item, how many of them lie between its
+    /// rows (or else columns), and whether these are rows.
     pub fn matrix<'k>(
         &'k self,
         which: MatrixUse,
@@ -237,12 +237,12 @@ impl Builder {
         self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ty)
     }
 
-    /// Writes a matrix by rows into an array, with so many elements from row to row.
+    /// Writes a matrix by rows into an array, `pitch` elements from row to row.
     pub fn store_matrix(&self, array: Memory, index: Value<'_>, pitch: u32, value: Value<'_>) {
         self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
     }
 
-    /// An element of the vector at an index of an array.
+    /// Returns an element of the vector at an index of an array.
     pub fn element_part<'k>(&'k self, array: Memory, index: Value<'k>, part: Value<'k>) -> Value<'k> {
         self.expr(Expr::ElementPart(array, index.id, part.id), DType::F32)
     }
@@ -252,7 +252,7 @@ impl Builder {
         self.push(Stmt::SetElement(array, index.id, value.id));
     }
 
-    /// A variable with its first value.
+    /// Creates a variable with its first value.
     pub fn var<'k>(&'k self, first: Value<'k>) -> Variable<'k> {
         let ty = first.ty();
         let mut state = self.state.borrow_mut();
@@ -263,7 +263,7 @@ impl Builder {
         Variable { k: self, number }
     }
 
-    /// What `then` does, where a condition holds.
+    /// Appends the statements of `then`, which run where a condition holds.
     pub fn when(&self, condition: Value<'_>, then: impl FnOnce()) {
         self.open();
         then();
@@ -271,7 +271,7 @@ impl Builder {
         self.push(Stmt::If(condition.id, block));
     }
 
-    /// What `then` does, where all of these conditions hold that there are.
+    /// Appends the statements of `then`, which run where all conditions hold that are given.
     pub fn guard<'k, const N: usize>(&'k self, conditions: [Option<Value<'k>>; N], then: impl FnOnce()) {
         match all(&conditions) {
             Some(condition) => self.when(condition, then),
@@ -279,7 +279,8 @@ impl Builder {
         }
     }
 
-    /// What `body` does with a counter that starts at `start`, grows by `step`, and stays below `end`.
+    /// Appends a loop over the statements of `body`, whose counter starts at `start`, grows by `step`, and
+    /// stays below `end`.
     pub fn count<'k>(
         &'k self,
         start: Value<'k>,
@@ -296,7 +297,8 @@ impl Builder {
         }
     }
 
-    /// Like [`Builder::count`], the first turn, which there is, by itself if it is to be.
+    /// Appends a loop like [`Builder::count`]; if `is_apart`, its first turn, which must exist, stands
+    /// before it by itself.
     pub fn count_apart<'k>(
         &'k self,
         is_apart: bool,
@@ -309,7 +311,7 @@ impl Builder {
         self.count(if is_apart { start + step } else { start }, end, step, body);
     }
 
-    /// The number and the counter of a new loop, unless it is known to have no turns.
+    /// Creates a loop, unless it is known to have no turns; returns its number and counter.
     fn loop_over(&self, start: Value<'_>, end: Value<'_>) -> Option<(u32, Value<'_>)> {
         if let (Some(start), Some(end)) = (self.literal(start.id), self.literal(end.id))
             && start >= end
@@ -323,7 +325,8 @@ impl Builder {
         Some((number, self.expr(Expr::Counter(number), DType::U32)))
     }
 
-    /// What `body` does for each number from a power of two down to 1, each half of the one before.
+    /// Appends a loop over the statements of `body` for each number from a power of two down to 1, each
+    /// half of the one before.
     pub fn halve<'k>(&'k self, first: u32, body: impl FnOnce(Value<'k>)) {
         let turns = first.checked_ilog2().map_or(0, |log| log + 1);
         self.count(self.u32(0), self.u32(turns), self.u32(1), |turn| body(self.u32(first) >> turn));
@@ -334,7 +337,7 @@ impl Builder {
         self.state.borrow_mut().kernel.subgroup = Some(size);
     }
 
-    /// All invocations of the workgroup meet here.
+    /// Appends a barrier, where all invocations of the workgroup meet.
     pub fn barrier(&self) {
         self.push(Stmt::Barrier);
     }
@@ -369,7 +372,7 @@ impl Builder {
         self.state.borrow_mut().open.last_mut().expect("a block is open").push(statement);
     }
 
-    /// An expression, evaluated here.
+    /// Appends an expression, evaluated here.
     fn expr(&self, expr: Expr, ty: impl Into<ValueType>) -> Value<'_> {
         let mut state = self.state.borrow_mut();
         let is_leaf = expr.is_leaf();
@@ -390,12 +393,12 @@ impl Builder {
     }
 }
 
-/// All of these conditions that there are.
+/// Returns whether all conditions hold that are given; `None` if none is.
 fn all<'k>(conditions: &[Option<Value<'k>>]) -> Option<Value<'k>> {
     conditions.iter().copied().flatten().reduce(|a, b| a & b)
 }
 
-/// The number of the last one.
+/// Returns the index of a list's last element.
 fn last<T>(list: &[T]) -> u32 {
     u32::try_from(list.len() - 1).expect(FEW)
 }
@@ -408,17 +411,17 @@ impl<'k> Value<'k> {
         self.k.state.borrow().kernel.ty(self.id)
     }
 
-    /// The dtype of a scalar, or of a vector's elements.
+    /// Returns the dtype of a scalar, or of a vector's elements.
     pub fn dtype(self) -> DType {
         self.k.state.borrow().kernel.dtype(self.id)
     }
 
-    /// A function of it.
+    /// Returns a function of this value.
     pub fn unary(self, op: UnaryOp) -> Self {
         self.k.expr(Expr::Unary(op, self.id), self.ty())
     }
 
-    /// A function of both.
+    /// Returns a function of both values.
     pub fn binary(self, op: BinaryOp, other: Self) -> Self {
         if self.ty() == ValueType::Scalar(DType::U32)
             && let Some(folded) = self.folded(op, other)
@@ -428,7 +431,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Binary(op, self.id, other.id), self.ty())
     }
 
-    /// What index arithmetic comes to, where numbers alone decide it.
+    /// Returns the result of index arithmetic if numbers alone decide it.
     fn folded(self, op: BinaryOp, other: Self) -> Option<Self> {
         let (a, b) = (self.k.literal(self.id), self.k.literal(other.id));
         match (op, a, b) {
@@ -448,54 +451,55 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// Whether both compare so.
+    /// Returns whether this comparison holds, a bool.
     pub fn compare(self, op: CompareOp, other: Self) -> Self {
         self.k.expr(Expr::Compare(op, self.id, other.id), DType::Bool)
     }
 
-    /// Whether it is less than a u32.
+    /// Returns whether it is less than a u32, a bool.
     pub fn below(self, limit: u32) -> Self {
         self.less(self.k.u32(limit))
     }
 
-    /// Whether it is less than another.
+    /// Returns whether it is less than another, a bool.
     pub fn less(self, other: Self) -> Self {
         self.compare(CompareOp::Lt, other)
     }
 
-    /// Whether both are equal.
+    /// Returns whether both are equal, a bool.
     pub fn equals(self, other: Self) -> Self {
         self.compare(CompareOp::Eq, other)
     }
 
-    /// The smaller of both.
+    /// Returns the smaller of both.
     pub fn min(self, other: Self) -> Self {
         self.binary(BinaryOp::Min, other)
     }
 
-    /// The larger of both.
+    /// Returns the larger of both.
     pub fn max(self, other: Self) -> Self {
         self.binary(BinaryOp::Max, other)
     }
 
-    /// Two partial results of a reduction together.
+    /// Combines two partial results of a reduction.
     pub fn combine(self, op: ReduceOp, other: Self) -> Self {
         self.binary(op.combiner(), other)
     }
 
-    /// The number in `0..extent` that is nearest to it, an i32; 0 of an extent of 0.
+    /// Returns the number in `0..extent` that is nearest to it, an i32; 0 of an extent of 0.
     pub fn clamped(self, extent: u32) -> Self {
         let most = i32::try_from(extent.max(1) - 1).unwrap_or(i32::MAX);
         self.max(self.k.i32(0)).min(self.k.i32(most))
     }
 
-    /// The value of the invocation whose number in the subgroup, of this many, differs in these bits.
+    /// Returns the value of the invocation whose number in the subgroup, of this many, differs in these
+    /// bits.
     pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
         self.k.uses_subgroups(subgroup);
         self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
-    /// The values of `lanes` neighbours of a subgroup, of this many invocations, together: all of them have
+    /// Combines the values of `lanes` neighbours of a subgroup, of this many invocations: all of them have
     /// the result then. Neighbours meet in pairs, so `lanes`, a power of two, alone decides the order.
     pub fn across_subgroup(self, op: ReduceOp, lanes: usize, subgroup: u32) -> Self {
         let mut sum = self;
@@ -507,68 +511,70 @@ impl<'k> Value<'k> {
         sum
     }
 
-    /// `self * factor + summand`, rounded once where the device can.
+    /// Returns `self * factor + summand`, rounded once where the device can.
     pub fn mul_add(self, factor: Self, summand: Self) -> Self {
         self.k.expr(Expr::MulAdd([self.id, factor.id, summand.id]), self.ty())
     }
 
-    /// This matrix, a left operand, times a right one, added to a sum.
+    /// Returns this matrix, a left operand, times a right one, added to a sum.
     pub fn matrix_mul_add(self, right: Self, sum: Self) -> Self {
         self.k.expr(Expr::MatrixMulAdd([self.id, right.id, sum.id]), sum.ty())
     }
 
-    /// What rounding to TF32 leaves of this matrix, an operand in f32.
+    /// Returns this matrix, an operand in f32, minus its rounding to TF32.
     pub fn matrix_residual(self) -> Self {
         self.k.expr(Expr::MatrixResidual(self.id), self.ty())
     }
 
-    /// This sum's elements that the invocation has in its left (0) or right (1) eight columns.
+    /// Returns this sum's elements that the invocation has in its left (0) or right (1) eight columns.
     pub fn matrix_half(self, half: u32) -> Self {
         self.k.expr(Expr::MatrixHalf(self.id, half), ValueType::Vector(4))
     }
 
-    /// A sum of such elements.
+    /// Returns a matrix sum of the elements that the invocation has in its left (this) and right eight
+    /// columns.
     pub fn matrix_from(self, right: Self) -> Self {
         self.k.expr(Expr::MatrixFrom([self.id, right.id]), ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// This sum as a left operand, rounded to a dtype of 16 bits.
+    /// Returns this sum as a left operand, rounded to a dtype of 16 bits.
     pub fn to_left(self, half: DType) -> Self {
         self.k.expr(Expr::Cast(self.id), ValueType::Matrix(MatrixUse::Left, half))
     }
 
-    /// Two to the power of it, as the device has it.
+    /// Returns two to the power of it, as the device computes it.
     pub fn native_exp2(self) -> Self {
         self.k.expr(Expr::NativeExp2(self.id), DType::F32)
     }
 
-    /// The larger of two f32; of a NaN, either.
+    /// Returns the larger of two f32; of a NaN, either.
     pub fn native_max(self, other: Self) -> Self {
         self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)
     }
 
-    /// The natural logarithm, as the device has it.
+    /// Returns the natural logarithm, as the device computes it.
     pub fn native_log(self) -> Self {
         self.k.expr(Expr::NativeLog(self.id), DType::F32)
     }
 
-    /// A vector of four of it, a f32.
+    /// Returns a vector of four of it, an f32.
     pub fn splat(self) -> Self {
         self.k.expr(Expr::Splat(self.id), ValueType::Vector(4))
     }
 
-    /// An element of a vector.
+    /// Returns an element of a vector.
     pub fn component(self, number: u32) -> Self {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
     }
 
-    /// The number as another dtype of graphs: what has 16 bits is rounded, and stays f32; a u8 stays i32.
+    /// Returns the number as another dtype of graphs: what has 16 bits is rounded, and stays f32; a u8
+    /// stays i32.
     pub fn converted(self, dtype: DType) -> Self {
         let computed = self.cast(dtype.computed());
         if dtype.is_for_memory() { computed.cast(dtype).cast(computed.dtype()) } else { computed }
     }
 
-    /// Two or four floats of 16 bits as f32.
+    /// Returns two or four floats of 16 bits as f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
             ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
@@ -577,7 +583,7 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// The first four of eight floats of 16 bits, and the last.
+    /// Returns the first four of eight floats of 16 bits, and the last.
     pub fn fours(self) -> [Self; 2] {
         let ValueType::Half8(half) = self.ty() else {
             panic!("gradloom takes two fours of {}; please report this", self.ty())
@@ -585,7 +591,7 @@ impl<'k> Value<'k> {
         [0, 1].map(|part| self.k.expr(Expr::FourOf(self.id, part), ValueType::Half4(half)))
     }
 
-    /// An operand of matrix instructions of these floats of 16 bits and others: [`Expr::MatrixOf`].
+    /// Returns an operand of matrix instructions of these floats of 16 bits and others: [`Expr::MatrixOf`].
     pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
         let ValueType::Half4(half) = self.ty() else {
             panic!("gradloom makes a matrix of {}; please report this", self.ty())
@@ -593,7 +599,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::MatrixOf([self.id, other.id]), ValueType::Matrix(which, half))
     }
 
-    /// A vector of four, rounded to a dtype of 16 bits.
+    /// Returns a vector of four, rounded to a dtype of 16 bits.
     pub fn to_half(self, dtype: DType) -> Self {
         let ty = ValueType::Half4(dtype);
         if self.ty() == ty {
@@ -602,29 +608,29 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::ToHalf(self.to_vector().id), ty)
     }
 
-    /// The upper half of a product of two u32.
+    /// Returns the upper half of a product of two u32.
     pub fn mul_high(self, other: Self) -> Self {
         self.k.expr(Expr::MulHigh(self.id, other.id), DType::U32)
     }
 
-    /// `yes` where this bool holds, else `no`.
+    /// Returns `yes` where this bool holds, else `no`.
     pub fn select(self, yes: Self, no: Self) -> Self {
         self.k.expr(Expr::Select(self.id, yes.id, no.id), yes.ty())
     }
 
-    /// The number as another dtype.
+    /// Returns the number as another dtype.
     pub fn cast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Cast(self.id), dtype) }
     }
 
-    /// The bits as another dtype.
+    /// Returns the bits as another dtype.
     pub fn bitcast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Bitcast(self.id), dtype) }
     }
 }
 
 impl<'k> Variable<'k> {
-    /// What it has now.
+    /// Returns the value that it has now.
     pub fn get(self) -> Value<'k> {
         let ty = self.k.state.borrow().kernel.variables[self.number as usize];
         self.k.expr(Expr::Read(self.number), ty)

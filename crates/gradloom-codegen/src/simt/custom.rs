@@ -25,9 +25,9 @@ const MOST_PRIVATE: u32 = 16 << 10;
 
 type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
 
-/// What [`CustomOp::gpu`] returns: `write` is called for each launch of the op, and gives it its kernels,
-/// which run one after the other on every kind of GPU. Each is to write every element of the results that are
-/// its own.
+/// Creates the return value of [`CustomOp::gpu`]: `write` is called for each launch of the op, and gives it
+/// its kernels, which run one after the other on every kind of GPU. Each is to write every element of the
+/// results that are its own.
 ///
 /// ```
 /// use gradloom_codegen::simt::custom::gpu_lowering;
@@ -51,7 +51,7 @@ pub struct CustomLaunch<'a> {
     kernels: RefCell<Vec<Kernel>>,
     /// Bytes of scratch so far.
     scratch: Cell<u64>,
-    /// Whether a kernel is being written: its values are no other kernel's.
+    /// True while a kernel is being written: its values are no other kernel's.
     is_open: Cell<bool>,
     /// The first mistake.
     mistake: RefCell<Option<String>>,
@@ -62,12 +62,12 @@ pub struct CustomLaunch<'a> {
 pub struct CustomBuffer<'a> {
     role: Role,
     dtype: DType,
-    /// Where its elements lie; scratch is contiguous.
+    /// Layout of its elements; scratch is contiguous.
     layout: Option<&'a Layout>,
     elements: usize,
 }
 
-/// What one invocation of a kernel does: expressions, statements and accesses, in order.
+/// Work of one invocation of a kernel: expressions, statements and accesses, in order.
 ///
 /// Values are [`Value`]s, whose operators take two of one dtype, or a u32 and a number; [`Value::unary`],
 /// [`Value::binary`] and [`Value::compare`] take the elementwise functions of graphs. Floats of 16 bits are
@@ -88,12 +88,12 @@ pub struct CustomArray<'k> {
 }
 
 impl<'a> CustomLaunch<'a> {
-    /// An operand of the op.
+    /// Returns an operand of the op.
     pub fn operand(&self, number: usize) -> CustomBuffer<'a> {
         self.buffer(Role::Operand(number), self.views.reads.get(number), "operand")
     }
 
-    /// A result of the op.
+    /// Returns a result of the op.
     pub fn result(&self, number: usize) -> CustomBuffer<'a> {
         self.buffer(Role::Result(number), self.views.writes.get(number), "result")
     }
@@ -111,8 +111,8 @@ impl<'a> CustomLaunch<'a> {
         }
     }
 
-    /// Memory that the kernels of this launch share: what one writes, those after it read. It has no values
-    /// at first.
+    /// Creates memory that the kernels of this launch share: what one writes, those after it read. It has
+    /// no values at first.
     pub fn scratch(&self, dtype: DType, elements: usize) -> CustomBuffer<'a> {
         if dtype == DType::Bool || dtype.is_for_memory() {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
@@ -129,7 +129,7 @@ impl<'a> CustomLaunch<'a> {
         CustomBuffer { role: Role::Workspace { start, bytes }, dtype, layout: None, elements }
     }
 
-    /// What the device allows a kernel.
+    /// Returns the limits of the device on a kernel.
     pub fn limits(&self) -> &'a Limits {
         self.limits
     }
@@ -169,7 +169,7 @@ impl<'a> CustomLaunch<'a> {
 }
 
 impl<'a> CustomBuffer<'a> {
-    /// Number of its elements.
+    /// Returns the number of its elements.
     pub fn elements(self) -> usize {
         self.elements
     }
@@ -179,7 +179,7 @@ impl<'a> CustomBuffer<'a> {
         self.layout.map(|layout| &layout.shape)
     }
 
-    /// The dtype of its elements in memory.
+    /// Returns the dtype of its elements in memory.
     pub fn dtype(self) -> DType {
         self.dtype
     }
@@ -197,37 +197,37 @@ fn note(mistake: &RefCell<Option<String>>, what: impl FnOnce() -> String) {
 }
 
 impl<'k> Invocation<'k> {
-    /// A u32.
+    /// Returns a u32.
     pub fn u32(self, number: u32) -> Value<'k> {
         self.k.u32(number)
     }
 
-    /// An i32.
+    /// Returns an i32.
     pub fn i32(self, number: i32) -> Value<'k> {
         self.k.i32(number)
     }
 
-    /// A f32.
+    /// Returns an f32.
     pub fn f32(self, number: f32) -> Value<'k> {
         self.k.f32(number)
     }
 
-    /// True or false.
+    /// Returns true or false.
     pub fn bool(self, is: bool) -> Value<'k> {
         self.k.bool(is)
     }
 
-    /// Number of the workgroup, u32.
+    /// Returns the number of the workgroup, u32.
     pub fn group(self) -> Value<'k> {
         self.k.group()
     }
 
-    /// Number of the invocation in its workgroup, u32.
+    /// Returns the number of the invocation in its workgroup, u32.
     pub fn local(self) -> Value<'k> {
         self.k.local()
     }
 
-    /// The element at a position, u32.
+    /// Loads the element at a position, u32.
     pub fn load(self, from: CustomBuffer<'_>, position: Value<'k>) -> Value<'k> {
         match self.within(position, from.elements) {
             Some(position) => {
@@ -255,7 +255,7 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// The nearest position below a number of elements; `None` if there are none.
+    /// Returns the nearest position below a number of elements; `None` if there are none.
     fn within(self, position: Value<'k>, elements: usize) -> Option<Value<'k>> {
         if position.ty() != ValueType::Scalar(DType::U32) {
             note(self.mistake, || format!("a position of {}: positions are u32, cast it", position.ty()));
@@ -265,19 +265,19 @@ impl<'k> Invocation<'k> {
         Some(position.min(self.k.u32(last)))
     }
 
-    /// Memory that the invocations of a workgroup share.
+    /// Creates memory that the invocations of a workgroup share.
     pub fn shared(self, dtype: DType, elements: u32) -> CustomArray<'k> {
         let elements = elements.max(1);
         CustomArray { k: self.k, number: self.k.shared(dtype, elements), elements }
     }
 
-    /// Memory of the invocation's own.
+    /// Creates memory of the invocation's own.
     pub fn private(self, dtype: DType, elements: u32) -> CustomArray<'k> {
         let elements = elements.max(1);
         CustomArray { k: self.k, number: self.k.private(dtype, elements), elements }
     }
 
-    /// The element of an array at an index, u32.
+    /// Loads the element of an array at an index, u32.
     pub fn get(self, array: CustomArray<'k>, index: Value<'k>) -> Value<'k> {
         array.check(self.k);
         let index = self.within(index, array.elements as usize).unwrap_or_else(|| self.k.u32(0));
@@ -292,23 +292,24 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// A variable with its first value.
+    /// Creates a variable with its first value.
     pub fn var(self, first: Value<'k>) -> Variable<'k> {
         self.k.var(first)
     }
 
-    /// What `then` does, where a condition holds.
+    /// Appends the statements of `then`, which run where a condition holds.
     pub fn when(self, condition: Value<'k>, then: impl FnOnce()) {
         self.k.when(condition, then);
     }
 
-    /// What `body` does with a u32 counter that starts at `start`, grows by 1, and stays below `end`.
+    /// Appends a loop over the statements of `body`, whose u32 counter starts at `start`, grows by 1, and
+    /// stays below `end`.
     pub fn count(self, start: Value<'k>, end: Value<'k>, body: impl FnOnce(Value<'k>)) {
         self.k.count(start, end, self.k.u32(1), body);
     }
 
-    /// All invocations of the workgroup meet here, and see what the others have written to shared memory. It
-    /// must stand where all of them arrive.
+    /// Appends a barrier, where all invocations of the workgroup meet, and see what the others have written
+    /// to shared memory. It must stand where all of them arrive.
     pub fn barrier(self) {
         self.k.barrier();
     }
@@ -320,7 +321,7 @@ impl<'k> Invocation<'k> {
     }
 }
 
-/// The user's op of a launch.
+/// Returns the user's op of a launch.
 fn op_of<'g>(kernel: &kernel::Kernel, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
     match kernel {
         kernel::Kernel::Op(OpKind::Custom(id)) => Some(&graph.customs[*id]),
@@ -328,15 +329,15 @@ fn op_of<'g>(kernel: &kernel::Kernel, graph: &'g Graph) -> Option<&'g Arc<dyn Cu
     }
 }
 
-/// The user's op of a launch, if it has no kernels for GPUs.
+/// Returns the user's op of a launch, if it has no kernels for GPUs.
 pub fn on_host<'g>(launch: &Launch, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
     op_of(&launch.kernel, graph).filter(|op| op.gpu().is_none())
 }
 
-/// The kernels of a user's op with kernels for GPUs; `None` of anything else.
+/// Returns the kernels of a user's op with kernels for GPUs; `None` of anything else.
 ///
 /// # Errors
-/// What is wrong with the kernels, at the op in the user's source.
+/// Returns an error that says what is wrong with the kernels, at the op in the user's source.
 pub fn kernels(
     launch: &Launch,
     graph: &Graph,
@@ -363,8 +364,8 @@ pub fn kernels(
     })
 }
 
-/// Bytes of scratch that the kernels of a user's op share; 0 of anything else, and of kernels that are not
-/// valid, which is said when they are emitted.
+/// Returns the number of bytes of scratch that the kernels of a user's op share; 0 of anything else, and of
+/// kernels that are not valid, which is said when they are emitted.
 pub(crate) fn scratch(
     kernel: &kernel::Kernel,
     graph: &Graph,
@@ -383,7 +384,7 @@ pub(crate) fn scratch(
     lowering.and_then(|lowering| written(&lowering, &views, limits).ok()).map_or(0, |(_, scratch)| scratch)
 }
 
-/// The kernels that a user's function writes, with the bytes of scratch.
+/// Returns the kernels that a user's function writes, with the number of bytes of scratch.
 fn written(
     lowering: &GpuLowering,
     views: &Views<'_>,

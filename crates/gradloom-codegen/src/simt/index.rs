@@ -1,10 +1,10 @@
-//! Where elements lie: indices into buffers from positions and coordinates.
+//! Indices of elements in buffers, from positions and coordinates.
 
 use super::builder::{Builder, Value};
 use crate::narrow::narrow;
 use gradloom_core::kernel::Layout;
 
-/// The index of the element at a row-major position of a layout.
+/// Returns the index of the element at a row-major position of a layout.
 pub fn index_at<'k>(k: &'k Builder, layout: &Layout, position: Value<'k>) -> Value<'k> {
     let axes = layout.collapsed();
     let mut index = k.u32(narrow(layout.offset));
@@ -18,7 +18,7 @@ pub fn index_at<'k>(k: &'k Builder, layout: &Layout, position: Value<'k>) -> Val
     index
 }
 
-/// The index of the element at coordinates of a layout, one for each axis.
+/// Returns the index of the element at coordinates of a layout, one for each axis.
 pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) -> Value<'k> {
     let mut index = k.u32(narrow(layout.offset));
     for ((&coordinate, &stride), &extent) in coordinates.iter().zip(&layout.strides).zip(layout.shape.iter())
@@ -30,12 +30,12 @@ pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) 
     index
 }
 
-/// Some axes of a layout, counted from 0.
+/// Returns some axes of a layout, counted from 0.
 pub(crate) fn axes(layout: &Layout, start: usize, end: usize) -> Layout {
     Layout::new(0, layout.shape[start..end].into(), layout.strides[start..end].to_vec())
 }
 
-/// The index of the element at a row and a column of a layout with `rows * columns` elements.
+/// Returns the index of the element at a row and a column of a layout with `rows * columns` elements.
 pub(crate) fn index_at_row<'k>(
     k: &'k Builder,
     layout: &Layout,

@@ -36,30 +36,30 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Two elements as memory has them, of a float dtype.
+    /// Returns two elements as memory has them, of a float dtype.
     pub fn two(dtype: DType) -> Self {
         if dtype.is_for_memory() { Self::Half2(dtype) } else { Self::Vector(2) }
     }
 
-    /// Four elements as memory has them, of a float dtype.
+    /// Returns four elements as memory has them, of a float dtype.
     pub fn four(dtype: DType) -> Self {
         if dtype.is_for_memory() { Self::Half4(dtype) } else { Self::Vector(4) }
     }
 }
 
-/// Where the elements of an invocation are in a matrix sum, on devices where that is known: NVIDIA's PTX ISA,
+/// Places of an invocation's elements in a matrix sum, on devices where they are known: NVIDIA's PTX ISA,
 /// "Matrix fragments for mma.m16n8k16".
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentPlace;
 
 impl FragmentPlace {
-    /// The row of an element (0 to 3) of a half (0 or 1) of a lane, and its column.
+    /// Returns the row of an element (0 to 3) of a half (0 or 1) of a lane, and its column.
     pub fn of(lane: usize, half: usize, element: usize) -> [usize; 2] {
         [lane / 4 + element / 2 * 8, lane % 4 * 2 + element % 2 + half * 8]
     }
 }
 
-/// What a matrix is in a product.
+/// Role of a matrix in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixUse {
     /// The left operand, of floats of 16 bits.
@@ -76,7 +76,7 @@ impl From<DType> for ValueType {
     }
 }
 
-/// What a value is.
+/// Definition of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A number by its bits; of bool, 0 or 1.
@@ -85,11 +85,11 @@ pub enum Expr {
     Group,
     /// Number of the invocation in its workgroup, u32.
     Local,
-    /// Whether the step may write its results, bool: the same for all invocations.
+    /// True if the step may write its results, bool: the same for all invocations.
     Committed,
     /// Counter of the loop of this number, u32.
     Counter(u32),
-    /// What a variable has.
+    /// Value of a variable.
     Read(u32),
     /// The element of a buffer at an index, u32.
     Load(u32, ExprId),
@@ -109,11 +109,11 @@ pub enum Expr {
     Select(ExprId, ExprId, ExprId),
     /// `a * b + c`, rounded once where the device can.
     MulAdd([ExprId; 3]),
-    /// The larger of two f32, as the device has it: of a NaN, either.
+    /// The larger of two f32, as the device computes it; of a NaN, either.
     NativeMax(ExprId, ExprId),
-    /// The natural logarithm, as the device has it.
+    /// The natural logarithm, as the device computes it.
     NativeLog(ExprId),
-    /// Two to the power of it, as the device has it.
+    /// Two to the power of it, as the device computes it.
     NativeExp2(ExprId),
     /// A vector of two.
     Vector2([ExprId; 2]),
@@ -149,7 +149,7 @@ pub enum Expr {
         index: ExprId,
         /// Items from row to row, or from column to column.
         pitch: u32,
-        /// Whether neighbours in memory are neighbours in a row.
+        /// True if neighbours in memory are neighbours in a row.
         by_rows: bool,
     },
     /// An operand from what all invocations of the subgroup have: four terms each, from four times the
@@ -157,7 +157,7 @@ pub enum Expr {
     /// quarter of its number, and eight more. Which terms these are is the same on both sides of a product,
     /// whose sum does not tell.
     MatrixOf([ExprId; 2]),
-    /// What rounding to TF32 leaves of an operand in f32.
+    /// An operand in f32 minus its rounding to TF32.
     MatrixResidual(ExprId),
     /// The product of the first two, added to the third. Those in f32 are rounded to TF32 first.
     MatrixMulAdd([ExprId; 3]),
@@ -169,7 +169,7 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// The expressions that it is made of.
+    /// Returns the expressions that it is made of.
     pub fn operands(&self) -> impl Iterator<Item = ExprId> + use<> {
         let operands = match *self {
             Self::Literal(_)
@@ -211,7 +211,7 @@ impl Expr {
         operands.into_iter().flatten()
     }
 
-    /// Whether its value depends on when it is evaluated.
+    /// Returns true if its value depends on when it is evaluated.
     pub fn is_impure(&self) -> bool {
         self.is_collective()
             || matches!(
@@ -224,12 +224,12 @@ impl Expr {
             )
     }
 
-    /// Whether all invocations of a workgroup evaluate it together.
+    /// Returns true if all invocations of a workgroup evaluate it together.
     pub fn is_collective(&self) -> bool {
         matches!(self, Self::ShuffleXor(..) | Self::Broadcast(..))
     }
 
-    /// Whether printing it costs no more than printing a name for it.
+    /// Returns true if printing it costs no more than printing a name for it.
     pub fn is_leaf(&self) -> bool {
         matches!(
             self,
@@ -273,7 +273,7 @@ pub enum Stmt {
     Report(Fault, ExprId),
 }
 
-/// What makes a step fail.
+/// Reason for a step to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// An index, i32, outside of 0 to an extent.
@@ -286,7 +286,7 @@ pub enum Fault {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Block(pub Vec<Stmt>);
 
-/// What a buffer is to its launch.
+/// Role of a buffer in its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The operand of this number.
@@ -297,7 +297,7 @@ pub enum Role {
     Workspace {
         /// The first one's offset.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// [`Kernel::table`].
@@ -310,20 +310,20 @@ pub enum Role {
 /// A buffer that a kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// Which of the launch's.
+    /// Its role in the launch.
     pub role: Role,
     /// Of its elements, or of groups of them.
     pub ty: ValueType,
 }
 
 impl Buffer {
-    /// Whether kernels may write it.
+    /// Returns true if kernels may write it.
     pub fn is_writable(&self) -> bool {
         matches!(self.role, Role::Result(_) | Role::Workspace { .. } | Role::Status)
     }
 }
 
-/// Who has an array.
+/// Owner of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The invocations of a workgroup together.
@@ -335,7 +335,7 @@ pub enum Space {
 /// Memory of a kernel's own, which has no values at first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Array {
-    /// Whose it is.
+    /// Owner of the array.
     pub space: Space,
     /// Of its elements.
     pub ty: ValueType,
@@ -352,7 +352,7 @@ pub struct Kernel {
     pub workgroup: u32,
     /// Number of workgroups.
     pub groups: usize,
-    /// What it reads and writes.
+    /// Buffers that it reads and writes.
     pub buffers: Vec<Buffer>,
     /// Numbers that all invocations read.
     pub table: Vec<u32>,
@@ -366,22 +366,22 @@ pub struct Kernel {
     pub variables: Vec<ValueType>,
     /// Number of its loops.
     pub loops: u32,
-    /// What each invocation does.
+    /// Statements of each invocation.
     pub body: Block,
 }
 
 impl Kernel {
-    /// An expression.
+    /// Returns an expression.
     pub fn expr(&self, id: ExprId) -> &Expr {
         &self.exprs[id.index()].0
     }
 
-    /// The type of an expression.
+    /// Returns the type of an expression.
     pub fn ty(&self, id: ExprId) -> ValueType {
         self.exprs[id.index()].1
     }
 
-    /// The dtype of a scalar, or of a vector's elements.
+    /// Returns the dtype of a scalar, or of a vector's elements.
     pub fn dtype(&self, id: ExprId) -> DType {
         match self.ty(id) {
             ValueType::Scalar(dtype) => dtype,
@@ -389,7 +389,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it may report a fault.
+    /// Returns true if it may report a fault.
     pub fn traps(&self) -> bool {
         fn reports(block: &Block) -> bool {
             block.0.iter().any(|stmt| matches!(stmt, Stmt::Report(..)) || stmt.block().is_some_and(reports))
@@ -397,7 +397,7 @@ impl Kernel {
         reports(&self.body)
     }
 
-    /// Whether it writes elements of the buffer of this number.
+    /// Returns true if it writes elements of the buffer of this number.
     pub fn stores_to(&self, buffer: usize) -> bool {
         fn stores(block: &Block, buffer: usize) -> bool {
             let to = |stmt: &Stmt| matches!(stmt, Stmt::Store(number, ..) if *number as usize == buffer);
@@ -431,14 +431,14 @@ impl Kernel {
         used
     }
 
-    /// Whether it looks at the step's verdict.
+    /// Returns true if it looks at the step's verdict.
     pub fn is_gated(&self) -> bool {
         self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))
     }
 }
 
 impl Stmt {
-    /// The expressions that it evaluates itself, without those of its block.
+    /// Returns the expressions that it evaluates itself, without those of its block.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],

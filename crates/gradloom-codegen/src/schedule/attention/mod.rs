@@ -1,4 +1,4 @@
-//! How attention is computed: by blocks of queries and keys that meet in workgroup memory, or by rows that
+//! Schedules of attention: by blocks of queries and keys that meet in workgroup memory, or by rows that
 //! each invocation has for itself.
 //!
 //! In: extents and limits. Out: an [`AttentionSchedule`], the choices that are worth measuring, and choices
@@ -25,14 +25,14 @@ use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 const OWN: usize = 64;
 /// Such invocations on a device that computes on a CPU: lanes of its vectors.
 const VECTOR: usize = 8;
-/// What a tile may have, at most: a kernel's text grows with the rows and columns of a thread.
+/// Rows, and columns, of a thread of a tile, at most: a kernel's text grows with them.
 const MOST_EACH: usize = 16;
 /// Elements of a row, at most, that matrix instructions take.
 const MOST_WIDTH: usize = 64;
 /// Rows of an invocation, at most.
 const MOST_OWN: usize = 8;
 
-/// The kernels of an op, if it is attention or its gradient.
+/// Returns the kernels of an op, if it is attention or its gradient.
 fn kernels_of(op: &OpKind) -> Option<(&AttentionSpec, &'static [Kernel])> {
     match op {
         OpKind::Attention(spec) => Some((spec, &[Kernel::Forward])),
@@ -46,7 +46,7 @@ fn problem_of(spec: &AttentionSpec, reads: &[Access]) -> Problem {
     Problem::new(spec, [shape(0), shape(1), shape(2)], spec.extra_positions()[2].map(shape))
 }
 
-/// The schedule of attention or of its gradient, by a choice for each kernel; none of other ops.
+/// Returns the schedule of attention or of its gradient, by a choice for each kernel; none of other ops.
 pub(crate) fn schedule(
     op: &OpKind,
     reads: &[Access],
@@ -60,8 +60,8 @@ pub(crate) fn schedule(
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
 }
 
-/// Lanes load 16 bytes of keys and values that are of 16 bits, unless they have so many queries' sums that
-/// there are no registers for it.
+/// Lets lanes load 16 bytes at a time of keys and values of 16 bits, unless the sums of their queries leave
+/// no registers for it.
 fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
     let are_eights = |read: &Access| read.dtype.bytes() == 2 && rows_are_groups(&read.layout, 8);
     match choice {
@@ -72,7 +72,7 @@ fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
     }
 }
 
-/// The schedule of kernels with these choices; `half` is what matrix instructions round to.
+/// Returns the schedule of kernels with these choices; `half` is what matrix instructions round to.
 pub(crate) fn schedule_with(
     problem: Problem,
     kernels: Vec<(Kernel, Choice)>,
@@ -85,7 +85,7 @@ pub(crate) fn schedule_with(
     AttentionSchedule { problem, kernels, half, fragments, means_apart, workgroup, together_from }
 }
 
-/// The kernels of a launch that can be measured.
+/// Returns the kernels of a launch that can be measured.
 pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Kernel, Problem)> {
     let kernel::Kernel::Op(op) = launch else { return Vec::new() };
     let Some((spec, kernels)) = kernels_of(op) else { return Vec::new() };
@@ -94,19 +94,19 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
     alone.map(|&kernel| (kernel, problem)).collect()
 }
 
-/// Whether a kernel can be measured: what a block table says is for programs to know, and the gradient has as
-/// many operands as every adapter binds.
+/// Returns true if a kernel can be measured: the contents of a block table are for programs to know, and
+/// the gradient has as many operands as every adapter binds.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }
 
-/// Whether a workgroup can have such blocks on an adapter with these limits.
+/// Returns true if a workgroup can have such blocks on an adapter with these limits.
 fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool {
     tile.threads() <= limits.invocations as usize
         && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Whether matrix instructions can compute a kernel so.
+/// Returns true if matrix instructions can compute a kernel by this choice.
 fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
@@ -122,7 +122,7 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
         && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Whether lanes of subgroups can compute the forward kernel so.
+/// Returns true if lanes of subgroups can compute the forward kernel by this choice.
 fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
@@ -136,8 +136,8 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
         && lanes.bytes(problem) <= limits.workgroup_memory as usize
 }
 
-/// Whether a kernel can be computed so on an adapter with these limits; `half` says that operands may be
-/// rounded to 16 bits.
+/// Returns true if a kernel can be computed by a choice on an adapter with these limits; `half` says that
+/// operands may be rounded to 16 bits.
 pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
     match choice {
         Choice::Block(tile) => {

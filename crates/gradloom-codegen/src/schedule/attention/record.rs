@@ -20,7 +20,7 @@ fn name(kernel: Kernel) -> &'static str {
     }
 }
 
-/// The flags of an op, by their names.
+/// Returns the flags of an op, by their names.
 fn flags(spec: &mut AttentionSpec) -> [(&'static str, &mut bool); 4] {
     [
         ("causal", &mut spec.causal),
@@ -30,7 +30,7 @@ fn flags(spec: &mut AttentionSpec) -> [(&'static str, &mut bool); 4] {
     ]
 }
 
-/// The line for a kernel.
+/// Returns the line for a kernel.
 pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     let Problem { mut spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
     let mut words = vec!["attention".to_string(), name(kernel).into()];
@@ -53,8 +53,7 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// A kernel and its choice, unchecked; `None` if the line is not one that [`to_line`]
-/// writes.
+/// Returns a kernel and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
     let mut words = problem.split(' ').peekable();
@@ -96,7 +95,7 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     Some((kernel, problem, choice))
 }
 
-/// So many numbers, and nothing else.
+/// Parses exactly `N` numbers.
 fn numbers<'w, const N: usize>(words: impl Iterator<Item = &'w str>) -> Option<[usize; N]> {
     let numbers = words.map(|word| word.parse().ok().filter(|&number| number <= LARGEST));
     numbers.collect::<Option<Vec<usize>>>()?.try_into().ok()

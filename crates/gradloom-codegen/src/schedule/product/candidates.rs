@@ -1,4 +1,4 @@
-//! What is worth measuring for a product.
+//! Choices that are worth measuring for a product.
 //!
 //! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what
 //! they compute. No cooperative tile is among them that was not compiled on a device before: a tile that a
@@ -59,7 +59,7 @@ const TERMS: usize = 64;
 const MANY: usize = 800;
 const ENOUGH: usize = 32;
 
-/// Choices for a product on an adapter with these limits, what the rule chooses first.
+/// Returns the choices for a product on an adapter with these limits, the rule's first.
 pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
     let rule = choose(problem, limits.operands(precision), limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {
@@ -87,13 +87,13 @@ pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -
     all
 }
 
-/// A tile of registers as a device loads it.
+/// Returns a tile of registers as a device loads it.
 fn for_device(tile: Tile, limits: &Limits) -> Tile {
     if limits.scalar { Tile { staging: Staging::Scalars, ..tile } } else { tile }
 }
 
-/// Parts of sums of length `k` that are worth a try: as many as the device may have use for, half of that,
-/// and one.
+/// Returns the numbers of parts of sums of length `k` that are worth a try: as many as the device may have
+/// use for, half of that, and one.
 fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
     let fits = |&parts: &u32| {
         let parts = parts as usize;

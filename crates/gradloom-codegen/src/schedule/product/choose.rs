@@ -17,7 +17,7 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
 const COOPERATIVE: usize = 32;
 
 /// Chooses the way to compute a product on an adapter with these limits; `operands` is their type in matrix
-/// instructions, none where those may not be used.
+/// instructions, `None` if those may not be used.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
 /// (`docs/history/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
@@ -34,19 +34,19 @@ pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) ->
     cooperative.unwrap_or_else(|| portable(problem, limits))
 }
 
-/// Tiles of this size in all products.
+/// Returns the number of tiles of this size in all products.
 fn tiles(problem: &DotProblem, m: usize, n: usize) -> usize {
     problem.batch_count() * problem.m.div_ceil(m) * problem.n.div_ceil(n)
 }
 
-/// Parts for sums of length `k`: a power of two up to 16, while parts have 96 terms and the workgroups are
-/// not many more than a large device runs at a time.
+/// Returns the number of parts for sums of length `k`: a power of two up to 16, while parts have 96 terms
+/// and the workgroups are not many more than a large device runs at a time.
 fn parts(workgroups: usize, k: usize) -> u32 {
     let fits = |parts: &usize| k / parts >= 96 && workgroups <= 264 && workgroups * parts <= 600;
     [16, 8, 4, 2].into_iter().find(fits).map_or(1, narrow)
 }
 
-/// Registers alone: there is no nearer memory, and a barrier stops everything.
+/// Returns a choice with registers alone: there is no nearer memory, and a barrier stops everything.
 fn software(problem: &DotProblem) -> ProductChoice {
     let rows = match problem.m {
         0..=1 => 1,
@@ -71,8 +71,9 @@ fn by_threads(threads: [u32; 2], [thread_m, thread_n]: [u32; 2], staging: Stagin
 const LITTLE: u64 = 2 << 20;
 const MUCH: u64 = 8 << 20;
 
-/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4, 8 x 4
-/// and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
+/// Returns the same choice element by element. A larger tile of a thread loads less, and compiles for
+/// longer: 4 x 4, 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for
+/// `[1024, 64] x [64, 256]`.
 fn scalar(problem: &DotProblem) -> ProductChoice {
     let extents = [problem.batch_count(), problem.m, problem.n, problem.k];
     let (rows, columns) = match extents.into_iter().map(|extent| extent as u64).fold(1, u64::saturating_mul) {
@@ -96,7 +97,7 @@ fn scalar(problem: &DotProblem) -> ProductChoice {
     by_threads([along, across], [thread_m, thread_n], Staging::Scalars)
 }
 
-/// Cooperative matrices, where the adapter has them.
+/// Returns a choice with cooperative matrices, where the adapter has them.
 fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let wide = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
     // Half again as fast as `wide` where the right operand's columns are contiguous.
@@ -126,9 +127,10 @@ fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option
         .map(|(tile, parts)| choice(tile, parts))
 }
 
-/// Groups of threads that share the terms of small tiles between them, where that fills the device: on an
-/// H200, 1.1 to 1.6 times as fast as the other tiles for the products of S with few results. With 16 terms at
-/// a time a multiprocessor has room for twice as many workgroups as with 32, and S takes 8% less on an H100.
+/// Returns a choice in which groups of threads share the terms of small tiles between them, where that
+/// fills the device: on an H200, 1.1 to 1.6 times as fast as the other tiles for the products of S with few
+/// results. With 16 terms at a time a multiprocessor has room for twice as many workgroups as with 32, and
+/// S takes 8% less on an H100.
 fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     let tile = Tile { m: 32, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Sliced(4) };
     let choice = ProductChoice { method: Method::Portable(tile), parts: 1 };
@@ -141,7 +143,7 @@ fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
 /// Rows, at most, of a product that is bound by reading its right operand.
 const FEW_ROWS: usize = 8;
 
-/// Whether a product of few rows is computed by a kernel that reads its right operand once.
+/// Returns true if a product of few rows is computed by a kernel that reads its right operand once.
 pub(crate) fn reads_once(problem: &DotProblem, operands: DType, limits: &Limits) -> bool {
     of_few_rows(problem, Some(operands), limits).is_some()
 }
@@ -164,11 +166,11 @@ const ENOUGH_TILES: usize = 264;
 /// with 16 texts takes 0.55 instead of 0.49 ms.
 const STEPS: usize = 6;
 
-/// Matrix instructions whose operands come from memory, the terms shared out among subgroups. On an H200, a
-/// step of GPT-2 124M with 4 texts takes 0.36 ms (by threads 0.47), with 32 texts 0.56 (by the library 0.65).
-/// With more texts, those products take part that have about a workgroup for each multiprocessor: on an H100,
-/// 64 texts take 0.776 ms. With workgroups of 64 rows and 16 columns, which read more, they take 0.820; if
-/// products of 48 workgroups take part, too, 0.780.
+/// Returns a choice with matrix instructions whose operands come from memory, the terms shared out among
+/// subgroups. On an H200, a step of GPT-2 124M with 4 texts takes 0.36 ms (by threads 0.47), with 32 texts
+/// 0.56 (by the library 0.65). With more texts, those products take part that have about a workgroup for
+/// each multiprocessor: on an H100, 64 texts take 0.776 ms. With workgroups of 64 rows and 16 columns,
+/// which read more, they take 0.820; if products of 48 workgroups take part, too, 0.780.
 fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let is_wanted = limits.branches && operands != DType::F32 && problem.n >= 64;
     if !is_wanted || !STREAMED.contains(&problem.m) {
@@ -197,10 +199,10 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
 /// Terms from which on sums of few rows are cut.
 const LONG_SUM: usize = 2048;
 
-/// Into how many parts the sums of such a product are cut, which what follows from it adds up: so that their
-/// terms are shared by more workgroups than there are tiles of columns. On an H200, a step of GPT-2 124M
-/// takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead of 0.494 with
-/// 32; on an H100, with 64 texts 0.776 instead of 0.793, and in 4 parts 0.783.
+/// Returns the number of parts that the sums of such a product are cut into, which its epilogue adds up: so
+/// that their terms are shared by more workgroups than there are tiles of columns. On an H200, a step of
+/// GPT-2 124M takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead
+/// of 0.494 with 32; on an H100, with 64 texts 0.776 instead of 0.793, and in 4 parts 0.783.
 pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Limits) -> usize {
     let parts = match problem.m {
         2..=8 => 2,
@@ -219,7 +221,8 @@ pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Lim
     if is_cut { parts } else { 1 }
 }
 
-/// Threads that share out the terms of a few columns, where there are few rows and much to read.
+/// Returns a choice in which threads share out the terms of a few columns, where there are few rows and
+/// much to read.
 fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     if !limits.branches || problem.m > FEW_ROWS || problem.n < 64 || problem.k < 64 {
         return None;
@@ -237,7 +240,8 @@ fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice
     suits(&choice, problem, Precision::F32, limits).then_some(choice)
 }
 
-/// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
+/// Returns a choice of tiles through workgroup memory: as large as leaves enough workgroups to fill a large
+/// device.
 fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     if let Some(sliced) = sliced(problem, limits) {
         return sliced;
@@ -261,8 +265,8 @@ fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     ProductChoice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
-/// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours
-/// where that is possible, or 1.
+/// Returns the number of elements of either operand that are best loaded together on an adapter with these
+/// limits: 4 neighbours where that is possible, or 1.
 pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
     if limits.scalar {
         return [1, 1];

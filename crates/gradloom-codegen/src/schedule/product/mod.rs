@@ -1,4 +1,4 @@
-//! How matrix products are cut into tiles.
+//! Tiles of matrix products.
 //!
 //! In: a [`DotProblem`], what a device allows. Out: a [`ProductChoice`] by rule, those worth measuring, and
 //! whether one that was read from a file suits.
@@ -20,7 +20,8 @@ use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
 
-/// The tile for operands in a dtype: one of f32 takes half as many terms at a time, and as many bytes.
+/// Returns the tile for operands in a dtype: one of f32 takes half as many terms at a time, and as many
+/// bytes.
 pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> CooperativeTile {
     match operands {
         Some(DType::F32) => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
@@ -28,8 +29,8 @@ pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> Coo
     }
 }
 
-/// Whether a tile is well formed and a device with these limits can run it; `operands` is what matrix
-/// instructions take them in.
+/// Returns true if a tile is well formed and a device with these limits can run it; matrix instructions
+/// take their operands in the dtype `operands`.
 pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     match method {
         Method::Portable(tile) => {
@@ -48,8 +49,8 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     }
 }
 
-/// Whether matrix instructions can take the operands of a product from registers: groups of four terms of the
-/// left one, and of the right one groups of four.
+/// Returns true if matrix instructions can take the operands of a product from registers: groups of four
+/// terms of the left one, and of the right one groups of four.
 fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
     let [left, right] = Side::both(problem);
     limits.fragments
@@ -62,7 +63,7 @@ fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> boo
         && problem.n >= tile.n as usize
 }
 
-/// Whether a product can be computed so on a device with these limits, in a precision.
+/// Returns true if a product can be computed by a choice on a device with these limits, in a precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
@@ -91,7 +92,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     allowed && fits(choice.method, operands, limits) && (1..=64).contains(&choice.parts) && scratch
 }
 
-/// The schedule of a product by a choice; `operands` is what matrix instructions take them in.
+/// Returns the schedule of a product by a choice; `operands` is what matrix instructions take them in.
 ///
 /// # Panics
 /// If the choice does not fit the limits.

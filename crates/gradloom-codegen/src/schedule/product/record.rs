@@ -9,16 +9,16 @@
 use crate::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
-/// What stands for no buffers, element by element.
+/// Number that stands for no buffers, element by element.
 const SCALARS: u32 = 3;
-/// What the number of slices is added to.
+/// Number that the number of slices is added to.
 const SLICED: u32 = 10;
-/// What the number of threads for four columns is added to.
+/// Number that the number of threads for four columns is added to.
 const LANES: u32 = 500;
 /// Numbers of a choice are no larger than this.
 const LARGEST: u32 = 1024;
 
-/// The line for a product.
+/// Returns the line for a product.
 pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     let DotProblem { batch, m, n, k, lhs, rhs } = problem;
     let mut line = "product".to_string();
@@ -48,8 +48,7 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// A product and its choice, unchecked; `None` if the line is not one that [`to_line`]
-/// writes.
+/// Returns a product and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
 pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use crate::product::{BatchAxis, MatrixView, fold_batch};
 use crate::wgsl::{Choices, Dispatch, alone_product};
 use gradloom_core::kernel::{CooperativeTile, ProductChoice, Tile};
 
-/// An adapter with everything.
+/// Returns the limits of an adapter with everything.
 fn everything() -> Limits {
     Limits {
         invocations: 1024,
@@ -27,7 +27,7 @@ fn problem(batch: usize, [m, n, k]: [usize; 3], by_columns: [bool; 2]) -> DotPro
     DotProblem { batch, m, n, k, lhs: view(m, k, by_columns[0]), rhs: view(n, k, !by_columns[1]) }
 }
 
-/// The shaders of a product.
+/// Returns the shaders of a product.
 fn shaders(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Vec<Dispatch> {
     alone_product(problem, choice, limits).shaders.dispatches
 }
@@ -289,7 +289,8 @@ fn items_of_four_need_aligned_strides() {
     assert_eq!(lanes(&batched, &everything()), [4, 1]);
 }
 
-/// What browsers will say: `tint` checks that barriers are in uniform control flow, which `naga` does not.
+/// `tint` checks what browsers will: that barriers are in uniform control flow, which `naga` does not
+/// check.
 #[test]
 fn tint_accepts_portable_shaders() {
     use std::process::Command;

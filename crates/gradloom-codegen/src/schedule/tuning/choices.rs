@@ -1,4 +1,4 @@
-//! How the kernels of programs are computed: one value, which both lowering and the shaders are made with.
+//! Choices for the kernels of programs: one value, which both lowering and the shaders are made with.
 //!
 //! In: a problem. Out: its choice: what was measured for it, otherwise what the rule says. Always holds: the
 //! choice fits the limits, and cuts sums into no more parts than have terms; equal values give equal choices,
@@ -30,12 +30,12 @@ impl PartialEq for Choices {
 }
 
 impl Choices {
-    /// What the rules say, for everything.
+    /// Creates the choices of the rules, for everything.
     pub fn by_rule(precision: Precision) -> Self {
         Self { precision, measured: Vec::new() }
     }
 
-    /// Type in which products may multiply.
+    /// Returns the type in which products may multiply.
     pub fn precision(&self) -> Precision {
         self.precision
     }
@@ -49,12 +49,12 @@ impl Choices {
         }
     }
 
-    /// Whether a problem has a choice of its own.
+    /// Returns true if a problem has a choice of its own.
     pub fn is_measured(&self, problem: &Problem) -> bool {
         self.measured_for(problem).is_some()
     }
 
-    /// The problems that have a choice of their own, in the order in which they first got one.
+    /// Returns the problems that have a choice of their own, in the order in which they first got one.
     pub fn measured(&self) -> impl ExactSizeIterator<Item = (&Problem, &Choice)> {
         self.measured.iter().map(|(problem, choice)| (problem, choice))
     }
@@ -63,7 +63,7 @@ impl Choices {
         self.measured().find_map(|(known, choice)| (known == problem).then_some(choice))
     }
 
-    /// How to compute a product on an adapter with these limits.
+    /// Returns the choice for a product on an adapter with these limits.
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
         let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
@@ -72,7 +72,7 @@ impl Choices {
         choice.without_empty_parts(problem.k)
     }
 
-    /// How to compute one of attention's kernels on an adapter with these limits.
+    /// Returns the choice for one of attention's kernels on an adapter with these limits.
     pub fn attention(
         &self,
         kernel: attention::Kernel,

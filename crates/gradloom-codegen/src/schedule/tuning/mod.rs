@@ -37,7 +37,7 @@ pub enum Choice {
 }
 
 impl Problem {
-    /// Multiplications, roughly; 0 where there is a result without elements.
+    /// Returns the rough number of multiplications; 0 where there is a result without elements.
     pub fn multiplications(&self) -> usize {
         let factors = match self {
             Problem::Product(product) => vec![product.batch_count(), product.m, product.n, product.k],
@@ -49,7 +49,7 @@ impl Problem {
         factors.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// How far the results of two choices may lie apart, as a share of the largest result.
+    /// Returns how far the results of two choices may lie apart, as a share of the largest result.
     pub fn tolerance(&self, precision: Precision) -> f32 {
         match (self, precision) {
             // Some choices round the operands to 11 bits.
@@ -77,7 +77,8 @@ impl fmt::Display for Problem {
 }
 
 impl Choice {
-    /// Whether a kernel can be computed so on an adapter with these limits, in a precision.
+    /// Returns true if a kernel can be computed by this choice on an adapter with these limits, in a
+    /// precision.
     pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
         match (problem, self) {
             (Problem::Product(problem), Choice::Product(choice)) => {
@@ -91,7 +92,7 @@ impl Choice {
     }
 }
 
-/// What is worth measuring for a kernel on an adapter with these limits, what the rule chooses first.
+/// Returns the choices worth measuring for a kernel on an adapter with these limits, the rule's first.
 pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> Vec<Choice> {
     match problem {
         Problem::Product(problem) => {
@@ -104,8 +105,8 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
     }
 }
 
-/// The problems of launches that have anything to compute and that can be measured, each once, in their
-/// order.
+/// Returns the problems of launches that have anything to compute and that can be measured, each once, in
+/// their order.
 pub(crate) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {

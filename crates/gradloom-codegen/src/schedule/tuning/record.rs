@@ -4,7 +4,7 @@ use super::{Choice, Problem};
 use crate::schedule::attention;
 use crate::schedule::product as schedule;
 
-/// The line for a problem.
+/// Returns the line for a problem.
 ///
 /// # Panics
 /// If the choice is one for another kind of kernel.
@@ -18,8 +18,7 @@ pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     }
 }
 
-/// A problem and its choice, unchecked; `None` if the line is not one that [`to_line`]
-/// writes.
+/// Returns a problem and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
 pub fn from_line(line: &str) -> Option<(Problem, Choice)> {
     let product = || {
         let (problem, choice) = schedule::from_line(line)?;

@@ -25,7 +25,7 @@ struct Axis {
     outer: Layout,
 }
 
-/// The kernel of `ArgReduce`.
+/// Returns the kernel of `ArgReduce`.
 pub(super) fn arg_reduce(
     views: &Views<'_>,
     schedule: &Schedule,
@@ -52,7 +52,7 @@ pub(super) fn arg_reduce(
     vec![k.finish()]
 }
 
-/// A workgroup for each axis.
+/// Appends the work of a workgroup for each axis.
 fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
     let (keys, places) = (k.shared(DType::U32, workgroup), k.shared(DType::U32, workgroup));
     let local = k.local();
@@ -83,8 +83,8 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
 }
 
 impl Axis {
-    /// The best key, and where it is, of every so many elements from the first on, `ahead` at a time. An
-    /// invocation without elements has the least key, behind all of them.
+    /// Returns the best key, and where it is, among every `step`-th element from `first` on, `ahead` at a
+    /// time. An invocation without elements has the least key, behind all of them.
     fn best<'k>(
         &self,
         k: &'k Builder,
@@ -120,7 +120,7 @@ impl Axis {
     }
 }
 
-/// A number for an element: the greater it is, the more the element is wanted.
+/// Returns a number for an element: the greater it is, the more the element is wanted.
 fn wanted<'k>(k: &'k Builder, x: Value<'k>, op: ArgReduceOp) -> Value<'k> {
     let flip = |key: Value<'k>| if op == ArgReduceOp::ArgMin { !key } else { key };
     let number = flip(key::of_number(k, x));

@@ -18,13 +18,13 @@ pub(super) struct Block<'k> {
     width: usize,
 }
 
-/// Which rows of an operand a block is to have.
+/// Window of the rows of an operand that a block is to have.
 pub(super) struct Window<'k> {
     /// The first one's number.
     pub(super) first: Value<'k>,
     /// From this one on, there are zeros.
     pub(super) end: Value<'k>,
-    /// How many there are.
+    /// Number of rows.
     pub(super) count: usize,
 }
 
@@ -34,22 +34,22 @@ impl<'k> Block<'k> {
         Self { k, array, rows, width }
     }
 
-    /// Vectors of a row.
+    /// Returns the number of vectors of a row.
     pub(super) fn vectors(&self) -> usize {
         self.width.div_ceil(4)
     }
 
-    /// Vectors from row to row.
+    /// Returns the number of vectors from row to row.
     pub(super) fn pitch(&self) -> u32 {
         narrow(AttentionTile::pitch(self.width))
     }
 
-    /// The vector of a row at this place; places go on in the next row.
+    /// Loads the vector of a row at this place; places go on in the next row.
     pub(super) fn vector(&self, row: Value<'k>, place: Value<'k>) -> Value<'k> {
         self.k.element(self.array, row * self.pitch() + place)
     }
 
-    /// Loads rows, by so many threads; `start` gives the index of a row's first element.
+    /// Loads rows by this many threads; `start` gives the index of a row's first element.
     pub(super) fn fill(
         &self,
         threads: usize,
@@ -78,7 +78,8 @@ impl<'k> Block<'k> {
         }
     }
 
-    /// Four elements of the row that starts there, from a column on; of the last vector, some may not be.
+    /// Loads four elements of the row that starts there, from a column on; of the last vector, some may not
+    /// be.
     fn load(&self, operand: Rows<'k, '_>, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let k = self.k;
         let elements = [0, 1, 2, 3].map(|i| {

@@ -1,4 +1,4 @@
-//! Which keys a query sees.
+//! The keys that a query sees.
 //!
 //! The keys that a query sees are the first ones, up to a limit; so masks are comparisons with that limit,
 //! and blocks beyond the limit of their last query are never visited.
@@ -10,20 +10,20 @@ use super::Attention;
 use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, DType};
 
-/// What decides it.
+/// Data that decides how many keys a query sees.
 pub(super) struct Bounds<'k> {
     k: &'k Builder,
     causal: bool,
     /// Number of queries.
     queries: u32,
-    /// Where the first query stands among the keys, i32, moved to where it is as good and small.
+    /// Position of the first query among the keys, i32, moved to where it is as good and small.
     offset: Option<Value<'k>>,
     /// Keys that there are.
     pub(super) length: Value<'k>,
 }
 
 impl<'k> Attention<'k, '_> {
-    /// The bounds of a sequence, read by each invocation.
+    /// Returns the bounds of a sequence, read by each invocation.
     pub(super) fn bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let [offset, length, _] = self.problem.spec.extra_positions();
         let [offset, length] = [offset, length].map(|read| read.map(|read| self.given(read, sequence)));
@@ -33,8 +33,8 @@ impl<'k> Attention<'k, '_> {
         self.bounds_of(offset, length)
     }
 
-    /// The bounds of a workgroup's sequence, read by one invocation for all: so they are the same for all in
-    /// the eyes of compilers. All come here.
+    /// Returns the bounds of a workgroup's sequence, read by one invocation for all, so that compilers know
+    /// them to be the same for all. All invocations come here.
     pub(super) fn shared_bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let k = self.k;
         let [offset, length, _] = self.problem.spec.extra_positions();
@@ -56,7 +56,7 @@ impl<'k> Attention<'k, '_> {
         self.bounds_of(offset.map(|_| known(0)), length.map(|_| known(1)))
     }
 
-    /// What an operand of one element, or of one for each sequence, says of a sequence.
+    /// Returns the number that an operand of one element, or of one for each sequence, has for a sequence.
     fn given(&self, read: usize, sequence: Value<'k>) -> Value<'k> {
         let (k, view) = (self.k, &self.views.reads[read]);
         let number = if view.layout.shape.rank() == 0 { k.u32(0) } else { sequence };
@@ -81,13 +81,13 @@ impl<'k> Attention<'k, '_> {
     }
 }
 
-/// An extent as an i32.
+/// Returns an extent as an i32.
 fn small(extent: u32) -> i32 {
     i32::try_from(extent).unwrap_or(i32::MAX)
 }
 
 impl<'k> Bounds<'k> {
-    /// How many keys a query sees; its number is below the number of queries.
+    /// Returns the number of keys that a query sees; the query's number is below the number of queries.
     pub(super) fn limit(&self, query: Value<'k>) -> Value<'k> {
         let (k, length) = (self.k, self.length);
         match self.offset {
@@ -100,7 +100,7 @@ impl<'k> Bounds<'k> {
         }
     }
 
-    /// The first query that sees a key; the number of queries if none does.
+    /// Returns the first query that sees a key; the number of queries if none does.
     pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
         let (k, queries) = (self.k, self.k.u32(self.queries));
         let first = match self.offset {
