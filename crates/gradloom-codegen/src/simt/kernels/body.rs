@@ -10,34 +10,34 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Layout, Level, NodeId, NodeKind, Store};
 
-/// What is known of a body's nodes at one place of a kernel.
+/// Values of a body's nodes that are known at one place of a kernel.
 pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
     /// Values of the nodes; those of level `Element` are of the invocation's first position, and so on.
     values: Vec<Vec<Option<Value<'k>>>>,
-    /// Which of the invocation's positions is meant.
+    /// Number of the current one of the invocation's positions.
     at: usize,
     /// The first of the four neighbours among which the invocation stands, if it takes four at a time.
     four: Option<Position<'k>>,
-    /// What was loaded for groups of four positions: group, operand, vector.
+    /// Vectors loaded for groups of four positions: group, operand, vector.
     fours: Vec<(usize, usize, Value<'k>)>,
     /// The element of the product that the body follows.
     product: Option<Value<'k>>,
 }
 
-/// Where a body's operands and results are.
+/// Places of a body's operands and results.
 #[derive(Clone)]
 pub(super) enum Operands<'k, 'b> {
-    /// Where their layouts say.
+    /// As their layouts say.
     Views(&'b Views<'b>),
     /// One element after the other from these indices on, the results' behind the operands'; what is uniform
     /// is one element.
     Starts(&'b Views<'b>, Vec<Value<'k>>),
 }
 
-/// Where an invocation stands.
+/// Position of an invocation among the elements.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'k> {
     /// Number of the row.
@@ -58,7 +58,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), product: None }
     }
 
-    /// Those that follow from an element of a product.
+    /// Sets the element of a product that the nodes follow from.
     pub(super) fn with_product(self, element: Value<'k>) -> Self {
         Self { product: Some(element), ..self }
     }
@@ -105,7 +105,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// The value of a node.
+    /// Computes a node.
     ///
     /// # Panics
     /// When the node needs a reduction that was not [set](Self::set).
@@ -182,14 +182,14 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.k.store(self.k.buffer(Role::Result(write), dtype), index, value);
     }
 
-    /// Whether the neighbours of a position are read, or written, together.
+    /// Returns true if the neighbours of a position are read, or written, together.
     fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
         let views = self.views();
         let list = if is_result { &views.writes } else { &views.reads };
         self.four.is_some() && list[number].has_vectors
     }
 
-    /// Four neighbours of an operand, as f32.
+    /// Loads four neighbours of an operand, as f32.
     fn load_four(&mut self, read: usize) -> Value<'k> {
         let group = self.at / 4;
         if let Some(&(.., known)) = self.fours.iter().find(|&&(g, r, _)| (g, r) == (group, read)) {
@@ -241,7 +241,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// Index of the element of an operand, or of a result, at a position.
+    /// Returns the index of the element of an operand, or of a result, at a position.
     fn index(&self, number: usize, is_result: bool, level: Level, position: Position<'k>) -> Value<'k> {
         let views = self.views();
         let list: &[View<'_>] = if is_result { &views.writes } else { &views.reads };
@@ -271,7 +271,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// Number of a level's element.
+    /// Returns the number of a level's element.
     fn number(&self, level: Level, position: Position<'k>) -> Value<'k> {
         match level {
             Level::Uniform => self.k.u32(0),
@@ -284,7 +284,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
     }
 }
 
-/// Index checks of a level.
+/// Returns the index checks of a level.
 pub(super) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
     let is_check = |id: &NodeId| {
         let node = body.node(*id);
@@ -293,7 +293,7 @@ pub(super) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
     body.ids().filter(is_check).collect()
 }
 
-/// The results of a body of a level, as (node, write).
+/// Returns the results of a body of a level, as (node, write).
 pub(super) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
     body.stores
         .iter()

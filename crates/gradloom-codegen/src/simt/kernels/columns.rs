@@ -12,7 +12,7 @@ use gradloom_core::kernel::{Body, NodeId, RowSchedule, Store};
 
 /// A reduction of columns.
 pub(super) struct Column {
-    /// Which of the body's.
+    /// Its number among the body's column reductions.
     number: usize,
     pub(super) op: ReduceOp,
     pub(super) node: NodeId,
@@ -29,7 +29,8 @@ impl Column {
         k.identity(self.op, self.dtype)
     }
 
-    /// Where partial results go: the scratch, or the result itself if nothing takes them together.
+    /// Returns the place of partial results: the scratch, or the result itself if nothing takes them
+    /// together.
     pub(super) fn target(&self, views: &Views<'_>, body: &Body, schedule: &RowSchedule) -> (Role, DType) {
         match schedule.finishing {
             Some(_) => (partials(schedule, body, self.number), self.dtype),
@@ -43,7 +44,7 @@ fn partials(schedule: &RowSchedule, body: &Body, number: usize) -> Role {
     Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start }
 }
 
-/// The reductions of a body's columns.
+/// Returns the reductions of a body's columns.
 pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     let columns = body.stores.iter().filter_map(|store| match *store {
         Store::ColumnReduce { op, node, write, .. } => Some((op, node, write)),
@@ -70,7 +71,7 @@ pub(super) enum ColumnSums<'k> {
 }
 
 impl<'k> ColumnSums<'k> {
-    /// Sums of nothing so far.
+    /// Creates sums of nothing so far.
     pub(super) fn new(k: &'k Builder, body: &Body, schedule: &RowSchedule) -> Self {
         let columns = columns_of(body);
         let each = schedule.each;
@@ -126,7 +127,8 @@ impl<'k> ColumnSums<'k> {
     }
 }
 
-/// The second kernel of column reductions: takes the partial results together, a few lanes to a column.
+/// Returns the second kernel of column reductions, which takes the partial results together, a few lanes to
+/// a column.
 pub(super) fn finish(
     views: &Views<'_>,
     body: &Body,
@@ -177,8 +179,8 @@ pub(super) fn across_columns<'k>(
     k.when(lane.equals(k.u32(0)), || sum.set(k.element(shares, k.local())));
 }
 
-/// Combines the shares of so many lanes, `wide` elements apart, into those of lane 0: the second half of them
-/// with the first, until there is one.
+/// Combines the shares of `lanes` lanes, `wide` elements apart, into those of lane 0: the second half of
+/// them with the first, until there is one.
 pub(super) fn in_halves<'k>(
     k: &'k Builder,
     op: ReduceOp,

@@ -24,11 +24,11 @@ struct Cumulate<'v> {
     dtype: DType,
     extent: u32,
     stride: u32,
-    /// Where rows begin.
+    /// Layout of the rows' first elements.
     outer: Layout,
 }
 
-/// The kernels of `Cumulate`.
+/// Returns the kernels of `Cumulate`.
 pub(super) fn cumulate(views: &Views<'_>, schedule: &Schedule, op: ReduceOp, reverse: bool) -> Vec<Kernel> {
     let layout = views.reads[0].layout;
     let last = layout.shape.rank() - 1;
@@ -64,7 +64,7 @@ impl Cumulate<'_> {
         k.identity(self.op, self.dtype)
     }
 
-    /// An element of a row, counted in the direction of the walk.
+    /// Loads an element of a row, counted in the direction of the walk.
     fn load<'k>(&self, k: &'k Builder, row: Value<'k>, number: Value<'k>) -> Value<'k> {
         let at = self.at(k, number);
         k.load(k.buffer(Role::Operand(0), self.dtype), index_at(k, &self.outer, row) + at * self.stride)
@@ -86,7 +86,7 @@ impl Cumulate<'_> {
         k.buffer(Role::Workspace { start: 0, bytes: schedule.workspace() }, self.dtype)
     }
 
-    /// The row of a workgroup that has a piece, and the invocation's elements.
+    /// Returns the row of a workgroup that has a piece, and the invocation's elements.
     fn own<'k>(&self, k: &'k Builder, schedule: &CumulateSchedule) -> (Value<'k>, [Value<'k>; 2]) {
         let (pieces, each) = (narrow(schedule.pieces), narrow(schedule.each));
         let start = ((k.group() % pieces) * WORKGROUP + k.local()) * each;
@@ -94,7 +94,7 @@ impl Cumulate<'_> {
         (k.group() / pieces, [start.min(extent), (start + each).min(extent)])
     }
 
-    /// The reduction of an invocation's elements.
+    /// Reduces an invocation's elements.
     fn total<'k>(&self, k: &'k Builder, row: Value<'k>, [start, end]: [Value<'k>; 2]) -> Value<'k> {
         let sum = k.var(self.identity(k));
         k.count(start, end, k.u32(1), |i| {
@@ -103,7 +103,7 @@ impl Cumulate<'_> {
         sum.get()
     }
 
-    /// The reduction of what the invocations up to and with each one have, in an array. All meet.
+    /// Returns an array with the reduction of what the invocations up to and with each one have. All meet.
     fn together(&self, k: &Builder, own: Value<'_>) -> u32 {
         let shared = k.shared(self.dtype, WORKGROUP);
         let local = k.local();
@@ -121,14 +121,14 @@ impl Cumulate<'_> {
         shared
     }
 
-    /// What is before the invocation's own.
+    /// Returns the result of the invocations before this one.
     fn earlier<'k>(&self, k: &'k Builder, shared: u32) -> Value<'k> {
         let has = k.u32(0).less(k.local());
         let earlier = k.element(shared, has.select(k.local() - 1, k.u32(0)));
         has.select(earlier, self.identity(k))
     }
 
-    /// The reduction of each piece.
+    /// Returns the kernel that reduces each piece.
     fn totals(&self, schedule: &CumulateSchedule) -> Kernel {
         let k = Builder::new("cumulate: pieces", WORKGROUP, schedule.rows * schedule.pieces);
         let (row, own) = self.own(&k, schedule);
@@ -140,7 +140,7 @@ impl Cumulate<'_> {
         k.finish()
     }
 
-    /// The reduction of the pieces before each one, in its place.
+    /// Returns the kernel that puts the reduction of the pieces before each one in its place.
     fn before(&self, schedule: &CumulateSchedule) -> Kernel {
         let k = Builder::new("cumulate: before", WORKGROUP, schedule.rows);
         let pieces = narrow(schedule.pieces);
@@ -161,7 +161,7 @@ impl Cumulate<'_> {
         k.finish()
     }
 
-    /// The results.
+    /// Returns the kernel that writes the results.
     fn finish(&self, schedule: &CumulateSchedule) -> Kernel {
         let k = Builder::new("cumulate", WORKGROUP, schedule.rows * schedule.pieces);
         let (row, own) = self.own(&k, schedule);

@@ -10,7 +10,7 @@ use super::{Builder, Views};
 use crate::narrow::narrow;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType};
 
-/// The kernel of `Dequantize`.
+/// Returns the kernel of `Dequantize`.
 pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> {
     each("dequantize", views, views.elements(), |k, position| {
         let (block, element) = (position / narrow(BLOCK), position % narrow(BLOCK));
@@ -33,12 +33,12 @@ pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> 
     })
 }
 
-/// A byte of the operand.
+/// Loads a byte of the operand.
 fn byte<'k>(k: &'k Builder, views: &Views<'_>, position: Value<'k>) -> Value<'k> {
     views.load(k, 0, position).cast(DType::U32)
 }
 
-/// The f32 of an f16's bits, by integer operations: devices need not have the type.
+/// Returns the f32 of an f16's bits, by integer operations: devices need not have the type.
 fn f16<'k>(k: &'k Builder, bits: Value<'k>) -> Value<'k> {
     let magnitude = bits % 0x8000 * 0x2000;
     // The exponents' difference, 127 - 15. A subnormal f16 is a subnormal f32 here, which devices may take

@@ -4,7 +4,7 @@ use super::super::ir::Kernel;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 
-/// The kernel in which an invocation does `f` at each position below `elements`.
+/// Returns the kernel in which an invocation does `f` at each position below `elements`.
 pub(super) fn each(
     label: &str,
     views: &Views<'_>,

@@ -10,7 +10,7 @@ use super::Views;
 use super::each::each;
 use crate::narrow::narrow;
 
-/// The kernel of `Gather` with so many batch axes.
+/// Returns the kernel of `Gather` with this many batch axes.
 pub(super) fn gather(views: &Views<'_>, batch: usize) -> Vec<Kernel> {
     let layout = views.reads[0].layout;
     let dtype = views.reads[0].dtype;

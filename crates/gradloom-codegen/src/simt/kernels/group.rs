@@ -17,7 +17,7 @@ use gradloom_core::kernel::{Body, GroupSchedule, NodeId};
 /// Numbers of a part before the starts of its operands.
 const HEADER: usize = 3;
 
-/// Which workgroups belong to which part, and where its operands start.
+/// Workgroups of each part, and the starts of its operands.
 pub struct Table {
     pub(crate) form: Form,
     /// For each part its first workgroup, its rows and columns, and the starts of its operands and results in
@@ -31,8 +31,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of parts of one form, each with its rows, columns, and the starts of its operands and
-    /// results.
+    /// Creates the table of parts of one form, each with its rows, columns, and the starts of its operands
+    /// and results.
     pub fn new(
         form: Form,
         parts: impl Iterator<Item = ([usize; 2], Vec<u32>)>,
@@ -51,18 +51,18 @@ impl Table {
         table
     }
 
-    /// What a kernel is called.
+    /// Returns a kernel's label.
     pub(super) fn label(&self, what: &str) -> String {
         format!("{} kernels: {what}", self.parts)
     }
 
-    /// A kernel in the making.
+    /// Creates the builder of a kernel.
     pub(super) fn kernel(&self, what: &str, workgroup: usize, groups: usize) -> Builder {
         Builder::new(&self.label(what), narrow(workgroup), groups)
     }
 
-    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked
-    /// up.
+    /// Returns a part by its number. Starts that are the same for all parts, as of a learning rate, are not
+    /// looked up.
     pub(super) fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
         let Self { numbers, width, .. } = self;
         let table = k.table(numbers.clone());
@@ -75,7 +75,7 @@ impl Table {
         Found { k, numbers: table, entry, starts: (HEADER..*width).map(start).collect() }
     }
 
-    /// The part of the workgroup, by bisection. Scatters, whose parts are alike, need none.
+    /// Returns the part of the workgroup, by bisection. Scatters, whose parts are alike, need none.
     fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
         let Self { numbers, width, parts, .. } = self;
         if *parts == 1 {
@@ -98,7 +98,7 @@ impl Table {
         self.part(k, part.get())
     }
 
-    /// The part of the workgroup, and the first position of its chunk and of the one behind.
+    /// Returns the part of the workgroup, and the first position of its chunk and of the one behind.
     pub(super) fn chunk<'k>(&self, k: &'k Builder) -> (Found<'k>, [Value<'k>; 2]) {
         let found = self.find_part(k);
         let elements = found.rows() * found.columns();
@@ -107,19 +107,19 @@ impl Table {
         (found, [first, last])
     }
 
-    /// Workgroups of all parts.
+    /// Returns the number of workgroups of all parts.
     pub(super) fn groups(&self) -> usize {
         self.groups
     }
 
-    /// Parts.
+    /// Returns the number of parts.
     pub(super) fn parts(&self) -> usize {
         self.parts
     }
 }
 
-/// The kernels of loops of one form; `views` are those of the first part, `short` says whether one workgroup
-/// adds up each of their totals.
+/// Returns the kernels of loops of one form; `views` are those of the first part, `short` says whether one
+/// workgroup adds up each of their totals.
 pub(super) fn group(
     views: &Views<'_>,
     body: &Body,
@@ -183,7 +183,7 @@ impl<'b> Group<'b> {
         Nodes::new(k, self.body, Operands::Starts(self.views, found.starts.clone()))
     }
 
-    /// Runs `f` at the positions of the chunk of a workgroup of so many invocations.
+    /// Runs `f` at the positions of the chunk of a workgroup of this many invocations.
     fn each_position<'k>(
         &self,
         k: &'k Builder,
@@ -197,7 +197,7 @@ impl<'b> Group<'b> {
         });
     }
 
-    /// One invocation for each element of each part, in chunks.
+    /// Returns the kernel with one invocation for each element of each part, in chunks.
     fn map(&self) -> Kernel {
         self.kernel("map", WORKGROUP as usize, self.table.groups, |k| {
             self.each_position(k, WORKGROUP as usize, |nodes, position| {
@@ -206,7 +206,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// The results of all columns of all parts: a few lanes to a column.
+    /// Returns the kernel for the results of all columns of all parts: a few lanes to a column.
     fn columns(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let [lanes, wide] = self.schedule.columns;
         self.kernel("sums of columns", lanes * wide, self.table.groups, |k| {
@@ -235,7 +235,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Each chunk's share of its part's total, to the scratch.
+    /// Returns the kernel that writes each chunk's share of its part's total to the scratch.
     fn shares(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let workgroup = self.schedule.workgroup;
         self.kernel("shares of totals", workgroup, self.table.groups, |k| {
@@ -252,7 +252,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// The total of each part: a workgroup each.
+    /// Returns the kernel for the total of each part: a workgroup each.
     fn totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let dtype = self.body.node(node).dtype;
         self.each_total(op, dtype, |k, found, sum| {
@@ -265,7 +265,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// The total of each part that is short: a workgroup each.
+    /// Returns the kernel for the total of each part that is short: a workgroup each.
     fn short_totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
         self.each_total(op, self.body.node(node).dtype, |k, found, sum| {
             let elements = found.rows() * found.columns();
@@ -276,7 +276,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// A workgroup for each part, whose invocations' sums are shares of its total.
+    /// Returns a kernel with a workgroup for each part, whose invocations' sums are shares of its total.
     fn each_total(
         &self,
         op: ReduceOp,
@@ -317,7 +317,7 @@ impl<'b> Group<'b> {
         shares
     }
 
-    /// Where the shares of totals wait.
+    /// Returns the place where the shares of totals wait.
     fn scratch(&self) -> Role {
         Role::Workspace { start: 0, bytes: 4 * self.table.groups as u64 }
     }
@@ -330,7 +330,7 @@ impl<'b> Group<'b> {
     }
 }
 
-/// Where an invocation stands that only knows the number of its position.
+/// Returns the position of an invocation that knows only the position's number.
 fn at<'k>(k: &'k Builder, number: Value<'k>) -> Position<'k> {
     let zero = k.u32(0);
     Position { row: zero, column: zero, number: Some(number), owned: None }

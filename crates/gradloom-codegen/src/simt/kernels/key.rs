@@ -3,7 +3,7 @@
 use super::{Builder, Value};
 use gradloom_core::ir::{CompareOp, DType};
 
-/// The key of a number; zeros have the same. Of a NaN, see [`is_nan`].
+/// Returns the key of a number; zeros have the same. Of a NaN, see [`is_nan`].
 pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
     match x.dtype() {
         DType::F32 => {
@@ -21,13 +21,13 @@ pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
     }
 }
 
-/// Whether an element is NaN, if it may be.
+/// Returns whether an element is NaN; `None` if it cannot be.
 pub(super) fn is_nan<'k>(k: &'k Builder, x: Value<'k>) -> Option<Value<'k>> {
     let magnitude = || x.bitcast(DType::U32) & 0x7fff_ffff;
     (x.dtype() == DType::F32).then(|| magnitude().compare(CompareOp::Gt, k.u32(0x7f80_0000)))
 }
 
-/// The key of an element in ascending or descending order; a NaN is above all numbers.
+/// Returns the key of an element in ascending or descending order; a NaN is above all numbers.
 pub(super) fn in_order<'k>(k: &'k Builder, x: Value<'k>, descending: bool) -> Value<'k> {
     let number = of_number(k, x);
     let key = match is_nan(k, x) {

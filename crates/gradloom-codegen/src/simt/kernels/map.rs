@@ -7,7 +7,7 @@ use super::each::each;
 use crate::narrow::narrow;
 use gradloom_core::kernel::{Body, Level, Store};
 
-/// The kernel of a body that reduces nothing.
+/// Returns the kernel of a body that reduces nothing.
 pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     if is_in_fours(views, body) {
         return in_fours(views, body, label);
@@ -43,8 +43,8 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Whether an invocation takes four neighbours: where they can be loaded or stored together, and there are no
-/// results but one for each position.
+/// Returns true if an invocation takes four neighbours: where they can be loaded or stored together, and
+/// there are no results but one for each position.
 fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
     let only_elements =
         body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));
@@ -53,7 +53,7 @@ fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
         && views.reads.iter().chain(&views.writes).any(|view| view.has_vectors)
 }
 
-/// The kernel of a body that reduces nothing, with an invocation for each four positions.
+/// Returns the kernel of a body that reduces nothing, with an invocation for each four positions.
 fn in_fours(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     each(label, views, body.rows * body.columns / 4, |k, group| {
         let columns = narrow(body.columns);

@@ -39,41 +39,41 @@ use gradloom_core::kernel::{self, Access, Body, GroupSchedule, Layout, Part, Sch
 /// Invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
 
-/// What an operand or result is to a kernel.
+/// View of an operand or result in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Of its elements.
     pub dtype: DType,
-    /// Which elements of its buffer, in which order.
+    /// Layout of its elements in the buffer.
     pub layout: &'a Layout,
-    /// Whether four neighbours, from a multiple of four on, may be loaded at once.
+    /// True if four neighbours, from a multiple of four on, may be loaded at once.
     pub has_vectors: bool,
-    /// Whether it is worth loading before the kernels before this one are done, which do not write it, on
+    /// True if it is worth loading before the kernels before this one are done, which do not write it, on
     /// devices that start kernels early.
     pub is_early: bool,
 }
 
 impl<'a> View<'a> {
-    /// Of what a launch reads or writes.
+    /// Creates a view of what a launch reads or writes.
     pub fn of(access: &'a Access, has_vectors: bool) -> Self {
         Self { dtype: access.dtype, layout: &access.layout, has_vectors, is_early: false }
     }
 }
 
-/// What a kernel reads and writes, and what it is made for.
+/// Operands and results of a kernel, and the conditions that it is made for.
 #[derive(Clone, Debug)]
 pub struct Views<'a> {
     /// Operands.
     pub reads: Vec<View<'a>>,
     /// Results.
     pub writes: Vec<View<'a>>,
-    /// Whether results are written only if the step may commit.
+    /// True if results are written only if the step may commit.
     pub gated: bool,
-    /// Whether the first result has the first operand's place, element by element.
+    /// True if the first result has the first operand's place, element by element.
     pub in_place: bool,
 }
 
-/// The kernels of a launch, if this module has its kind.
+/// Returns the kernels of a launch, if this module has its kind.
 pub fn kernels(
     kernel: &kernel::Kernel,
     schedule: &Schedule,
@@ -154,7 +154,7 @@ pub fn kernels(
     })
 }
 
-/// The kernels of a product.
+/// Returns the kernels of a product.
 fn product_of(
     views: &Views<'_>,
     schedule: &Schedule,
@@ -167,8 +167,8 @@ fn product_of(
     Some(product::product(views, &fold_batch(problem), schedule, epilogue, label, None))
 }
 
-/// The kernels of parts of a class; `views` are those of the first, and the table says where each one's
-/// operands start.
+/// Returns the kernels of parts of a class; `views` are those of the first, and the table says where each
+/// one's operands start.
 ///
 /// # Panics
 /// If the parts have no class.
@@ -189,12 +189,12 @@ pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &Gr
 }
 
 impl Views<'_> {
-    /// The condition under which results are written, if there is one.
+    /// Returns the condition under which results are written, if there is one.
     fn gate<'k>(&self, k: &'k Builder) -> Option<Value<'k>> {
         self.gated.then(|| k.committed())
     }
 
-    /// The element of an operand at a row-major position.
+    /// Loads the element of an operand at a row-major position.
     fn load<'k>(&self, k: &'k Builder, read: usize, position: Value<'k>) -> Value<'k> {
         let View { dtype, layout, .. } = self.reads[read];
         k.load(k.buffer(Role::Operand(read), dtype), index_at(k, layout, position))
@@ -206,7 +206,7 @@ impl Views<'_> {
         k.store(k.buffer(Role::Result(0), dtype), index_at(k, layout, position), value);
     }
 
-    /// Elements of the only result.
+    /// Returns the number of elements of the only result.
     fn elements(&self) -> usize {
         self.writes[0].layout.shape.elements()
     }

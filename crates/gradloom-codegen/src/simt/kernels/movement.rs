@@ -8,7 +8,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, Number, Shape};
 use gradloom_core::kernel::Layout;
 
-/// The read's elements to the write, in the order of their layouts' axes.
+/// Returns the kernel that copies the read's elements to the write, in the order of their layouts' axes.
 pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     each(label, views, views.elements(), |k, position| {
         views.store(k, position, views.load(k, 0, position));
@@ -18,7 +18,8 @@ pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
 /// Operands that one kernel joins, at most: with the result, as many as desktop GPUs bind.
 const JOINED: usize = 15;
 
-/// Operands joined along an axis. Each has workgroups of its own in a kernel that several share.
+/// Returns the kernels that join operands along an axis. Each has workgroups of its own in a kernel that
+/// several share.
 pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     let write = &views.writes[0];
     let mut from = 0;
@@ -57,7 +58,7 @@ pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     parts.chunks(JOINED).map(joined).collect()
 }
 
-/// The operand with elements of `value` around and between its own.
+/// Returns the kernels that put elements of `value` around and between the operand's own.
 pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: Number) -> Vec<Kernel> {
     let (read, write) = (&views.reads[0], &views.writes[0]);
     each("pad", views, views.elements(), |k, position| {
@@ -85,7 +86,8 @@ pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: N
     })
 }
 
-/// A window at starts that the step computes; out of range makes the step fail.
+/// Returns the kernel that takes a window at starts that the step computes; out of range makes the step
+/// fail.
 pub(super) fn dynamic_slice(views: &Views<'_>) -> Vec<Kernel> {
     let (read, write) = (&views.reads[0], &views.writes[0]);
     each("dynamic_slice", views, views.elements(), |k, position| {
@@ -96,8 +98,8 @@ pub(super) fn dynamic_slice(views: &Views<'_>) -> Vec<Kernel> {
     })
 }
 
-/// The operand with a window replaced; out of range makes the step fail. The result may lie in the operand's
-/// place.
+/// Returns the kernels that replace a window of the operand; out of range makes the step fail. The result
+/// may lie in the operand's place.
 pub(super) fn dynamic_update_slice(views: &Views<'_>) -> Vec<Kernel> {
     let (window, write) = (&views.reads[1], &views.writes[0]);
     let mut kernels = Vec::new();
@@ -136,7 +138,7 @@ fn store_window<'k>(
     k.store(k.buffer(Role::Result(0), write.dtype), index_of(k, write.layout, &to), value);
 }
 
-/// The coordinates of a row-major position.
+/// Returns the coordinates of a row-major position.
 fn coordinates<'k>(k: &'k Builder, shape: &Shape, position: Value<'k>) -> Vec<Value<'k>> {
     let mut coordinates = vec![k.u32(0); shape.rank()];
     let mut inner = 1;
@@ -152,8 +154,8 @@ fn sums<'k>(a: &[Value<'k>], b: &[Value<'k>]) -> Vec<Value<'k>> {
     a.iter().zip(b).map(|(&a, &b)| a + b).collect()
 }
 
-/// The starts of a window of `whole`, which the operands from `first` on give. Out of range makes the step
-/// fail, and is taken as the nearest in range.
+/// Returns the starts of a window of `whole`, which the operands from `first` on give. Out of range makes
+/// the step fail, and is taken as the nearest in range.
 fn checked_starts<'k>(
     k: &'k Builder,
     views: &Views<'_>,

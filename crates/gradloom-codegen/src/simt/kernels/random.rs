@@ -8,7 +8,7 @@ use super::each::each;
 use crate::narrow::narrow;
 use gradloom_core::philox;
 
-/// The kernel of `RandomBits` at a site.
+/// Returns the kernel of `RandomBits` at a site.
 pub(super) fn random_bits(views: &Views<'_>, site: u32) -> Vec<Kernel> {
     let elements = views.elements();
     let counters = elements.div_ceil(4);

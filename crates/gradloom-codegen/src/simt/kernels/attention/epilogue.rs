@@ -1,4 +1,4 @@
-//! What follows from attention row by row, computed by the lanes that have the rows.
+//! Epilogues of attention row by row, computed by the lanes that have the rows.
 //!
 //! In: a body, whose accumulator is the output, and of rows the log-sum-exp; where a lane stands. Out: its
 //! results. Always holds: operands are loaded before they are needed; all lanes of a subgroup reduce
@@ -21,13 +21,13 @@ pub(super) struct Epilogue<'k, 'b> {
     /// Lanes of a row.
     lanes: usize,
     positions: Vec<Position<'k>>,
-    /// Whether each is there, if that is a question.
+    /// For each position whether it is there; `None` if all are.
     inside: Option<Vec<Value<'k>>>,
 }
 
 impl<'k, 'b> Epilogue<'k, 'b> {
-    /// The positions of a row from a column on, so many for each lane. What is loaded there is on its way
-    /// then. The lane answers for them if it owns them.
+    /// Creates the positions of a row from a column on, `each` of them for each lane. What is loaded there
+    /// is on its way then. The lane answers for them if it owns them.
     pub(super) fn new(
         k: &'k Builder,
         views: &'b Views<'b>,
@@ -114,7 +114,7 @@ impl<'k, 'b> Epilogue<'k, 'b> {
     }
 }
 
-/// The nodes of a kind, in order.
+/// Returns the nodes of a kind, in order.
 fn of_kind(body: &Body, is_wanted: impl Fn(&NodeKind) -> bool) -> Vec<NodeId> {
     body.ids().filter(|id| is_wanted(&body.node(*id).kind)).collect()
 }

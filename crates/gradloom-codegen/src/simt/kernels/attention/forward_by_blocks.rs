@@ -12,7 +12,7 @@ use crate::simt::Variable;
 use gradloom_core::ir::UnaryOp;
 use gradloom_core::kernel::AttentionTile;
 
-/// What a thread knows of its rows so far.
+/// State of the softmax over a thread's rows so far.
 struct Softmax<'k> {
     /// The largest score.
     maximum: Vec<Variable<'k>>,
@@ -23,7 +23,7 @@ struct Softmax<'k> {
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Output and log-sum-exp.
+    /// Appends the computation of output and log-sum-exp.
     pub(super) fn forward_by_blocks(&self, tile: AttentionTile) {
         let (k, problem) = (self.k, self.problem);
         let [depth, value_depth] = [problem.depth, problem.value_depth];

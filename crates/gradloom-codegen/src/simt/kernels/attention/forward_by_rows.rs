@@ -12,7 +12,7 @@ use super::{Attention, LOWEST};
 use gradloom_core::ir::UnaryOp;
 
 impl<'k> Attention<'k, '_> {
-    /// Output and log-sum-exp.
+    /// Appends the computation of output and log-sum-exp.
     pub(super) fn forward_by_rows(&self, shares: &Shares) {
         let k = self.k;
         let [q, keys, values] = self.queries_keys_values();

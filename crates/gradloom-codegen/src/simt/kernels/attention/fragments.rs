@@ -12,12 +12,12 @@ use gradloom_core::kernel::AttentionMatrices;
 
 /// Columns of scores at a time.
 const COLUMNS: u32 = 64;
-/// What maxima start from: far above what hidden scores are replaced by, whose weights are zero even where a
-/// query sees no key, and below every score of use.
+/// Initial value of maxima: far above what hidden scores are replaced by, whose weights are zero even where
+/// a query sees no key, and below every score of use.
 const LOW: f32 = -1.0e30;
 
 impl<'k> Attention<'k, '_> {
-    /// Output and log-sum-exp.
+    /// Appends the computation of output and log-sum-exp.
     pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };

@@ -11,7 +11,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
 
 impl<'k> Attention<'k, '_> {
-    /// dq, and each query's mean, for the keys' kernel.
+    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
     pub(super) fn query_gradient_by_rows(&self, shares: &Shares) {
         let k = self.k;
         let [q, keys, values] = self.queries_keys_values();
@@ -51,7 +51,7 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// dk and dv.
+    /// Appends the computation of dk and dv.
     pub(super) fn key_gradient_by_rows(&self, shares: &Shares) {
         let (k, problem) = (self.k, self.problem);
         let [q, keys, values] = self.queries_keys_values();

@@ -10,7 +10,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
 use gradloom_core::kernel::AttentionTile;
 
-/// What each invocation of a workgroup with a block of keys knows.
+/// Block of keys, as each invocation of its workgroup knows it.
 struct KeyBlock<'k> {
     tile: AttentionTile,
     of: Head<'k>,
@@ -20,11 +20,11 @@ struct KeyBlock<'k> {
     /// The thread's keys, and the first query that sees each.
     keys: Vec<Value<'k>>,
     seen_from: Vec<Value<'k>>,
-    /// Where the first block of queries starts that see any of the keys.
+    /// Start of the first block of queries that see any of the keys.
     begin: Value<'k>,
 }
 
-/// What a thread has of a block of queries.
+/// A thread's share of a block of queries.
 struct Queries<'k> {
     /// Their numbers, which may be beyond the last.
     numbers: Vec<Value<'k>>,
@@ -34,7 +34,7 @@ struct Queries<'k> {
 }
 
 impl<'k> Attention<'k, '_> {
-    /// dk and dv.
+    /// Appends the computation of dk and dv.
     pub(super) fn key_gradient_by_blocks(&self, tile: AttentionTile) {
         let (k, problem) = (self.k, self.problem);
         let widths = [problem.depth, problem.value_depth];
@@ -79,7 +79,7 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// The workgroup's block.
+    /// Returns the workgroup's block.
     fn key_block(&self, tile: AttentionTile) -> KeyBlock<'k> {
         let k = self.k;
         let key_heads = narrow(self.problem.key_heads);
@@ -102,7 +102,7 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// What `body` does with each block of queries that see any of the keys, of each head that reads them:
+    /// Appends `body` for each block of queries that see any of the keys, of each head that reads them:
     /// rows of q and of the output's cotangent are in `memory` then.
     fn each_query_block(
         &self,
@@ -137,7 +137,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// A value of a query and the thread's key i; 0 where the query does not see the key, or does not exist.
+    /// Returns a value of a query and the thread's key i; 0 where the query does not see the key, or does
+    /// not exist.
     fn shown(&self, block: &KeyBlock<'k>, query: Value<'k>, i: usize, value: Value<'k>) -> Value<'k> {
         if !self.problem.hides_keys() && self.problem.queries.is_multiple_of(block.tile.columns()) {
             return value;

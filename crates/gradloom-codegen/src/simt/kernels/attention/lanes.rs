@@ -17,9 +17,9 @@ use gradloom_core::kernel::{AttentionLanes, Body};
 
 const SUBGROUP: u32 = AttentionLanes::SUBGROUP;
 
-/// What a lane has of a key that is on its way.
+/// A lane's share of a key that is on its way.
 struct Loaded<'k> {
-    /// Whether the query sees it.
+    /// True if the query sees it.
     is_seen: Value<'k>,
     /// Fours of the key.
     key: Vec<Value<'k>>,
@@ -27,7 +27,7 @@ struct Loaded<'k> {
     value: Vec<Value<'k>>,
 }
 
-/// What a lane has of a head's keys so far.
+/// A lane's results of a head's keys so far.
 struct Sums<'k> {
     /// The largest score.
     most: Variable<'k>,
@@ -38,7 +38,7 @@ struct Sums<'k> {
 }
 
 impl<'k, 'b> Attention<'k, 'b> {
-    /// Output and log-sum-exp, or what follows from them.
+    /// Appends the computation of output and log-sum-exp, or of the epilogue's results.
     pub(super) fn forward_by_lanes(&self, choice: AttentionLanes, epilogue: Option<&Body>) {
         let (k, problem) = (self.k, self.problem);
         let [lanes, slots, each] = [choice.lanes(problem), choice.slots(problem), choice.each].map(narrow);
@@ -185,7 +185,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         });
     }
 
-    /// So many neighbours, four or eight of them, of the row of an operand that starts there, as vectors of
+    /// Loads `number` neighbours, four or eight, of the row of an operand that starts there, as vectors of
     /// four; zeros behind its end.
     fn fours(&self, read: usize, start: Value<'k>, column: Value<'k>, number: usize) -> Vec<Value<'k>> {
         let (k, rows, view) = (self.k, self.operand(read), &self.views.reads[read]);
@@ -199,8 +199,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         stored.fours().map(|four| is_inside.select(four.to_vector(), zero)).to_vec()
     }
 
-    /// What those lanes of a subgroup have that have the same elements of different keys: the largest score,
-    /// the sum of weights, and the fours of weighted values. All of them get it.
+    /// Returns the results of those lanes of a subgroup that have the same elements of different keys: the
+    /// largest score, the sum of weights, and the fours of weighted values. All of them get it.
     fn of_subgroup(&self, sums: &Sums<'k>, lanes: u32) -> (Value<'k>, Value<'k>, Vec<Value<'k>>) {
         let pairs = |value: Value<'k>, meet: fn(Value<'k>, Value<'k>) -> Value<'k>| {
             let bits = std::iter::successors(Some(lanes), |bits| Some(bits * 2));

@@ -36,7 +36,7 @@ pub(super) struct HalfBlock<'k> {
     half: DType,
 }
 
-/// Where an invocation stands.
+/// Place of an invocation in a block.
 pub(super) struct Place<'k> {
     choice: AttentionMatrices,
     subgroup: Value<'k>,
@@ -60,16 +60,16 @@ pub(super) struct Scores<'k> {
     count: u32,
 }
 
-/// Where scores are.
+/// Storage of scores.
 enum Held<'k> {
     /// In workgroup memory: arrays of f32 and of floats of 16 bits.
     Arrays(u32, u32),
-    /// Where the matrix instructions leave them: a sum for each matrix, and what became of it by its two
-    /// rows.
+    /// In registers, as the matrix instructions leave them: a sum for each matrix, and what became of it by
+    /// its two rows.
     Registers(RefCell<Vec<Option<Value<'k>>>>, RefCell<Vec<[Option<[Value<'k>; 4]>; 2]>>),
 }
 
-/// What a block of rows of the other side is filled from.
+/// A block of rows of the other side, the operand that it is filled from, and the start of each row.
 pub(super) type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn Fn(Value<'k>) -> Value<'k>);
 
 impl<'k> HalfBlock<'k> {
@@ -82,7 +82,7 @@ impl<'k> HalfBlock<'k> {
         narrow(AttentionMatrices::pitch(self.width))
     }
 
-    /// Matrices along a row.
+    /// Returns the number of matrices along a row.
     fn steps(&self) -> u32 {
         narrow(self.width) / SIDE
     }
@@ -91,17 +91,17 @@ impl<'k> HalfBlock<'k> {
         self.k.matrix(which, self.array, row * self.pitch() + FOURS * step, (self.pitch(), by_rows))
     }
 
-    /// 16 rows as a left operand, of the elements from `16 * step` on.
+    /// Loads 16 rows as a left operand, of the elements from `16 * step` on.
     pub(super) fn left(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Left, row, step, true)
     }
 
-    /// 16 rows as the columns of a right operand.
+    /// Loads 16 rows as the columns of a right operand.
     pub(super) fn turned(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, false)
     }
 
-    /// 16 rows as those of a right operand.
+    /// Loads 16 rows as those of a right operand.
     pub(super) fn right(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, true)
     }
@@ -150,7 +150,7 @@ impl<'k> Place<'k> {
         self.choice.threads()
     }
 
-    /// What the lane whose number differs in these bits has.
+    /// Returns the value of the lane whose number differs in these bits.
     pub(super) fn other(&self, value: Value<'k>, bits: u32) -> Value<'k> {
         value.shuffle_xor(bits, narrow(self.choice.subgroup))
     }
@@ -163,7 +163,7 @@ impl<'k> Place<'k> {
 }
 
 impl<'k> Scores<'k> {
-    /// So many of each strip, for each of a phase's columns of matrices.
+    /// Creates matrices of `kinds` scores of each strip, for each of a phase's columns of matrices.
     pub(super) fn new(
         k: &'k Builder,
         choice: AttentionMatrices,
@@ -186,7 +186,7 @@ impl<'k> Scores<'k> {
         Self { k, held, half, count }
     }
 
-    /// Invocations meet, if scores go from one to another.
+    /// Lets invocations meet, if scores go from one to another.
     pub(super) fn meet(&self) {
         if let Held::Arrays(..) = self.held {
             self.k.barrier();
@@ -206,7 +206,7 @@ impl<'k> Scores<'k> {
         }
     }
 
-    /// The invocation's four elements of its first or second row.
+    /// Returns the invocation's four elements of its first or second row.
     pub(super) fn four(&self, place: &Place<'k>, matrix: u32, which: u32) -> [Value<'k>; 4] {
         match &self.held {
             Held::Arrays(sums, _) => {
@@ -231,7 +231,7 @@ impl<'k> Scores<'k> {
         }
     }
 
-    /// The same as a left operand.
+    /// Returns a matrix of scores as a left operand.
     pub(super) fn left(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
         match &self.held {
             Held::Arrays(_, halves) => {
@@ -246,20 +246,20 @@ impl<'k> Scores<'k> {
     }
 }
 
-/// The invocation's four elements of its upper (0) or lower (1) row of a sum.
+/// Returns the invocation's four elements of its upper (0) or lower (1) row of a sum.
 pub(super) fn elements_of<'k>(sum: Value<'k>, which: u32) -> [Value<'k>; 4] {
     let [left, right] = [0, 1].map(|half| sum.matrix_half(half));
     let first = 2 * which;
     [left.component(first), left.component(first + 1), right.component(first), right.component(first + 1)]
 }
 
-/// A sum of such elements of both rows.
+/// Returns a sum of such elements of both rows.
 pub(super) fn sum_of_elements<'k>(k: &'k Builder, [upper, lower]: [[Value<'k>; 4]; 2]) -> Value<'k> {
     let half = |i: usize| k.vector(&[upper[i], upper[i + 1], lower[i], lower[i + 1]]);
     half(0).matrix_from(half(2))
 }
 
-/// The products of a strip with the rows of a block.
+/// Returns the products of a strip with the rows of a block.
 pub(super) fn product<'k>(lefts: &[Value<'k>], block: &HalfBlock<'k>, row: Value<'k>) -> Value<'k> {
     let steps = lefts.iter().zip(0..);
     steps.fold(block.k.matrix_zero(), |sum, (left, step)| left.matrix_mul_add(block.turned(row, step), sum))
@@ -272,8 +272,9 @@ pub(super) fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlo
     }
 }
 
-/// How weights and slopes come from products: the weight of a score s is exp(scale s - log-sum-exp), its
-/// slope scale weight (s' - mean), s' of the cotangent with the values.
+/// Factors that make weights and slopes from products: the weight of a score s is exp(scale * s -
+/// log-sum-exp), its slope is scale * weight * (s' - mean), where s' is the product of the cotangent with
+/// the values.
 struct SlopesOf<'k> {
     k: &'k Builder,
     /// The factor on scores, and what it is where weights are powers of two.
@@ -287,7 +288,7 @@ impl<'k> SlopesOf<'k> {
         Self { k: attention.k, scale: attention.factor(), exponent }
     }
 
-    /// A weight and its slope.
+    /// Returns a weight and its slope.
     fn both(&self, [product, slope]: [Value<'k>; 2], [log_sum, mean]: [Value<'k>; 2]) -> [Value<'k>; 2] {
         let k = self.k;
         match self.exponent {
@@ -312,13 +313,13 @@ pub(super) struct Own<'k> {
     bounds: Bounds<'k>,
 }
 
-/// What the forward kernel starts with.
+/// Initial state of the forward kernel.
 pub(super) struct Forward<'k> {
     pub(super) place: Place<'k>,
     pub(super) own: Own<'k>,
     /// Sequence and head of the keys.
     pub(super) of: Head<'k>,
-    /// How many keys each of the invocation's queries sees, and how many any of the workgroup's.
+    /// Number of keys that each of the invocation's queries sees, and that any of the workgroup's sees.
     pub(super) limits: [Value<'k>; 2],
     pub(super) end: Value<'k>,
     /// For keys and for values.
@@ -333,12 +334,12 @@ impl<'k> Attention<'k, '_> {
         (0..width / MATRIX).map(|_| self.k.var(self.k.matrix_zero())).collect()
     }
 
-    /// The strip's rows of an operand as left matrices; its rows were loaded into a block.
+    /// Returns the strip's rows of an operand as left matrices; its rows were loaded into a block.
     pub(super) fn lefts(&self, place: &Place<'k>, block: &HalfBlock<'k>) -> Vec<Value<'k>> {
         (0..block.steps()).map(|step| block.left(place.strip, step)).collect()
     }
 
-    /// What `body` does with each phase of a block: the first of its rows and the matrices' numbers.
+    /// Appends `body` for each phase of a block, given the first of the phase's rows.
     fn each_phase(&self, choice: AttentionMatrices, body: impl FnOnce(Value<'k>)) {
         let k = self.k;
         k.count(k.u32(0), k.u32(narrow(AttentionMatrices::ROWS)), k.u32(narrow(choice.columns)), body);
@@ -377,7 +378,7 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// The block of queries of a workgroup: the last ones, which see most keys, first.
+    /// Returns the block of queries of a workgroup: the last ones, which see most keys, first.
     pub(super) fn own_queries(&self) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
@@ -388,7 +389,8 @@ impl<'k> Attention<'k, '_> {
         Own { of, first, bounds: self.shared_bounds(of[0]) }
     }
 
-    /// How many keys each of the invocation's queries sees, and how many any of the workgroup's.
+    /// Returns the number of keys that each of the invocation's queries sees, and that any of the
+    /// workgroup's sees.
     pub(super) fn limits_of(&self, place: &Place<'k>, own: &Own<'k>) -> ([Value<'k>; 2], Value<'k>) {
         let (k, queries) = (self.k, narrow(self.problem.queries));
         let limits = place.rows.map(|row| {
@@ -418,7 +420,7 @@ impl<'k> Attention<'k, '_> {
         Forward { place, own, of, limits, end, blocks, scores, lefts }
     }
 
-    /// Output and log-sum-exp.
+    /// Appends the computation of output and log-sum-exp.
     pub(super) fn forward_by_matrices(&self, choice: AttentionMatrices) {
         // By fragments, maxima are of scores without the factor.
         if self.schedule.fragments && self.problem.spec.scale > 0.0 {
@@ -519,7 +521,7 @@ impl<'k> Attention<'k, '_> {
         self.check_table(&own.bounds, own.of[0], is_first, [k.local(), k.u32(narrow(threads))]);
     }
 
-    /// dq, and each query's mean, for the keys' kernel.
+    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
     pub(super) fn query_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let fragments = self.schedule.fragments;
@@ -584,7 +586,8 @@ impl<'k> Attention<'k, '_> {
         self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
     }
 
-    /// The products of outputs with their cotangents, of the invocation's rows; they go to the scratch, too.
+    /// Returns the products of outputs with their cotangents, of the invocation's rows; they go to the
+    /// scratch, too.
     fn means_by_matrices(&self, place: &Place<'k>, own: &Own<'k>, there: [Value<'k>; 2]) -> [Value<'k>; 2] {
         if let Some(known) = self.known_means(own.of, &there) {
             return [known[0], known[1]];
@@ -608,7 +611,7 @@ impl<'k> Attention<'k, '_> {
         })
     }
 
-    /// dk and dv.
+    /// Appends the computation of dk and dv.
     pub(super) fn key_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let fragments = self.schedule.fragments;

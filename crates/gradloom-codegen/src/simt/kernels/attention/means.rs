@@ -11,7 +11,7 @@ use gradloom_core::kernel::AttentionSchedule;
 /// Invocations of a query.
 const LANES: u32 = 16;
 
-/// The kernel that leaves them in the scratch, if they have one of their own.
+/// Returns the kernel that leaves the means in the scratch, if they have one of their own.
 pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<Kernel> {
     let problem = &schedule.problem;
     let queries = problem.pairs() * problem.queries;
@@ -38,7 +38,7 @@ pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<K
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Those of some queries, if a kernel before this one has left them.
+    /// Loads the means of some queries, if a kernel before this one has left them.
     pub(super) fn known_means(&self, of: Head<'k>, queries: &[Value<'k>]) -> Option<Vec<Value<'k>>> {
         self.schedule.means_apart?;
         let load = |&query: &Value<'k>| self.k.load(self.means(), self.query_number(of, query));

@@ -41,14 +41,14 @@ use shares::Shares;
 /// Below every score that is a finite number of use; a compiler may assume that there is no infinity.
 const LOWEST: f32 = -3.0e38;
 
-/// The kernels of `Attention`, of `AttentionGrad`, or one of those.
+/// Returns the kernels of `Attention`, of `AttentionGrad`, or one of those.
 pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
     let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
     let kernels = schedule.kernels.iter().filter_map(kernel);
     means::means(views, schedule).into_iter().chain(kernels).collect()
 }
 
-/// The kernel of attention and of what follows from it row by row.
+/// Returns the kernel of attention and of what follows from it row by row.
 pub(crate) fn followed(
     views: &Views<'_>,
     schedule: &AttentionSchedule,
@@ -65,7 +65,7 @@ pub(crate) fn followed(
     vec![k.finish()]
 }
 
-/// A kernel; none if there is nothing to compute.
+/// Returns a kernel; none if there is nothing to compute.
 fn one(
     views: &Views<'_>,
     schedule: &AttentionSchedule,
@@ -118,7 +118,7 @@ struct Attention<'k, 'b> {
     views: &'b Views<'b>,
     schedule: &'b AttentionSchedule,
     problem: &'b AttentionProblem,
-    /// What matrix instructions round the operands to.
+    /// Dtype that matrix instructions round the operands to.
     half: DType,
 }
 
@@ -126,12 +126,12 @@ struct Attention<'k, 'b> {
 type Head<'k> = [Value<'k>; 2];
 
 impl<'k, 'b> Attention<'k, 'b> {
-    /// The rows of q, k and v.
+    /// Returns the rows of q, k and v.
     fn queries_keys_values(&self) -> [Rows<'k, 'b>; 3] {
         [0, 1, 2].map(|read| self.operand(read))
     }
 
-    /// What the gradient reads besides: output, log-sum-exp, and the cotangent of the output.
+    /// Returns the other operands of the gradient: output, log-sum-exp, and the cotangent of the output.
     fn output_and_cotangent(&self) -> [Rows<'k, 'b>; 3] {
         let first = 3 + self.problem.spec.extra_operands();
         [0, 1, 2].map(|i| self.operand(first + i))
@@ -145,17 +145,17 @@ impl<'k, 'b> Attention<'k, 'b> {
         Rows::new(self.k, Role::Result(write), &self.views.writes[write])
     }
 
-    /// The scratch: for each query the product of its output with its cotangent.
+    /// Returns the scratch: for each query the product of its output with its cotangent.
     fn means(&self) -> u32 {
         self.k.buffer(Role::Workspace { start: 0, bytes: self.problem.means_bytes() }, DType::F32)
     }
 
-    /// Number of a query among all of them.
+    /// Returns the number of a query among all of them.
     fn query_number(&self, [sequence, head]: Head<'k>, query: Value<'k>) -> Value<'k> {
         (sequence * narrow(self.problem.heads) + head) * narrow(self.problem.queries) + query
     }
 
-    /// The factor on scores.
+    /// Returns the factor on scores.
     fn scale(&self) -> Value<'k> {
         self.k.f32(self.factor())
     }
@@ -165,13 +165,13 @@ impl<'k, 'b> Attention<'k, 'b> {
         self.problem.spec.scale as f32
     }
 
-    /// The factor on scores where weights are powers of two.
+    /// Returns the factor on scores where weights are powers of two.
     #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn scale_of_exponents(&self) -> f32 {
         (self.problem.spec.scale * std::f64::consts::LOG2_E) as f32
     }
 
-    /// The key head that a query head reads.
+    /// Returns the key head that a query head reads.
     fn key_head(&self, head: Value<'k>) -> Value<'k> {
         head / narrow(self.problem.sharing())
     }

@@ -26,7 +26,7 @@ pub(super) struct Products<'k> {
 }
 
 impl<'k, 'b> Attention<'k, 'b> {
-    /// The invocation's rows of an operand.
+    /// Returns the invocation's rows of an operand.
     pub(super) fn own(&self, operand: Rows<'k, 'b>, place: &SharePlace<'k>) -> Own<'k, 'b> {
         let width = operand.width();
         let starts: Vec<_> = place.there.iter().map(|&row| operand.start(place.of, row)).collect();
@@ -37,7 +37,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         Own { operand, starts, registers }
     }
 
-    /// The products of the invocation's rows with a row of another operand, which starts there.
+    /// Returns the products of the invocation's rows with a row of another operand, which starts there.
     pub(super) fn products(&self, own: &Own<'k, '_>, other: Rows<'k, '_>, start: Value<'k>) -> Products<'k> {
         let k = self.k;
         let width = narrow(own.operand.width());
@@ -66,7 +66,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         Products { sums: sums.iter().map(|sum| sum.get()).collect(), with }
     }
 
-    /// The products of the invocation's rows with its rows of another operand, one by one.
+    /// Returns the products of the invocation's rows with its rows of another operand, one by one.
     pub(super) fn products_by_row(
         &self,
         own: &Own<'k, '_>,

@@ -12,14 +12,14 @@ pub(super) struct AttentionPart<'k> {
     k: &'k Builder,
     /// The part's columns; the last one, where there are no more.
     columns: Vec<Value<'k>>,
-    /// Whether a column is in the part; of all of them, if nothing is said.
+    /// For each column whether it is in the part; `None` if all are.
     is_here: Option<Vec<Value<'k>>>,
     /// For each column the sum of each row.
     sums: Each<Variable<'k>>,
 }
 
 impl<'k> AttentionPart<'k> {
-    /// Sums of nothing so far, for rows of so many elements.
+    /// Creates sums of nothing so far, for rows of `width` elements.
     pub(super) fn new(k: &'k Builder, place: &SharePlace<'k>, width: usize) -> Self {
         let here = width.min(REGISTERS);
         let registers = narrow(REGISTERS);
@@ -48,7 +48,7 @@ impl<'k> AttentionPart<'k> {
         }
     }
 
-    /// The same for a row whose elements may be known.
+    /// Adds a row in the same way, whose elements may be known.
     pub(super) fn add_known(
         &self,
         known: Option<&[Value<'k>]>,

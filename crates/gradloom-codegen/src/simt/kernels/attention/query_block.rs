@@ -9,13 +9,13 @@ use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::AttentionTile;
 
-/// What each of its invocations knows.
+/// Block of queries, as each of its invocations knows it.
 pub(super) struct QueryBlock<'k> {
     tile: AttentionTile,
     /// Number of the block among those of its head.
     pub(super) number: Value<'k>,
     pub(super) of: Head<'k>,
-    /// Whose keys and values the queries meet.
+    /// Head of the keys and values that the queries meet.
     key_head: Value<'k>,
     pub(super) bounds: Bounds<'k>,
     pub(super) thread: Thread<'k>,
@@ -23,14 +23,14 @@ pub(super) struct QueryBlock<'k> {
     first: Value<'k>,
     /// The thread's queries.
     pub(super) queries: Vec<Value<'k>>,
-    /// How many keys each of them sees; none of one that does not exist.
+    /// Number of keys that each of them sees; 0 for a query that does not exist.
     pub(super) limits: Vec<Value<'k>>,
     /// Keys that any query of the block sees.
     end: Value<'k>,
 }
 
 impl<'k> Attention<'k, '_> {
-    /// The workgroup's block.
+    /// Returns the workgroup's block.
     pub(super) fn query_block(&self, tile: AttentionTile) -> QueryBlock<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads, queries] = [problem.pairs(), problem.heads, problem.queries].map(narrow);
@@ -66,7 +66,7 @@ impl<'k> Attention<'k, '_> {
         memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(block.of, query));
     }
 
-    /// What `body` does with each block of keys that any query sees: rows of k and v are in `memory` then.
+    /// Appends `body` for each block of keys that any query sees: rows of k and v are in `memory` then.
     pub(super) fn each_key_block(
         &self,
         block: &QueryBlock<'k>,
@@ -86,7 +86,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Which of a block of keys each of the thread's queries sees; nothing, if it is all of all blocks.
+    /// Returns, for each of the thread's queries, whether it sees each of a block of keys; `None` if it
+    /// sees all of all blocks.
     pub(super) fn seen(&self, block: &QueryBlock<'k>, start: Value<'k>) -> Option<Each<Value<'k>>> {
         let whole = self.problem.keys.is_multiple_of(block.tile.columns());
         let thread = &block.thread;
@@ -94,8 +95,8 @@ impl<'k> Attention<'k, '_> {
         (self.problem.hides_keys() || !whole).then(|| thread.each(seen))
     }
 
-    /// What `then` does with the number and the query of each of the thread's rows that exist, if the step
-    /// may commit.
+    /// Appends `then` for each of the thread's rows that exist, with its number and query, if the step may
+    /// commit.
     pub(super) fn each_query(&self, block: &QueryBlock<'k>, then: impl Fn(usize, Value<'k>)) {
         for (i, &query) in block.queries.iter().enumerate() {
             let is_there = query.below(narrow(self.problem.queries));

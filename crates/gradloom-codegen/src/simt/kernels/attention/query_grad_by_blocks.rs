@@ -12,7 +12,7 @@ use gradloom_core::ir::UnaryOp;
 use gradloom_core::kernel::AttentionTile;
 
 impl<'k> Attention<'k, '_> {
-    /// dq, and each query's mean, for the keys' kernel.
+    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
     pub(super) fn query_gradient_by_blocks(&self, tile: AttentionTile) {
         let (k, problem) = (self.k, self.problem);
         let widths = [problem.depth, problem.value_depth];
@@ -52,8 +52,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// The product of each query's output with its cotangent, which goes to the scratch, too. `there` are the
-    /// thread's queries, none beyond the last.
+    /// Returns the product of each query's output with its cotangent, which goes to the scratch, too.
+    /// `there` are the thread's queries, none beyond the last.
     fn means_of_block(
         &self,
         block: &QueryBlock<'k>,

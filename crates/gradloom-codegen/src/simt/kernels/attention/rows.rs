@@ -1,4 +1,4 @@
-//! Where the rows of operands and results lie.
+//! Rows of operands and results in memory.
 
 use super::super::super::index_of;
 use super::super::super::ir::{Role, ValueType};
@@ -9,7 +9,8 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 
-/// An operand or result with the axes sequence, head, row, and, but for a number for each row, column.
+/// An operand or result with the axes sequence, head, row, and column; without columns if it has a number
+/// for each row.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
@@ -26,32 +27,32 @@ impl<'k, 'b> Rows<'k, 'b> {
         Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
     }
 
-    /// Elements of a row.
+    /// Returns the number of elements of a row.
     pub(super) fn width(&self) -> usize {
         self.layout.shape[3]
     }
 
-    /// Index of a row's first element, or of its number.
+    /// Returns the index of a row's first element, or of its number.
     pub(super) fn start(&self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
         index_of(self.k, self.layout, &[sequence, head, row])
     }
 
-    /// Index of an element of the row that starts there.
+    /// Returns the index of an element of the row that starts there.
     fn at(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         start + column * narrow(self.layout.strides[3])
     }
 
-    /// An element of the row that starts there.
+    /// Loads an element of the row that starts there.
     pub(super) fn load(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         self.number(self.at(start, column))
     }
 
-    /// What is at an index: a row's number.
+    /// Loads the element at an index: a row's number.
     pub(super) fn number(&self, index: Value<'k>) -> Value<'k> {
         self.k.load(self.buffer, index)
     }
 
-    /// Four neighbours of the row that starts there, from a column on, rounded to a dtype of 16 bits.
+    /// Loads four neighbours of the row that starts there, from a column on, rounded to a dtype of 16 bits.
     pub(super) fn halves(&self, start: Value<'k>, column: Value<'k>, half: DType) -> Value<'k> {
         let k = self.k;
         if let Some(fours) = self.fours {
@@ -60,7 +61,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector_of(&|i| self.load(start, column + i)).to_half(half)
     }
 
-    /// Four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
+    /// Loads four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
     pub(super) fn four(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let (k, width) = (self.k, narrow(self.width()));
         let is_inside = column.below(width);

@@ -1,4 +1,4 @@
-//! What an invocation has when workgroups share no memory: rows of its own, and a part of their results.
+//! Shares of invocations when workgroups share no memory: rows of their own, and a part of their results.
 //!
 //! Rows that do not exist are computed like the last one, and not stored.
 
@@ -11,7 +11,7 @@ use gradloom_core::kernel::{AttentionKernel, AttentionSchedule};
 /// Elements of a row that an invocation keeps in registers, and of a result that it sums up.
 pub(super) const REGISTERS: usize = 64;
 
-/// How rows (queries or keys) are shared out: `count` of them for each head and part of the result.
+/// Split of rows (queries or keys) among invocations: `count` rows for each head and part of the result.
 pub(super) struct Shares {
     /// Invocations of a workgroup.
     pub(super) workgroup: usize,
@@ -22,11 +22,11 @@ pub(super) struct Shares {
     parts: usize,
     heads: usize,
     sequences: usize,
-    /// Whether the invocations of a workgroup have the same head and part.
+    /// True if the invocations of a workgroup have the same head and part.
     together: bool,
 }
 
-/// What an invocation has.
+/// Share of an invocation.
 pub(super) struct SharePlace<'k> {
     k: &'k Builder,
     count: u32,
@@ -41,12 +41,12 @@ pub(super) struct SharePlace<'k> {
     /// The first and the last row of the workgroup, or, if it has several heads, of the invocation.
     pub(super) first: Value<'k>,
     pub(super) last: Value<'k>,
-    /// Whether rows differ in the workgroup.
+    /// True if rows differ in the workgroup.
     together: bool,
 }
 
 impl Shares {
-    /// For a kernel whose invocations have so many rows each.
+    /// Creates the shares of a kernel whose invocations have `each` rows.
     pub(super) fn new(schedule: &AttentionSchedule, kernel: AttentionKernel, each: usize) -> Self {
         let AttentionSchedule { problem, workgroup, together_from, .. } = schedule;
         let width = match kernel {
@@ -66,7 +66,7 @@ impl Shares {
         }
     }
 
-    /// Workgroups.
+    /// Returns the number of workgroups.
     pub(super) fn groups(&self) -> usize {
         let around = self.sequences * self.heads * self.parts;
         match self.together {
@@ -77,7 +77,7 @@ impl Shares {
 }
 
 impl<'k> Attention<'k, '_> {
-    /// What `body` does with what the invocation has, if that is anything and the step may commit.
+    /// Appends `body` for the invocation's share, if it has any and the step may commit.
     pub(super) fn own_rows(&self, shares: &Shares, body: impl FnOnce(&SharePlace<'k>)) {
         let (k, gate) = (self.k, self.views.gate(self.k));
         let [workgroup, count, parts, heads] =
@@ -115,12 +115,13 @@ impl<'k> Attention<'k, '_> {
 }
 
 impl<'k> SharePlace<'k> {
-    /// How many keys each of the rows sees, which are queries, and how many any of the workgroup's does.
+    /// Returns the number of keys that each of the rows sees, which are queries, and that any of the
+    /// workgroup's sees.
     pub(super) fn limits(&self, bounds: &Bounds<'k>) -> (Vec<Value<'k>>, Value<'k>) {
         (self.there.iter().map(|&query| bounds.limit(query)).collect(), bounds.limit(self.last))
     }
 
-    /// `value` where the key is one that a query sees of so many, else `otherwise`.
+    /// Returns `value` where the key is below the limit of a query, else `otherwise`.
     pub(super) fn shown(
         &self,
         key: Value<'k>,
@@ -131,14 +132,14 @@ impl<'k> SharePlace<'k> {
         if self.together { key.less(limit).select(value, self.k.f32(otherwise)) } else { value }
     }
 
-    /// What `then` does with the number of each of the rows, and the row, that exist.
+    /// Appends `then` for each of the rows that exist, with its number.
     pub(super) fn each_row(&self, then: impl Fn(usize, Value<'k>)) {
         for (r, &row) in self.rows.iter().enumerate() {
             self.k.when(row.below(self.count), || then(r, row));
         }
     }
 
-    /// What `then` does in the invocation that has the first part.
+    /// Appends `then` for the invocation that has the first part.
     pub(super) fn in_first_part(&self, then: impl FnOnce()) {
         let is_first = (self.parts > 1).then(|| self.part.equals(self.k.u32(0)));
         self.k.guard([is_first], then);

@@ -31,7 +31,7 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Index of the first element of a key's row: in k (operand 1) or v (2).
+    /// Returns the index of the first element of a key's row: in k (operand 1) or v (2).
     pub(super) fn key_row(&self, read: usize, [sequence, key_head]: Head<'k>, key: Value<'k>) -> Value<'k> {
         let rows = self.operand(read);
         let Some(table) = self.problem.spec.extra_positions()[2] else {
@@ -44,7 +44,7 @@ impl<'k> Attention<'k, '_> {
         rows.start([entry.clamped(pool).cast(DType::U32), key_head], key % size)
     }
 
-    /// An entry of the table.
+    /// Loads an entry of the table.
     fn entry(&self, read: usize, position: Value<'k>) -> Value<'k> {
         let (k, View { dtype, layout, .. }) = (self.k, &self.views.reads[read]);
         k.load(k.buffer(Role::Operand(read), *dtype), index_at(k, layout, position))

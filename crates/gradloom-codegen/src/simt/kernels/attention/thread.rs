@@ -37,13 +37,13 @@ impl<'k> Thread<'k> {
         Self { k, tile, across: k.local() % width, rows }
     }
 
-    /// Memory for a block of scores.
+    /// Creates memory for a block of scores.
     pub(super) fn scores(&self) -> Shared {
         let columns = ValueType::Vector(narrow(self.tile.columns_each));
         Shared(self.k.shared(columns, narrow(self.tile.score_items())))
     }
 
-    /// Memory for numbers of each row and thread across.
+    /// Creates memory for numbers of each row and thread across.
     pub(super) fn shares(&self) -> Shared {
         Shared(self.k.shared(DType::F32, narrow(self.tile.share_items())))
     }
@@ -53,7 +53,7 @@ impl<'k> Thread<'k> {
         start + self.across + narrow(j * self.tile.column_threads)
     }
 
-    /// The same for each of its rows and columns.
+    /// Calls `f` for each of its rows and columns; returns the results.
     pub(super) fn each<T>(&self, f: impl Fn(usize, usize) -> T) -> Each<T> {
         let row = |i| (0..self.tile.columns_each).map(|j| f(i, j)).collect();
         (0..self.tile.rows_each).map(row).collect()
@@ -87,7 +87,7 @@ impl<'k> Thread<'k> {
         }
     }
 
-    /// The products of its rows of one block with its columns, which are rows of another.
+    /// Returns the products of its rows of one block with its columns, which are rows of another.
     pub(super) fn products(&self, rows: &Block<'k>, columns: &Block<'k>) -> Each<Value<'k>> {
         let k = self.k;
         let sums = self.each(|_, _| k.var(k.f32(0.0)));
@@ -107,7 +107,7 @@ impl<'k> Thread<'k> {
         self.each(|i, j| sums[i][j].get())
     }
 
-    /// Sums for [`Thread::accumulate`]: for each of its rows its vectors of a row of the block.
+    /// Creates sums for [`Thread::accumulate`]: for each of its rows its vectors of a row of the block.
     pub(super) fn sums(&self, block: &Block<'k>) -> Each<Variable<'k>> {
         let vectors = block.vectors().div_ceil(self.tile.column_threads);
         let zero = || self.k.var(self.k.f32(0.0).splat());

@@ -30,7 +30,7 @@ struct Half<'k> {
 }
 
 impl<'k> Half<'k> {
-    /// The 16 x 16 matrix number `i` of the subgroup's, of the terms from `16 * step` on.
+    /// Loads the 16 x 16 matrix number `i` of the subgroup's, of the terms from `16 * step` on.
     fn matrix(&self, k: &'k Builder, buffer: Value<'k>, i: u32, step: u32) -> Value<'k> {
         let (free, pitch) = (self.first + 16 * i, self.tile.pitch());
         let at = match self.along {
@@ -44,7 +44,7 @@ impl<'k> Half<'k> {
 }
 
 impl Product<'_> {
-    /// The kernel of the product, or of its parts.
+    /// Returns the kernel of the product, or of its parts.
     pub(super) fn cooperative(&self, tile: &CooperativeTile) -> Kernel {
         let size = self.schedule.subgroup;
         let grid = Grid::new(self, [tile.m, tile.n]);
@@ -107,12 +107,12 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// An operand, and what rounding leaves of it, if that is multiplied, too.
+    /// Returns an operand, and the remainder of its rounding if that is multiplied, too.
     fn split<'k>(&self, matrix: Value<'k>) -> (Value<'k>, Option<Value<'k>>) {
         (matrix, self.schedule.splits.then(|| matrix.matrix_residual()))
     }
 
-    /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.
+    /// Puts the 16 x 16 results of each subgroup, which are in an array from `start` on.
     fn matrix_results<'k>(
         &self,
         k: &'k Builder,
@@ -149,7 +149,7 @@ impl Product<'_> {
     }
 }
 
-/// A product of operands, added to a sum: what is small goes first.
+/// Returns a product of operands, added to a sum: what is small goes first.
 fn matrix_product<'k>(
     (left, left_rest): (Value<'k>, Option<Value<'k>>),
     (right, right_rest): (Value<'k>, Option<Value<'k>>),

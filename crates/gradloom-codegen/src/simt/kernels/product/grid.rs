@@ -1,4 +1,4 @@
-//! Which workgroup computes which tile.
+//! The workgroup that computes each tile.
 //!
 //! Product of a group, then part of the sum, then batch, then tile: so workgroups that run together share
 //! what they read. Tiles go in bands of [`BAND`] rows of tiles, column after column.
@@ -36,7 +36,7 @@ pub(super) struct Tile<'k> {
 }
 
 impl<'k> Tile<'k> {
-    /// A product of the batch as a whole, whose operands are not looked at.
+    /// Returns a product of the batch as a whole, whose operands are not looked at.
     pub(super) fn of_batch(k: &'k Builder, batch: Value<'k>) -> Self {
         let none = k.u32(0);
         Self { batch, part: none, first_row: none, first_column: none, starts: [none; 2], result: None }
@@ -56,17 +56,17 @@ impl<'b> Grid<'b> {
         }
     }
 
-    /// Workgroups.
+    /// Returns the number of workgroups.
     pub(super) fn count(&self) -> usize {
         self.each() * self.table.map_or(1, Table::parts)
     }
 
-    /// Workgroups of a product.
+    /// Returns the number of workgroups of a product.
     fn each(&self) -> usize {
         self.rows * self.columns * self.batch * self.parts
     }
 
-    /// The workgroup's.
+    /// Returns the workgroup's tile.
     pub(super) fn tile<'k>(&self, k: &'k Builder, problem: &DotProblem) -> Tile<'k> {
         let each = narrow(self.each());
         let found = self.table.map(|table| table.part(k, k.group() / each).starts);
@@ -98,7 +98,8 @@ impl<'b> Grid<'b> {
     }
 }
 
-/// The operands' first elements of a product of the batch, behind where a product of a group begins.
+/// Returns the operands' first elements of a product of the batch, behind where a product of a group
+/// begins.
 fn starts<'k>(
     k: &'k Builder,
     problem: &DotProblem,

@@ -2,9 +2,9 @@
 //! in long runs, with many loads on their way. So the threads of a workgroup share out the terms of few
 //! columns.
 //!
-//! Where neighbours of the matrix are neighbouring columns, a thread has four of them and every so many-th
-//! term; where they are neighbouring terms, a subgroup has four columns, and a thread four terms of each at a
-//! time.
+//! If neighbours of the matrix are neighbouring columns, a thread has four of them, and terms at a fixed
+//! distance; if they are neighbouring terms, a subgroup has four columns, and a thread four terms of each
+//! at a time.
 
 use super::grid::{Grid, Tile as Own};
 use super::operand::TiledOperand;
@@ -21,7 +21,7 @@ const SUBGROUP: u32 = 32;
 const AHEAD: [u32; 6] = [8, 6, 4, 3, 2, 1];
 
 impl Product<'_> {
-    /// The kernel of the product.
+    /// Returns the kernel of the product.
     pub(super) fn lanes_of_terms(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(&self.label(""), tile.threads(), grid.count());
@@ -159,17 +159,17 @@ impl Product<'_> {
         });
     }
 
-    /// Whether the matrix is there before the rows are: its first terms are loaded by themselves.
+    /// Returns true if the matrix is there before the rows are: its first terms are loaded by themselves.
     fn is_early(&self) -> bool {
         self.views.reads[1].is_early
     }
 
-    /// A row of the tile, or the last that there is.
+    /// Returns a row of the tile, or the last that there is.
     fn row<'k>(&self, own: Own<'k>, k: &'k Builder, row: u32) -> Value<'k> {
         (own.first_row + row).min(k.u32(narrow(self.problem.m) - 1))
     }
 
-    /// Whether the tile's row is there, if that is a question.
+    /// Returns whether the tile's row is there; `None` if every one is.
     fn has_row<'k>(&self, own: Own<'k>, tile: &Tile, row: Value<'k>) -> Option<Value<'k>> {
         let rows = narrow(self.problem.m);
         (!rows.is_multiple_of(tile.m)).then(|| (own.first_row + row).below(rows))

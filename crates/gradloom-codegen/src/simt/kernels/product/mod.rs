@@ -28,10 +28,10 @@ struct Product<'b> {
     views: &'b Views<'b>,
     problem: &'b DotProblem,
     schedule: &'b ProductSchedule,
-    /// What follows, if anything does.
+    /// Body that follows the product, if any.
     epilogue: Option<&'b Body>,
     label: &'b str,
-    /// Where the operands and results of each product begin, of a group of them.
+    /// Places where the operands and results of each product begin, of a group of them.
     table: Option<&'b Table>,
 }
 
@@ -44,12 +44,12 @@ struct At<'k> {
     column: Value<'k>,
 }
 
-/// Whether a row or column of a tile is one of the results, if tiles reach beyond these.
+/// Returns whether a row or column of a tile is one of the results; `None` if no tile reaches beyond these.
 fn inside<'k>(tile: u32, extent: usize, at: Value<'k>) -> Option<Value<'k>> {
     (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
 }
 
-/// The kernels of a product, or of several that the table lists, which are one kernel.
+/// Returns the kernels of a product, or of several that the table lists, which are one kernel.
 pub(crate) fn product(
     views: &Views<'_>,
     problem: &DotProblem,
@@ -77,12 +77,12 @@ impl Product<'_> {
         self.schedule.choice.parts
     }
 
-    /// A kernel's label: there are two if the sums are cut.
+    /// Returns a kernel's label: there are two if the sums are cut.
     fn label(&self, of_two: &str) -> String {
         format!("{}{}", self.label, if self.parts() > 1 { of_two } else { "" })
     }
 
-    /// Which terms of the sums a part has.
+    /// Returns the range of the terms that a part of the sums has: the first one and the end.
     fn terms<'k>(&self, k: &'k Builder, part: Value<'k>) -> [Value<'k>; 2] {
         let all = narrow(self.problem.k);
         if self.parts() == 1 {
@@ -93,24 +93,24 @@ impl Product<'_> {
         [first, (first + length).min(k.u32(all))]
     }
 
-    /// Results that are finished together: parts of sums are written four at a time where rows are whole
-    /// fours.
+    /// Returns the number of results that are finished together: parts of sums are written four at a time
+    /// where rows are whole fours.
     fn lanes(&self) -> u32 {
         if self.parts() > 1 && self.problem.n.is_multiple_of(4) { 4 } else { 1 }
     }
 
-    /// The scratch of the parts, `[parts, batch, m, n]`, as elements of a type.
+    /// Returns the scratch of the parts, `[parts, batch, m, n]`, as elements of a type.
     fn scratch(&self, k: &Builder, ty: ValueType) -> u32 {
         k.buffer(Role::Workspace { start: 0, bytes: self.schedule.workspace }, ty)
     }
 
-    /// What happens to a sum, or to four neighbours of a row as a vector: a part of it waits, a whole one is
-    /// finished.
+    /// Finishes a sum, or stores it in the scratch if it is only a part. The value may also be a vector of
+    /// four neighbours of a row.
     fn put<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
         self.put_all(k, &[(at, value)]);
     }
 
-    /// The same for several.
+    /// Puts several sums.
     fn put_all<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
         if self.parts() == 1 {
             return self.finish(k, sums);
@@ -125,12 +125,13 @@ impl Product<'_> {
         }
     }
 
-    /// Where a result stands among all of them.
+    /// Returns the index of a result among all of them.
     fn index<'k>(&self, at: At<'k>) -> Value<'k> {
         (at.own.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
     }
 
-    /// What follows from whole sums: all that an epilogue reads is read before anything is stored.
+    /// Finishes whole sums by the epilogue, if there is one, and stores them: all that an epilogue reads is
+    /// read before anything is stored.
     fn finish<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
         k.guard([self.views.gate(k)], || {
             let Some(body) = self.epilogue else {

@@ -13,7 +13,7 @@ use crate::product::Along;
 use crate::simt::{Builder, Kernel, Value, ValueType, Variable};
 use gradloom_core::kernel::{Staging, Tile};
 
-/// How a thread reads one operand.
+/// Reader of one operand by a thread.
 struct Reader<'k> {
     operand: TiledOperand<'k>,
     /// Rows (or columns) of the tile, of a strip, and strips of a thread.
@@ -26,7 +26,7 @@ struct Reader<'k> {
     from: From<'k>,
 }
 
-/// Where elements come from.
+/// Source of elements.
 enum From<'k> {
     /// The buffer, from these indices on: of each row, or of each strip that one vector loads.
     Registers(Vec<Value<'k>>),
@@ -45,7 +45,7 @@ enum Loaded<'k> {
 }
 
 impl<'k> Loaded<'k> {
-    /// The element of row `i` at term `t`.
+    /// Returns the element of row `i` at term `t`.
     fn value(&self, i: u32, t: u32) -> Value<'k> {
         let (row, term) = (i as usize, t as usize);
         match self {
@@ -55,7 +55,7 @@ impl<'k> Loaded<'k> {
         }
     }
 
-    /// Four rows from `i` on at term `t`, as a vector.
+    /// Returns four rows from `i` on at term `t`, as a vector.
     fn four(&self, k: &'k Builder, i: u32, t: u32) -> Value<'k> {
         match self {
             Self::Strips(terms) => terms[t as usize][i as usize / 4],
@@ -93,29 +93,29 @@ impl<'k> Reader<'k> {
         self.strip * self.strips
     }
 
-    /// Place of strip `s` of this thread among the strips of the tile.
+    /// Returns the place of strip `s` of this thread among the strips of the tile.
     fn strip_place(&self, s: u32) -> Value<'k> {
         self.place + s * self.threads
     }
 
-    /// Row (or column) `i` of this thread, counted from the start of the operand.
+    /// Returns row (or column) `i` of this thread, counted from the start of the operand.
     fn position(&self, i: u32) -> Value<'k> {
         self.operand.first + self.strip_place(i / self.strip) * self.strip + i % self.strip
     }
 
-    /// Whether a row is there, if that is a question.
+    /// Returns whether a row is there; `None` if every one is.
     fn inside(&self, position: Value<'k>) -> Option<Value<'k>> {
         let free = narrow(self.operand.side.free);
         self.operand.has_edge(self.extent).then(|| position.below(free))
     }
 
-    /// Whether a strip is loaded by one vector.
+    /// Returns true if a strip is loaded by one vector.
     fn has_strip_vectors(&self) -> bool {
         let vectors = matches!(self.from, From::Tile(_)) || self.operand.has_fours;
         self.operand.side.along == Along::Free && self.strip == 4 && vectors
     }
 
-    /// Where rows, or strips that one vector loads, start.
+    /// Returns the starts of rows, or of strips that one vector loads.
     fn starts(&self) -> Vec<Value<'k>> {
         let (step, k) = (if self.has_strip_vectors() { 4 } else { 1 }, self.operand.k);
         let start = |i| {
@@ -149,7 +149,7 @@ impl<'k> Reader<'k> {
         }
     }
 
-    /// Four terms of a row.
+    /// Loads four terms of a row.
     fn vector_of_terms(&self, start: Value<'k>, term: Value<'k>) -> Value<'k> {
         let at = |t: u32| self.operand.term(start, term + t);
         match self.operand.has_fours {
@@ -158,14 +158,14 @@ impl<'k> Reader<'k> {
         }
     }
 
-    /// Four terms of each row, which neighbour in the tile.
+    /// Loads four terms of each row, which neighbour in the tile.
     fn terms_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Vec<Value<'k>> {
         let row = |i: u32| self.strip_place(i / self.strip) + i % self.strip * (self.extent / self.strip);
         let item = |i: u32| self.operand.k.element(tile.array, buffer + row(i) * tile.pitch() + four);
         (0..self.count()).map(item).collect()
     }
 
-    /// For each of four terms the rows, which neighbour in the tile.
+    /// Loads, for each of four terms, the rows, which neighbour in the tile.
     fn strips_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Loaded<'k> {
         let k = self.operand.k;
         let line = |t: u32| buffer + (four * 4 + t) * tile.pitch();
@@ -184,7 +184,7 @@ impl<'k> Reader<'k> {
 }
 
 impl Product<'_> {
-    /// The kernel of the product, or of its parts.
+    /// Returns the kernel of the product, or of its parts.
     pub(super) fn portable(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(&self.label(": parts"), tile.threads(), grid.count());
@@ -250,7 +250,7 @@ impl Product<'_> {
         step(whole, end, 1);
     }
 
-    /// What happens to the sums.
+    /// Puts the sums.
     fn results<'k>(
         &self,
         k: &'k Builder,
@@ -323,8 +323,8 @@ fn multiply<'k>(
     }
 }
 
-/// This thread's row and column in the tile: blocks of 8 x 4 threads read fewest different addresses
-/// together.
+/// Returns this thread's row and column in the tile: blocks of 8 x 4 threads read fewest different
+/// addresses together.
 fn places<'k>(thread: Value<'k>, tile: &Tile) -> [Value<'k>; 2] {
     let (rows, columns) = (tile.m / tile.thread_m, tile.n / tile.thread_n);
     if rows.is_multiple_of(4) && columns.is_multiple_of(8) && columns > 8 {

@@ -23,12 +23,12 @@ struct Axis<'k> {
 }
 
 impl<'k> Axis<'k> {
-    /// Row (or column) `i` of this thread.
+    /// Returns row (or column) `i` of this thread.
     fn position(&self, i: Value<'k>) -> Value<'k> {
         self.operand.first + self.thread * self.each + i
     }
 
-    /// Where each row begins; those beyond the last begin where that does.
+    /// Returns the start of each row; those beyond the last begin where that does.
     fn starts(&self, k: &'k Builder) -> Vec<Value<'k>> {
         let last = k.u32(narrow(self.operand.side.free.saturating_sub(1)));
         let start = |i| {
@@ -39,7 +39,7 @@ impl<'k> Axis<'k> {
         (0..self.each).map(start).collect()
     }
 
-    /// Whether a row is there, if that is a question.
+    /// Returns whether a row is there; `None` if every one is.
     fn inside(&self, k: &'k Builder, position: Value<'k>) -> Option<Value<'k>> {
         let free = k.u32(narrow(self.operand.side.free));
         self.operand.has_edge(self.tile).then(|| position.less(free))
@@ -47,7 +47,7 @@ impl<'k> Axis<'k> {
 }
 
 impl Product<'_> {
-    /// The kernel of the product.
+    /// Returns the kernel of the product.
     pub(super) fn scalar(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(self.label, tile.threads(), grid.count());

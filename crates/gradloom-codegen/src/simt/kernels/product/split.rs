@@ -7,7 +7,7 @@ use crate::simt::{Builder, Kernel};
 use gradloom_core::ir::DType;
 
 impl Product<'_> {
-    /// The kernel that reads the scratch and runs the epilogue, an invocation for each result.
+    /// Returns the kernel that reads the scratch and runs the epilogue, an invocation for each result.
     pub(super) fn add_parts(&self) -> Kernel {
         let (results, threads) = (self.problem.results(), self.schedule.adding);
         let k = Builder::new(&self.label(": sums of parts"), threads, results.div_ceil(threads as usize));

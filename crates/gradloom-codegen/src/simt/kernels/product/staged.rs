@@ -10,14 +10,15 @@ use crate::product::Along;
 use crate::simt::{Builder, Value, ValueType, Variable};
 use gradloom_core::ir::DType;
 
-/// What a tile is like.
+/// Shape of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     /// Rows (or columns).
     pub(super) extent: u32,
     /// Terms.
     pub(super) depth: u32,
-    /// What it holds for matrix instructions, where these compute the product: floats of 16 bits, or f32.
+    /// Dtype that it holds for matrix instructions, if these compute the product: floats of 16 bits, or
+    /// f32.
     pub(super) matrix: Option<DType>,
     /// Rows that a thread reads together; they are stored this far apart from each other, so that
     /// neighbouring threads read neighbours.
@@ -41,7 +42,7 @@ pub(super) struct Group<'k> {
 }
 
 impl<'k> Group<'k> {
-    /// All threads of a workgroup.
+    /// Returns the group of all threads of a workgroup.
     pub(super) fn whole(k: &'k Builder) -> Self {
         Self { local: k.local(), slice: None, slices: 1, terms: 0 }
     }
@@ -114,12 +115,12 @@ pub(super) fn pipeline<'k>(
 }
 
 impl Shape {
-    /// The dtype of what it holds for matrix instructions.
+    /// Returns the dtype of what it holds for matrix instructions.
     fn held(&self) -> Option<DType> {
         self.matrix
     }
 
-    /// Distance between rows along the contiguous axis in workgroup memory, in items.
+    /// Returns the distance between rows along the contiguous axis in workgroup memory, in items.
     fn pitch(&self, along: Along) -> u32 {
         match (along, self.held()) {
             // Of f32, the elements that a matrix load takes at once lie in as many banks so.
@@ -136,7 +137,7 @@ impl Shape {
         self.extent * self.depth / 4
     }
 
-    /// An item of what it holds.
+    /// Rounds an item to what the tile holds.
     fn rounded<'k>(&self, four: Value<'k>) -> Value<'k> {
         match self.held() {
             None | Some(DType::F32) => four.to_vector(),
@@ -164,19 +165,19 @@ impl<'k> Staged<'k> {
         self.shape.pitch(self.operand.side.along)
     }
 
-    /// Items of one buffer.
+    /// Returns the number of items of one buffer.
     fn size(&self) -> u32 {
         let Shape { extent, depth, .. } = self.shape;
         self.pitch() * if self.operand.side.along == Along::Contract { extent } else { depth }
     }
 
-    /// Where a row of a tile with contiguous terms stands: strips are dealt out.
+    /// Returns the line of a row in a tile with contiguous terms: strips are dealt out.
     fn dealt(&self, row: Value<'k>) -> Value<'k> {
         let Shape { strip, extent, .. } = self.shape;
         if strip == 1 { row } else { (row % strip) * (extent / strip) + row / strip }
     }
 
-    /// Where this thread's item of a round comes from and goes to.
+    /// Returns the source and the target of this thread's item of a round.
     fn round(&self, round: u32) -> Round<'k> {
         let (k, Shape { extent, depth, threads, .. }) = (self.operand.k, self.shape);
         let number = self.group.local + round * threads;
@@ -217,8 +218,8 @@ impl<'k> Staged<'k> {
         }
     }
 
-    /// The item of a round, zero where there are no terms; rows and columns beyond the operand repeat its
-    /// last ones.
+    /// Returns the item of a round, zero where there are no terms; rows and columns beyond the operand
+    /// repeat its last ones.
     fn value(&self, round: &Round<'k>, term: Value<'k>) -> Value<'k> {
         let k = self.operand.k;
         let contract = narrow(self.operand.side.contract);
@@ -241,7 +242,7 @@ impl<'k> Staged<'k> {
         rounded(k.vector_of(&lane))
     }
 
-    /// Index of a lane of the round's item; clamped, so that `width` elements from there exist.
+    /// Returns the index of a lane of the round's item; clamped, so that `width` elements from there exist.
     fn index(&self, round: &Round<'k>, term: Value<'k>, lane: u32, width: usize) -> Value<'k> {
         let k = self.operand.k;
         let side = &self.operand.side;

@@ -26,7 +26,7 @@ const ROWS: u32 = 2;
 /// Registers of a lane for what is on its way, at most.
 const REGISTERS: u32 = 80;
 
-/// Where a lane stands.
+/// Place of a lane in its tile.
 struct Lane<'k> {
     /// Of its workgroup.
     own: Tile<'k>,
@@ -41,7 +41,7 @@ struct Lane<'k> {
 }
 
 impl Product<'_> {
-    /// The kernel of the product.
+    /// Returns the kernel of the product.
     pub(super) fn streamed(&self, tile: &CooperativeTile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let (subgroups, threads) = (tile.subgroups(), tile.subgroups() * SUBGROUP);
@@ -123,8 +123,8 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// For each of one or two steps, of which the lane's terms are neighbours from `term` on, four terms of
-    /// each of its two rows, as they are stored. Rows that are not there are computed like others, and not
+    /// Loads four terms of each of the lane's two rows, as they are stored, for each of one or two steps,
+    /// whose terms are neighbours from `term` on. Rows that are not there are computed like others, and not
     /// stored.
     fn lefts<'k>(
         &self,
@@ -148,7 +148,8 @@ impl Product<'_> {
         upper.into_iter().zip(lower).map(|(upper, lower)| [upper, lower]).collect()
     }
 
-    /// Whether eight neighbouring terms of a row can be loaded whole, which makes steps of GPT-2 5% shorter.
+    /// Returns true if eight neighbouring terms of a row can be loaded whole, which makes steps of GPT-2 5%
+    /// shorter.
     fn has_eights(&self) -> bool {
         let left = self.problem.lhs;
         let strides = self.problem.batch.iter().map(|axis| axis.lhs_stride);
@@ -156,7 +157,7 @@ impl Product<'_> {
         self.views.reads[0].dtype.is_for_memory() && all.all(|number| number.is_multiple_of(8))
     }
 
-    /// Four terms from `term` on of each of the lane's columns.
+    /// Loads four terms from `term` on of each of the lane's columns.
     fn rights<'k>(&self, rhs: &TiledOperand<'k>, lane: &Lane<'k>, term: Value<'k>) -> Vec<Value<'k>> {
         let (all, columns) = (narrow(self.problem.n), lane.columns);
         let there = |column: Value<'k>, of: u32| {
@@ -177,7 +178,7 @@ impl Product<'_> {
     }
 }
 
-/// Fours of neighbouring columns as right operands, of two each.
+/// Returns fours of neighbouring columns as right operands, of two each.
 fn right_matrices<'k>(columns: &[Value<'k>], half: DType) -> Vec<Value<'k>> {
     let columns: Vec<_> = columns.iter().map(|four| four.to_half(half)).collect();
     let pairs = columns.chunks_exact(2);
