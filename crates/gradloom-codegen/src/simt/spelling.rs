@@ -19,12 +19,12 @@ fn spelling(wgsl: &'static str, cuda: &'static str) -> Spelling {
     Spelling { wgsl, cuda }
 }
 
-/// The same in all dialects.
+/// Returns a spelling for all dialects.
 fn common(text: &'static str) -> Spelling {
     spelling(text, text)
 }
 
-/// A function of one element.
+/// Returns the spelling of a function of one element.
 pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
     let is_float = dtype == F32;
     match op {
@@ -55,7 +55,8 @@ pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
     }
 }
 
-/// A function of two elements of a dtype. A kernel that can have a divisor of zero checks it.
+/// Returns the spelling of a function of two elements of a dtype. A kernel that can have a divisor of zero
+/// checks it.
 pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
     let is_float = dtype == F32;
     let is_signed = dtype == DType::I32;
@@ -90,7 +91,7 @@ pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
     }
 }
 
-/// The expression with its operands, and the name of the function that it calls, if any.
+/// Returns the expression with its operands, and the name of the function that it calls, if any.
 pub(crate) fn fill(template: &'static str, operands: &[&str]) -> (String, Option<&'static str>) {
     let mut parts = template.split('{');
     let mut text = parts.next().unwrap_or_default().to_string();

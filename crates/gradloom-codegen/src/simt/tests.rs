@@ -1,10 +1,10 @@
-//! What the builder makes of a kernel, and what the verifier refuses.
+//! Tests of the builder's kernels and of the verifier's errors.
 
 use super::ir::{Block, Expr, Fault, Kernel, Role, Stmt};
 use super::{Builder, spelling, verify};
 use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
-/// `y[i] = scale * x[i]` for i below 100, with a use of memory that is shared.
+/// Returns the kernel of `y[i] = scale * x[i]` for i below 100, with a use of memory that is shared.
 fn scaled() -> Kernel {
     let k = Builder::new("scaled", 64, 2);
     let (x, y) = (k.buffer(Role::Operand(0), DType::F32), k.buffer(Role::Result(0), DType::F32));
@@ -64,14 +64,14 @@ fn a_variable_is_read_where_it_is_asked_for() {
     assert!(read < assigned, "{text}");
 }
 
-/// The verifier's message about a kernel after a change.
+/// Returns the verifier's message about a kernel after a change.
 fn refused(change: impl FnOnce(&mut Kernel)) -> String {
     let mut kernel = scaled();
     change(&mut kernel);
     verify(&kernel).expect_err("the kernel is wrong")
 }
 
-/// The statements under the condition.
+/// Returns the statements under the condition.
 fn inner(kernel: &mut Kernel) -> &mut Vec<Stmt> {
     let at = kernel.body.0.iter().position(|statement| matches!(statement, Stmt::If(..))).unwrap();
     match &mut kernel.body.0[at] {

@@ -51,7 +51,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A statement's first line.
+    /// Returns a statement's first line.
     fn statement(&self, statement: &Stmt, named: &[bool]) -> String {
         let text = |id: &ExprId| self.text(*id, named);
         match statement {
@@ -83,7 +83,7 @@ impl Kernel {
         }
     }
 
-    /// A statement for a message: what it is made of is shown one level deep.
+    /// Returns a statement for a message: what it is made of is shown one level deep.
     pub(super) fn excerpt(&self, statement: &Stmt) -> String {
         if statement.operands().iter().any(|id| id.index() >= self.exprs.len()) {
             return "a statement of an expression that is not there".to_string();
@@ -93,7 +93,7 @@ impl Kernel {
         self.statement(statement, &named)
     }
 
-    /// An expression for a message, with the types of what it is made of.
+    /// Returns an expression for a message, with the types of what it is made of.
     pub(super) fn excerpt_of(&self, id: ExprId) -> String {
         let operands: Vec<String> =
             self.expr(id).operands().map(|id| format!("v{}: {}", id.index(), self.ty(id))).collect();
@@ -101,7 +101,7 @@ impl Kernel {
         if operands.is_empty() { formula } else { format!("{formula} of {}", operands.join(", ")) }
     }
 
-    /// The name of an expression, or else what it is.
+    /// Returns the name of an expression, or its text if it has none.
     fn text(&self, id: ExprId, named: &[bool]) -> String {
         if named[id.index()] { format!("v{}", id.index()) } else { self.formula(id, named) }
     }

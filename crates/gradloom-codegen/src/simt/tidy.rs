@@ -10,7 +10,7 @@ use super::ir::{Block, Expr, ExprId, Kernel, Stmt};
 /// Most expressions inside of each other: parsers of WGSL give up at some depth (naga's beyond 200).
 const MOST_NESTED: u32 = 32;
 
-/// How an expression is used.
+/// Uses of an expression.
 #[derive(Clone, Copy, Default)]
 struct Use {
     count: u32,
@@ -100,7 +100,7 @@ fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [boo
     }
 }
 
-/// What an expression without a name reads needs no name either.
+/// Takes the name of a pending read. For an expression without a name, goes on to its operands.
 fn found(id: ExprId, exprs: &[&Expr], named: &mut [bool], pending: &mut Vec<ExprId>) {
     if let Some(at) = pending.iter().position(|&read| read == id) {
         pending.swap_remove(at);

@@ -27,8 +27,8 @@ fn find_starts(block: &Block, starts: &mut [Option<ExprId>]) {
     }
 }
 
-/// The value of an expression of integers in the first invocation, in the first turn of each loop; none if
-/// it is not known here.
+/// Returns the value of an expression of integers in the first invocation, in the first turn of each loop;
+/// none if it is not known here.
 fn value(kernel: &Kernel, expr: &Expr, values: &[Option<u32>], starts: &[Option<ExprId>]) -> Option<u32> {
     let known = |id: ExprId| values[id.index()];
     let int = |id: ExprId| {

@@ -1,4 +1,4 @@
-//! Which types expressions take, and which they have.
+//! Types that expressions take, and types that they have.
 
 use super::ir::{Array, Expr, ExprId, Kernel, MatrixUse, Space, ValueType};
 use gradloom_core::ir::{BinaryOp, DType};
@@ -19,8 +19,8 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// The type of an expression whose operands have the types that it takes. A literal and a conversion are what
-/// they are `said` to be.
+/// Returns the type of an expression whose operands have the types that it takes. A literal and a
+/// conversion are what they are `said` to be.
 pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<ValueType> {
     const F32: ValueType = ValueType::Scalar(DType::F32);
     const U32: ValueType = ValueType::Scalar(DType::U32);

@@ -37,7 +37,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     Uniformity::of(kernel).block(kernel, &kernel.body, true)
 }
 
-/// What is known at a statement.
+/// Expressions, variables and loops that are known at a statement.
 struct Scope<'k> {
     kernel: &'k Kernel,
     /// Expressions with a name here.
@@ -49,7 +49,7 @@ struct Scope<'k> {
 }
 
 impl Scope<'_> {
-    /// The statements of a block, whose names end with it.
+    /// Checks the statements of a block, whose names end with it.
     fn block(&mut self, block: &Block) -> Result<(), String> {
         let (mut names, mut variables) = (Vec::new(), Vec::new());
         for statement in &block.0 {
@@ -146,7 +146,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What an expression is made of must be known here.
+    /// Checks that the parts of an expression are known here.
     fn parts(&self, id: ExprId) -> Result<(), String> {
         match *self.kernel.expr(id) {
             Expr::Read(number) if !self.variables[number as usize] => {
@@ -159,7 +159,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A value must have a name here, or be pure and made of what is known here.
+    /// Checks that a value has a name here, or is pure and made of what is known here.
     fn value(&self, id: ExprId) -> Result<(), String> {
         let expr = self.kernel.exprs.get(id.index()).map(|(expr, _)| expr);
         match expr.ok_or("there is no such expression")? {
@@ -176,12 +176,12 @@ fn is_table(buffer: &Buffer) -> bool {
     buffer.role == Role::Table
 }
 
-/// Which values are the same for all invocations of a workgroup.
+/// Values that are the same for all invocations of a workgroup.
 struct Uniformity {
     values: Vec<bool>,
     variables: Vec<bool>,
     loops: Vec<bool>,
-    /// Which expressions all invocations evaluate together.
+    /// For each expression, true if all invocations evaluate it together.
     collective: Vec<bool>,
 }
 
@@ -227,7 +227,7 @@ impl Uniformity {
         self.values[id.index()]
     }
 
-    /// Whether anything turned out not to be uniform.
+    /// Returns true if anything turned out not to be uniform.
     fn spread(&mut self, block: &Block, control: bool) -> bool {
         let mut changed = false;
         for statement in &block.0 {

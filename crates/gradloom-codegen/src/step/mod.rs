@@ -1,5 +1,5 @@
-//! What a step is on a GPU, in whichever dialect its kernels are: which part of the program a kernel belongs
-//! to, what can keep the step from its commit, and the words in which the device says so.
+//! Steps on a GPU, in any dialect of kernels: the part of the program that a kernel belongs to, what can
+//! keep the step from its commit, and the words in which the device says so.
 //!
 //! In: a plan. Out: [`Owner`]s, windows, [`Status`].
 
@@ -41,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// An error of a kernel, with the place in the user's source that it computes.
+    /// Returns an error of a kernel, with the place in the user's source that it computes.
     pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
         let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
         match op.and_then(|op| Some((graph.origin(op)?, op))) {
@@ -64,7 +64,7 @@ pub struct Window<'p> {
     pub start: &'p Access,
 }
 
-/// The windows of a plan's commit, axis by axis.
+/// Returns the windows of a plan's commit, axis by axis.
 pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     let replaces = |launch: &Launch| launch.phase == Phase::Commit && launch.kernel == Kernel::WriteRegion;
     let launches = plan.launches.iter().enumerate().filter(move |(_, launch)| replaces(launch));
@@ -79,14 +79,15 @@ pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Whether a plan's guards or windows can keep a step from its commit; so can a kernel that traps.
+/// Returns true if a plan's guards or windows can keep a step from its commit; so can a kernel that traps.
 pub(crate) fn can_fail(plan: &Plan) -> bool {
     let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
     !plan.guards.is_empty() || plan.launches.iter().any(windows)
 }
 
-/// The number of the first of a step's kernels that is run in a pass of its own, because the store's values
-/// from before it are results: guards that are parameters themselves. Their number if there is none.
+/// Returns the number of the first of a step's kernels that is run in a pass of its own, because the
+/// store's values from before it are results (guards that are parameters themselves); the number of all
+/// kernels if there is none.
 pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
     if !plan.guards.iter().any(|(_, access)| stored(access)) {
@@ -96,8 +97,8 @@ pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     step.iter().position(commits).unwrap_or(step.len())
 }
 
-/// The launches of a step that the host runs, in order, each with the number of the step's kernel before
-/// which it runs.
+/// Returns the launches of a step that the host runs, in order, each with the number of the step's kernel
+/// before which it runs.
 pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usize)> {
     let is_hosted = |(_, launch): &(usize, &Launch)| on_host(launch, graph).is_some();
     let hosted = plan.launches.iter().enumerate().filter(is_hosted).map(|(number, _)| number);

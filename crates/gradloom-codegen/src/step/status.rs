@@ -34,7 +34,7 @@ pub(crate) const RECORDED_WORDS: usize = 5;
 pub(crate) const STEPS: usize = 8;
 /// Those of them that failed.
 pub(crate) const FAILURES: usize = 9;
-/// Where records begin: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
+/// Start of the records: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
 pub(crate) const RECORDS: usize = 12;
 pub(crate) const RECORD_WORDS: usize = 8;
 /// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`.
@@ -46,7 +46,7 @@ pub(crate) const TRAPPED: u32 = 1;
 /// The verdict of a step whose first guard is not finite; the others follow.
 pub(crate) const FIRST_GUARD: u32 = 2;
 
-/// What became of a step.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All updates took effect.
@@ -59,7 +59,7 @@ pub enum Verdict {
         position: usize,
         /// The index.
         index: i32,
-        /// What it must be below.
+        /// Bound that it must be below.
         bound: usize,
     },
     /// The guard with this index is not finite.
@@ -88,11 +88,11 @@ impl Verdict {
 /// A step that took no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How many failures there were before it.
+    /// Number of failures before it.
     pub number: u32,
-    /// How many steps there were before it.
+    /// Number of steps before it.
     pub step: u32,
-    /// Why.
+    /// Outcome of the step.
     pub verdict: Verdict,
 }
 
@@ -101,23 +101,23 @@ pub struct Failure {
 pub struct Status([u32; STATUS_WORDS]);
 
 impl Status {
-    /// The words at the start of some bytes, little-endian.
+    /// Reads the words at the start of some bytes, little-endian.
     pub fn new(bytes: &[u8]) -> Self {
         Self(std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]))))
     }
 
-    /// What became of the step.
+    /// Returns the outcome of the step.
     pub fn verdict(&self) -> Verdict {
         Verdict::new(&self.0)
     }
 
-    /// What trapped so far, be the verdict there or not.
+    /// Returns the trap so far, if any, whether or not the verdict is there.
     pub fn trap(&self) -> Option<Verdict> {
         Verdict::trap(&self.0)
     }
 
-    /// The failures that have a record, from number `first` on, in order. The last one of all is among them,
-    /// and the first four behind those that the host had told the device that it knows.
+    /// Returns the failures that have a record, from number `first` on, in order. The last one of all is
+    /// among them, and the first four behind those that the host had told the device that it knows.
     pub fn failures_from(&self, first: u32) -> Vec<Failure> {
         let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
         let failure = |record: &[u32]| {

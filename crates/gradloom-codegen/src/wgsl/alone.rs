@@ -15,15 +15,15 @@ use gradloom_core::plan::{ALIGNMENT, Region};
 /// A kernel over operands of its own: bindings that lie one behind the other in the region of the step.
 #[derive(Clone, Debug)]
 pub struct Alone {
-    /// What computes it.
+    /// Shaders that compute it.
     pub shaders: Shaders,
     /// Bindings that hold these words. All others, and the scratch, may hold any numbers of f32.
     pub words: Vec<(usize, Vec<u32>)>,
-    /// What the kernel leaves, of f32: bindings, and bytes of the scratch.
+    /// Results of the kernel, of f32: bindings, and bytes of the scratch.
     pub results: Vec<Bound>,
 }
 
-/// A kernel, computed by a choice.
+/// Returns a kernel, computed by a choice.
 ///
 /// # Panics
 /// If the choice does not suit the problem and the limits, or the problem has nothing to compute.
@@ -45,7 +45,7 @@ pub(super) struct Value {
     pub(super) layout: Layout,
 }
 
-/// Operands and results in bindings of their own, in their order.
+/// Returns the operands and results in bindings of their own, in their order.
 pub(super) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
     let (count, mut bindings, mut end) = (reads.len(), Vec::new(), 0);
     let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {

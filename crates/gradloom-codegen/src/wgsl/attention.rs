@@ -19,7 +19,7 @@ use crate::simt::kernels;
 use gradloom_core::ir::{DType, Shape};
 use gradloom_core::kernel::Layout;
 
-/// The shader of a kernel that can run alone, by a choice that suits it.
+/// Returns the shader of a kernel that can run alone, by a choice that suits it.
 pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
     let Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
     let rows = |heads: usize, rows: usize, width: usize| {

@@ -8,7 +8,7 @@
 
 use crate::simt::{Block, Expr, Kernel, Space, Stmt};
 
-/// The number of the first statement of the kernel's block that fills each array, if there is one.
+/// Returns the number of the first statement of the kernel's block that fills each array, if there is one.
 pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     let mut found = vec![None; kernel.arrays.len()];
     for (number, array) in kernel.arrays.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     found
 }
 
-/// Whether a statement, or one of its block, is wanted.
+/// Returns true if a statement, or one of its block, is wanted.
 fn any(statement: &Stmt, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
     let inner = |block: &Block| block.0.iter().any(|inner| any(inner, is_wanted));
     is_wanted(statement) || statement.block().is_some_and(inner)

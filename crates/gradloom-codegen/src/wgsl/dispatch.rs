@@ -1,4 +1,4 @@
-//! What a launch is on WebGPU: shaders, and what they bind.
+//! Launches on WebGPU: shaders, and what they bind.
 
 use super::operands::Operands;
 use crate::kernels::Cuts;
@@ -10,11 +10,11 @@ use std::ops::Range;
 /// One shader and how it is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatch {
-    /// What it computes, for people.
+    /// Description of what it computes, for people.
     pub label: String,
     /// WGSL with the entry point `main`.
     pub source: String,
-    /// What stands at `@group(0) @binding(i)`.
+    /// Contents of `@group(0) @binding(i)`.
     pub bindings: Vec<Bound>,
     /// Workgroups along x, y and z.
     pub workgroups: [u32; 3],
@@ -22,7 +22,7 @@ pub struct Dispatch {
     pub turns: u64,
 }
 
-/// What a shader's binding is.
+/// Contents of a shader's binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The binding of this index in the launch's [`Operands`].
@@ -35,7 +35,7 @@ pub enum Bound {
     Table(Vec<u32>),
     /// The status, of the step and of those before: [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
     Status {
-        /// Whether the shader may write it.
+        /// True if the shader may write it.
         writable: bool,
     },
 }
@@ -43,21 +43,21 @@ pub enum Bound {
 /// A launch as shaders, which run one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shaders {
-    /// What they bind.
+    /// Memory that they bind.
     pub operands: Operands,
     /// In order; none if there is nothing to compute.
     pub dispatches: Vec<Dispatch>,
 }
 
-/// What the shaders of a program are made for.
+/// Context that the shaders of a program are made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The plan of all launches.
     pub plan: &'a Plan,
     /// Its graph, for messages.
     pub graph: &'a Graph,
-    /// What the adapter allows.
+    /// Limits of the adapter.
     pub limits: &'a Limits,
-    /// Where memory is cut into buffers.
+    /// Places where memory is cut into buffers.
     pub cuts: &'a Cuts,
 }

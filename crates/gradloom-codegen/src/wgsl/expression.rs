@@ -41,7 +41,7 @@ impl ShaderBuilder<'_> {
         }
     }
 
-    /// A function of elements, as it is spelled with these operands.
+    /// Returns a function of elements, as it is spelled with these operands.
     pub(crate) fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
         let (text, called) = spelling::fill(spelling.wgsl, operands);
         if let Some(helper) = called.and_then(Function::named) {
@@ -50,7 +50,7 @@ impl ShaderBuilder<'_> {
         text
     }
 
-    /// A comparison of two elements.
+    /// Returns a comparison of two elements.
     pub(crate) fn compare(&mut self, op: CompareOp, dtype: DType, a: &str, b: &str) -> String {
         let (a, b) = match dtype {
             DType::Bool => (format!("u32({a})"), format!("u32({b})")),
@@ -67,7 +67,7 @@ impl ShaderBuilder<'_> {
         }
     }
 
-    /// A conversion.
+    /// Returns a conversion.
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
             _ if from == to || from.is_for_memory() => a.to_string(),

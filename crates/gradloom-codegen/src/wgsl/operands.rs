@@ -1,4 +1,4 @@
-//! What a launch binds: ranges of the plan's regions, and where each operand and result lies in them.
+//! Bindings of a launch: ranges of the plan's regions, and the place of each operand and result in them.
 //!
 //! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands
 //! of a dispatch whose bindings are written; so a result that takes an operand's place shares its binding. A
@@ -15,7 +15,7 @@ use gradloom_core::kernel::{Access, Launch, Layout};
 use gradloom_core::plan::{ALIGNMENT, Region, Role};
 use std::ops::Range;
 
-/// How a binding's elements are declared.
+/// Type that a binding's elements are declared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// Of this dtype: of 32 bits, or f16 where shaders may use it.
@@ -32,35 +32,35 @@ pub enum Element {
 /// A range of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Which memory.
+    /// Region of memory.
     pub region: Region,
     /// Bytes, from a multiple of [`ALIGNMENT`].
     pub range: Range<u64>,
-    /// Whether shaders may write it.
+    /// True if shaders may write it.
     pub writable: bool,
-    /// How it is declared.
+    /// Type that its elements are declared with.
     pub element: Element,
 }
 
 impl Binding {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// How many bindings of the adapter it takes.
+    /// Returns the number of the adapter's bindings that it takes.
     pub fn pieces(&self, limits: &Limits) -> usize {
         usize::try_from(self.bytes().div_ceil(piece_bytes(limits)).max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Bytes of one of these, from the start of the range.
+    /// Returns the bytes of one of these, from the start of the range.
     pub fn piece(&self, number: usize, limits: &Limits) -> Range<u64> {
         let (bytes, number) = (piece_bytes(limits), number as u64);
         number * bytes..((number + 1) * bytes).min(self.bytes())
     }
 }
 
-/// Bytes of the pieces into which larger values are cut.
+/// Returns the number of bytes of the pieces into which larger values are cut.
 fn piece_bytes(limits: &Limits) -> u64 {
     (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
 }
@@ -74,11 +74,11 @@ pub struct Operand {
     pub base: u64,
     /// Of the elements.
     pub dtype: DType,
-    /// Which elements of the buffer, in which order.
+    /// Layout of its elements in the buffer.
     pub layout: Layout,
 }
 
-/// Which values share a binding, besides those that overlap.
+/// Values that share a binding, besides those that overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// None.
@@ -95,7 +95,7 @@ const PRODUCT_READS: usize = 2;
 /// The binding of an operand without elements.
 pub(super) const NONE: usize = usize::MAX;
 
-/// What a launch binds.
+/// Bindings of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operands {
     /// In the order of their numbers.
@@ -107,7 +107,7 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The bindings of a launch.
+    /// Creates the bindings of a launch.
     pub fn new(launch: &Launch, context: &Context<'_>, shared: Shared) -> Self {
         let Context { plan, cuts, limits, .. } = *context;
         // What has no elements is never looked at, so it needs no binding.
@@ -187,7 +187,7 @@ impl Operands {
         View { dtype: *dtype, layout, has_vectors, is_early: false }
     }
 
-    /// What kernels of the common language see of them.
+    /// Returns their views for kernels of the common language.
     pub(super) fn views(&self, gated: bool) -> Views<'_> {
         let in_place = self.reads.first().zip(self.writes.first()).is_some_and(|(read, write)| {
             (read.binding, read.base, &read.layout) == (write.binding, write.base, &write.layout)
@@ -201,8 +201,8 @@ impl Operands {
     }
 }
 
-/// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of
-/// it.
+/// Returns the region and the bytes to bind for an access: its buffer, or, of one that is too large for a
+/// binding, what is used of it.
 pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<u64>) {
     let Context { plan, limits, .. } = *context;
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];

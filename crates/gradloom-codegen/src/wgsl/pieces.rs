@@ -8,7 +8,7 @@ use crate::schedule::group::{body_of, class, is_map, schedule};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part, Schedule};
 use gradloom_core::plan::ALIGNMENT;
 
-/// The launch as a group in which maps over large values are cut into parts; `None` if it has none.
+/// Returns the launch as a group in which maps over large values are cut into parts; `None` if it has none.
 pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     let whole = [Part::whole(launch)];
     let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
@@ -47,7 +47,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     Some(cut)
 }
 
-/// Whether a part is a map over more than so many elements that are next to each other.
+/// Returns true if a part is a map over more than `most` elements that are next to each other.
 fn is_large(launch: &Launch, part: &Part, most: usize) -> bool {
     let Kernel::Loop(body) = &part.kernel else { return false };
     body.rows * body.columns > most

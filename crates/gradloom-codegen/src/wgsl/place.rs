@@ -38,7 +38,8 @@ impl Placement for Context<'_> {
         operands
     }
 
-    /// Parts run together if each of their operands lies in the same segment, and bindings are not too large.
+    /// Returns the parts that run together: each of their operands lies in the same segment, and bindings
+    /// are not too large.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let mut covers: Vec<Covers> = parts.iter().map(|part| Covers::new(part, launch, self)).collect();
         group::batches(parts, launch, |first, part| {
@@ -164,8 +165,8 @@ impl Covers {
         covers
     }
 
-    /// The ranges of both, if one name can stand for each operand: it is in the same place, bindings are not
-    /// too large, and no operand that vectors are loaded of lies among results.
+    /// Returns the ranges of both, if one name can stand for each operand: it is in the same place,
+    /// bindings are not too large, and no operand that vectors are loaded of lies among results.
     fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<u64>>> {
         let mut ranges = self.ranges.clone();
         for (range, other) in ranges.iter_mut().zip(&other.ranges) {

@@ -13,7 +13,7 @@ use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType, turns};
 use gradloom_core::ir::{BinaryOp, DType, Number};
 
-/// The shader of a kernel.
+/// Returns the shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     source.gated = kernel.is_gated();
@@ -62,7 +62,7 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
     Dispatch { turns: turns(kernel), ..source.finish(&kernel.label, kernel.workgroup, kernel.groups) }
 }
 
-/// What a buffer is in the text.
+/// Form of a buffer in the text.
 enum Memory {
     Operand(Operand),
     /// An array of this name.
@@ -162,12 +162,12 @@ impl Printer<'_> {
         }
     }
 
-    /// The name of an expression, or else what it is.
+    /// Returns the name of an expression, or its text if it has none.
     fn text(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(source, id) }
     }
 
-    /// The same of several.
+    /// Returns the texts of several expressions.
     fn texts<const N: usize>(&self, source: &mut ShaderBuilder<'_>, ids: [&ExprId; N]) -> [String; N] {
         ids.map(|id| self.text(source, *id))
     }
@@ -287,7 +287,7 @@ impl Printer<'_> {
     }
 }
 
-/// The WGSL name of a type.
+/// Returns the WGSL name of a type.
 fn name_of(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(dtype) => type_name(dtype),
@@ -302,13 +302,13 @@ fn name_of(ty: ValueType) -> &'static str {
     }
 }
 
-/// The name of a loop's counter, which is not to be that of a type: the 33rd would be `i32`.
+/// Returns the name of a loop's counter, which is not to be that of a type: the 33rd would be `i32`.
 fn counter(number: u32) -> String {
     let sign = if matches!(number, 8 | 16 | 32 | 64) { "_" } else { "" };
     format!("i{sign}{number}")
 }
 
-/// A literal's number.
+/// Returns a literal's number.
 fn number(bits: u32, dtype: DType) -> Number {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => Number::Float(f32::from_bits(bits).into()),

@@ -40,8 +40,8 @@ fn as_vectors(operands: &mut Operands, read: usize, has_fours: bool) {
     }
 }
 
-/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the
-/// right one and the results.
+/// Returns the shaders of a product that nothing follows from, to be measured: bindings are the left
+/// operand, the right one and the results.
 pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Alone {
     let [lhs, rhs] = last_elements(problem).map(|last| last + 1);
     let lanes = lanes(problem, limits);

@@ -83,7 +83,7 @@ impl<'a> ShaderBuilder<'a> {
         writeln!(self.globals, "{text}").expect(TEXT);
     }
 
-    /// Name of a helper function, which the module then has.
+    /// Returns the name of a helper function, which the module then has.
     pub(crate) fn function(&mut self, function: Function) -> &'static str {
         for &needed in function.needs() {
             self.function(needed);
@@ -92,19 +92,19 @@ impl<'a> ShaderBuilder<'a> {
         function.name()
     }
 
-    /// A range of the launch's scratch as a binding of its own, by its name `w0`, `w1`, ..
+    /// Declares a range of the launch's scratch as a binding of its own; returns its name `w0`, `w1`, ..
     pub(crate) fn workspace(&mut self, bytes: Range<u64>, ty: &str) -> String {
         let name = format!("w{}", self.workspace.len());
         self.named_workspace(bytes, &name, &format!("array<{ty}>"));
         name
     }
 
-    /// The same by another name and of another type.
+    /// Declares a range of the scratch likewise, by another name and of another type.
     pub(crate) fn named_workspace(&mut self, bytes: Range<u64>, name: &str, ty: &str) {
         self.workspace.push((bytes, name.to_string(), ty.to_string()));
     }
 
-    /// Numbers that the shader reads, by the name of their array.
+    /// Declares numbers that the shader reads; returns the name of their array.
     pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
         self.table = Some(numbers);
         "entries"
@@ -122,13 +122,13 @@ impl<'a> ShaderBuilder<'a> {
         self.subgroup = Some(size);
     }
 
-    /// See [`Operands::load`].
+    /// Returns the element at an index of an operand: see [`Operands::load`].
     pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
         self.operands.load(operand, index, self.limits)
     }
 
-    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared
-    /// so.
+    /// Returns the vector of four at an index of the operand's buffer, which counts vectors; its binding is
+    /// declared so.
     pub(crate) fn load_vector(&mut self, operand: &Operand, index: &str) -> String {
         match operand.binding {
             NONE => format!("{}()", vector_name(operand.dtype)),
@@ -208,8 +208,8 @@ impl<'a> ShaderBuilder<'a> {
         self.traps = true;
     }
 
-    /// What stands before the entry point: bindings and helper functions, as far as `entry`, its text, uses
-    /// them; and the bindings.
+    /// Returns the text before the entry point: bindings and helper functions, as far as `entry`, its text,
+    /// uses them; and the bindings.
     pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
         let mut functions = self.globals.clone();
         self.functions.iter().for_each(|function| functions.push_str(function.text()));
@@ -262,8 +262,8 @@ impl<'a> ShaderBuilder<'a> {
         (text, bindings)
     }
 
-    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the
-    /// workgroup's number and `local` the invocation's number in it.
+    /// Returns the finished shader, run by `count` workgroups of `size` invocations each. In the body,
+    /// `group` is the workgroup's number and `local` the invocation's number in it.
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
         let subgroup = self.subgroup;
@@ -304,7 +304,7 @@ impl<'a> ShaderBuilder<'a> {
 }
 
 impl Operands {
-    /// The element at an index of the operand's buffer.
+    /// Returns the element at an index of the operand's buffer.
     pub(crate) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         if operand.binding == NONE {
             // Never run.
@@ -341,7 +341,7 @@ impl Operands {
         }
     }
 
-    /// What is declared at an index of a binding: an element, a vector or a word.
+    /// Returns the expression of the item at an index of a binding: an element, a vector or a word.
     pub(crate) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
         match self.bindings[binding].pieces(limits) {
             1 => format!("b{binding}[{index}]"),
@@ -351,7 +351,7 @@ impl Operands {
 }
 
 impl Element {
-    /// The WGSL type.
+    /// Returns the WGSL type.
     fn type_name(self) -> &'static str {
         match self {
             Element::Plain(DType::F16) => "f16",
@@ -404,7 +404,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
     text
 }
 
-/// Whether a text has a name as a whole word.
+/// Returns true if a text has a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let part = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
     let (text, name) = (text.as_bytes(), name.as_bytes());
@@ -422,7 +422,7 @@ fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str
     writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
 }
 
-/// An index from the start of a binding.
+/// Returns an index from the start of a binding.
 fn based(index: &str, base: u64) -> String {
     match base {
         0 => index.to_string(),
@@ -430,12 +430,12 @@ fn based(index: &str, base: u64) -> String {
     }
 }
 
-/// The WGSL name of a vector of four.
+/// Returns the WGSL name of a vector of four.
 fn vector_name(dtype: DType) -> &'static str {
     if dtype == DType::F16 { "vec4<f16>" } else { "vec4<f32>" }
 }
 
-/// The WGSL name of a dtype, of the values of a kernel.
+/// Returns the WGSL name of a dtype, of the values of a kernel.
 pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "f32",
@@ -446,7 +446,7 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
     }
 }
 
-/// The value of a dtype that stands for an element that is not there.
+/// Returns the value of a dtype that stands for an element that is not there.
 pub(crate) fn zero(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "0.0",

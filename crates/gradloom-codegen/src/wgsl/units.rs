@@ -16,7 +16,7 @@ use gradloom_core::kernel::Launch;
 /// Some shaders over the same operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// What they belong to.
+    /// Part of the program that they belong to.
     pub owner: Owner,
     /// In order.
     pub shaders: Shaders,
@@ -25,16 +25,16 @@ pub struct Unit {
 /// One shader of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Shader<'a> {
-    /// What it belongs to.
+    /// Part of the program that it belongs to.
     pub owner: Owner,
-    /// What its unit binds.
+    /// Bindings of its unit.
     pub operands: &'a Operands,
     /// The shader.
     pub dispatch: &'a Dispatch,
 }
 
-/// The shaders of a plan: those that run once, then a step's in order, with the guards between its phases. A
-/// launch that the host runs has none.
+/// Returns the shaders of a plan: those that run once, then a step's in order, with the guards between its
+/// phases. A launch that the host runs has none.
 ///
 /// # Errors
 /// When a kernel cannot run on an adapter with these limits.
@@ -43,7 +43,7 @@ pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
     Ok(units.into_iter().map(|unit| printed(unit, context)).collect())
 }
 
-/// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
+/// Returns the shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
@@ -52,7 +52,7 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     Ok(units.into_iter().map(|unit| printed(unit, context).shaders).collect())
 }
 
-/// The shader that decides whether a step of a plan commits, which has launches.
+/// Returns the shader that decides whether a step of a plan commits, which has launches.
 ///
 /// # Errors
 /// When it cannot run on an adapter with these limits.
@@ -92,7 +92,7 @@ impl Unit {
     }
 }
 
-/// Which bindings of a shader may be written.
+/// Returns which bindings of a shader may be written.
 pub fn writable(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
         Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,

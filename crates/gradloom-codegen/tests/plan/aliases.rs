@@ -1,11 +1,11 @@
-//! Which operands a launch may overwrite with its results.
+//! Operands that a launch may overwrite with its results.
 
 use crate::{fused, planned};
 use gradloom_core::kernel::Launch;
 use gradloom_core::plan::ALIGNMENT;
 use gradloom_core::plan::Plan;
 
-/// The pairs (write, read) of the launch with this name.
+/// Returns the pairs (write, read) of the launch with this name.
 #[track_caller]
 fn pairs(plan: &Plan, name: &str) -> Vec<(usize, usize)> {
     let launch: Option<&Launch> = plan.launches.iter().find(|launch| launch.kernel.name() == name);

@@ -23,7 +23,8 @@ impl CustomOp for First {
     }
 }
 
-/// Kernels of the plan of `first(%1, %2)`, where the two are these views of an input of 3 rows and 2 columns.
+/// Returns the kernels of the plan of `first(%1, %2)`, where the two are these views of an input of 3 rows
+/// and 2 columns.
 fn kernels(first: &str, second: &str) -> Vec<&'static str> {
     let text = format!(
         "graph {{\n%0: f32[3, 2] = input \"x\"\n%1: {first}\n%2: {second}\n\

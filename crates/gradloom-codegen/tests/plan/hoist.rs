@@ -1,4 +1,4 @@
-//! What is the same in every step runs once, when the program is loaded.
+//! Launches whose results are the same in every step run once, when the program is loaded.
 
 use crate::{buffer, fused, graph, planned, refused, steps};
 use gradloom_core::ir::ValueId;

@@ -21,7 +21,7 @@ use gradloom_core::kernel::{Launch, Phase};
 use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
 use gradloom_testing::generate;
 
-/// A graph from the lines of its text form.
+/// Returns a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -37,7 +37,7 @@ fn plan_within(graph: &Graph, limit: Option<u64>) -> Result<Plan> {
     plan::plan(graph, lowered, &store, limit)
 }
 
-/// The plan of a graph, verified.
+/// Returns the plan of a graph, verified.
 #[track_caller]
 fn planned(lines: &str) -> Plan {
     plan_of(&graph(lines))
@@ -51,7 +51,7 @@ fn plan_of(graph: &Graph) -> Plan {
     plan
 }
 
-/// The plan of a graph whose ops are fused, verified.
+/// Returns the plan of a graph whose ops are fused, verified.
 #[track_caller]
 fn fused(lines: &str) -> Plan {
     let graph = graph(lines);
@@ -71,7 +71,7 @@ fn refused(lines: &str) -> Error {
     }
 }
 
-/// Launches as "phase kernel", in order.
+/// Returns the launches as "phase kernel", in order.
 fn steps(plan: &Plan) -> Vec<String> {
     plan.launches.iter().map(|l| format!("{} {}", phase(l), l.kernel.name())).collect()
 }
@@ -83,7 +83,7 @@ fn phase(launch: &Launch) -> &'static str {
     }
 }
 
-/// The buffer of a value by its number in the text.
+/// Returns the buffer of a value by its number in the text.
 #[track_caller]
 fn buffer(plan: &Plan, number: u32) -> &Buffer {
     plan.buffer(ValueId(number)).unwrap_or_else(|| panic!("%{number} has no buffer"))

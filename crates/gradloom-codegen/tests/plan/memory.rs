@@ -1,4 +1,4 @@
-//! Where temporaries live: reuse, in-place chains, views, and limits.
+//! Places of temporaries: reuse, in-place chains, views, and limits.
 
 use crate::{buffer, graph, plan_within, planned, steps};
 use gradloom_core::error::ErrorKind;

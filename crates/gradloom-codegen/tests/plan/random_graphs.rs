@@ -7,7 +7,7 @@ use gradloom_core::kernel::Phase;
 use gradloom_core::passes;
 use gradloom_core::plan::{self, ALIGNMENT, Buffer, Plan, Region, Role};
 
-/// How many graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the graphs and their seeds; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn graphs() -> impl Iterator<Item = (u64, Graph)> {
     let count = std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     (0..count).map(|seed| (seed, passes::run(generate(seed)).0))
@@ -106,7 +106,7 @@ fn step_buffers(plan: &Plan) -> impl Iterator<Item = (u64, u64)> {
     plan.buffers.iter().filter(|b| b.region == Region::Step).map(|b| (b.offset, b.bytes))
 }
 
-/// By the intervals that the plan prints, and not by the verifier's way of following bytes.
+/// Checks overlaps by the intervals that the plan prints, and not by the verifier's way of following bytes.
 fn overlaps_are_never_alive_together(plan: &Plan, seed: u64) {
     let step: Vec<_> = plan.buffers.iter().filter(|b| b.region == Region::Step && b.bytes > 0).collect();
     for (i, a) in step.iter().enumerate() {

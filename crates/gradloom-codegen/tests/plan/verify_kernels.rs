@@ -35,7 +35,7 @@ fn product(plan: &mut Plan) -> &mut Launch {
     &mut plan.launches[at]
 }
 
-/// The launch of the sums of rows, and its body.
+/// Returns the launch of the sums of rows, and its body.
 fn row_loop(plan: &mut Plan) -> &mut Launch {
     let at = position(plan, |kernel| matches!(kernel, Kernel::Loop(_)));
     &mut plan.launches[at]

@@ -35,7 +35,7 @@ fn a_plan_that_writes_what_is_frozen_is_refused() {
     assert!(error.to_string().contains("writes the Frozen %0"), "{error}");
 }
 
-/// Every byte of the arena at every moment, one by one.
+/// Counts the bytes of the arena that are taken at a moment, one by one.
 fn taken(plan: &Plan, moment: usize) -> u64 {
     let mut bytes = vec![false; plan.totals.step as usize];
     for buffer in plan.live_at(moment).filter(|b| b.region == Region::Step) {

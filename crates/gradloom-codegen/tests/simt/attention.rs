@@ -18,7 +18,7 @@ type Extents = [usize; 7];
 const GPU: [usize; 2] = [64, 64];
 const CPU: [usize; 2] = [8, 0];
 
-/// How kernels are computed, all in the same way, and what matrix instructions round to.
+/// Method of all kernels, and the dtype that matrix instructions round to.
 type How = (Choice, [usize; 2], DType);
 
 fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threads: usize) -> How {
@@ -29,7 +29,7 @@ fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
 }
 
-/// Lanes with so many elements of a key.
+/// Returns the method of lanes with so many elements of a key.
 fn lanes(threads: usize, each: usize) -> How {
     (Choice::Lanes(Lanes { threads, each }), GPU, DType::F16)
 }
@@ -38,7 +38,7 @@ fn own(rows: usize, of: [usize; 2]) -> How {
     (Choice::Own { rows }, of, DType::F16)
 }
 
-/// Blocks of both widths of columns, and rows of either kind of device.
+/// Returns blocks of both widths of columns, and rows of either kind of device.
 fn every_way() -> [How; 6] {
     [block(2, 4, 2, 2), block(1, 2, 4, 2), block(3, 2, 1, 3), own(1, GPU), own(1, CPU), own(2, CPU)]
 }
@@ -47,7 +47,7 @@ fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Attention and its gradient; `flags` are those of the op.
+/// Returns a graph of attention and its gradient; `flags` are those of the op.
 fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
@@ -87,7 +87,7 @@ fn leaves(offset: i32, length: i32) -> Leaves {
     leaves.with("length", DType::I32, &[], &number(length))
 }
 
-/// Attention in a graph, or else its gradient.
+/// Returns attention in a graph, or else its gradient.
 fn attention_of(graph: &Graph, gradient: bool) -> (&Op, AttentionSpec) {
     let found = graph.entry_ops().find_map(|(_, op)| match &op.kind {
         OpKind::Attention(spec) if !gradient => Some((op, *spec)),
@@ -97,8 +97,8 @@ fn attention_of(graph: &Graph, gradient: bool) -> (&Op, AttentionSpec) {
     found.expect("the graph has it")
 }
 
-/// How a tensor lies: element after element, or with its axes the other way round, two elements between
-/// neighbours, from the third on.
+/// Returns the layout of a tensor: element after element, or with its axes the other way round, two
+/// elements between neighbours, from the third on.
 fn layout(shape: &[usize], scattered: bool) -> Layout {
     let natural = Layout::contiguous(&shape.to_vec().into());
     if !scattered {
@@ -113,7 +113,7 @@ fn layout(shape: &[usize], scattered: bool) -> Layout {
     Layout::new(3, shape.to_vec().into(), strides)
 }
 
-/// Where the elements of a layout are, in row-major order.
+/// Returns the places of the elements of a layout, in row-major order.
 fn places(layout: &Layout) -> Vec<usize> {
     let place = |position: usize| {
         let (mut rest, mut at) = (position, layout.offset);
@@ -186,7 +186,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
     Made { kernels, schedule, reads, writes }
 }
 
-/// A machine with an op's operands, which are `value`s, after its kernels.
+/// Runs an op's kernels over operands, which are `value`s; returns the machine after them.
 #[track_caller]
 fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, committed: bool) -> Machine {
     let (op, _) = attention_of(graph, made.kernels.len() == 2 || made.schedule.workspace() > 0);
@@ -436,7 +436,7 @@ fn a_step_that_fails_writes_nothing() {
     }
 }
 
-/// Bytes of the arrays that a workgroup shares.
+/// Returns the number of bytes of the arrays that a workgroup shares.
 fn shared_bytes(kernel: &simt::Kernel) -> usize {
     let words = |array: &Array| match array.ty {
         ValueType::Vector(elements) => (elements * array.elements) as usize,
@@ -466,7 +466,8 @@ fn blocks_take_the_memory_that_the_rule_counts() {
     }
 }
 
-/// Kernels of every kind, as they are chosen for small and large devices, and for one that computes on a CPU.
+/// Returns the kernels of every kind, as they are chosen for small and large devices, and for one that
+/// computes on a CPU.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let portable = Limits::portable();
     let large = Limits { invocations: 1024, workgroup_memory: 48 << 10, ..portable };

@@ -62,7 +62,7 @@ impl CustomOp for SumOfSquares {
     }
 }
 
-/// The op on a view of an input.
+/// Returns a graph of the op on a view of an input.
 fn graph(rows: usize) -> Graph {
     let op: Arc<dyn CustomOp> = Arc::new(SumOfSquares);
     let text = format!(

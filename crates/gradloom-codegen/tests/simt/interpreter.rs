@@ -12,7 +12,7 @@ use gradloom_codegen::simt::{
 use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
-/// What kernels of a launch left behind.
+/// Memory and faults that the kernels of a launch leave behind.
 pub(super) struct Machine {
     /// Bits of the elements of each operand.
     pub(super) operands: Vec<Vec<u32>>,
@@ -22,7 +22,7 @@ pub(super) struct Machine {
     pub(super) workspace: Vec<Option<u32>>,
     /// Faults with positions, in any order.
     pub(super) faults: Vec<(Fault, u32)>,
-    /// Whether the step may commit.
+    /// True if the step may commit.
     pub(super) committed: bool,
     /// Words of the step's status.
     pub(super) status: Vec<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Machine {
 #[derive(Clone, Copy, Default)]
 struct Cell {
     bits: Option<u32>,
-    /// Who wrote it last, and in which stretch between barriers.
+    /// Last writer, and the stretch between barriers in which it wrote.
     written: Option<(usize, usize)>,
     read: Option<(usize, usize)>,
 }
@@ -204,7 +204,7 @@ impl Workgroup<'_> {
         Ok(())
     }
 
-    /// A cell of a result, or of the scratch.
+    /// Returns a cell of a result, or of the scratch.
     fn cell(&mut self, buffer: u32, index: usize) -> Result<Option<&mut Cell>, String> {
         let (number, at) = match self.kernel.buffers[buffer as usize].role {
             Role::Result(result) => (result, index),
@@ -218,7 +218,7 @@ impl Workgroup<'_> {
         Ok(self.results[number].get_mut(at))
     }
 
-    /// The words of an element of an array, which an invocation names.
+    /// Returns the words of an element of an array, which an invocation names.
     fn element(&mut self, array: u32, index: u32, lane: usize) -> Option<&mut [Cell]> {
         let Array { space, elements, ty } = self.kernel.arrays[array as usize];
         let start = if space == Space::Workgroup { 0 } else { lane * elements as usize };
@@ -248,7 +248,7 @@ impl Workgroup<'_> {
         element.ok_or_else(|| format!("shared element {index} has no value"))
     }
 
-    /// The values of an expression, for each invocation.
+    /// Returns the values of an expression, for each invocation.
     fn value(&mut self, id: ExprId, active: &[bool]) -> Result<Vec<u32>, String> {
         match &self.named[id.index()] {
             Some(value) => Ok(value.clone()),
@@ -471,12 +471,13 @@ impl Workgroup<'_> {
     }
 }
 
-/// The nearest number of 11 significant bits, of two the one farther from zero: PTX's `cvt.rna.tf32.f32`.
+/// Returns the nearest number of 11 significant bits, of two the one farther from zero: PTX's
+/// `cvt.rna.tf32.f32`.
 fn tf32(bits: u32) -> u32 {
     if f32::from_bits(bits).is_finite() { (bits + 0x1000) & !0x1fff } else { bits }
 }
 
-/// Words of a value; a matrix is whole in each invocation of its subgroup.
+/// Returns the number of words of a value; a matrix is whole in each invocation of its subgroup.
 fn words(ty: ValueType) -> usize {
     match ty {
         ValueType::Scalar(_) => 1,
@@ -492,7 +493,7 @@ fn kernel_subgroup(kernel: &Kernel) -> usize {
     kernel.subgroup.expect("a kernel with matrices has subgroups") as usize
 }
 
-/// Arithmetic of indices.
+/// Returns the function of an op on indices, if it has one.
 fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
     Some(match op {
         BinaryOp::Add => u32::wrapping_add,
@@ -506,7 +507,7 @@ fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
     })
 }
 
-/// A function of f32, word by word.
+/// Computes a function of f32, word by word.
 fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
     let word = |i| {
         let x: Vec<f32> = operands.iter().map(|operand| f32::from_bits(operand[i])).collect();
@@ -515,7 +516,7 @@ fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
     (0..operands[0].len()).map(word).collect()
 }
 
-/// The nearest float of 16 bits, ties to even.
+/// Returns the nearest float of 16 bits, ties to even.
 fn to_half(x: f32, dtype: DType) -> f32 {
     if dtype == DType::BF16 {
         let bits = x.to_bits();
@@ -529,7 +530,8 @@ fn to_half(x: f32, dtype: DType) -> f32 {
     if rounded.abs() > 65504.0 && !rounded.is_nan() { f32::INFINITY.copysign(x) } else { rounded }
 }
 
-/// An elementwise op of the reference, on bits. A zero divisor, which the reference refuses, is taken as 1.
+/// Computes an elementwise op of the reference, on bits. A zero divisor, which the reference refuses, is
+/// taken as 1.
 fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u32> {
     let lanes = operands[0].len();
     let mut graph = Graph::new();
@@ -553,7 +555,7 @@ fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u3
     bits(evaluation.output("y").unwrap())
 }
 
-/// A tensor from the bits of its elements.
+/// Returns a tensor from the bits of its elements.
 pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
     let number = |&bits: &u32| match dtype {
         // Values of 16 bits are kept as f32.
@@ -564,7 +566,7 @@ pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor 
     HostTensor::from_f64(Type::new(dtype, shape), bits.iter().map(number))
 }
 
-/// The bits of a tensor's elements.
+/// Returns the bits of a tensor's elements.
 pub(super) fn bits(tensor: &HostTensor) -> Vec<u32> {
     let bits = |number: f64| match tensor.ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (number as f32).to_bits(),

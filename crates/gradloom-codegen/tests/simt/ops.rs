@@ -10,7 +10,7 @@ use gradloom_core::kernel::{Access, Kernel, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_testing::Leaves;
 
-/// A graph of inputs and one op.
+/// Returns a graph of inputs and one op.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -18,7 +18,7 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// How operands lie in their buffers.
+/// Layout of operands in their buffers.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     /// Element after element.
@@ -43,7 +43,7 @@ impl Lie {
     }
 }
 
-/// A buffer with the elements where the layout says; the others are wrong on purpose.
+/// Returns a buffer with the elements where the layout says; the others are wrong on purpose.
 fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
     let shape = layout.shape.to_vec();
@@ -58,13 +58,13 @@ fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     buffer
 }
 
-/// The last op of a graph, and the values of its operands and results.
+/// Returns the last op of a graph, and the values of its operands and results.
 fn last(graph: &Graph) -> (&Op, Vec<ValueId>) {
     let (_, op) = graph.entry_ops().last().expect("the graph has an op");
     (op, op.operands.clone())
 }
 
-/// The kernels of a graph's last op.
+/// Returns the kernels of a graph's last op.
 #[track_caller]
 fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel>, Vec<Layout>) {
     let (op, operands) = last(graph);
@@ -89,7 +89,8 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
     (made, layouts)
 }
 
-/// The schedule of a graph's last op: one in which workgroups share an axis, or not, if the op has both.
+/// Returns the schedule of a graph's last op: one in which workgroups share an axis, or not, if the op has
+/// both.
 fn schedule(graph: &Graph, shares: bool) -> Schedule {
     let (op, operands) = last(graph);
     let access = |&value: &ValueId| {
@@ -108,7 +109,7 @@ fn schedule(graph: &Graph, shares: bool) -> Schedule {
     }
 }
 
-/// Kernels of every op, dtype and arrangement.
+/// Returns the kernels of every op, dtype and arrangement.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let mut texts: Vec<String> = MOVEMENT.iter().map(ToString::to_string).collect();
     texts.extend([SLICE.into(), UPDATE.into(), GATHER.into()]);

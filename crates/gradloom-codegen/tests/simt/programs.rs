@@ -25,8 +25,8 @@ use gradloom_testing::float32::{Found, compare};
 use gradloom_testing::training_step;
 use std::collections::BTreeMap;
 
-/// What WebGPU grants everywhere, a driver that computes on a CPU (lavapipe), one that takes vectors apart
-/// (SwiftShader), and a large CUDA device.
+/// Returns the limits that WebGPU grants everywhere, and those of a driver that computes on a CPU
+/// (lavapipe), one that takes vectors apart (SwiftShader), and a large CUDA device.
 fn devices() -> [(&'static str, Limits); 4] {
     let software = Limits { software: true, subgroup: Some(8), ..Limits::portable() };
     [
@@ -43,11 +43,11 @@ struct Memory<'g> {
     limits: &'g Limits,
     /// Words of each buffer, where they were written.
     buffers: IdMap<ValueId, Vec<Option<u32>>>,
-    /// How often each kind of schedule ran.
+    /// Number of runs of each kind of schedule.
     kinds: BTreeMap<&'static str, usize>,
 }
 
-/// Where the elements of a layout are.
+/// Returns the places of the elements of a layout.
 fn places(layout: &Layout) -> Vec<usize> {
     let shape = layout.shape.to_vec();
     let place = |position: usize| {
@@ -143,7 +143,7 @@ impl Memory<'_> {
         self.kernels(&made, operands, &results, launch.workspace as usize);
     }
 
-    /// What a library computes, of everything that it is told to look at.
+    /// Computes a product as a library does, with everything that the library is told to look at.
     fn multiply(&mut self, product: &LibraryProduct, launch: &Launch) {
         let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
         let [left, right] = [0, 1].map(|read| self.words(&launch.reads[read]));
@@ -266,7 +266,7 @@ fn views<'a>(
     }
 }
 
-/// What a program gives on a device, and how often each kind of kernel ran.
+/// Returns the results of a program on a device, and how often each kind of kernel ran.
 fn evaluation(
     graph: &Graph,
     leaves: &Leaves,
@@ -384,7 +384,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
     assert_eq!(wgsl::lower(&graph, &limits, &choices).unwrap().launches.iter().filter(by_library).count(), 0);
 }
 
-/// How far vectors lie apart, as a share of the length of the second.
+/// Returns the distance of vectors, as a share of the length of the second.
 fn distance(got: &[f64], want: &[f64]) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     norm(&mut got.iter().zip(want).map(|(got, want)| got - want)) / norm(&mut want.iter().copied())
@@ -521,7 +521,8 @@ fn matrix_instructions_take_few_rows_from_memory() {
     assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&1), Some(&1)), "{ran:?}");
 }
 
-/// How products of these rows, columns, and terms were computed, in each order of their operands' axes.
+/// Returns the kinds of kernels that computed products of these rows, columns, and terms, in each order of
+/// their operands' axes.
 fn products_of_few_rows(
     sizes: &[(usize, usize, usize)],
     precision: Precision,
@@ -536,7 +537,7 @@ fn products_of_few_rows(
     kinds
 }
 
-/// How one was computed, of operands that are turned or not.
+/// Returns the kinds of kernels that computed one, of operands that are turned or not.
 fn product_of_few_rows(
     (m, n, k): (usize, usize, usize),
     [left_turned, right_turned]: [bool; 2],
@@ -603,7 +604,8 @@ fn products_read_weights_of_16_bits() {
     }
 }
 
-/// What a function makes of f32 inputs of these shapes, after the rewrites; each of its results is an output.
+/// Returns the program of a function of f32 inputs of these shapes, after the rewrites; each of its results
+/// is an output.
 fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Graph {
     let input =
         |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
@@ -698,7 +700,8 @@ fn attention_reads_pools_of_16_bits() {
     }
 }
 
-/// A block of a transformer with its gradients: attention, a norm, an activation, products of every kind.
+/// Returns a block of a transformer with its gradients: attention, a norm, an activation, products of every
+/// kind.
 fn block() -> Graph {
     const WIDTH: usize = 32;
     let shapes: [&[usize]; 5] =
@@ -720,8 +723,8 @@ fn block() -> Graph {
     program(&shapes, results)
 }
 
-/// What leaves a program whose values between kernels have 16 bits is as far from float64 as a few roundings
-/// are, and no nearer.
+/// Outputs of a program whose values between kernels have 16 bits are as far from float64 as a few
+/// roundings are, and no nearer.
 #[test]
 fn values_between_kernels_are_rounded_in_each_precision() {
     let graph = block();
@@ -751,7 +754,8 @@ fn values_between_kernels_are_rounded_in_each_precision() {
     }
 }
 
-/// A classifier of 13 classes, whose logits have rows that are no whole vectors, with its gradients.
+/// Returns a classifier of 13 classes, whose logits have rows that are no whole vectors, with its
+/// gradients.
 fn classifier() -> Graph {
     let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
     let results = |all: &[Tensor]| {
@@ -796,8 +800,8 @@ fn a_library_multiplies_whole_vectors() {
     }
 }
 
-/// Where they are, in a copy or in a state's own bytes, and without sorting; a row that is not there is left
-/// out.
+/// Rows are put into a copy or into a state's own bytes, and without sorting; a row that is not there is
+/// left out.
 #[test]
 fn distinct_rows_are_put_and_others_left_out() {
     for (batches, rows, updates, width) in [(1, 7, 4, 3), (2, 3, 5, 70), (1, 1, 1, 1), (3, 300, 2, 1)] {
@@ -872,7 +876,7 @@ fn scatters_of_distinct_rows_run_together() {
     assert_eq!(machine.results[0], want.into_iter().map(Some).collect::<Vec<_>>());
 }
 
-/// What follows from a product by the library is a part of the rows' kernel behind it.
+/// The epilogue of a product by the library is a part of the rows' kernel behind it.
 #[test]
 fn a_residual_and_the_norm_behind_it_are_one_kernel() {
     let results = |all: &[Tensor]| {

@@ -11,7 +11,7 @@ fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A graph with attention, and with its gradient if asked for; `flags` are those of the op.
+/// Returns a graph with attention, and with its gradient if asked for; `flags` are those of the op.
 pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str, gradient: bool) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));

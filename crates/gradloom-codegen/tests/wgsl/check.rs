@@ -1,4 +1,4 @@
-//! What every shader must be, on every machine.
+//! Requirements on every shader, on every machine.
 //!
 //! In: a dispatch and the limits that it was made for. Always holds of those that pass: naga takes the text
 //! for valid and prints it as SPIR-V, MSL and HLSL; the shader keeps to the limits; its bindings are those of
@@ -113,7 +113,8 @@ fn print(module: &Module, info: &ModuleInfo, cooperative: bool) -> Result<(), St
     Ok(())
 }
 
-/// What browsers say; nothing where there is no `tint`, and of shaders that only native drivers take.
+/// Checks what browsers check; does nothing where there is no `tint`, and for shaders that only native
+/// drivers take.
 fn check_with_tint(source: &str) -> Result<(), String> {
     if !tint_is_installed() || source.contains("enable wgpu_") || source.contains("subgroup_id") {
         return Ok(());

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 struct Case {
     /// Name of the files.
     name: &'static str,
-    /// What to look at.
+    /// Note on what to look at.
     note: &'static str,
     /// The graph.
     lines: String,
@@ -163,7 +163,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a file says before its kernels.
+/// Returns the text of a file before its kernels.
 fn heading(case: &Case, graph: &Graph) -> String {
     let mut text = String::new();
     let graph = graph.to_string();
@@ -187,7 +187,7 @@ fn wgsl(case: &Case) -> String {
     text
 }
 
-/// The text with its heading, and that of each kernel.
+/// Returns the text with its heading, and that of each kernel.
 fn cuda(case: &Case) -> (String, Vec<String>) {
     let graph = graph(&case.lines);
     let target = Target::cuda(Limits::cuda(), case.precision);

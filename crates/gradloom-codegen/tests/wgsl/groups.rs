@@ -6,7 +6,7 @@ use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 
-/// The kernels of a graph on CUDA, as they are called.
+/// Returns the kernels of a graph on CUDA, as they are called.
 fn on_cuda(lines: &str) -> Vec<String> {
     let graph = graph(lines);
     let plan = plan_for(&graph, &Target::cuda(Limits::cuda(), Precision::F32));

@@ -135,8 +135,8 @@ fn indices_are_checked_by_who_answers_for_them() {
     }
 }
 
-/// What SwiftShader is slow to compile: vectors, and workgroup memory, which it clears by code for each
-/// element.
+/// A scalar device gets no vectors and little workgroup memory: SwiftShader is slow to compile vectors, and
+/// clears workgroup memory by code for each element.
 #[test]
 fn a_scalar_device_shares_little_and_has_no_vectors() {
     let graphs = [

@@ -16,7 +16,7 @@ use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::plan::{self, Plan, StoreLayout};
 
-/// A graph from the lines of its text form.
+/// Returns a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -24,24 +24,24 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// What is chosen for an adapter: f16 where it can multiply in it.
+/// Returns the choices for an adapter: f16 where it can multiply in it.
 fn choices(limits: &Limits) -> Choices {
     Choices::by_rule(if limits.cooperative { Precision::F16 } else { Precision::F32 })
 }
 
-/// The plan of a graph for an adapter, verified.
+/// Returns the plan of a graph for an adapter, verified.
 #[track_caller]
 fn plan(graph: &Graph, limits: &Limits) -> Plan {
     plan_with(graph, limits, &choices(limits))
 }
 
-/// The same with other choices.
+/// Returns the plan with other choices.
 #[track_caller]
 fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
     plan_for(graph, &Target::wgsl(*limits, choices.precision()).with_choices(choices.clone()))
 }
 
-/// The same for any target.
+/// Returns the plan for any target.
 #[track_caller]
 fn plan_for(graph: &Graph, target: &Target) -> Plan {
     let mut store = StoreLayout::default();
@@ -53,13 +53,13 @@ fn plan_for(graph: &Graph, target: &Target) -> Plan {
     plan
 }
 
-/// The shaders of all launches of a graph, and of its guards, checked.
+/// Returns the shaders of all launches of a graph, and of its guards, checked.
 #[track_caller]
 fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
     checked_with(graph, limits, &choices(limits))
 }
 
-/// The same with other choices.
+/// Returns the checked shaders with other choices.
 #[track_caller]
 fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let plan = plan_with(graph, limits, choices);
@@ -79,7 +79,8 @@ fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispat
     all
 }
 
-/// The adapters that shaders are made for: what WebGPU grants everywhere, a CPU's driver, and a large GPU.
+/// Returns the limits of the adapters that shaders are made for: what WebGPU grants everywhere, a CPU's
+/// driver, and a large GPU.
 fn adapters() -> [Limits; 4] {
     let software =
         Limits { workgroup_memory: 32 << 10, subgroup: Some(8), software: true, ..Limits::portable() };

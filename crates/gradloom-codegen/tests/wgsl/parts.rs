@@ -7,13 +7,13 @@ use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::kernel::{Kernel, Store};
 use gradloom_core::plan::Plan;
 
-/// A GPU that grants the least.
+/// Returns the limits of a GPU that grants the least.
 fn portable() -> Limits {
     adapters()[0]
 }
 
-/// Number of parts of each sum of columns that a plan's launches leave, and of the sums that each group takes
-/// together.
+/// Returns the number of parts of each sum of columns that a plan's launches leave, and of the sums that
+/// each group takes together.
 fn parts(plan: &Plan) -> (Vec<usize>, Vec<usize>) {
     let (mut left, mut taken) = (Vec::new(), Vec::new());
     for launch in &plan.launches {
@@ -103,7 +103,7 @@ fn the_terms_of_a_small_weights_gradient_become_a_batch() {
     }
 }
 
-/// How a product is cut is part of its choice, so the whole one is to be measured as well as the parts.
+/// The cut of a product is part of its choice, so the whole one is to be measured as well as the parts.
 #[test]
 fn a_product_that_is_cut_is_also_named_whole() {
     let graph = graph(

@@ -4,7 +4,7 @@ use super::{adapters, checked};
 use gradloom_core::passes;
 use gradloom_testing::training_step;
 
-/// How many graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(45)
 }

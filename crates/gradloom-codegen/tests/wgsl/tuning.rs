@@ -10,7 +10,8 @@ use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{AttentionSpec, Graph};
 
-/// The least GPU, a CPU's driver, the same driver as if it were a GPU, and a large GPU.
+/// Returns the limits of the least GPU, a CPU's driver, the same driver as if it were a GPU, and a large
+/// GPU.
 fn limits() -> [Limits; 5] {
     let [portable, software, large, scalar] = adapters();
     [portable, software, Limits { software: false, ..software }, large, scalar]
@@ -27,7 +28,7 @@ fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents
     attention::Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth }
 }
 
-/// The problems of attention in a graph.
+/// Returns the problems of attention in a graph.
 fn attention_of(graph: &Graph, limits: &Limits) -> Vec<Problem> {
     let fused = fuse(graph, Fusion::SumsApart).unwrap();
     let all = Target::wgsl(*limits, choices(limits).precision()).problems(graph, &fused).into_iter();
@@ -86,7 +87,7 @@ fn the_rules_choice_is_the_first_candidate() {
     assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
 }
 
-/// The kernels of attention in a program, by their names.
+/// Returns the kernels of attention in a program, by their names.
 fn kernels(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let all = checked_with(graph, limits, choices).into_iter();
     all.filter(|dispatch| dispatch.label.starts_with("attention")).collect()

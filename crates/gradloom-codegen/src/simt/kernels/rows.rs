@@ -12,7 +12,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, RowSchedule};
 
-/// The kernels of a body with reductions.
+/// Returns the kernels of a body with reductions.
 pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Vec<Kernel> {
     let mut kernels = Vec::new();
     if schedule.groups > 0 {
@@ -26,7 +26,7 @@ pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label
     kernels
 }
 
-/// A reduction along rows: its node, how, of which node, and its dtype.
+/// A reduction along rows: its node, its op, the node that it reduces, and its dtype.
 type Reduction = (NodeId, ReduceOp, NodeId, DType);
 
 /// The first kernel in the making.
@@ -36,21 +36,21 @@ struct Rows<'k, 'b> {
     body: &'b Body,
     schedule: &'b RowSchedule,
     nodes: Nodes<'k, 'b>,
-    /// How many reductions lie before each node.
+    /// Number of reductions before each node.
     depths: Vec<usize>,
     /// Arrays of the workgroup, by dtype and number.
     arrays: Vec<(DType, usize, u32)>,
     /// Number of the workgroup along the rows.
     group: Value<'k>,
-    /// Whether the workgroup is the first one along the columns, if there are several.
+    /// True if the workgroup is the first one along the columns; `None` if there is only one.
     is_first_block: Option<Value<'k>>,
     lane: Value<'k>,
-    /// Which of the workgroup's rows at a time.
+    /// Number of its row among those of the workgroup at a time.
     slot: Value<'k>,
-    /// The invocation's positions, if they are unrolled: the column, and whether it is there if that is a
-    /// question.
+    /// The invocation's positions, if they are unrolled: the column, and whether it is there (`None` if it
+    /// always is).
     unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
-    /// The first column of each group of four of them, if that is what they are.
+    /// The first column of each group of four positions, if they are taken in fours.
     firsts: Vec<Value<'k>>,
 }
 
@@ -58,14 +58,14 @@ struct Rows<'k, 'b> {
 #[derive(Clone, Copy)]
 struct LanePlace<'k> {
     position: Position<'k>,
-    /// Whether the column is there, if that is a question.
+    /// True if the column is there; `None` if every one is.
     inside: Option<Value<'k>>,
     which: Which<'k>,
-    /// What is stored here.
+    /// Results that are stored here.
     stored: Stored,
 }
 
-/// What is stored at a position.
+/// Results that are stored at a position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
     /// Its own results.
@@ -80,7 +80,7 @@ enum Stored {
 #[derive(Clone, Copy)]
 struct Row<'k> {
     number: Value<'k>,
-    /// Whether it is there, if that is a question.
+    /// True if it is there; `None` if every one is.
     live: Option<Value<'k>>,
     /// Number of the turn, if there are several.
     step: Option<Value<'k>>,
@@ -171,7 +171,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.store_partials(&sums);
     }
 
-    /// Takes `count` turns from `first` on, as far as there are so many, whose sums are those of parts.
+    /// Takes `count` turns from `first` on, or as many as there are, and adds up their sums in parts.
     fn turns_in_parts(&mut self, sums: &ColumnSums<'k>, first: Value<'k>, count: usize) {
         let k = self.k;
         let end = (first + narrow(count)).min(k.u32(narrow(self.schedule.steps)));
@@ -194,13 +194,13 @@ impl<'k, 'b> Rows<'k, 'b> {
         columns_of(self.body).iter().any(Column::is_float_sum)
     }
 
-    /// Whether the invocation answers for what there is but once.
+    /// Returns whether the invocation answers for what exists only once.
     fn is_first(&self) -> Value<'k> {
         let zero = self.k.u32(0);
         self.k.group().equals(zero) & self.k.local().equals(zero)
     }
 
-    /// What is done for the rows of one turn.
+    /// Appends the work on the rows of one turn.
     fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
         let RowSchedule { slots, steps, groups, .. } = *self.schedule;
         let turn = match step {
@@ -242,7 +242,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// When the invocation answers for what its row has.
+    /// Returns the position for a row's own results, which one invocation answers for.
     fn row_position(&self, row: Row<'k>) -> Position<'k> {
         let zero = self.k.u32(0);
         let first = self.lane.equals(zero);
@@ -308,7 +308,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.nodes.forget(Level::Element);
     }
 
-    /// The reductions of a depth.
+    /// Appends the reductions of a depth.
     fn reduce(&mut self, row: Row<'k>, depth: usize) {
         let all: Vec<Reduction> = self
             .body
@@ -372,7 +372,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         results
     }
 
-    /// The same for rows of several subgroups, each of which has combined its share.
+    /// Combines the shares of the subgroups of a row, each of which has combined its own.
     fn across_subgroups(&self, all: &[Reduction], arrays: &[u32], shares: &[Value<'k>]) -> Vec<Value<'k>> {
         let (k, size) = (self.k, narrow(self.schedule.together()));
         let count = narrow(self.schedule.lanes) / size;
@@ -391,7 +391,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         results
     }
 
-    /// The workgroup's array for the reduction of this number among those that are combined together.
+    /// Returns the workgroup's array for the reduction of this number among those that are combined
+    /// together.
     fn array(&mut self, dtype: DType, number: usize) -> u32 {
         let known = self.arrays.iter().find(|&&(d, n, _)| (d, n) == (dtype, number));
         if let Some(&(.., array)) = known {
@@ -402,7 +403,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         array
     }
 
-    /// Computes the nodes of level `Row` behind so many reductions.
+    /// Computes the nodes of level `Row` behind `depth` reductions.
     fn row_nodes(&mut self, row: Row<'k>, depth: usize) {
         let position = self.row_position(row);
         for id in self.body.ids() {
@@ -416,7 +417,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Stores, and shares of column reductions.
+    /// Stores a row's results, and adds its elements to the sums of columns.
     fn finish_row(&mut self, row: Row<'k>, sums: &ColumnSums<'k>) {
         let (k, body, views) = (self.k, self.body, self.views);
         let stores = stores_of(body, Level::Element);
@@ -467,8 +468,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// The workgroup's sum of each column: over the slots, in order. To the scratch, if another kernel takes
-    /// them together.
+    /// Stores the workgroup's sum of each column: over the slots, in order. It goes to the scratch, if
+    /// another kernel takes them together.
     fn store_partials(&mut self, sums: &ColumnSums<'k>) {
         let (k, schedule, columns) = (self.k, self.schedule, narrow(self.body.columns));
         let (lanes, slots) = (narrow(schedule.lanes), narrow(schedule.slots));
@@ -522,7 +523,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 }
 
-/// Which of an invocation's positions in a row.
+/// One of an invocation's positions in a row, by its number or by a loop's turn.
 #[derive(Clone, Copy)]
 pub(super) enum Which<'k> {
     /// The one of this number.

@@ -20,11 +20,11 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::{Layout, ScatterSchedule};
 
-/// What a scatter reads, and its result.
+/// Number of a scatter's operands, with its result.
 const OPERANDS: usize = 4;
 
-/// The kernel of scatters of distinct rows that are alike, with so many batch axes; `views` are those of the
-/// first, and the table says where each one's operands start.
+/// Returns the kernel of scatters of distinct rows that are alike, with this many batch axes; `views` are
+/// those of the first, and the table says where each one's operands start.
 pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
     let layout = |view: &View<'_>| Layout { offset: 0, ..view.layout.clone() };
     let layouts: Vec<Layout> = views.reads.iter().chain(&views.writes).map(layout).collect();
@@ -51,7 +51,7 @@ pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Ke
     vec![k.finish()]
 }
 
-/// An index so many elements behind; only those of groups start elsewhere.
+/// Adds `start` to an index; only the operands of groups have one.
 fn behind<'k>(index: Value<'k>, start: Option<Value<'k>>) -> Value<'k> {
     start.map_or(index, |start| index + start)
 }
@@ -67,7 +67,7 @@ struct Scatter<'b> {
     row_elements: u32,
 }
 
-/// The kernels of `Scatter` with so many batch axes.
+/// Returns the kernels of `Scatter` with this many batch axes.
 pub(super) fn scatter(
     views: &Views<'_>,
     schedule: &ScatterSchedule,
@@ -86,7 +86,7 @@ pub(super) fn scatter(
     kernels
 }
 
-/// What a kernel before the sums does.
+/// Task of a kernel before the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     CopyAndSort,
@@ -110,7 +110,7 @@ impl<'b> Scatter<'b> {
         Self { views, op, schedule, updates: narrow(updates), rows, row_elements }
     }
 
-    /// Whether the updates are in order as they come.
+    /// Returns true if the updates are in order as they come.
     fn is_sorted(&self) -> bool {
         self.schedule.width == 0
     }
@@ -123,13 +123,14 @@ impl<'b> Scatter<'b> {
         Scratch { order, counts }
     }
 
-    /// Where the scratch says which chunk is sorted now, and which one is after the one that is added.
+    /// Returns the indices in the scratch of two counters: the chunk that is sorted now, and the one after
+    /// the chunk that is added.
     fn counters<'k>(&self, k: &'k Builder) -> [Value<'k>; 2] {
         let places = self.schedule.batches * self.schedule.width;
         [k.u32(narrow(places)), k.u32(narrow(places + 1))]
     }
 
-    /// The updates of a batch in a chunk: the last one may have fewer.
+    /// Returns the number of updates of a batch in a chunk: the last chunk may have fewer.
     fn here<'k>(&self, k: &'k Builder, chunk: Value<'k>) -> Value<'k> {
         if self.schedule.chunks == 1 {
             return k.u32(self.updates);
@@ -138,7 +139,7 @@ impl<'b> Scatter<'b> {
         k.u32(width).min(k.u32(self.updates) - chunk * width)
     }
 
-    /// The row that an update is for, as the index says it.
+    /// Loads the row that an update is for, as the index says it.
     fn index<'k>(&self, k: &'k Builder, update: Value<'k>) -> Value<'k> {
         self.views.load(k, 1, update)
     }
@@ -295,8 +296,8 @@ impl<'b> Scatter<'b> {
         })
     }
 
-    /// Adds the only update of a batch, or one of those of distinct rows. What is read and written, the
-    /// result last, may begin so many elements behind what its layout says.
+    /// Adds the only update of a batch, or one of those of distinct rows. `starts`, if given, are added to
+    /// the offsets of the operands and, last, of the result.
     fn add_only<'k>(
         &self,
         k: &'k Builder,
@@ -335,7 +336,7 @@ impl<'b> Scatter<'b> {
         });
     }
 
-    /// An element of an update, of updates that may begin some elements behind.
+    /// Loads an element of an update, of updates that may begin some elements behind.
     fn update<'k>(
         &self,
         k: &'k Builder,
@@ -351,7 +352,7 @@ impl<'b> Scatter<'b> {
         k.load(buffer, behind(row + within + narrow(view.layout.offset), start))
     }
 
-    /// Index in the result of a column in the row that an update's index says.
+    /// Returns the index in the result of a column in the row that an update's index says.
     fn target<'k>(
         &self,
         k: &'k Builder,

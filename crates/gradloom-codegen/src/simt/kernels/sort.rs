@@ -2,9 +2,9 @@
 //!
 //! In: rows in any layout. Out: elements and i32 indices, contiguous. A workgroup sorts a part of a row in
 //! its own memory by Batcher's bitonic merges (1968), and hands on the first of it, until one part is left.
-//! Where too many are wanted for that, all tiles of a row are sorted by one digit of the keys after the
-//! other: Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009.
-//! Always holds: of equal keys, the smaller index comes first.
+//! If too many are wanted for that, all tiles of a row are sorted by one digit of the keys after the other:
+//! Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009. Always
+//! holds: of equal keys, the smaller index comes first.
 
 use super::super::index::axes;
 use super::super::index_at;
@@ -27,11 +27,11 @@ struct Sort<'v> {
     schedule: &'v SortSchedule,
     descending: bool,
     stride: u32,
-    /// Where rows begin.
+    /// Layout of the rows' first elements.
     outer: Layout,
 }
 
-/// The kernels of `Sort`.
+/// Returns the kernels of `Sort`.
 pub(super) fn sort(views: &Views<'_>, schedule: &SortSchedule, descending: bool) -> Vec<Kernel> {
     if views.elements() == 0 {
         return Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn sort(views: &Views<'_>, schedule: &SortSchedule, descending: bool)
     }
 }
 
-/// Where a pass reads elements.
+/// Source of the elements of a pass.
 enum List {
     Operand,
     /// Keys and indices in the scratch.
@@ -64,7 +64,7 @@ impl Sort<'_> {
         k.buffer(Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start }, DType::U32)
     }
 
-    /// An element of a row.
+    /// Loads an element of a row.
     fn load<'k>(&self, k: &'k Builder, row: Value<'k>, index: Value<'k>) -> Value<'k> {
         let buffer = k.buffer(Role::Operand(0), self.views.reads[0].dtype);
         k.load(buffer, index_at(k, &self.outer, row) + index * self.stride)
@@ -125,7 +125,7 @@ impl Sort<'_> {
         builder.finish()
     }
 
-    /// What a pass reads.
+    /// Returns the source of a pass.
     fn list(&self, k: &Builder, pass: u32) -> List {
         match pass {
             0 => List::Operand,
@@ -136,7 +136,7 @@ impl Sort<'_> {
         }
     }
 
-    /// The key and the index of an element that a pass reads.
+    /// Loads the key and the index of an element that a pass reads.
     fn read<'k>(
         &self,
         k: &'k Builder,
@@ -153,7 +153,7 @@ impl Sort<'_> {
         }
     }
 
-    /// Row, tile, and the invocation's elements.
+    /// Returns row, tile, and the invocation's elements.
     fn own<'k>(&self, k: &'k Builder, tile: usize) -> (Value<'k>, Value<'k>, [Value<'k>; 2]) {
         let tiles = narrow(self.schedule.parts());
         let each = narrow(tile) / WORKGROUP;
@@ -163,8 +163,8 @@ impl Sort<'_> {
         (row, number, [start.min(extent), (start + each).min(extent)])
     }
 
-    /// How often each invocation has each digit: words of two counts, all invocations of a pair of digits
-    /// side by side. All meet.
+    /// Counts how often each invocation has each digit: words of two counts, all invocations of a pair of
+    /// digits side by side. All meet.
     fn counted<'k>(
         &self,
         k: &'k Builder,
@@ -186,7 +186,8 @@ impl Sort<'_> {
         counts
     }
 
-    /// Where the scratch has the count of a digit in a tile, or the first place of its elements.
+    /// Returns the index in the scratch of the count of a digit in a tile, or of the first place of its
+    /// elements.
     fn count_at<'k>(&self, row: Value<'k>, digit: Value<'k>, tile: Value<'k>) -> Value<'k> {
         let tiles = narrow(self.schedule.parts());
         (row * narrow(DIGIT_VALUES) + digit) * tiles + tile
@@ -279,12 +280,12 @@ impl Sort<'_> {
     }
 }
 
-/// The digit of a key that a pass sorts by.
+/// Returns the digit of a key that a pass sorts by.
 fn digit_of(key: Value<'_>, pass: u32) -> Value<'_> {
     (key >> (pass * DIGIT_BITS)) & (narrow(DIGIT_VALUES) - 1)
 }
 
-/// The word in which an invocation counts a key's digit, and the bit at which the count begins.
+/// Returns the word in which an invocation counts a key's digit, and the bit at which the count begins.
 fn place_of<'k>(k: &'k Builder, key: Value<'k>, pass: u32) -> [Value<'k>; 2] {
     let digit = digit_of(key, pass);
     [(digit / 2) * WORKGROUP + k.local(), (digit % 2) * 16]
