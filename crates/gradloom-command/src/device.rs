@@ -14,7 +14,7 @@ use gradloom::WgpuOptions;
 use gradloom::{CpuDevice as _, CudaDevice as _, WgpuDevice as _};
 use serde::{Deserialize, Serialize};
 
-/// Where a program runs.
+/// Device that a program runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -29,7 +29,7 @@ pub(crate) enum Target {
     Auto,
 }
 
-/// What programs compute in on GPUs.
+/// Type that programs compute in on GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Precision {
@@ -47,7 +47,7 @@ pub(crate) enum Precision {
 }
 
 impl Precision {
-    /// As it is written on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         gradloom::Precision::from(self).name()
     }
@@ -109,7 +109,7 @@ impl DeviceArguments {
         }
     }
 
-    /// The precision, if it is not f32.
+    /// Returns the precision, if it is not f32.
     fn reduced(&self) -> Option<Precision> {
         self.precision.filter(|precision| *precision != Precision::F32)
     }
@@ -198,7 +198,7 @@ impl DeviceArguments {
     }
 }
 
-/// The error of a GPU that could not be had, with flags instead of functions.
+/// Returns the error of a GPU that could not be had, with flags instead of functions.
 #[cfg(feature = "wgpu")]
 fn in_our_words(error: &gradloom::Error) -> Failure {
     let notes: Vec<&str> = error.notes().collect();
@@ -212,7 +212,7 @@ fn in_our_words(error: &gradloom::Error) -> Failure {
     ))
 }
 
-/// The device, if it got all threads that were asked for by number: such a caller counts on them.
+/// Returns the device, if it got all threads that were asked for by number: such a caller counts on them.
 fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     let started = device.threads();
     if started >= wanted {

@@ -8,7 +8,7 @@ use crate::output::print_line;
 use gradloom::CpuDevice as _;
 use gradloom::Device;
 
-/// What `gradloom devices` takes.
+/// Arguments of `gradloom devices`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Print one JSON array.
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     )
 }
 
-/// The NVIDIA GPUs, or what keeps CUDA from using them.
+/// Prints the NVIDIA GPUs, or what keeps CUDA from using them.
 #[cfg(feature = "cuda")]
 fn cuda() -> Result<()> {
     match gradloom::cuda_devices() {
@@ -102,7 +102,7 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
 #[cfg(feature = "wgpu")]
 const NO_GPU: &str = "none: no driver of Vulkan, Metal or Direct3D 12 offers a GPU";
 
-/// The adapters, with what they offer.
+/// Prints the adapters, with what they offer.
 #[cfg(feature = "wgpu")]
 fn gpus() -> Result<()> {
     let all = gradloom::adapters();
@@ -169,7 +169,7 @@ fn gpus() -> Result<()> {
     print_line!("{:<6} not in this build: install it with cargo's feature `wgpu`", "wgpu")
 }
 
-/// Instruction sets that this processor has and that kernels may choose among.
+/// Returns the instruction sets that this processor has and that kernels may choose among.
 fn instruction_sets() -> Vec<&'static str> {
     let mut found = Vec::new();
     macro_rules! look {

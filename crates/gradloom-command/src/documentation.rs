@@ -4,10 +4,10 @@ use crate::Cli;
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// What stands before the command's words.
+/// Beginnings of command lines, before the command's arguments.
 const CALLS: [&str; 2] = ["gradloom ", "cargo run --release -p gradloom-cli -- "];
 
-/// The Markdown files that show the command.
+/// Returns the paths of the Markdown files that show the command.
 fn files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let guide = std::fs::read_dir(root.join("docs/guide/src")).expect("the guide");

@@ -1,4 +1,4 @@
-//! What drivers of GPUs print on their own account.
+//! Silencing of messages that drivers of GPUs print of their own accord.
 //!
 //! Mesa's Vulkan layer asks Wayland for the screen's GPU, and libwayland prints an error where a machine has
 //! no display; lavapipe warns that it is not conformant. Neither is about what the user asked for, and both
@@ -12,7 +12,8 @@ const QUIET: [(&str, &str); 2] = [
     ("MESA_VK_IGNORE_CONFORMANCE_WARNING", "1"),
 ];
 
-/// Keeps drivers from printing; what the user has set stays. To be called before any thread is started.
+/// Keeps drivers from printing; settings that the user has made stay. To be called before any thread is
+/// started.
 #[cfg(unix)]
 pub(crate) fn keep_quiet() {
     for (name, value) in QUIET {

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What `gradloom eval` takes.
+/// Arguments of `gradloom eval`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.json { print_line!("{found:#}") } else { Ok(()) }
 }
 
-/// The context, the stride and the batch.
+/// Returns the context, the stride and the batch.
 fn spans(arguments: &Arguments, most: usize) -> Result<[usize; 3]> {
     let context = arguments.context.unwrap_or(most.min(LONGEST));
     if context == 0 || context > most {
@@ -173,7 +173,7 @@ impl Text {
     }
 }
 
-/// Whether a file ends with a new line, as far as that can be told.
+/// Returns whether a file ends with a newline; true if it cannot be read.
 fn ends_a_line(path: &Path) -> bool {
     let last = |path: &Path| {
         let (mut file, mut last) = (File::open(path)?, [0]);

@@ -1,12 +1,12 @@
 //! Errors of the command and how they are printed.
 //!
 //! Always holds: code that several commands share names no option, as each has its own; a command adds its
-//! options by [`Failure::context`] and [`Failure::under`]. Nothing is said of the library's functions, which
-//! the user of a command does not call.
+//! options by [`Failure::context`] and [`Failure::under`]. Messages do not mention the library's functions,
+//! which the user of a command does not call.
 //!
-//! Exit codes: 2 where the command line must be changed (an option or its value is wrong, or a path that is
-//! read leads nowhere or to another kind of thing than the command takes), 1 where something failed that it
-//! names right: what a file has in it, a place that cannot be written.
+//! Exit codes: 2 if the command line must be changed (an option or its value is wrong, or a path that is
+//! read leads nowhere or to another kind of thing than the command takes), 1 if something failed although
+//! the command line is right: a file's contents, a place that cannot be written.
 
 use crate::output::{quoted, tell};
 use gradloom::runtime::regular_file::Refusal;
@@ -28,12 +28,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The command line, or what it names, must be changed: exit code 2.
+    /// Makes a failure for which the command line, or what it names, must be changed: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { usage: true, message: message.into(), help: None }
     }
 
-    /// Something failed on the way: exit code 1.
+    /// Makes a failure on the way: exit code 1.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self { usage: false, message: message.into(), help: None }
     }
@@ -44,7 +44,7 @@ impl Failure {
         self
     }
 
-    /// Puts what was attempted before the message.
+    /// Puts the attempted action before the message.
     pub(crate) fn context(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
@@ -61,7 +61,7 @@ impl Failure {
         self
     }
 
-    /// A file that was named cannot be read.
+    /// Makes the failure of a named file that cannot be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error, help: &str) -> Self {
         let message = format!("{}: cannot be read: {error}", path.display());
         let failure = if is_usage(error) { Self::usage(message) } else { Self::failed(message) };
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// A file that was named by an option cannot be written.
+    /// Makes the failure of a file that was named by an option and cannot be written.
     pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let help = match (Refusal::of(error), folder) {
@@ -85,12 +85,12 @@ impl Failure {
         Self::failed(format!("{option} {}: cannot be written: {error}", path.display())).help(help)
     }
 
-    /// What went wrong, without the remedy.
+    /// Returns the message, without the remedy.
     pub(crate) fn message(&self) -> &str {
         self.message.trim_end()
     }
 
-    /// Prints the message and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         tell!("error: {}", self.message());
         if let Some(help) = &self.help {
@@ -169,7 +169,8 @@ impl From<ItemError> for Failure {
 }
 
 impl From<SamplingError> for Failure {
-    /// The settings of `gradloom sample`, under their options; or the model's output, which is none of them.
+    /// Returns the failure for a setting of `gradloom sample`, under its option, or for the model's output,
+    /// which has none.
     fn from(error: SamplingError) -> Self {
         let option = match &error {
             SamplingError::Temperature(value) => format!("--temperature {value}"),

@@ -17,13 +17,13 @@ pub(crate) fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A number as short as it can be written: 0.001, 1e300.
+/// Returns a number as short as it can be written: 0.001, 1e300.
 pub(crate) fn number(value: f64) -> String {
     let plain = value == 0.0 || (1e-6..1e16).contains(&value.abs()) || !value.is_finite();
     if plain { value.to_string() } else { format!("{value:e}") }
 }
 
-/// A duration to the second: `42s`, `3m 05s`, `2h 07m`.
+/// Returns a duration to the second: `42s`, `3m 05s`, `2h 07m`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -33,7 +33,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// A noun with its number: `1 layer`, `4 layers`.
+/// Returns a noun with its number: `1 layer`, `4 layers`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", thousands(number as u64), if number == 1 { "" } else { "s" })
 }

@@ -17,7 +17,7 @@ use gradloom::Device;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What `gradloom import` takes.
+/// Arguments of `gradloom import`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What `gradloom info` takes.
+/// Arguments of `gradloom info`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Folder of a run of `gradloom train`, a folder of transformers, a GGUF file, or any safetensors file.
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     tensors: bool,
 }
 
-/// Prints what a model's files have; of tensors alone, their list.
+/// Prints the contents of a model's files; for a file with tensors alone, their list.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let found = Found::open(&arguments.path)?;
     let tensors = match &found {
@@ -109,8 +109,8 @@ impl fmt::Display for Listed {
     }
 }
 
-/// All tensors of a model's files. Those of a GGUF file have that file's names and types, not those that they
-/// are read as.
+/// Returns all tensors of a model's files. Those of a GGUF file have that file's names and types, not those
+/// that they are read as.
 fn listed(source: &Source) -> Result<Vec<Listed>> {
     if let Some(path) = source.folder().map(Folder::path).filter(|path| path.is_file()) {
         let of = |tensor: gguf::Tensor<'_>| Listed {
@@ -124,7 +124,7 @@ fn listed(source: &Source) -> Result<Vec<Listed>> {
     Ok(tensors(source.weights()))
 }
 
-/// All tensors of safetensors files.
+/// Returns all tensors of safetensors files.
 fn tensors(weights: &Weights) -> Vec<Listed> {
     let of = |(name, found): (&str, Tensor<'_>)| Listed {
         name: name.to_string(),
@@ -135,7 +135,7 @@ fn tensors(weights: &Weights) -> Vec<Listed> {
     weights.iter().map(of).collect()
 }
 
-/// A model in a line.
+/// Returns a model in a line.
 fn described(config: &AnyConfig) -> String {
     match config {
         AnyConfig::Gpt2(model) => format!(

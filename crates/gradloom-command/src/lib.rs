@@ -1,9 +1,9 @@
-//! The `gradloom` command: a library, which cargo compiles beside what it depends on, where a binary would
-//! wait for all of it.
+//! The `gradloom` command, as a library: cargo compiles it alongside its dependencies, for which a binary
+//! would have to wait.
 //!
 //! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 the command line
 //! must be changed; see `failure`).
-//! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
+//! Always holds: one message for one failure, with the given value and the remedy; a failure loses nothing
 //! that was saved before.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]

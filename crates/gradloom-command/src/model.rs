@@ -14,13 +14,13 @@ use gradloom_models::language_model::{LanguageModel, Sizes};
 /// A training program that takes ids and targets.
 pub(crate) type ModelTrain = Train<AnyModel, 2>;
 
-/// The learning rate over a run: a rise, then half a cosine down to a tenth.
+/// Returns the learning rate over a run: a rise, then half a cosine down to a tenth.
 pub(crate) fn schedule(settings: &Settings) -> Schedule {
     let training = &settings.training;
     Schedule::warmup_cosine(training.lr, training.warmup, training.steps, training.lr / 10.0)
 }
 
-/// The optimizer of a run.
+/// Returns the optimizer of a run.
 pub(crate) fn optimizer(settings: &Settings) -> AdamW {
     // GPT-3's betas (Brown et al., 2020, appendix B), which suit small runs too.
     AdamW::new(schedule(settings)).betas(0.9, 0.95).weight_decay(settings.training.weight_decay)
@@ -89,7 +89,7 @@ impl Evaluator {
         Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES)? })
     }
 
-    /// Mean loss in nats a token; it may be infinite or not a number.
+    /// Returns the mean loss in nats per token; it may be infinite or NaN.
     pub(crate) fn loss(&mut self) -> Result<f32> {
         let mut sum = 0.0;
         for (ids, targets) in &self.windows {
@@ -99,7 +99,8 @@ impl Evaluator {
     }
 }
 
-/// A generator of the tokens that a tokenizer has, with room for so many texts of so many tokens each.
+/// Makes a generator of the tokens that a tokenizer has, with room for so many texts of so many tokens
+/// each.
 pub(crate) fn generator(
     session: &Session<AnyModel>,
     tokenizer: &AnyTokenizer,

@@ -38,8 +38,8 @@ fn small() -> Options {
     }
 }
 
-/// Runs what reads a file, and asserts that no block was larger than four times the file, or than what lists
-/// and messages take of any file, and that all blocks together have some such bound, too.
+/// Runs a function that reads a file, and asserts that no block was larger than four times the file, or
+/// than the lists and messages of any file take, and that all blocks together have some such bound, too.
 #[track_caller]
 fn bounded<T>(file: &[u8], read: impl FnOnce() -> T) -> T {
     let (result, taken) = measured(read);

@@ -240,7 +240,7 @@ fn sync(folder: &Path) {
     }
 }
 
-/// The folders of a path that are not there, the innermost first.
+/// Returns the folders of a path that are not there, the innermost first.
 pub(crate) fn missing(path: &Path) -> Vec<PathBuf> {
     let is_missing =
         |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);

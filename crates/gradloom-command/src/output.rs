@@ -6,15 +6,15 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the standard output is read by a program, which wants JSON alone.
+/// True if a program reads the standard output and expects only JSON.
 static FOR_A_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// From now on [`say`] prints nothing.
+/// Makes [`say`] print nothing from now on.
 pub(crate) fn leave_to_a_program() {
     FOR_A_PROGRAM.store(true, Ordering::Relaxed);
 }
 
-/// Whether lines for people are printed.
+/// Returns whether lines for people are printed.
 pub(crate) fn is_for_people() -> bool {
     !FOR_A_PROGRAM.load(Ordering::Relaxed)
 }
@@ -51,7 +51,7 @@ pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
     written(writeln!(output, "{}", escaped(&text.to_string())).and_then(|()| output.flush()))
 }
 
-/// The outcome of writing to the standard output: a reader that had enough is no failure.
+/// Returns the outcome of writing to the standard output: a reader that had enough is no failure.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -61,14 +61,16 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// How the user called this program, for command lines to copy: `target/release/gradloom` after `cargo run`.
+/// Returns the command with which the user called this program, for command lines to copy:
+/// `target/release/gradloom` after `cargo run`.
 pub(crate) fn program() -> String {
     // Names need not be Unicode; only the one that is must be copied right.
     let name = std::env::args_os().next();
     name.map_or_else(|| "gradloom".to_string(), |name| quoted(&name.to_string_lossy()))
 }
 
-/// A path for a command line: quoted for a shell if need be, and no flag.
+/// Returns a path for a command line: quoted for a shell if needed, and such that it is not taken for a
+/// flag.
 pub(crate) fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
     let path = if path.starts_with(['-', '~']) { format!("./{path}") } else { path.to_string() };
@@ -106,8 +108,8 @@ fn spelt<'t>(text: &'t str, is_spelt: &dyn Fn(char) -> bool) -> Cow<'t, str> {
     Cow::Owned(spelt)
 }
 
-/// Text for a terminal: control characters, which an untrained model may write and a terminal may obey,
-/// become U+FFFD.
+/// Returns text for a terminal: control characters, which an untrained model may write and a terminal may
+/// obey, become U+FFFD.
 pub(crate) fn printable(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

@@ -1,7 +1,7 @@
-//! Looks at paths that the user named.
+//! Inspection of paths that the user named.
 //!
-//! In: a path that the user named. Out: a folder, or a file with its kind. Always holds: what is not there,
-//! and what is neither file nor folder, is told as such.
+//! In: a path that the user named. Out: a folder, or a file with its kind. Always holds: a path that leads
+//! nowhere, or to neither a file nor a folder, is an error that says so.
 
 use crate::failure::{Failure, Result};
 use gradloom::runtime::files::FileKind;

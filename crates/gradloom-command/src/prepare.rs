@@ -17,7 +17,7 @@ use gradloom_models::data::{
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What `gradloom prepare` takes.
+/// Arguments of `gradloom prepare`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Folder for the tokens, which is not there yet.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Whose files they are like.
+    /// Format of the files.
     #[arg(long, value_enum, default_value_t = Format::Llmc)]
     format: Format,
     /// Most tokens of a file; nanoGPT has one file.
@@ -93,11 +93,11 @@ struct Part {
     from: u64,
     bytes: u64,
     held_out: bool,
-    /// Whether the document ends here.
+    /// True if the document ends here.
     ends: bool,
 }
 
-/// The parts of all texts, in order; the last `share` of their bytes is held out.
+/// Returns the parts of all texts, in order; the last `share` of their bytes is held out.
 fn documents(paths: &[String], share: f64, tokenizer: &AnyTokenizer) -> Result<Vec<Part>> {
     let mut sizes = Vec::new();
     for found in text_files(paths)? {
@@ -138,8 +138,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::unreadable(path, error, help)
 }
 
-/// A place to cut a file, near and before `at`: one that changes no token, if there is any, and is before a
-/// word where bytes are tokens.
+/// Returns a place to cut a file, near and before `at`: one that changes no token, if there is any, and is
+/// before a word if bytes are tokens.
 fn good_cut(path: &Path, at: u64, tokenizer: &AnyTokenizer) -> io::Result<u64> {
     const NEAR: u64 = 1 << 16;
     let mut file = regular_file::open_to_read(path)?;
@@ -222,7 +222,8 @@ fn some_pieces(
     Ok(pieces)
 }
 
-/// The ids of pieces, in their order, by all processors; the first one begins at this offset.
+/// Returns the ids of pieces, in their order, encoded on all processors; the first one begins at this
+/// offset.
 fn encoded(
     tokenizer: &dyn Tokenizer,
     pieces: &[(Vec<u8>, Start)],

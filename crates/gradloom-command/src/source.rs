@@ -1,4 +1,4 @@
-//! Where a command takes a model from: the folder of a run, one of transformers, or a GGUF file.
+//! Sources of a command's model: the folder of a run, one of transformers, or a GGUF file.
 
 use crate::failure::{Failure, Result};
 use crate::output::{quoted, tell};
@@ -54,7 +54,7 @@ impl Source {
         Self { config, kind }.checked()
     }
 
-    /// The model, if there is one of its sizes.
+    /// Returns the model, if there is one of its sizes.
     fn checked(self) -> Result<Found> {
         match self.config.validate() {
             Ok(()) => Ok(Found::Model(self)),
@@ -69,12 +69,12 @@ impl Source {
         }
     }
 
-    /// The sizes of the model.
+    /// Returns the sizes of the model.
     pub(crate) fn config(&self) -> &AnyConfig {
         &self.config
     }
 
-    /// What wrote the files, in a word or two.
+    /// Returns the kind of the files, by the program that wrote them.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.kind {
             Kind::Run(_) => "a run of gradloom train",
@@ -84,8 +84,8 @@ impl Source {
         }
     }
 
-    /// The tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are bytes may
-    /// go without.
+    /// Returns the tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are
+    /// bytes may do without.
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// Reads what the files say of generating text.
+    /// Reads the files' settings for generating text.
     pub(crate) fn generation(&self) -> Result<Generation> {
         match &self.kind {
             Kind::Run(saved) => Ok(Generation::open(folder_of(Path::new(saved.weights().name())), None)?),
@@ -123,12 +123,12 @@ impl Source {
         }
     }
 
-    /// The tokens that end a text: the tokenizer's, and those that the files say.
+    /// Returns the tokens that end a text: the tokenizer's, and those in the files.
     pub(crate) fn ends(&self, tokenizer: &AnyTokenizer) -> Result<Vec<i32>> {
         Ok(ends(tokenizer, &self.generation()?))
     }
 
-    /// The tensors.
+    /// Returns the tensors.
     pub(crate) fn weights(&self) -> &Weights {
         match &self.kind {
             Kind::Run(saved) => saved.weights(),
@@ -136,7 +136,7 @@ impl Source {
         }
     }
 
-    /// The folder of transformers, if it is one.
+    /// Returns the folder of transformers, if it is one.
     pub(crate) fn folder(&self) -> Option<&Folder> {
         match &self.kind {
             Kind::Run(_) => None,
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// The model with its parameters, on a device.
+    /// Returns the model with its parameters, on a device.
     pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.session(device)?),
@@ -152,7 +152,8 @@ impl Source {
         }
     }
 
-    /// The model with its parameters, on a device, with matrices kept in a form of fewer bits, or as f32.
+    /// Returns the model with its parameters, on a device, with matrices kept in a form of fewer bits, or
+    /// as f32.
     pub(crate) fn session_stored(
         &self,
         device: &Device,
@@ -178,7 +179,7 @@ impl Source {
         }
     }
 
-    /// The form in which the files keep matrices, if in fewer bits.
+    /// Returns the form in which the files keep matrices, if in fewer bits.
     pub(crate) fn stored(&self) -> Option<Stored> {
         self.folder().and_then(Folder::stored)
     }
@@ -225,7 +226,7 @@ impl Found {
         }
     }
 
-    /// Of a safetensors file: a run's model, or tensors alone.
+    /// Opens a safetensors file: a run's model, or tensors alone.
     fn of_file(path: &Path) -> Result<Self> {
         let weights = Weights::open(path)?;
         if !Saved::is_one(&weights) {
@@ -285,7 +286,7 @@ impl Found {
     }
 }
 
-/// The tokens that end a text, of a tokenizer and what files say, sorted.
+/// Returns the tokens that end a text, by a tokenizer and by files, sorted.
 pub(crate) fn ends(tokenizer: &AnyTokenizer, generation: &Generation) -> Vec<i32> {
     let mut ends = generation.ends();
     ends.extend(tokenizer.get().end_of_text());
@@ -302,7 +303,7 @@ fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".safetensors.index.json")
 }
 
-/// The first GGUF or safetensors file in a folder.
+/// Returns the first GGUF or safetensors file in a folder.
 fn weights_in(folder: &Path) -> Option<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
     files.sort();
@@ -311,7 +312,7 @@ fn weights_in(folder: &Path) -> Option<PathBuf> {
     files.into_iter().find(is_one)
 }
 
-/// The failure where a model is wanted, and there are tensors alone.
+/// Returns the failure where a model is wanted, and there are tensors alone.
 fn without_configuration(weights: &Weights) -> Failure {
     let path = Path::new(weights.name());
     let folder = folder_of(path);
@@ -330,12 +331,12 @@ fn without_configuration(weights: &Weights) -> Failure {
         .help("put its config.json beside it, and give the folder; `gradloom info` lists its tensors")
 }
 
-/// Whether a tokenizer.json lies beside a file.
+/// Returns whether there is a tokenizer.json beside a file.
 fn has_tokenizer_beside(file: &Path) -> bool {
     folder_of(file).join(FILE).is_file()
 }
 
-/// The folder that a file is in.
+/// Returns the folder that a file is in.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -9,7 +9,7 @@ use gradloom_models::data::{SpecialTokens, Tokenizer};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// What `gradloom tokenize` takes.
+/// Arguments of `gradloom tokenize`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -116,7 +116,7 @@ fn encoded(tokenizer: &AnyTokenizer, text: &[u8], special: Special) -> Result<Ve
     }
 }
 
-/// A token as its file spells it.
+/// Returns a token as its file spells it.
 fn piece(tokenizer: &AnyTokenizer, id: i32) -> String {
     match tokenizer {
         AnyTokenizer::Bpe(bpe) => bpe.token(id).unwrap_or_default(),
@@ -124,7 +124,7 @@ fn piece(tokenizer: &AnyTokenizer, id: i32) -> String {
     }
 }
 
-/// The text or ids, from wherever they come.
+/// Returns the text or ids, from whichever source they come.
 fn given(arguments: &Arguments) -> Result<Vec<u8>> {
     if let Some(text) = &arguments.text {
         return Ok(text.clone().into_bytes());
@@ -141,7 +141,7 @@ fn given(arguments: &Arguments) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// The ids in a text: numbers with blanks or commas between them, as a list in JSON has them too.
+/// Returns the ids in a text: numbers with blanks or commas between them, as in a list in JSON.
 fn numbers(text: &[u8]) -> Result<Vec<i32>> {
     let text = String::from_utf8_lossy(text);
     let words = text.split(|c: char| c.is_whitespace() || ",[]".contains(c)).filter(|word| !word.is_empty());

@@ -1,7 +1,7 @@
 //! The tokenizer of a command: that of a flag, of a run, or of a folder of tokens.
 //!
-//! In: what the user named, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run goes on with the
-//! tokenizer that it began with.
+//! In: the name that the user gave, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run goes on
+//! with the tokenizer that it began with.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -16,9 +16,9 @@ use std::path::Path;
 
 /// The name of the tokenizer whose tokens are bytes.
 pub(crate) const BYTES: &str = "bytes";
-/// The file of any other one, and its name in a run.
+/// File of any other tokenizer, and its name in a run.
 pub(crate) const FILE: &str = "tokenizer.json";
-/// What stands before the size of a vocabulary that is to be trained.
+/// Prefix of the size of a vocabulary that is to be trained.
 const TRAINED: &str = "bpe:";
 
 /// Returns true for the folder of a run whose tokens are bytes: it has no file of a tokenizer.
@@ -34,7 +34,7 @@ pub(crate) enum AnyTokenizer {
 }
 
 impl AnyTokenizer {
-    /// The one that is named: `bytes`, a file (also one of GGUF), or a folder, also of a run.
+    /// Opens the tokenizer that is named: `bytes`, a file (also a GGUF file), or a folder (also of a run).
     pub(crate) fn open(given: &str) -> Result<Self> {
         const KINDS: &str = "give bytes, a tokenizer.json, a folder with one, or a GGUF file";
         if given == BYTES {
@@ -66,7 +66,7 @@ impl AnyTokenizer {
         }
     }
 
-    /// The size in `bpe:SIZE`, if that is what was given.
+    /// Returns the size in `bpe:SIZE`, if that is what was given.
     pub(crate) fn trained_size(given: &str) -> Option<Result<usize>> {
         let size = given.strip_prefix(TRAINED)?;
         Some(size.parse().map_err(|_| {
@@ -80,7 +80,7 @@ impl AnyTokenizer {
         Ok(Self::Bpe(Box::new(Bpe::train(text, size, FILE)?)))
     }
 
-    /// The one of a run, from the run's folder.
+    /// Opens the tokenizer of a run, from the run's folder.
     pub(crate) fn of_run(folder: &Path, settings: &Settings) -> Result<Self> {
         if settings.tokenizer.name == BYTES {
             return Ok(Self::Bytes(Bytes));
@@ -135,9 +135,9 @@ impl AnyTokenizer {
             .help("put the tokenizer beside the model that belongs to it"))
     }
 
-    /// The tokens of a prompt that `count` more are to follow, as a model of these sizes reads it: whatever
-    /// goes on from it, of a prompt that is longer than the context the model reads the end, after the token
-    /// that begins texts. That leaves room for what follows, but is no less than half a context.
+    /// Returns the tokens of a prompt as a model of these sizes reads it, before `count` more tokens: of a
+    /// prompt that is longer than the context, the end, after the token that begins texts. That leaves room
+    /// for the tokens that follow, but is no less than half a context.
     pub(crate) fn prompt(&self, text: &str, sizes: Sizes, count: u64) -> Result<Vec<i32>> {
         let mut tokens = self.get().prompt(text.as_bytes())?;
         self.check_tokens(&tokens, sizes.vocabulary)?;
@@ -156,7 +156,7 @@ impl AnyTokenizer {
         Ok(tokens)
     }
 
-    /// What a run is called after, and its fingerprint.
+    /// Returns the name that a run records for the tokenizer, and its fingerprint.
     pub(crate) fn name_and_sha256(&self) -> (&'static str, Option<String>) {
         match self {
             Self::Bytes(_) => (BYTES, None),

@@ -1,9 +1,9 @@
-//! How the matrices of a model are kept, on the command line.
+//! Types in which the matrices of a model are kept, on the command line.
 
 use gradloom::ir::BlockFormat;
 use gradloom::nn::Stored;
 
-/// How the matrices of a model are kept.
+/// Type in which the matrices of a model are kept.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub(crate) enum Weights {
     /// 32 bits
@@ -21,7 +21,7 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    /// The same in the library's words; none for f32.
+    /// Returns the same in the library's words; `None` for f32.
     pub(crate) fn stored(self) -> Option<Stored> {
         match self {
             Self::F32 => None,

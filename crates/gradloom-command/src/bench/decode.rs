@@ -1,8 +1,9 @@
-//! `gradloom bench --decode ROWS`: what the next token of many texts costs.
+//! `gradloom bench --decode ROWS`: the cost of the next token of many texts.
 //!
-//! GPT-2 with 124 million parameters writes one token more of each text, greedily, with so many positions
-//! in paged memory already. The weights and the texts do not matter for the time. Where the device works
-//! beside the host, a step is also queued before the tokens of the last one are read, as a generator does.
+//! GPT-2 with 124 million parameters writes one more token of each text, greedily, with so many positions
+//! in paged memory already. The weights and the texts do not matter for the time. If the device works
+//! alongside the host, a step is also queued before the tokens of the last one are read, as a generator
+//! does.
 
 use crate::device::report_tuning;
 use crate::failure::Result;
@@ -21,7 +22,7 @@ const BLOCK: usize = 16;
 /// Launches that are listed.
 const LONGEST: usize = 40;
 
-/// How keys and values are kept.
+/// Type in which keys and values are kept.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub(super) enum Keys {
     /// 32 bits
@@ -42,11 +43,11 @@ impl Keys {
     }
 }
 
-/// What is timed.
+/// Measurement of the time to compute the next token.
 pub(super) struct Decode {
-    /// Texts.
+    /// Number of texts.
     pub(super) rows: usize,
-    /// Positions of each in memory.
+    /// Number of positions of each text in memory.
     pub(super) cached: usize,
     pub(super) weights: Weights,
     pub(super) keys: Keys,

@@ -1,4 +1,4 @@
-//! `gradloom bench --host-cost`: what a step costs outside of kernels, and what compiling costs, both as
+//! `gradloom bench --host-cost`: the cost of a step outside of kernels, and the cost of compiling, both as
 //! sizes grow.
 //!
 //! A step is measured on chains of the smallest matrix products, which nothing fuses: on the null device,
@@ -68,7 +68,7 @@ fn step_cost(launches: usize) -> Result<StepCost> {
     Ok(StepCost { launches, null_us, cpu_us, cpu_us_per_launch: cpu_us / launches as f64 })
 }
 
-/// The median time, in microseconds, of a run of so many launches.
+/// Returns the median time, in microseconds, of a run of so many launches.
 fn chain(device: &Device, launches: usize) -> Result<f64> {
     let session = Session::new((), device, 0)?;
     let shape = [2, 2];

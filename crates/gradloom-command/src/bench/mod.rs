@@ -19,7 +19,7 @@ use report::Report;
 use std::path::PathBuf;
 use timing::{measure, measure_queued};
 
-/// What `gradloom bench` takes.
+/// Arguments of `gradloom bench`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {

@@ -10,12 +10,12 @@ pub fn started() {
     START.get_or_init(Instant::now);
 }
 
-/// Time since [`started`].
+/// Returns the time since [`started`].
 pub(super) fn age() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Largest resident memory so far in bytes, where the system tells (Linux).
+/// Returns the largest resident memory so far in bytes, where the system tells (Linux).
 pub(super) fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

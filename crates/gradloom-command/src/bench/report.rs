@@ -7,7 +7,7 @@ use gradloom::plan::{Buffer, Role};
 use serde::Serialize;
 use std::time::Duration;
 
-/// All figures; what has no meaning is `None`.
+/// All figures; those that have no meaning are `None`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     config: &'static str,
@@ -37,7 +37,7 @@ pub(super) struct Report {
     store_bytes: u64,
     /// Bytes of the parameters in the store, without padding.
     parameter_bytes: u64,
-    /// Of the store, without padding: the optimizer's moments and counters.
+    /// Bytes of the states in the store, without padding: the optimizer's moments and counters.
     state_bytes: u64,
     constant_bytes: u64,
     /// The arena of inputs, activations, gradients and outputs.
@@ -117,12 +117,12 @@ impl Report {
         }
     }
 
-    /// One JSON object on one line.
+    /// Returns one JSON object on one line.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("figures are plain data")
     }
 
-    /// The line that the programs print that gradloom is measured beside.
+    /// Returns the figures as a line in the form that the compared programs print.
     pub(super) fn line(&self) -> String {
         let nan = f64::NAN;
         format!(

@@ -20,7 +20,7 @@ const OWN: usize = 16;
 const WRITTEN: usize = 64;
 /// Tokens of a block.
 const BLOCK: usize = 16;
-/// How often the time to the first token is taken.
+/// Number of times that the time to the first token is measured.
 const TIMES: usize = 7;
 
 /// Times requests and prints the figures.
@@ -101,7 +101,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
     )
 }
 
-/// How long a request that is alone waits for its first token.
+/// Returns the time in milliseconds to the first token of a request that runs alone.
 fn first_token_ms(generator: &mut Generator, request: Request) -> Result<f64> {
     let began = Instant::now();
     generator.add(request)?;

@@ -21,7 +21,7 @@ pub(super) struct Timing {
     pub(super) final_loss: f32,
 }
 
-/// How steps run that are queued without a read.
+/// Times of steps that are queued without a read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     /// Mean time of a step among many.
@@ -30,7 +30,7 @@ pub(super) struct Queued {
     pub(super) readbacks: usize,
     /// Median time of the host to queue a step while the device has room for it.
     pub(super) host: Duration,
-    /// Median time of the device for a step, by its own clock; none if it cannot tell.
+    /// Median time of the device for a step, by its own clock; `None` if it cannot tell.
     pub(super) device: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     Ok(Queued { step, readbacks, host: spread(host)[1], device })
 }
 
-/// The least, the median and the greatest of some times.
+/// Returns the least, the median and the greatest of some times.
 fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort_unstable();
     let n = times.len();
@@ -100,7 +100,7 @@ fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
 }
 
 impl Timing {
-    /// Least, median and greatest time of a step.
+    /// Returns the least, median and greatest time of a step.
     pub(super) fn spread(&self) -> [Duration; 3] {
         spread(self.timed.clone())
     }

@@ -18,7 +18,7 @@ use gradloom_models::gpt2::Preset;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// What `gradloom inspect` takes.
+/// Arguments of `gradloom inspect`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
@@ -66,7 +66,7 @@ enum Format {
     Html,
 }
 
-/// What a program is compiled for.
+/// Device that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum For {
     /// The processor
@@ -243,7 +243,7 @@ fn summary_as_json(settings: &Settings, train: &ModelTrain) -> String {
     Value::Object(object).to_string()
 }
 
-/// The text of each kernel, or of those of one launch, under a line that says which launch it is of.
+/// Returns the text of each kernel, or of those of one launch, each under a line that names its launch.
 fn texts(only: Option<usize>, train: &ModelTrain, kernels: Vec<Text>) -> Result<String> {
     let launches = train.plan().launches.len();
     if let Some(number) = only.filter(|number| *number >= launches) {

@@ -38,7 +38,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         .help("this is a fault of gradloom: please report it with the preset and the processor"))
 }
 
-/// Small enough for the reference evaluator, with every part of the model still there.
+/// Returns settings small enough for the reference evaluator, with every part of the model still there.
 fn shrunk(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     match &mut settings.model {

@@ -10,7 +10,7 @@ use gradloom::runtime::regular_file;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What `gradloom profile` takes.
+/// Arguments of `gradloom profile`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {

@@ -96,7 +96,7 @@ pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<
     svg
 }
 
-/// At most [`MOST_POINTS`] points, each the mean of as many neighbours.
+/// Returns at most [`MOST_POINTS`] points, each the mean of as many neighbours.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let finite: Vec<(f64, f64)> =
         points.iter().copied().filter(|p| p.0.is_finite() && p.1.is_finite()).collect();

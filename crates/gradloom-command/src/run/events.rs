@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What happened.
+/// An event of a run.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Event {
@@ -40,10 +40,11 @@ pub(crate) enum Event {
     Ended(Ending),
 }
 
-/// What a part of a run begins with.
+/// Record of the beginning of a part of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Beginning {
-    /// Of a run that went on: steps that were recorded after the one it went on from, which are made again.
+    /// For a run that went on: number of steps that were recorded after the one it went on from, and are
+    /// made again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost_steps: Option<u64>,
     pub(crate) version: &'static str,
@@ -67,32 +68,32 @@ pub(crate) struct Taken {
     pub(crate) tokens: usize,
     pub(crate) held_out_tokens: usize,
     pub(crate) sha256: String,
-    /// The first few.
+    /// Names of the first few files.
     pub(crate) names: Vec<String>,
-    /// Files that are no text.
+    /// Number of files that are not text.
     pub(crate) left_out: usize,
 }
 
-/// How a part of a run ended.
+/// Record of the end of a part of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ending {
     pub(crate) reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
     pub(crate) seconds: f64,
-    /// Until the first step was made.
+    /// Time until the first step was made.
     pub(crate) start_seconds: f64,
-    /// Of the steps after it, of the measurements and savings that they waited for, and of the text at the
-    /// end.
+    /// Times of the steps after it, of the measurements and savings that they waited for, and of the text
+    /// at the end.
     pub(crate) step_seconds: f64,
     pub(crate) evaluation_seconds: f64,
     pub(crate) saving_seconds: f64,
     pub(crate) sample_seconds: f64,
-    /// On average, with evaluation and saving, the first step aside.
+    /// Average speed, with evaluation and saving, without the first step.
     pub(crate) tokens_per_s: Option<f64>,
 }
 
-/// Why a part of a run ended.
+/// Reason why a part of a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reason {
@@ -119,13 +120,13 @@ struct Line<'e> {
 pub(crate) struct Events {
     path: PathBuf,
     file: File,
-    /// Whether the standard output gets each line, too.
+    /// True if each line is printed to the standard output, too.
     printed: bool,
 }
 
-/// The file's name.
+/// Name of the file.
 pub(crate) const EVENTS: &str = "events.jsonl";
-/// More bytes than a line has.
+/// Upper bound of the bytes of a line.
 const LONGEST: u64 = 1 << 20;
 
 impl Events {

@@ -9,14 +9,14 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a resumed run needs. It is the first file that a run completes, and the one that makes a folder a
-/// run.
+/// File with the state that a resumed run needs. It is the first file that a run completes, and the one
+/// that makes a folder a run.
 pub(crate) const STATE: &str = "state.safetensors";
-/// The weights alone.
+/// File with the weights alone.
 pub(crate) const MODEL: &str = "model.safetensors";
-/// Locked while a process writes to the folder.
+/// File that is locked while a process writes to the folder.
 const LOCK: &str = ".lock";
-/// All that is left of a run that was killed before it had a state.
+/// Files that may be left of a run that was killed before it had a state.
 const REMAINS: [&str; 3] = [LOCK, "state.safetensors.partial", PARTIAL];
 
 /// Files that a run has before it has a state: the tokenizer, if its tokens are not bytes, and what the model
@@ -85,7 +85,7 @@ impl RunFolder {
         }
     }
 
-    /// A folder that another lock keeps for one process.
+    /// Makes the folder of a run from one that another lock keeps for one process.
     pub(crate) fn within(folder: &NewFolder) -> Self {
         Self { path: folder.path().to_path_buf(), _lock: None, made: Vec::new() }
     }
@@ -163,8 +163,8 @@ impl RunFolder {
         Self::lock(path.to_path_buf())
     }
 
-    /// Two processes that write one folder would mix their runs. The system lifts the lock when the process
-    /// ends, however it ends.
+    /// Takes the lock: two processes that write one folder would mix their runs. The system lifts the lock
+    /// when the process ends, however it ends.
     fn lock(path: PathBuf) -> Result<Self> {
         let name = path.join(LOCK);
         let file = regular_file::open(&name, OpenOptions::new().write(true).create(true).truncate(false));
@@ -185,12 +185,12 @@ impl RunFolder {
         }
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file in the folder.
+    /// Returns the path of a file in the folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -217,7 +217,7 @@ fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     }
 }
 
-/// A folder or file that cannot be written, with a remedy for the likely reasons.
+/// Returns the failure of a folder or file that cannot be written, with a remedy for the likely reasons.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     if let Some(link) = broken_link(path) {
         let (path, link) = (path.display(), link.display());

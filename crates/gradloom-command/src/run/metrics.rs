@@ -11,13 +11,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was measured at a step. Row 0 holds the held-out loss before training.
+/// Measurements at a step. Row 0 holds the held-out loss before training.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) step: u64,
-    /// Loss of the step's batch before its update, nats a token.
+    /// Loss of the step's batch before its update, in nats per token.
     pub(crate) training: Option<f32>,
-    /// Loss on the held-out windows after the update, nats a token.
+    /// Loss on the held-out windows after the update, in nats per token.
     pub(crate) held_out: Option<f32>,
     pub(crate) lr: f64,
 }
@@ -80,7 +80,7 @@ impl Metrics {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing was measured yet.
+    /// Returns whether nothing was measured yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows().is_empty()
     }
@@ -97,7 +97,7 @@ impl Metrics {
         self.file.sync_all().map_err(|error| unusable(&self.path, &error))
     }
 
-    /// The last held-out loss.
+    /// Returns the last held-out loss.
     pub(crate) fn held_out(&self) -> Option<f32> {
         self.rows().iter().rev().find_map(|row| row.held_out)
     }
@@ -125,7 +125,7 @@ fn line(row: &Row) -> String {
     format!("{},{},{},{}\n", row.step, loss(row.training), loss(row.held_out), number(row.lr))
 }
 
-/// The sound rows of a file, and what is wrong with it.
+/// Returns the sound rows of a file, and what is wrong with it.
 fn read(path: &Path) -> (Vec<Row>, Option<String>) {
     let bytes = match regular_file::read(path, LARGEST) {
         Ok(bytes) => bytes,

@@ -1,10 +1,10 @@
 //! The folder of a run.
 //!
-//! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `events.jsonl` (what
-//! happened when), `model.safetensors` (the weights), `state.safetensors` (all that a resumed run needs),
-//! `sample.txt` (what the model writes), `tokenizer.json` (of a run whose tokens are not bytes);
-//! `docs/runs.md` describes them for users. Always holds: each file but `metrics.csv` and `events.jsonl` is
-//! replaced as a whole, so an interruption leaves the last complete one.
+//! `config.json` (the options), `metrics.csv` and `loss.svg` (losses over the steps), `events.jsonl`
+//! (events with their times), `model.safetensors` (the weights), `state.safetensors` (everything that a
+//! resumed run needs), `sample.txt` (a text by the model), `tokenizer.json` (of a run whose tokens are not
+//! bytes); `docs/runs.md` describes them for users. Always holds: each file but `metrics.csv` and
+//! `events.jsonl` is replaced as a whole, so an interruption leaves the last complete one.
 
 mod chart;
 mod events;

@@ -37,7 +37,7 @@ impl Snapshot {
         Ok(store.read_all_into(&mut self.entries)?)
     }
 
-    /// The first parameter or state with an infinite element or one that is not a number.
+    /// Returns the first parameter or state with an element that is infinite or NaN.
     pub(crate) fn not_finite(&self) -> Option<&str> {
         // Whole blocks at a time, which the compiler makes vector instructions of: training waits for this.
         let finite = |bytes: &[u8]| {
@@ -70,7 +70,7 @@ impl Snapshot {
         }
     }
 
-    /// The bytes of a parameter with its adapter, if it has one.
+    /// Returns the bytes of a parameter with its adapter, if it has one.
     fn merged(&self, entry: &StoreEntry, bytes: &[u8], lora: &Lora) -> Vec<u8> {
         let factor = |part: &str| -> Option<Vec<f32>> {
             let name = format!("{}.{part}", entry.name);
@@ -95,12 +95,12 @@ impl Snapshot {
     }
 }
 
-/// Whether a parameter is a factor of an adapter.
+/// Returns whether a parameter is a factor of an adapter.
 fn is_of_adapter(name: &str) -> bool {
     name.ends_with(".lora_a") || name.ends_with(".lora_b")
 }
 
-/// The elements of an f32 tensor.
+/// Returns the elements of an f32 tensor.
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
@@ -162,7 +162,7 @@ impl Saved {
         if fits { Ok(()) } else { Err(refusal().help("the file is damaged: use another run")) }
     }
 
-    /// The tensors.
+    /// Returns the tensors.
     pub(crate) fn weights(&self) -> &Weights {
         &self.checkpoint
     }
@@ -184,8 +184,8 @@ impl Saved {
     }
 }
 
-/// For a file of another program, tells how its tensors differ from the smallest preset's: that shows what
-/// kind of file it is.
+/// Returns the failure of a file of another program, which tells how its tensors differ from the smallest
+/// preset's: that shows what kind of file it is.
 fn foreign(file: &Weights) -> Failure {
     let expected =
         crate::model::parameter_types(&AnyConfig::Gpt2(gradloom_models::gpt2::PRESETS[0].config.clone()));

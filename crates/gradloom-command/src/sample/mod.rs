@@ -34,7 +34,7 @@ struct Prompt {
     tokens: Vec<i32>,
 }
 
-/// Why a text has ended, in JSON.
+/// Returns why a text has ended, in JSON.
 fn finish_name(finish: Option<Finish>) -> &'static str {
     match finish {
         Some(Finish::End(_)) => "end",
@@ -101,7 +101,7 @@ impl Output {
         }
     }
 
-    /// Text that may have control characters in it.
+    /// Writes text that may have control characters in it.
     fn put_safe(&mut self, text: &str) {
         match self.stdout.is_terminal() {
             true => self.put(&printable(text)),

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use gradloom_models::decoding::Sampling;
 use std::path::PathBuf;
 
-/// What `gradloom sample` takes.
+/// Arguments of `gradloom sample`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     pub(super) device: DeviceArguments,
 }
 
-/// How tokens are chosen, and what ends a text.
+/// Options that choose tokens and end a text.
 #[derive(clap::Args, Debug)]
 pub(super) struct Choice {
     /// 0 always takes the likeliest token, 1 follows the model, above 1 gets wilder.
@@ -120,19 +120,19 @@ Examples:
   gradloom sample gpt2-xl --draft gpt2 --prompt \"Once upon a time\"";
 
 impl Arguments {
-    /// Whether texts come side by side.
+    /// Returns whether several texts may be written side by side.
     pub(super) fn is_many(&self) -> bool {
         self.prompts.is_some() || self.count > 1 || self.logprobs.is_some()
     }
 
-    /// Whether there is more to a token than a draw from the model.
+    /// Returns whether tokens are chosen by more than a draw from the model: by beams, or with a draft.
     pub(super) fn is_search(&self) -> bool {
         self.beams.is_some() || self.draft.is_some()
     }
 }
 
 impl Choice {
-    /// The settings.
+    /// Returns the settings.
     pub(super) fn sampling(&self) -> Result<Sampling> {
         let sampling = Sampling {
             temperature: self.temperature,
@@ -150,7 +150,7 @@ impl Choice {
     }
 }
 
-/// The text of a flag in which a backslash begins an escape, as shells hand it on as it is.
+/// Returns the text of a flag in which a backslash begins an escape, as shells hand it on as it is.
 fn unescaped(given: &str) -> std::result::Result<String, String> {
     let (mut text, mut rest) = (String::new(), given);
     while let Some(at) = rest.find('\\') {
@@ -191,7 +191,7 @@ fn unescaped(given: &str) -> std::result::Result<String, String> {
     Ok(text)
 }
 
-/// A token and what is added to its logit.
+/// Returns a token and the number that is added to its logit.
 fn bias(given: &str) -> Result<(i32, f64)> {
     let parsed = given.split_once(':').and_then(|(id, x)| Some((id.parse().ok()?, x.parse().ok()?)));
     parsed.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Where prompts come from.
+//! Sources of prompts.
 
 use super::Arguments;
 use crate::failure::{Failure, Result};
@@ -6,10 +6,10 @@ use crate::place::read_text;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Most bytes of a prompt: far more than any model sees of it.
+/// Most bytes of a prompt: far more than any model reads.
 const LONGEST_PROMPT: u64 = 16 << 20;
 
-/// The prompt, from wherever it comes.
+/// Returns the prompt, from whichever source it comes.
 fn one(arguments: &Arguments) -> Result<String> {
     match &arguments.prompt_file {
         Some(path) => of_file("--prompt-file", path),
@@ -18,7 +18,7 @@ fn one(arguments: &Arguments) -> Result<String> {
     }
 }
 
-/// All prompts: the one, or a line each.
+/// Returns all prompts: the one, or one for each line.
 pub(super) fn all(arguments: &Arguments) -> Result<Vec<String>> {
     let Some(path) = &arguments.prompts else { return Ok(vec![one(arguments)?]) };
     let text = if path == Path::new("-") { of_input("--prompts")? } else { of_file("--prompts", path)? };
@@ -46,7 +46,7 @@ fn of_input(flag: &str) -> Result<String> {
     Ok(without_mark(text))
 }
 
-/// The text without the byte order mark that some editors put before it.
+/// Returns the text without the byte order mark that some editors put before it.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text)
 }

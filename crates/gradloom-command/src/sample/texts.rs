@@ -84,7 +84,7 @@ fn note(texts: &mut BTreeMap<RequestId, Text>, event: TextEvent) {
 }
 
 impl Text {
-    /// Prints what there is of the text, or begins with its prompt; in JSON only when it is whole.
+    /// Prints the text so far, or begins with its prompt; in JSON only when it is whole.
     fn print(&mut self, output: &mut Output, arguments: &Arguments, begins: bool) {
         if arguments.json {
             if self.finish.is_some() {

@@ -69,7 +69,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         })
     }
 
-    /// The result of a thread that is free again; there is none of one that panicked.
+    /// Returns the result of a thread that is free again; there is none of one that panicked.
     fn freed(&mut self, result: Option<R>) -> R {
         self.is_busy = false;
         result.unwrap_or_else(|| match self.thread.take().map(JoinHandle::join) {

@@ -104,8 +104,8 @@ fn check_free(folder: &Path) -> Result<()> {
     })
 }
 
-/// Goes on with a run. All that decides the result comes from the state file; flags may change what is
-/// allowed to change.
+/// Goes on with a run. Everything that decides the result comes from the state file; flags may change the
+/// settings that are allowed to change.
 pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> {
     let folder = RunFolder::open(path)?;
     let saved = Saved::open(&folder.file(STATE))?;
@@ -168,7 +168,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare, steps })
 }
 
-/// The event of a run that begins, or that goes on and makes so many lost steps again.
+/// Returns the event of a run that begins, or that goes on and makes so many lost steps again.
 fn began(
     settings: &Settings,
     train: &ModelTrain,
@@ -191,7 +191,7 @@ fn began(
     }))
 }
 
-/// How the text of a run differs from what it was; `None` where it is the same, wherever it lies.
+/// Returns how the text of a run differs from what it was; `None` if it is the same, even in another place.
 fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
     let of = |data: &DataSource| match data.files {
         0 => format!("the built-in text of {}", bytes(data.bytes as u64)),
@@ -204,7 +204,7 @@ fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
     }
 }
 
-/// Prints what is trained on what, and gives what was taken of the data.
+/// Prints the model and its data, and returns the record of the data.
 fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyTokenizer) -> Taken {
     let (model, tokenizer) = (&settings.model, tokenizer.get());
     say!(
@@ -265,7 +265,7 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
 /// Files that are named of all that were taken.
 const NAMED: usize = 5;
 
-/// A path as short as it can be from here, for a terminal.
+/// Returns a path as short as it can be from here, for a terminal.
 fn near(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     printable(&path.strip_prefix(here).unwrap_or(path).display().to_string())
@@ -278,7 +278,7 @@ const SMALLER: Smaller = Smaller {
                --width",
 };
 
-/// The programs of a run, with the threads and the memory that they need.
+/// Returns the programs of a run, with the threads and the memory that they need.
 fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;

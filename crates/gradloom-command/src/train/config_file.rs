@@ -1,7 +1,7 @@
 //! Configuration files of `--config`: TOML, or JSON as a run's `config.json`.
 //!
-//! In: a file. Out: options, or an error with the line, the key and what it must be. Always holds: the error
-//! says nothing of the rest of the file.
+//! In: a file. Out: options, or an error with the line, the key and the expected value. Always holds: the
+//! error reveals nothing of the rest of the file.
 
 use super::options::Options;
 use crate::failure::{Failure, Result};
@@ -27,14 +27,14 @@ pub(super) fn parse(text: &str, is_json: bool) -> std::result::Result<Options, P
     if is_json { json(text) } else { toml(text) }
 }
 
-/// What is wrong with a text, and where.
+/// A fault in a text, with its place.
 #[derive(Debug)]
 pub(super) struct Problem {
     line: usize,
     /// The key whose value is wrong.
     key: String,
     message: String,
-    /// Whether the text is no JSON or TOML at all.
+    /// True if the text is not valid JSON or TOML at all.
     is_malformed: bool,
 }
 
@@ -71,7 +71,7 @@ fn toml(text: &str) -> std::result::Result<Options, Problem> {
 }
 
 impl Problem {
-    /// The problem as one of a flag.
+    /// Returns the problem as one of a flag.
     fn told(&self, flag: &str) -> Failure {
         let (place, key) = (format!("{flag}: line {}", self.line), short(&self.key));
         let like = "in TOML, each line is `key = value`, with the flags' names as keys: lr = 0.001";
@@ -103,13 +103,13 @@ impl Problem {
         Failure::usage(format!("{place}: {key}: {}", short(&self.message))).help(like)
     }
 
-    /// The problem of a text that has no name.
+    /// Returns the problem of a text that has no name.
     pub(super) fn in_short(&self) -> String {
         format!("line {}: {}", self.line, short(&self.message))
     }
 }
 
-/// A text for a message: one line, and not more of it than tells what it is.
+/// Returns a text for a message: one line, cut to as much as is needed to recognise it.
 fn short(text: &str) -> String {
     const MOST: usize = 60;
     let text = printable(text).replace(['\n', '\t'], " ");
@@ -120,16 +120,16 @@ fn short(text: &str) -> String {
     short
 }
 
-/// The name that a misspelt one is likely to stand for.
+/// Returns the name that a misspelt one is likely to stand for.
 fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    /// That of clap, which corrects flags.
+    /// Least similarity, as in clap, which corrects flags.
     const LIKE: f64 = 0.7;
     let name: String = name.chars().take(64).collect::<String>().to_lowercase().replace('_', "-");
     let rated = known.iter().map(|&known| (strsim::jaro(&name, known), known));
     rated.filter(|(like, _)| *like > LIKE).max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, known)| known)
 }
 
-/// The expected value in words, without the names that programs use for it.
+/// Returns the expected value in words, without the names that programs use for it.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u64" | "usize" | "u32" => "a whole number from 0 up",

@@ -1,7 +1,7 @@
 //! The data of a run: text that is tokenized in memory, or files of tokens.
 //!
-//! In: the settings' paths and tokenizer. Out: what was read, and its part to train on and part to measure
-//! with. Always holds: of files of tokens, nothing is loaded.
+//! In: the settings' paths and tokenizer. Out: the data, and its parts to train on and to measure with.
+//! Always holds: of files of tokens, nothing is loaded.
 
 use super::settings::{DataSource, Settings};
 use crate::failure::{Failure, Result};
@@ -19,9 +19,9 @@ pub(super) struct Data {
     pub(super) tokenizer: AnyTokenizer,
 }
 
-/// What was read.
+/// Description of the data that was read.
 pub(super) struct Source {
-    /// None for the built-in text.
+    /// Paths of the files; empty for the built-in text.
     pub(super) files: Vec<PathBuf>,
     pub(super) bytes: usize,
     pub(super) is_of_tokens: bool,
@@ -30,7 +30,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What a run keeps of it.
+    /// Returns the description that a run keeps of it.
     pub(super) fn described(&self, settings: &Settings) -> DataSource {
         DataSource {
             paths: settings.data.paths.clone(),
@@ -110,7 +110,7 @@ impl Data {
     }
 }
 
-/// The tokenizer that the option names.
+/// Returns the tokenizer that the option names.
 fn named(given: &str) -> Result<AnyTokenizer> {
     of_option(AnyTokenizer::open(given))
 }
@@ -119,7 +119,7 @@ fn of_option<T>(opened: Result<T>) -> Result<T> {
     opened.map_err(|failure| failure.context("--tokenizer"))
 }
 
-/// The tokenizer that was asked for, for a text.
+/// Returns the tokenizer that was asked for, for a text.
 fn chosen(settings: &Settings, text: &[u8]) -> Result<AnyTokenizer> {
     let given = settings.tokenizer.given.as_deref().unwrap_or(BYTES);
     match AnyTokenizer::trained_size(given) {

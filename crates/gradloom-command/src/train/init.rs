@@ -38,7 +38,8 @@ impl Begun {
     }
 }
 
-/// The model's own tokenizer, which a flag may only repeat; of a model without one, that of the flag.
+/// Returns the model's own tokenizer, which a flag may only repeat; of a model without one, that of the
+/// flag.
 fn chosen(
     source: &Source,
     given: Option<&str>,
@@ -56,7 +57,7 @@ fn chosen(
     }
 }
 
-/// The sizes of the model, with what flags may change.
+/// Returns the sizes of the model, with what flags may change.
 pub(super) fn sizes(options: &Options, mut model: AnyConfig) -> Result<AnyConfig> {
     if let Some(preset) = &options.preset {
         return Err(Failure::usage(format!("--preset {preset}: --init says what the sizes are"))

@@ -6,7 +6,7 @@ use crate::output::tell;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether there is something to save.
+/// True once there is something to save.
 static SAVES: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -30,12 +30,12 @@ pub(super) fn listen() -> Result<()> {
     })
 }
 
-/// From now on the first interrupt requests a stop after the step, and does not end the process.
+/// Makes the first interrupt request a stop after the step from now on, instead of ending the process.
 pub(super) fn save_first() {
     SAVES.store(true, Ordering::Relaxed);
 }
 
-/// Whether the run is to stop.
+/// Returns whether the run is to stop.
 pub(super) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

@@ -20,7 +20,7 @@ use crate::output::leave_to_a_program;
 use options::Options;
 use std::path::PathBuf;
 
-/// What `gradloom train` takes.
+/// Arguments of `gradloom train`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {

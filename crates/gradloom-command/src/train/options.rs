@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// The model that the run leaves has them added to its weights.
     #[arg(long, value_name = "RANK", help_heading = "Model")]
     pub(crate) lora: Option<usize>,
-    /// What adapters add is multiplied by this over their rank. [default: the rank]
+    /// Adapters' results are multiplied by this and divided by their rank. [default: the rank]
     #[arg(long, value_name = "ALPHA", help_heading = "Model")]
     pub(crate) lora_alpha: Option<f64>,
     /// Weights that have adapters: patterns of the names that `gradloom info --tensors` prints. [default: all
@@ -129,12 +129,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "STEPS", help_heading = "Run folder")]
     pub(crate) save_every: Option<u64>,
 
-    /// What a run's `config.json` tells beyond its options; a new run makes its own.
+    /// Contents of a run's `config.json` besides its options; a new run makes its own.
     #[arg(skip)]
     pub(crate) run: Option<Record>,
 }
 
-/// What is fixed when a run begins and is no flag.
+/// Values that are fixed when a run begins, and are no flags.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Record {
@@ -155,7 +155,7 @@ pub(crate) struct Record {
 }
 
 impl Options {
-    /// These options, and those of `other` where there are none.
+    /// Returns these options, with those of `other` where there are none.
     pub(crate) fn or(self, other: Self) -> Self {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
@@ -166,7 +166,7 @@ impl Options {
     }
 }
 
-/// A path, or a list of paths.
+/// Reads a path, or a list of paths.
 fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Vec<String>>, D::Error> {
     struct Paths;
     impl<'de> Visitor<'de> for Paths {

@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// A step was made, which itself took so long.
+    /// Notes that a step was made, which itself took so long.
     pub(super) fn step(&mut self, step: u64, loss: f32, took: Duration) {
         let before = std::mem::replace(&mut self.last, Instant::now());
         self.rate.step(took, (self.last - before).saturating_sub(took));
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// The held-out loss was measured after a step.
+    /// Notes the held-out loss that was measured after a step.
     pub(super) fn measured(&mut self, step: u64, loss: Option<f32>, held_out: f32) {
         self.held_out = Some(held_out);
         let loss = loss.map_or_else(|| "   -  ".to_string(), |loss| format!("{loss:.4}"));
@@ -117,7 +117,7 @@ impl Progress {
         }
     }
 
-    /// The end of the run, as its events tell it.
+    /// Returns the end of the run, as its events record it.
     pub(super) fn ending(&self, reason: Reason, message: Option<String>) -> Ending {
         let seconds = |time: Duration| time.as_millis() as f64 / 1e3;
         Ending {
@@ -133,17 +133,17 @@ impl Progress {
         }
     }
 
-    /// Time until the first step was made.
+    /// Returns the time until the first step was made.
     fn start(&self) -> Duration {
         self.start.unwrap_or_else(|| self.elapsed())
     }
 
-    /// Time of the steps themselves, the first one aside.
+    /// Returns the time of the steps themselves, without the first one.
     fn own(&self) -> Duration {
         self.rate.own()
     }
 
-    /// Time since the beginning of this part of the run.
+    /// Returns the time since the beginning of this part of the run.
     fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -161,7 +161,7 @@ impl Progress {
         (self.rate.counted() > 0).then(|| tokens / seconds.as_secs_f64().max(1e-9))
     }
 
-    /// Speed and time left, each after a gap; nothing while only the first step is known.
+    /// Returns the speed and the time left, each after a gap; nothing while only the first step is known.
     fn pace(&self, step: u64, gap: &str) -> String {
         match (self.speed(), self.rate.left(self.total - step)) {
             (Some(speed), Some(left)) => format!("{gap}{}{gap}{} left", rate(speed), duration(left)),

@@ -1,15 +1,15 @@
-//! Measures the time of a step.
+//! Measurement of the time of a step.
 //!
-//! In: the durations of the steps that were made, and of the work between them. Out: what a step takes now,
-//! with that work, and the time that is left. Always holds: the first step never counts, as it meets cold
-//! caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile; what a
-//! step itself takes now is that of the last [`RECENT`] steps; work between them, such as measuring and
+//! In: the durations of the steps that were made, and of the work between them. Out: the current time of a
+//! step, with that work, and the time that is left. Always holds: the first step never counts, as it meets
+//! cold caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile;
+//! the time of a step itself is that of the last [`RECENT`] steps; work between them, such as measuring and
 //! saving, comes at intervals, so all of it is spread over all steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Steps that count.
+/// Number of steps that count.
 const RECENT: usize = 50;
 
 /// The rate of a run.
@@ -25,7 +25,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// A step took so long, and the work since the one before it so long.
+    /// Notes that a step took so long, and the work since the one before it so long.
     pub(super) fn step(&mut self, took: Duration, between: Duration) {
         self.made += 1;
         if self.made == 1 {
@@ -47,18 +47,18 @@ impl Rate {
         (self.counted() > 0).then(|| recent / self.recent.len() as f64 + between)
     }
 
-    /// What so many more steps will take, as [`now`](Self::now).
+    /// Returns the time that so many more steps will take, by [`now`](Self::now).
     pub(super) fn left(&self, steps: u64) -> Option<Duration> {
         let seconds = self.now()?;
         Some(Duration::try_from_secs_f64(steps as f64 * seconds).unwrap_or(Duration::MAX))
     }
 
-    /// Time of the steps themselves, the first one aside.
+    /// Returns the time of the steps themselves, without the first one.
     pub(super) fn own(&self) -> Duration {
         self.own
     }
 
-    /// Steps that were made, the first one aside.
+    /// Returns the number of steps that were made, without the first one.
     pub(super) fn counted(&self) -> u64 {
         self.made.saturating_sub(1)
     }

@@ -1,4 +1,4 @@
-//! Decides what is saved after each step, and has it written beside the next ones.
+//! Decisions about saving after each step, and writing alongside the next steps.
 //!
 //! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which
 //! a finite loss was computed, by the step after it or on the held-out text. The step that ruins the weights
@@ -27,8 +27,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Writes a state and what goes with it. Metrics go first: a resumed run cuts off rows that are too many,
-    /// but could not make up missing ones.
+    /// Writes a state and the files that belong to it. Metrics go first: a resumed run cuts off surplus
+    /// rows, but could not restore missing ones.
     ///
     /// Returns whether the folder has the state now, too.
     pub(super) fn write(&self, snapshot: &Snapshot) -> (bool, Result<()>) {
@@ -72,7 +72,7 @@ pub(super) fn writer() -> Result<Writer> {
     writer_by(Files::write)
 }
 
-/// The same with another way to write.
+/// Starts the thread as [`writer`] does, with another way to write.
 pub(super) fn writer_by(
     mut write: impl FnMut(&Files, &Snapshot) -> (bool, Result<()>) + Send + 'static,
 ) -> Result<Writer> {
@@ -92,7 +92,7 @@ const SHARE: u32 = 50;
 /// The least time between two savings, and the longest, where nobody says after how many steps.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
-/// The time from one saving to the next, if one takes so long.
+/// Returns the time from one saving to the next, if one takes so long.
 fn pause(cost: Duration) -> Duration {
     (cost.saturating_mul(SHARE)).clamp(PAUSES[0], PAUSES[1])
 }
@@ -178,7 +178,7 @@ impl Saving {
         result.map_err(|failure| self.interrupted(step, failure))
     }
 
-    /// A file could not be written in the middle of a run.
+    /// Returns the failure of a file that could not be written in the middle of a run.
     pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
         // Of two failures the first one tells more.
         let _ = self.settle();
@@ -190,8 +190,8 @@ impl Saving {
         ))
     }
 
-    /// A value of a step is not finite after so many steps that were made: what is saved stays as it is, and
-    /// the run ends.
+    /// Returns the failure of a step in which a value is not finite, after `made` steps: the saved state
+    /// stays as it is, and the run ends.
     pub(super) fn diverged(&mut self, made: u64, step: u64, what: &str) -> Failure {
         // The curve shows how it came; but the divergence is what must be told, even where the curve cannot
         // be written, or the state before it.
@@ -215,13 +215,13 @@ impl Saving {
     }
 }
 
-/// A tenth of a learning rate, in two digits, and not more than suits the preset.
+/// Returns a tenth of a learning rate, in two digits, and not more than suits the preset.
 fn gentler(lr: f64, preset: &str) -> f64 {
     let tenth = (lr / 10.0).min(default_lr(preset));
     format!("{tenth:.1e}").parse().unwrap_or(tenth)
 }
 
-/// The command that goes on with a run.
+/// Returns the command that goes on with a run.
 pub(super) fn resume_line(folder: &RunFolder) -> String {
     format!("{} train --resume {}", program(), quoted(&folder.path().display().to_string()))
 }

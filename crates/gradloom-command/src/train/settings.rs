@@ -37,7 +37,7 @@ pub(crate) struct Lora {
 }
 
 impl Lora {
-    /// What the options ask for, of a model of these sizes.
+    /// Returns the adapters that the options ask for, for a model of these sizes.
     fn of(options: &Options, model: &AnyConfig) -> Result<Option<Self>> {
         let Options { init, lora, lora_alpha, lora_targets, .. } = options;
         let Some(rank) = *lora else {
@@ -75,7 +75,7 @@ impl Lora {
 /// The tokenizer of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenizerSource {
-    /// What was asked for; `None` for what suits the data.
+    /// Name that the user gave; `None` to choose by the data.
     pub(crate) given: Option<String>,
     /// `bytes`, or the name of its file in the run's folder.
     pub(crate) name: String,
@@ -110,7 +110,7 @@ pub(crate) struct Training {
     pub(crate) adapter: Option<String>,
     /// Type in which products multiply; `None` is f32.
     pub(crate) precision: Option<Precision>,
-    /// Whether products are measured; `None`: no.
+    /// True if products are measured; `None`: false.
     pub(crate) tune: Option<bool>,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
@@ -128,10 +128,10 @@ const FORMAT: u32 = 2;
 /// most, which are some three steps: so they take a small part of the time, and depend on no clock.
 const LEAST_EVAL_EVERY: u64 = 80;
 
-/// What stands for the preset of a run that began from a model.
+/// Name in place of the preset, for a run that began from a model.
 pub(crate) const INIT: &str = "init";
 
-/// Steps, batch and learning rate that suit a preset.
+/// Returns the steps, the batch and the learning rate that suit a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
         "tiny" => (2000, 8, 2e-3),
@@ -142,7 +142,7 @@ fn defaults(preset: &str) -> (u64, usize, f64) {
     }
 }
 
-/// The learning rate that suits a preset.
+/// Returns the learning rate that suits a preset.
 pub(crate) fn default_lr(preset: &str) -> f64 {
     defaults(preset).2
 }
@@ -216,7 +216,7 @@ impl Settings {
         self.check_batch()
     }
 
-    /// What the tokens are called, in losses.
+    /// Returns the word for a token in losses.
     pub(crate) fn token_name(&self) -> &'static str {
         if self.tokenizer.name == BYTES { "byte" } else { "token" }
     }
@@ -251,7 +251,8 @@ impl Settings {
         self.check_batch()
     }
 
-    /// The largest tensor of a step must be countable, with room for the rest of the arithmetic on sizes.
+    /// Checks that the largest tensor of a step is countable, with room for the rest of the arithmetic on
+    /// sizes.
     fn check_batch(&self) -> Result<()> {
         let (batch, model) = (self.training.batch, &self.model);
         let widest = model.vocabulary().max(model.mlp_width()).max(model.context());
@@ -290,7 +291,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The data as a run recorded it.
+    /// Returns the data as a run recorded it.
     pub(crate) fn recorded(&self, run: &Record) -> DataSource {
         DataSource {
             paths: self.data.paths.clone(),
@@ -300,12 +301,12 @@ impl Settings {
         }
     }
 
-    /// The text of `config.json`: every option, and `null` where one was left to gradloom.
+    /// Returns the text of `config.json`: every option, and `null` where one was left to gradloom.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(&self.options()).expect("settings are plain data") + "\n"
     }
 
-    /// The options that lead to these settings.
+    /// Returns the options that lead to these settings.
     fn options(&self) -> Options {
         let Self { preset, init, model, data, training, tokenizer, lora } = self.clone();
         let gpt2 = if let (AnyConfig::Gpt2(model), None) = (&model, &init) { Some(model) } else { None };
@@ -354,7 +355,7 @@ impl Settings {
     }
 }
 
-/// The version that a text says it has, in any version of the format.
+/// Returns the version that a text says it has, in any version of the format.
 fn format_of(text: &str) -> Option<u32> {
     #[derive(Deserialize)]
     struct Version {
@@ -407,7 +408,7 @@ impl Training {
     }
 }
 
-/// Whether `--threads` can be had.
+/// Checks the number of threads of `--threads`.
 pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
     const MOST: usize = 1024;
     let problem = match threads {
@@ -433,7 +434,7 @@ pub(crate) fn absolute(path: &str) -> String {
         .unwrap_or_else(|| path.to_string())
 }
 
-/// The sizes that a preset and flags make.
+/// Returns the sizes that a preset and flags make.
 fn from_preset(options: &Options) -> Result<AnyConfig> {
     let name = options.preset.as_deref().unwrap_or("tiny");
     let preset = Preset::find(name).ok_or_else(|| {
@@ -451,7 +452,7 @@ fn from_preset(options: &Options) -> Result<AnyConfig> {
     Ok(AnyConfig::Gpt2(model))
 }
 
-/// A wrong size of any model.
+/// Returns the failure for a wrong size of any model.
 pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     match error {
         AnyConfigError::Gpt2(error) => invalid_model(error),
@@ -461,7 +462,7 @@ pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     }
 }
 
-/// A wrong size, told by its flags.
+/// Returns the failure for a wrong size, told by its flags.
 pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
     let flags = match error {
         ConfigError::Zero { field } => format!("--{} 0", field.replace('_', "-")),

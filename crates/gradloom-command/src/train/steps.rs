@@ -20,7 +20,7 @@ use gradloom_models::language_model::LanguageModel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes the steps that are left, then writes what the run leaves behind.
+/// Makes the steps that are left, then writes the run's final files.
 pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     let Run { files, data, tokenizer, train, evaluator, writer, spare, steps } = run;
     let training = &files.settings.training;
@@ -74,7 +74,7 @@ struct Course {
     proven: u64,
     /// The last step, as long as it is not recorded.
     made: Option<Made>,
-    /// Whether the op is looked for that makes a step's loss not finite.
+    /// True if a step whose loss is not finite is searched for the op that caused it.
     debug_nan: bool,
 }
 
@@ -189,7 +189,7 @@ impl Course {
         recorded.map_err(|failure| self.saving.interrupted(step, failure))
     }
 
-    /// The failure of a step on a batch.
+    /// Returns the failure of a step on a batch.
     fn failed(&mut self, error: gradloom::Error, batch: (&[i32], &[i32])) -> Result<Failure> {
         if !matches!(error.kind(), ErrorKind::NotFinite { .. }) {
             return Ok(error.into());
@@ -206,7 +206,7 @@ impl Course {
         Ok(self.saving.diverged(self.steps, self.steps + 1, what))
     }
 
-    /// The held-out loss of the weights as they are, which is finite.
+    /// Returns the held-out loss of the weights as they are, which is finite.
     fn held_out(&mut self) -> Result<f32> {
         let loss = self.timed(|spent| &mut spent.evaluation, |course| course.evaluator.loss())?;
         if !loss.is_finite() {
@@ -240,7 +240,7 @@ fn sample(train: &ModelTrain, files: &Files, tokenizer: &AnyTokenizer) -> Result
     Ok(text)
 }
 
-/// Writes what the model wrote to `sample.txt`, and prints it.
+/// Writes the model's text to `sample.txt`, and prints it.
 fn finish(files: &Files, text: &str) -> Result<()> {
     files.folder.write_text("sample.txt", &format!("{text}\n"))?;
     if let Some(loss) = files.metrics.held_out() {

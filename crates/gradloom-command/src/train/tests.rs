@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A run of a model that trains in a moment, whose states are written so.
+/// Returns a run of a model that trains in a moment, whose states are written so.
 fn begun(
     out: &Path,
     steps: u64,
@@ -85,7 +85,7 @@ fn steps_go_on_while_a_state_is_written() {
     assert_eq!((counted(), saved_step(&out)), ((59, 3, 0), 59));
 }
 
-/// What is written beside later steps is the state of its own step.
+/// A state that is written while later steps run is that of its own step.
 #[test]
 fn every_saved_state_leads_to_the_same_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +127,8 @@ fn a_state_that_cannot_be_written_ends_the_run_and_leaves_the_one_before() {
     assert!(steps_made(&out) <= 15, "it surfaces at the next saving at the latest");
 }
 
-/// Where the time says when, none is due while one is written, and the last one comes all the same.
+/// If the time decides when to save, no state is due while one is being written, and the last state is
+/// saved all the same.
 #[test]
 fn by_default_the_last_state_is_saved_and_those_that_the_time_allows() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ fn spread(count: usize) -> Vec<f32> {
     (0..count as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / (1 << 24) as f32).collect()
 }
 
-/// A step with one input of numbers, whose mean square is the loss.
+/// Returns a step with one input of numbers, whose mean square is the loss.
 fn mean_square<M: Module + 'static>(
     device: &Device,
     shape: &[usize],
@@ -41,7 +41,7 @@ pub(super) fn convolutions(device: &Device) -> Result<Box<dyn Workload>> {
     })
 }
 
-/// An LSTM of width 256 over 64 steps of 32 sequences.
+/// Returns an LSTM of width 256 over 64 steps of 32 sequences.
 pub(super) fn lstm(device: &Device) -> Result<Box<dyn Workload>> {
     mean_square(device, &[32, 64, 256], Lstm::new(256, 256), Sgd::new(1e-3), |lstm, x| lstm.forward(x))
 }

@@ -62,7 +62,7 @@ const CONFIGS: [Config; 11] = [
 ];
 
 impl Config {
-    /// The configuration of this name.
+    /// Returns the configuration of this name.
     ///
     /// # Errors
     /// When there is none; the message lists those that there are.
@@ -104,7 +104,7 @@ mod tests {
     use gradloom_testing::nvrtc;
     use std::collections::BTreeSet;
 
-    /// The kernels of a configuration as CUDA C, each once.
+    /// Returns the kernels of a configuration as CUDA C, each once.
     fn kernels(config: &Config, precision: Precision) -> BTreeSet<String> {
         let target = Target::cuda(Limits::cuda(), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();

@@ -12,7 +12,7 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    /// A perceptron of these widths, the inputs' and the outputs' among them.
+    /// Makes a perceptron of these widths, which include those of the inputs and the outputs.
     pub(crate) fn new(widths: &[usize]) -> Self {
         Self { layers: widths.windows(2).map(|pair| Linear::new(pair[0], pair[1])).collect() }
     }
@@ -96,8 +96,8 @@ impl AdditionTransformer {
         self.norm.forward(x).matmul(self.tokens.weight.tensor().transpose(0, 1))
     }
 
-    /// Mean cross-entropy in nats over the digits of the sum: ids and targets i32 `[batch, 8]`, mask f32
-    /// `[8]` ([`MASK`]).
+    /// Returns the mean cross-entropy in nats over the digits of the sum: ids and targets i32 `[batch, 8]`,
+    /// mask f32 `[8]` ([`MASK`]).
     pub(crate) fn loss(&self, ids: Tensor, targets: Tensor, mask: Tensor) -> Tensor {
         let [batch, _] = ids.dims();
         let digits = batch * MASK.iter().filter(|&&weight| weight > 0.0).count();
@@ -133,7 +133,8 @@ impl Block {
     }
 }
 
-/// So many problems: ids and targets, rows of 8 each, row-major. A target is the character that follows.
+/// Returns so many problems: ids and targets, rows of 8 each, row-major. A target is the character that
+/// follows.
 pub(crate) fn problems(count: u32) -> (Vec<i32>, Vec<i32>) {
     // The golden ratio's multiples spread evenly.
     let number = |i: u32| ((i.wrapping_mul(2_654_435_769) >> 8) % 100) as i32;

@@ -16,18 +16,18 @@ pub(crate) trait Workload {
     fn queue(&mut self) -> Result<()>;
     /// Starts or stops timing steps by the device's clock.
     fn set_step_timing(&mut self, on: bool);
-    /// The time that the device took for the last step, if it can tell.
+    /// Returns the time that the device took for the last step, if it can tell.
     fn step_time(&self) -> Result<Option<Duration>>;
-    /// The work of a step on a device with a queue.
+    /// Returns the work of a step on a device with a queue.
     fn work(&self) -> Option<Work>;
-    /// The time that compiling took.
+    /// Returns the time that compiling took.
     fn compile_time(&self) -> Duration;
     /// Tokens that a step trains on, for a model of text.
     fn tokens(&self) -> Option<usize>;
     fn device(&self) -> &Device;
     fn plan(&self) -> &Plan;
     fn unique_kernels(&self) -> usize;
-    /// The graph that was lowered.
+    /// Returns the graph that was lowered.
     #[cfg(test)]
     fn graph(&self) -> &Graph;
     /// Tells where the time of its steps goes.
