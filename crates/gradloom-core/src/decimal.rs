@@ -11,7 +11,7 @@ use std::fmt::{self, Write};
 #[derive(Clone, Copy)]
 pub struct Decimal {
     value: f64,
-    /// Whether so many digits are enough that the `f32` is given back.
+    /// True if the digits need only identify an `f32`, not an `f64`.
     single: bool,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Decimal {
 }
 
 impl Decimal {
-    /// The digits of the float's size and what 10 is raised to: `1.25e-3`.
+    /// Returns the shortest digits of the float's magnitude in scientific notation: `1.25e-3`.
     fn scientific(self) -> String {
         let size = self.value.abs();
         cfg_select! {
@@ -80,8 +80,8 @@ impl Decimal {
     }
 }
 
-/// A number in scientific notation as std's `{}` writes it, or else its `{:?}`: that has a point always, and
-/// leaves numbers in scientific notation that are far from 1.
+/// Writes a number in scientific notation as std's `{}` does, or as its `{:?}`, which always has a point,
+/// and leaves numbers that are far from 1 in scientific notation.
 fn lay_out(scientific: &str, debug: bool, f: &mut impl Write) -> fmt::Result {
     let (size, power) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let power = power.parse::<i32>().unwrap_or(0);

@@ -13,7 +13,7 @@ cfg_select! {
             acos, acosh, asin, asinh, atan, atanh, cos, cosh, exp, expm1, log, log1p, pow, sin, sinh, tan, tanh,
         };
 
-        /// The rest of `x` after a division by `y` that is rounded towards zero.
+        /// Returns the rest of `x` after a division by `y` that is rounded towards zero.
         pub(crate) fn rem(x: f64, y: f64) -> f64 {
             x % y
         }

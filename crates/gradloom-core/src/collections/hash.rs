@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// The bucket of a key in a hash table: the same in every run.
+/// Returns the bucket of a key in a hash table: the same in every run.
 pub fn bucket<'t, K: Hash, B>(key: &K, table: &'t mut [B]) -> &'t mut B {
     let mut mixer = Mixer(0);
     key.hash(&mut mixer);

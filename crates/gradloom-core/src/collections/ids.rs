@@ -21,27 +21,27 @@ pub struct IdSet<K> {
 }
 
 impl<K: Id> IdSet<K> {
-    /// A set without ids.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self { ids: Vec::new(), positions: Vec::new() }
     }
 
-    /// Number of ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are no ids.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether the set has an id.
+    /// Returns whether the set contains an id.
     pub fn contains(&self, id: &K) -> bool {
         self.position(id).is_some()
     }
 
-    /// The position of an id in the order of [`IdSet::iter`].
+    /// Returns the position of an id in the order of [`IdSet::iter`].
     pub fn position(&self, id: &K) -> Option<usize> {
         let is_it = |known: &K| known.index() == id.index();
         if self.positions.is_empty() {
@@ -51,7 +51,7 @@ impl<K: Id> IdSet<K> {
         self.ids.get(position).is_some_and(is_it).then_some(position)
     }
 
-    /// Adds an id; whether it is new.
+    /// Adds an id; returns whether it is new.
     pub fn insert(&mut self, id: K) -> bool {
         let is_new = !self.contains(&id);
         if is_new {
@@ -74,7 +74,7 @@ impl<K: Id> IdSet<K> {
         self.positions[index] = position as u32;
     }
 
-    /// Takes an id away, and the last one takes its place; whether it was there.
+    /// Removes an id; the last one takes its place. Returns whether the id was there.
     pub fn remove(&mut self, id: &K) -> bool {
         let Some(position) = self.position(id) else { return false };
         self.ids.swap_remove(position);
@@ -84,12 +84,12 @@ impl<K: Id> IdSet<K> {
         true
     }
 
-    /// Keeps the first `len` ids. What the set has allocated it keeps for later ones.
+    /// Keeps the first `len` ids, and the allocated memory.
     pub fn truncate(&mut self, len: usize) {
         self.ids.truncate(len);
     }
 
-    /// The ids, in the order in which they were added.
+    /// Iterates over the ids, in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.ids.iter()
     }
@@ -152,37 +152,37 @@ pub struct IdMap<K, V> {
 }
 
 impl<K: Id, V> IdMap<K, V> {
-    /// A map without entries.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self { ids: IdSet::new(), values: Vec::new() }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether an id has an entry.
+    /// Returns whether an id has an entry.
     pub fn contains_key(&self, id: &K) -> bool {
         self.ids.contains(id)
     }
 
-    /// The value of an id.
+    /// Returns the value of an id.
     pub fn get(&self, id: &K) -> Option<&V> {
         self.ids.position(id).map(|position| &self.values[position])
     }
 
-    /// The value of an id, to change it.
+    /// Returns the value of an id, to change it.
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         self.ids.position(id).map(|position| &mut self.values[position])
     }
 
-    /// The value of an id; a new id gets `value()`.
+    /// Returns the value of an id; a new id gets `value()`.
     pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
         let position = self.ids.position(&id).unwrap_or_else(|| {
             self.ids.insert(id);
@@ -192,7 +192,7 @@ impl<K: Id, V> IdMap<K, V> {
         &mut self.values[position]
     }
 
-    /// Sets what stands for an id, and gives what stood there before.
+    /// Sets the value of an id; returns the previous one.
     pub fn insert(&mut self, id: K, value: V) -> Option<V> {
         if let Some(known) = self.get_mut(&id) {
             return Some(std::mem::replace(known, value));
@@ -202,17 +202,17 @@ impl<K: Id, V> IdMap<K, V> {
         None
     }
 
-    /// Ids and what stands for them.
+    /// Iterates over ids and their values, in the order in which the ids were first added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.ids.iter().zip(&self.values)
     }
 
-    /// The ids, in the order in which they were added.
+    /// Iterates over the ids, in the order in which they were added.
     pub fn keys(&self) -> std::slice::Iter<'_, K> {
         self.ids.iter()
     }
 
-    /// The values of the ids.
+    /// Iterates over the values of the ids.
     pub fn values(&self) -> std::slice::Iter<'_, V> {
         self.values.iter()
     }

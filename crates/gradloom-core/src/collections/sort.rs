@@ -20,7 +20,7 @@ pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     permute(&mut from, &mut |a, b| list.swap(a, b));
 }
 
-/// Which element belongs at each position: merges runs of 1, 2, 4, .. elements.
+/// Returns the index of the element that belongs at each position: merges runs of 1, 2, 4, .. elements.
 fn sorted_positions(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut runs: Vec<usize> = (0..len).collect();
     let mut merged = runs.clone();

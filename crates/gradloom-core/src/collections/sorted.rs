@@ -10,22 +10,22 @@ pub struct SortedMap<K, V> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
-    /// A map without entries.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self { entries: Vec::new() }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -34,7 +34,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         Some(&self.entries[place].1)
     }
 
-    /// The value of a key, to change it.
+    /// Returns the value of a key, to change it.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -43,7 +43,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         Some(&mut self.entries[place].1)
     }
 
-    /// Whether a key has an entry.
+    /// Returns whether a key has an entry.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -51,7 +51,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.place(key).is_ok()
     }
 
-    /// Sets what stands for a key, and gives what stood there before.
+    /// Sets the value of a key; returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place(&key) {
             Ok(place) => Some(std::mem::replace(&mut self.entries[place].1, value)),
@@ -62,7 +62,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
-    /// The value of a key; a new key gets `value()`.
+    /// Returns the value of a key; a new key gets `value()`.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         let place = self.place(&key).unwrap_or_else(|place| {
             self.entries.insert(place, (key, value()));
@@ -71,7 +71,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         &mut self.entries[place].1
     }
 
-    /// Takes the last entry before a key away, if `is_wanted` holds for it.
+    /// Removes the last entry before a key, if `is_wanted` holds for it.
     pub fn take_before(&mut self, key: &K, is_wanted: impl FnOnce(&K, &V) -> bool) -> Option<(K, V)> {
         let place = self.entries.partition_point(|(known, _)| known < key).checked_sub(1)?;
         let (known, value) = &self.entries[place];
@@ -83,12 +83,12 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.entries.retain(|(_, value)| is_wanted(value));
     }
 
-    /// Keys and what stands for them.
+    /// Iterates over keys and their values, in the order of the keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// The keys, in order.
+    /// Iterates over the keys, in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.entries.iter().map(|(key, _)| key)
     }
@@ -153,12 +153,12 @@ pub struct SortedSet<K> {
 }
 
 impl<K: Ord> SortedSet<K> {
-    /// A set without elements.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self { keys: Vec::new() }
     }
 
-    /// Adds an element; whether it is new.
+    /// Adds an element; returns whether it is new.
     pub fn insert(&mut self, key: K) -> bool {
         let place = self.keys.binary_search(&key);
         let is_new = place.is_err();
@@ -168,7 +168,7 @@ impl<K: Ord> SortedSet<K> {
         is_new
     }
 
-    /// Whether the set has an element.
+    /// Returns whether the set contains an element.
     pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -176,7 +176,7 @@ impl<K: Ord> SortedSet<K> {
         self.keys.binary_search_by(|known| known.borrow().cmp(key)).is_ok()
     }
 
-    /// The elements, in order.
+    /// Iterates over the elements, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.keys.iter()
     }

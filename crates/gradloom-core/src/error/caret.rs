@@ -13,8 +13,8 @@
 
 use std::ops::Range;
 
-/// The characters of `token` if it stands at or after `column` (from 1), else the method or the one character
-/// at the column; nothing when the line has no such column.
+/// Returns the characters of `token` if it stands at or after `column` (from 1), else the method or the one
+/// character at the column; nothing when the line has no such column.
 pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>> {
     let line: Vec<char> = line.chars().collect();
     let start = (column as usize).checked_sub(1).filter(|&start| start < line.len())?;
@@ -30,7 +30,7 @@ pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>>
     Some(found.unwrap_or(start..start + 1))
 }
 
-/// The operator that an op with this name was most likely written as.
+/// Returns the operator that an op with this name was most likely written as.
 fn operator_of(name: &[char]) -> Option<char> {
     Some(match *name {
         ['a', 'd', 'd'] => '+',
@@ -41,7 +41,7 @@ fn operator_of(name: &[char]) -> Option<char> {
     })
 }
 
-/// A name as a whole word, outside of brackets if it is there, else inside.
+/// Finds a name as a whole word, outside of brackets if it is there, else inside.
 fn find_word(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     let matches = |at: usize| {
         !token.is_empty()
@@ -66,12 +66,13 @@ fn end_of_word(line: &[char], start: usize) -> usize {
     start + line[start..].iter().take_while(|&&c| is_word(c)).count()
 }
 
-/// The index of the bracket that closes the call of the method named at `start`, or the end of the line.
+/// Returns the index of the bracket that closes the call of the method named at `start`, or the end of the
+/// line.
 fn end_of_call(line: &[char], start: usize) -> usize {
     code(line, start).find(|&(at, depth)| depth == 0 && line[at] == ')').map_or(line.len(), |(at, _)| at)
 }
 
-/// An operator outside of brackets: a prefix operator at the start, else one that follows an operand.
+/// Finds an operator outside of brackets: a prefix operator at the start, else one that follows an operand.
 fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     if start >= line.len() {
         return None;
@@ -99,7 +100,7 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<us
         .or_else(|| if line[start] == '(' { find_operator(line, start + 1, token) } else { None })
 }
 
-/// Whether the sign at `at` belongs to a number such as `1e-5`.
+/// Returns whether the sign at `at` belongs to a number such as `1e-5`.
 fn is_exponent_sign(line: &[char], at: usize) -> bool {
     at >= 2
         && matches!(line[at - 1], 'e' | 'E')
@@ -111,8 +112,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The characters from `start` to the end of the expression, with the number of brackets that are open there;
-/// what is inside of literals and comments is left out.
+/// Returns the characters from `start` to the end of the expression that are not inside of literals or
+/// comments, with the number of brackets that are open there.
 fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut next = start;
     let mut depth = 0_usize;
@@ -139,7 +140,7 @@ fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// The index after the quote that closes the literal opened at `open`, or the end of the line.
+/// Returns the index after the quote that closes the literal opened at `open`, or the end of the line.
 fn end_of_literal(line: &[char], open: usize) -> usize {
     let mut at = open + 1;
     while let Some(&c) = line.get(at) {

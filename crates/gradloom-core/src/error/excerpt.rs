@@ -19,7 +19,7 @@ pub(super) struct Excerpt {
     pub(super) width: usize,
 }
 
-/// The part of `line` around the characters `mark`.
+/// Returns the part of `line` around the characters `mark`.
 pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     let widths: Vec<usize> = line.chars().map(width).collect();
     let columns = |range: Range<usize>| widths[range].iter().sum::<usize>();
@@ -40,8 +40,8 @@ pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     Excerpt { text, indent: cut_left.len() + columns(window.start..mark.start), width: columns(mark).max(1) }
 }
 
-/// The characters to show: all if they fit, else the start of the mark with about as much on its left as on
-/// its right.
+/// Returns the characters to show: all if they fit, else the start of the mark with about as much on its
+/// left as on its right.
 fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     let fits = |range: &Range<usize>, limit: usize| widths[range.clone()].iter().sum::<usize>() <= limit;
     if fits(&(0..widths.len()), MAX_WIDTH) {
@@ -67,13 +67,13 @@ fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     }
 }
 
-/// Whether a terminal would act on the character instead of showing it: controls, and the marks that turn the
-/// direction of writing.
+/// Returns whether a terminal would act on the character instead of showing it: controls, and the marks
+/// that turn the direction of writing.
 fn is_disruptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Terminal columns of a character as it is shown.
+/// Returns the number of terminal columns of a character as it is shown.
 ///
 /// The blocks that Unicode Standard Annex 11 gives the width "wide" or "fullwidth", and the common characters
 /// that combine with the one before them. An error here only moves a caret, so rare scripts are not worth a

@@ -85,7 +85,7 @@ struct Report {
     footers: Vec<Footer>,
 }
 
-/// Where the fault is, and the token there that the caret goes under.
+/// Position of the fault, and the token there that the caret goes under.
 #[derive(Clone, Debug)]
 struct Place {
     origin: Origin,
@@ -100,7 +100,8 @@ enum Footer {
 }
 
 impl Error {
-    /// An error without a place. The message has no capital letter at its start and no full stop at its end.
+    /// Creates an error without a place. The message has no capital letter at its start and no full stop at
+    /// its end.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Report { kind, message: message.into(), place: None, footers: Vec::new() }))
@@ -126,22 +127,22 @@ impl Error {
         self
     }
 
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The message alone, without place, notes and help.
+    /// Returns the message alone, without place, notes and help.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The place in the user's source that is wrong, if it is known.
+    /// Returns the place in the user's source that is wrong, if it is known.
     pub fn origin(&self) -> Option<&Origin> {
         self.0.place.as_ref().map(|place| &place.origin)
     }
 
-    /// The notes, in the order in which they were added.
+    /// Returns the notes, in the order in which they were added.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.0.footers.iter().filter_map(|footer| match footer {
             Footer::Note(text) => Some(text.as_str()),
@@ -149,7 +150,7 @@ impl Error {
         })
     }
 
-    /// The remedies, in the order in which they were added.
+    /// Returns the remedies, in the order in which they were added.
     pub fn remedies(&self) -> impl Iterator<Item = &str> {
         self.0.footers.iter().filter_map(|footer| match footer {
             Footer::Help(text) => Some(text.as_str()),

@@ -17,8 +17,9 @@ pub(super) fn line(origin: &Origin) -> Option<String> {
     nth_line(BufReader::new(file), origin.line)
 }
 
-/// The compiler reports paths relative to the root of the workspace, while tests and programs often run in a
-/// folder below it; so the folders above the current one are tried as well, the nearest first.
+/// Opens a source file. The compiler reports paths relative to the root of the workspace, while tests and
+/// programs often run in a folder below it; so the folders above the current one are tried as well, the
+/// nearest first.
 fn open(path: &Path) -> Option<File> {
     if path.is_absolute() {
         return open_file(path);

@@ -6,7 +6,7 @@ fn origin(line: u32, column: u32) -> Origin {
     Origin { file: "src/model.rs".to_string(), line, column }
 }
 
-/// The text of an error when its source line is `line`.
+/// Returns the text of an error when its source line is `line`.
 fn print(error: &Error, line: Option<&str>) -> String {
     let mut text = String::new();
     render::render(&mut text, &error.0, |_| line.map(str::to_string)).expect("a string takes any text");

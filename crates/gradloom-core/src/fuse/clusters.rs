@@ -16,8 +16,8 @@ use crate::ir::{CostClass, OpKind};
 /// that storing one of them every so often costs next to nothing.
 pub const MOST_OPS: usize = 256;
 
-/// What an op counts towards [`MOST_OPS`]: drivers take seconds for a kernel of a hundred functions, of
-/// thirty with many branches, or of ten with loops.
+/// Returns the number of ops that an op counts as in [`MOST_OPS`]: drivers take seconds for a kernel of a
+/// hundred functions, of thirty with many branches, or of ten with loops.
 pub(super) fn size(kind: &OpKind) -> usize {
     let class = match kind {
         OpKind::Unary(op) => op.cost_class(),
@@ -52,11 +52,11 @@ pub(super) struct Cluster {
     pub(super) shape: Shape,
     pub(super) domain: Domain,
     pub(super) commit: bool,
-    /// Whether it is the same in every step.
+    /// True if its results are the same in every step.
     pub(super) once: bool,
     /// The greatest depth of its nodes.
     pub(super) depth: usize,
-    /// Whether it needs whole rows.
+    /// True if it needs whole rows.
     pub(super) reduces_columns: bool,
 }
 
@@ -75,16 +75,16 @@ pub(super) struct Clusters<'f, 'g> {
     searches: usize,
 }
 
-/// Which clusters move when two become one.
+/// Clusters that move when two become one.
 enum Moved {
-    /// Behind the second, as they need the first.
+    /// Clusters that move behind the second, as they need the first.
     After(Vec<usize>),
-    /// Before the first, as the second needs them.
+    /// Clusters that move before the first, as the second needs them.
     Before(Vec<usize>),
 }
 
 impl<'f, 'g> Clusters<'f, 'g> {
-    /// Each node by itself.
+    /// Creates a cluster for each node.
     pub(super) fn new(facts: &'f Facts<'g>) -> Self {
         let all: Vec<Cluster> = facts
             .nodes
@@ -118,7 +118,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         }
     }
 
-    /// The cluster of a node.
+    /// Returns the cluster of a node.
     pub(super) fn of(&self, node: usize) -> usize {
         self.of_node[node]
     }
@@ -127,12 +127,12 @@ impl<'f, 'g> Clusters<'f, 'g> {
         &self.all[cluster]
     }
 
-    /// Clusters in an order in which they can run.
+    /// Iterates over the clusters in an order in which they can run.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = usize> {
         self.order.iter().copied().flatten()
     }
 
-    /// Whether nothing outside of `user` reads what `cluster` computes.
+    /// Returns whether nothing outside of `user` reads what `cluster` computes.
     pub(super) fn only_used_by(&self, cluster: usize, user: usize) -> bool {
         self.all[cluster].nodes.iter().all(|&node| {
             let needed =
@@ -155,7 +155,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         true
     }
 
-    /// The merged cluster; `None` if one kernel cannot compute both.
+    /// Returns the domain and shape of the merged cluster; `None` if one kernel cannot compute both.
     fn fits(&self, first: usize, second: usize) -> Option<(Domain, Shape)> {
         let (a, b) = (&self.all[first], &self.all[second]);
         let shape = match (a.shape, b.shape) {
@@ -189,9 +189,9 @@ impl<'f, 'g> Clusters<'f, 'g> {
         dot_is_whole.then_some((domain, shape))
     }
 
-    /// The clusters between `first` and `second` that must move for the two to stand in one place: those that
-    /// need `first`, or those that `second` needs, whichever are fewer; `None` if something needs the one and
-    /// is needed by the other.
+    /// Returns the clusters between `first` and `second` that must move for the two to stand in one place:
+    /// those that need `first`, or those that `second` needs, whichever are fewer; `None` if a cluster both
+    /// needs `first` and is needed by `second`.
     ///
     /// Both are searched for in turns, and each search would find a cycle, so the smaller one is all that it
     /// takes: a merge of ops that are far apart costs no look at everything between them.
@@ -287,7 +287,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
     }
 }
 
-/// The numbers of two sorted lists as one.
+/// Merges two sorted lists of numbers.
 fn merged(a: &[usize], b: &[usize]) -> Vec<usize> {
     let mut merged = Vec::with_capacity(a.len() + b.len());
     let mut rest = b;

@@ -31,7 +31,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// A vertex that can be cut at this cost.
+    /// Adds a vertex that can be cut at this cost.
     pub(super) fn vertex(&mut self, cost: u64) -> usize {
         let entrance = self.arcs.len();
         self.arcs.extend([Vec::new(), Vec::new()]);
@@ -39,17 +39,17 @@ impl Network {
         entrance / 2 - 1
     }
 
-    /// `to` follows from `from`.
+    /// Adds an edge: `to` follows from `from`.
     pub(super) fn edge(&mut self, from: usize, to: usize) {
         self.arc(exit(from), entrance(to), UNBOUNDED);
     }
 
-    /// The vertex follows from nothing in the network.
+    /// Connects a vertex to the source: it follows from nothing in the network.
     pub(super) fn feed(&mut self, vertex: usize) {
         self.arc(SOURCE, entrance(vertex), UNBOUNDED);
     }
 
-    /// The vertex is wanted.
+    /// Connects a vertex to the sink: it is wanted.
     pub(super) fn drain(&mut self, vertex: usize) {
         self.arc(exit(vertex), SINK, UNBOUNDED);
     }
@@ -60,8 +60,8 @@ impl Network {
         self.arcs[to].push(Arc { to: from, capacity: 0, back: here });
     }
 
-    /// Vertices, as cheap as possible, one of which is on every way from the source to the sink; the ones
-    /// nearest to the source.
+    /// Returns the cheapest vertices of which one is on every way from the source to the sink; of equal
+    /// cuts, the one nearest to the source.
     pub(super) fn minimum_cut(mut self) -> Vec<usize> {
         loop {
             let reached = self.search();
@@ -74,7 +74,8 @@ impl Network {
         }
     }
 
-    /// For each point that can be reached, the arc that leads there, as (from, position in its list).
+    /// Returns, for each point that can be reached, the arc that leads there, as (from, position in its
+    /// list).
     fn search(&self) -> Vec<Option<(usize, usize)>> {
         let mut reached = vec![None; self.arcs.len()];
         reached[SOURCE] = Some((SOURCE, usize::MAX));

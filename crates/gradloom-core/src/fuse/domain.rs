@@ -10,8 +10,8 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    /// The domain in which both can run, if what either computes has one element for each position, for each
-    /// row, or one in all.
+    /// Returns the domain in which both can run, if what either computes has one element for each position,
+    /// for each row, or one in all.
     ///
     /// `splits` are those that the values between the two ask for.
     pub(super) fn unify(

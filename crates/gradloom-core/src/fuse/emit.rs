@@ -13,7 +13,7 @@ use crate::collections::SortedMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ScatterOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
 
-/// The kernels in an order in which they can run.
+/// Returns the kernels in an order in which they can run.
 pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lowered) -> Vec<KernelSpec> {
     let mut kernels = Vec::new();
     for cluster in clusters.in_order() {
@@ -26,7 +26,7 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
     kernels
 }
 
-/// A value's window into the memory of the value behind its views.
+/// Returns a value's window into the memory of the value behind its views.
 pub(super) fn access(source: &ViewSource, memory: &Lowered) -> Access {
     let Access { buffer, dtype, .. } = memory.access[&source.value];
     Access { buffer, dtype, layout: source.layout.clone(), blocks: None }
@@ -51,7 +51,7 @@ fn own(facts: &Facts<'_>, value: ValueId, memory: &mut Lowered) -> Access {
     memory.own(value, ty.clone(), facts.source(value).layout.clone())
 }
 
-/// The kernel of a loop or a product; `None` if nothing of it needs to be stored.
+/// Returns the kernel of a loop or a product; `None` if nothing of it needs to be stored.
 fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Lowered) -> Option<KernelSpec> {
     let left: Vec<usize> =
         cluster.nodes.iter().copied().filter(|&node| stored[facts.op(node).results[0].index()]).collect();
@@ -108,7 +108,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
     Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit, once: cluster.once })
 }
 
-/// A map whose operands all run as its positions do needs no rows.
+/// Makes one row of a map whose operands all run as its positions do: it needs no rows.
 fn in_one_row(body: &mut Body, reads: &[Access]) {
     let straight = body.nodes.iter().all(|node| match node.kind {
         NodeKind::Load(read) => node.level == Level::Uniform || reads[read].layout.is_contiguous(),
@@ -119,7 +119,7 @@ fn in_one_row(body: &mut Body, reads: &[Access]) {
     }
 }
 
-/// Rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.
+/// Returns the rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.
 fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usize) {
     const SHORT: usize = 16;
     let shape = &facts.graph.ty(facts.op(node).results[0]).shape;
@@ -180,7 +180,7 @@ impl<'a> Builder<'a, '_> {
         id
     }
 
-    /// A node at the highest level of its operands.
+    /// Adds a node at the highest level of its operands.
     fn apply(&mut self, kind: NodeKind, dtype: DType) -> NodeId {
         let level = kind.operands().iter().map(|&n| self.body.node(n).level).max().unwrap_or(Level::Uniform);
         self.push(kind, dtype, level)
@@ -191,8 +191,8 @@ impl<'a> Builder<'a, '_> {
         if present == level { node } else { self.push(NodeKind::Repeat(node), dtype, level) }
     }
 
-    /// The node that computes a value, behind those that it is computed from. On a list of its own and not by
-    /// recursion: bodies may be deep.
+    /// Returns the node that computes a value, behind those that it is computed from. Works on a list of
+    /// its own and not by recursion: bodies may be deep.
     fn value(&mut self, value: ValueId) -> NodeId {
         let mut pending: Vec<(ValueId, Vec<NodeId>)> = vec![(value, Vec::new())];
         while let Some((value, operands)) = pending.last_mut() {
@@ -225,7 +225,7 @@ impl<'a> Builder<'a, '_> {
         self.known[&value]
     }
 
-    /// The node that computes a value from its operands' nodes.
+    /// Adds the node that computes a value from its operands' nodes.
     fn computed(&mut self, value: ValueId, x: &[NodeId]) -> NodeId {
         let number = self.facts.node_of(value).expect("leaves are loaded");
         let kind = &self.facts.op(number).kind;
@@ -265,7 +265,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Whether the column is the one that an index of the row names.
+    /// Appends a check of the row's index, and a node that is true in the column that the index names.
     fn is_index(&mut self, index: NodeId, columns: usize) -> NodeId {
         let index = self.apply(NodeKind::CheckIndex { index, extent: columns }, DType::I32);
         let column = self.push(NodeKind::Column, DType::I32, Level::Element);
@@ -282,7 +282,7 @@ impl<'a> Builder<'a, '_> {
         node
     }
 
-    /// The node of an operand.
+    /// Returns the node of an operand.
     fn operand(&mut self, operand: ValueId) -> NodeId {
         let source = self.operand_source(operand);
         self.operand_node(source)
@@ -299,7 +299,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// The source of an operand: a node of this body, or memory.
+    /// Returns the source of an operand: a node of this body, or memory.
     fn operand_source(&self, operand: ValueId) -> OperandSource<'a> {
         let source = self.facts.source(operand);
         let ty = self.facts.graph.ty(source.value);
@@ -341,7 +341,7 @@ impl<'a> Builder<'a, '_> {
         node
     }
 
-    /// The least level at which an operand can be read, and its layout there.
+    /// Returns the least level at which an operand can be read, and its layout there.
     fn level_of(&self, layout: Layout) -> (Level, Layout) {
         let elements = layout.shape.elements();
         let whole = self.body.rows * self.body.columns;

@@ -34,7 +34,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// The number of rows and of columns that the class requires, or none if any split will do.
+    /// Returns the number of rows and of columns that the class requires; `None` if any split will do.
     pub(super) fn split(self) -> Option<(usize, usize)> {
         match self {
             Class::Map | Class::Move | Class::Opaque => None,
@@ -46,7 +46,7 @@ impl Class {
         }
     }
 
-    /// Whether the op needs whole rows.
+    /// Returns whether the op needs whole rows.
     pub(super) fn reduces_columns(self) -> bool {
         matches!(self, Class::ReduceColumns { .. } | Class::Pick { .. })
     }
@@ -57,9 +57,9 @@ impl Class {
 pub(super) struct ViewSource {
     /// A leaf, or the result of an op that computes.
     pub(super) value: ValueId,
-    /// Which of its elements, taking them as contiguous.
+    /// Layout over the value's elements, taken as contiguous.
     pub(super) layout: Layout,
-    /// Whether there is a barrier among the views.
+    /// True if there is a barrier among the views.
     pub(super) waits: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Use {
     pub(super) user: usize,
     /// The relation of the operand's elements to the value's.
     pub(super) link: Link,
-    /// Whether a fused kernel could compute the value instead of reading it.
+    /// True if a fused kernel could compute the value instead of reading it.
     pub(super) fusible: bool,
 }
 
@@ -90,9 +90,9 @@ pub(super) struct Node {
     pub(super) class: Class,
     /// Elements of the first result, or of the operand of a reduction.
     pub(super) elements: usize,
-    /// Whether only updates need it.
+    /// True if only updates need it.
     pub(super) commit: bool,
-    /// Whether it is the same in every step.
+    /// Set if its results are the same in every step.
     pub(super) once: Option<Once>,
     /// Matrix products and kernels of their own on the longest way to it.
     pub(super) depth: usize,
@@ -114,7 +114,7 @@ pub(super) struct Facts<'g> {
 }
 
 impl<'g> Facts<'g> {
-    /// `memory` knows where leaves are.
+    /// Collects the facts of a graph; `memory` knows where leaves are.
     pub(super) fn new(graph: &'g Graph, memory: &Lowered, fuse: bool) -> Self {
         let count = graph.values.len();
         let mut facts = Self {
@@ -210,8 +210,8 @@ impl<'g> Facts<'g> {
         self.nodes.push(Node { op: id, class, elements, commit, once, depth });
     }
 
-    /// Whether the op's results are the same in every step. What can trap is not: a step must fail, not
-    /// loading. Users' code is not trusted to be a function of its operands.
+    /// Returns whether the op's results are the same in every step. An op that can trap is not counted: a
+    /// step must fail, not loading. Users' code is not trusted to be a function of its operands.
     fn is_constant(&self, op: &Op) -> bool {
         match op.kind {
             OpKind::Constant { .. } | OpKind::Iota { .. } => true,
@@ -224,7 +224,8 @@ impl<'g> Facts<'g> {
         }
     }
 
-    /// Whether a node whose results are the same in every step is worth keeping.
+    /// Returns whether a node whose results are the same in every step is worth keeping; `None` for other
+    /// nodes.
     fn once(&self, op: &Op, class: Class) -> Option<Once> {
         if !self.constant[op.results.first()?.index()] {
             return None;
@@ -241,7 +242,8 @@ impl<'g> Facts<'g> {
         Some(if light && !op.operands.iter().any(heavy) { Once::Light } else { Once::Heavy })
     }
 
-    /// Whether a node sums up what its value is made of, or follows a product that its kernel computes.
+    /// Returns whether the node of a value combines elements, as a reduction does, or follows a product
+    /// directly, so that one kernel computes both.
     fn is_heavy(&self, value: ValueId) -> bool {
         let class = |value: ValueId| self.node_of[value.index()].map(|node| self.nodes[node].class);
         match class(value) {
@@ -284,7 +286,8 @@ impl<'g> Facts<'g> {
         }
     }
 
-    /// One element of each row of a value that a fused kernel computes.
+    /// Returns the class of a gather, if it takes one element of each row of a value that a fused kernel
+    /// computes.
     fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
         // Smaller elements have no sum.
@@ -295,7 +298,7 @@ impl<'g> Facts<'g> {
             .filter(has_numbered_columns)
     }
 
-    /// One number added to each row.
+    /// Returns the class of a scatter, if it updates one element of each row.
     fn put(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
         let known = self.splat(operands[0]).is_some() || self.is_computed_in_place(operands[0]);
@@ -304,14 +307,14 @@ impl<'g> Facts<'g> {
             .filter(has_numbered_columns)
     }
 
-    /// Whether a fused kernel computes the operand, in the order in which it is used.
+    /// Returns whether a fused kernel computes the operand, in the order in which it is used.
     fn is_computed_in_place(&self, operand: ValueId) -> bool {
         let source = self.source(operand);
         let map = self.node_of[source.value.index()].map(|node| self.nodes[node].class);
         matches!(map, Some(Class::Map | Class::Put { .. })) && self.link(source) == Link::Same
     }
 
-    /// The buffer and layout of a value's elements.
+    /// Returns the buffer and layout of a value's elements.
     pub(super) fn source(&self, value: ValueId) -> &ViewSource {
         self.sources[value.index()].as_ref().expect("operands come before their users")
     }
@@ -320,33 +323,33 @@ impl<'g> Facts<'g> {
         Link::of(&source.layout, self.elements(source.value))
     }
 
-    /// Elements of a value as kernels see them: an i64 is two words.
+    /// Returns the number of elements of a value as kernels see them: an i64 is two words.
     pub(super) fn elements(&self, value: ValueId) -> usize {
         let ty = self.graph.ty(value);
         ty.elements() * if ty.dtype == DType::I64 { 2 } else { 1 }
     }
 
-    /// The node that computes a value; none for leaves.
+    /// Returns the node that computes a value; `None` for leaves.
     pub(super) fn node_of(&self, value: ValueId) -> Option<usize> {
         self.node_of[value.index()]
     }
 
-    /// The op of a node.
+    /// Returns the op of a node.
     pub(super) fn op(&self, node: usize) -> &'g Op {
         &self.graph.ops[self.nodes[node].op]
     }
 
-    /// All uses of a value.
+    /// Returns all uses of a value.
     pub(super) fn uses_of_value(&self, value: ValueId) -> &[Use] {
         &self.uses[value.index()]
     }
 
-    /// All uses of a node's results.
+    /// Returns all uses of a node's results.
     pub(super) fn uses(&self, node: usize) -> impl Iterator<Item = &Use> {
         self.op(node).results.iter().flat_map(|result| &self.uses[result.index()])
     }
 
-    /// Bytes that reading a leaf takes.
+    /// Returns the number of bytes that reading a leaf takes.
     pub(super) fn leaf_bytes(&self, value: ValueId) -> u64 {
         let ty = self.graph.ty(value);
         match self.graph.defining_op(value).map(|op| &op.kind) {
@@ -356,7 +359,7 @@ impl<'g> Facts<'g> {
         }
     }
 
-    /// The number that every element of a value is, if it is a splat constant.
+    /// Returns the number that all elements of a splat constant are; `None` for other values.
     pub(super) fn splat(&self, value: ValueId) -> Option<Number> {
         let source = self.source(value).value;
         match &self.graph.defining_op(source)?.kind {
@@ -366,8 +369,8 @@ impl<'g> Facts<'g> {
     }
 }
 
-/// For each result of attention that is only ever permuted in one way (heads back beside each other): that
-/// way. It can be written so at once.
+/// Returns, for each result of attention that is only ever permuted in one way (heads back beside each
+/// other), that way. It can be written so at once.
 fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     let mut orders: IdMap<ValueId, Option<Vec<usize>>> = IdMap::new();
     for (_, op) in graph.entry_ops() {
@@ -387,13 +390,13 @@ fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     orders
 }
 
-/// The layout of a value whose memory is contiguous once its axes are permuted.
+/// Returns the layout of a value whose memory is contiguous once its axes are permuted.
 fn ordered(shape: &Shape, perm: &[usize]) -> Layout {
     let permuted: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
     Layout::contiguous(&permuted.into()).permute(&inverse_permutation(perm))
 }
 
-/// Without fusion, everything is a kernel of its own.
+/// Returns the class of an op without fusion: everything is a kernel of its own.
 fn unfused(kind: &OpKind) -> Class {
     match kind {
         OpKind::Reshape { .. } => Class::Move,
@@ -401,8 +404,8 @@ fn unfused(kind: &OpKind) -> Class {
     }
 }
 
-/// Reductions over leading or trailing axes, those of extent 1 aside; a kernel of its own handles those in
-/// the middle.
+/// Returns the class of a reduction: a fused one over leading or trailing axes, those of extent 1 aside;
+/// one over axes in the middle is a kernel of its own.
 fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     /// Longer rows are not left to one thread, if there is but one.
     const LONG: usize = 16 * 1024;
@@ -421,17 +424,18 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     }
 }
 
-/// Whether an i32 can number the columns, as [`NodeKind::Column`](crate::kernel::NodeKind::Column) does.
+/// Returns whether an i32 can number the columns, as [`NodeKind::Column`](crate::kernel::NodeKind::Column)
+/// does.
 fn has_numbered_columns(class: &Class) -> bool {
     class.split().is_some_and(|(_, columns)| i32::try_from(columns).is_ok())
 }
 
-/// Columns of the product: the free extents of the right operand.
+/// Returns the number of columns of the product: the free extents of the right operand.
 fn dot_columns(axes: &DotAxes, rhs: &Shape) -> usize {
     DotAxes::free(rhs.rank(), &axes.rhs_batch, &axes.rhs_contract).iter().map(|&axis| rhs[axis]).product()
 }
 
-/// Ops that only updates need, by id. What can trap is needed by the step itself.
+/// Returns, for each op by id, whether only updates need it. What can trap is needed by the step itself.
 fn commit_only(graph: &Graph) -> Vec<bool> {
     let mut late = vec![true; graph.ops.len()];
     let mut stack: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();

@@ -10,8 +10,8 @@ use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part, Schedule};
 
-/// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and
-/// states whose next values they are, both behind their views.
+/// Joins kernels that can run as one launch. `watched` are the values that something outside of the kernels
+/// reads, and `targets` the parameters and states whose next values they are, both behind their views.
 pub(super) fn group(
     watched: &IdSet<ValueId>,
     targets: &IdMap<ValueId, ValueId>,
@@ -22,7 +22,7 @@ pub(super) fn group(
     if fusion == Fusion::SumsApart { kernels } else { products(kernels) }
 }
 
-/// Loops of the commit that are equally far from its start.
+/// Groups the loops of the commit that are equally far from its start.
 fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let (commit, mut compute): (Vec<_>, Vec<_>) = kernels.into_iter().partition(|kernel| kernel.commit);
     let mut level_of: IdMap<ValueId, usize> = IdMap::new();
@@ -73,8 +73,8 @@ fn batches(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
     batches.into_iter().map(|batch| batch.members).collect()
 }
 
-/// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the
-/// gradients of attention.
+/// Has a `concat` written by those that compute its operands, where they can: the sums of one group of
+/// loops, or the gradients of attention.
 fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     let mut uses = Uses::before(at, &kernels);
@@ -107,8 +107,8 @@ fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelS
     kernels
 }
 
-/// The kernels in which those that write the parts of `whole` are one launch in the place of the concat `at`,
-/// and how many they are.
+/// Returns the kernels, of which those that write the parts of `whole` are one launch in the place of the
+/// concat `at`, and how many they are.
 fn wait(
     mut kernels: Vec<KernelSpec>,
     at: usize,
@@ -141,7 +141,7 @@ fn wait(
 /// A `concat` that the kernels of its operands write, window by window.
 struct Join {
     parts: Vec<Piece>,
-    /// Whether they become one launch in its place.
+    /// True if they become one launch in its place.
     wait: bool,
 }
 
@@ -232,7 +232,8 @@ impl Uses {
     }
 }
 
-/// Where a result lies once the view of it that is joined becomes a window of the joined value.
+/// Returns the layout of a result in the joined value, when the view of it that is joined becomes `window`;
+/// `None` if the view is not the whole result in row-major order, or if no strides express the layout.
 fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     let all = read.layout.is_contiguous()
         && read.layout.offset == 0
@@ -250,7 +251,7 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     Some(placed.permute(&inverse_permutation(&order)))
 }
 
-/// Products without epilogues that read the same left or right operand and stand next to each other.
+/// Groups products without epilogues that read the same left or right operand and stand next to each other.
 fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut grouped: Vec<KernelSpec> = Vec::new();
     let mut pending: Vec<KernelSpec> = Vec::new();
@@ -278,7 +279,7 @@ fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     grouped
 }
 
-/// One launch for several kernels, none of which needs another's result; none for none.
+/// Returns one launch for several kernels, none of which needs another's result; `None` if there are none.
 pub fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
     if kernels.len() < 2 {
         return kernels.pop();

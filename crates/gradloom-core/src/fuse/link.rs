@@ -16,7 +16,7 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// The link of a view with this layout to a contiguous value of so many elements.
+    /// Returns the link of a view with this layout to a contiguous value of so many elements.
     pub(super) fn of(layout: &Layout, elements: usize) -> Self {
         if layout.is_contiguous() && layout.shape.elements() == elements {
             return Link::Same;
@@ -31,7 +31,7 @@ impl Link {
     }
 }
 
-/// The first element of each row of a layout, if each row of `columns` repeats one.
+/// Returns the first element of each row of a layout, if each row of `columns` repeats one.
 pub(super) fn row_layout(layout: &Layout, columns: usize) -> Option<Layout> {
     let mut left = columns;
     let mut axis = layout.shape.rank();

@@ -9,8 +9,8 @@
 //!
 //! With [`Fusion::SumsApart`], sums over rows join products last.
 //!
-//! What stands far apart (in the forward and in the backward pass) is merged only if the former is used by
-//! the latter alone: else everything between would have to wait.
+//! Clusters that are far apart (one in the forward and one in the backward pass) are merged only if the
+//! former is used by the latter alone: else everything between would have to wait.
 
 use super::Fusion;
 use super::clusters::{Clusters, Shape};
@@ -59,7 +59,7 @@ fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_,
     }
 }
 
-/// Whether merging keeps nothing waiting that could run before.
+/// Returns whether a merge delays nothing that could run before.
 fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
     let (x, y) = (clusters.get(a), clusters.get(b));
     // One number for many positions is computed anew by each task.
@@ -127,7 +127,7 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
     scalars(clusters);
 }
 
-/// Numbers that are computed at the same depth: one kernel.
+/// Merges numbers that are computed at the same depth into one kernel.
 fn scalars(clusters: &mut Clusters<'_, '_>) {
     let found: Vec<usize> = clusters
         .in_order()

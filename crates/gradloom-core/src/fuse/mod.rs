@@ -45,9 +45,9 @@ pub struct KernelSpec {
     pub reads: Vec<Access>,
     /// The results.
     pub writes: Vec<Access>,
-    /// Whether only updates need it.
+    /// True if only updates need it.
     pub commit: bool,
-    /// Whether it depends on constants alone, so that it can run once, when the program is loaded.
+    /// True if it depends on constants alone, so that it can run once, when the program is loaded.
     pub once: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Fused {
     pub memory: Lowered,
 }
 
-/// Whether ops are put together.
+/// Mode of fusion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fusion {
     /// Merges ops into as few kernels as the rules find.
@@ -110,7 +110,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     Ok(Fused { kernels, memory })
 }
 
-/// Values that something outside of the kernels reads.
+/// Returns the values that something outside of the kernels reads.
 pub fn watched(graph: &Graph) -> Vec<ValueId> {
     let mut values: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
     values.extend(graph.guards.iter().map(|g| g.value));
@@ -122,14 +122,14 @@ pub fn watched(graph: &Graph) -> Vec<ValueId> {
 }
 
 impl KernelSpec {
-    /// Whether running it can fail on the values of its operands.
+    /// Returns whether running the kernel can fail on the values of its operands.
     pub fn can_trap(&self, graph: &Graph) -> bool {
         self.kernel.can_trap(graph, self.op)
     }
 }
 
 impl Kernel {
-    /// Whether running it, on behalf of `op`, can fail on the values of its operands.
+    /// Returns whether running the kernel, on behalf of `op`, can fail on the values of its operands.
     pub fn can_trap(&self, graph: &Graph, op: OpId) -> bool {
         match self {
             Kernel::Op(kind) => {

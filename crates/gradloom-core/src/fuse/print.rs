@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use std::fmt::Write;
 
 impl Fused {
-    /// Every kernel, in order.
+    /// Writes every kernel, in order.
     pub fn print(&self, graph: &Graph) -> String {
         let mut text = String::new();
         for (number, kernel) in self.kernels.iter().enumerate() {

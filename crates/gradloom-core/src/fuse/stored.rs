@@ -3,11 +3,11 @@
 //! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed
 //! from what is, in the kernel that needs it, by elementwise ops alone.
 //!
-//! What another cluster uses is either stored, or computed there from what it was computed from. The choice
-//! is a minimum cut between what cannot be computed again (leaves, results of products and reductions) and
-//! the values that the other cluster wants, where cutting at a value costs the bytes that are written and
-//! read if it is stored, and more if it has to stay until the backward pass. (The same idea for forward and
-//! backward passes: Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
+//! A value that another cluster uses is either stored, or computed again there. The choice is a minimum cut
+//! between what cannot be computed again (leaves, results of products and reductions) and the values that
+//! the other cluster wants, where cutting at a value costs the bytes that are written and read if it is
+//! stored, and more if it has to stay until the backward pass. (The same idea for forward and backward
+//! passes: Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
 
 use super::clusters::{self, Clusters, Shape};
 use super::cut::Network;
@@ -17,7 +17,7 @@ use super::link::Link;
 use crate::collections::{IdSet, sort_by_key};
 use crate::ir::{Id, ValueId};
 
-/// How often a value could be read for what it costs to keep it in memory between the passes.
+/// Number of reads of a value that cost as much as keeping it in memory between the passes.
 const KEPT: u64 = 5;
 
 /// Ops that are computed again for one value at most, beyond those that others have asked for already.
@@ -27,7 +27,7 @@ const AGAIN: usize = 64;
 /// that it starts from one that is stored.
 const AGAIN_FOR_EACH: usize = 8;
 
-/// For each value, whether a kernel writes it. Leaves are not written.
+/// Returns, for each value, whether a kernel writes it. Leaves are not written.
 pub(super) fn decide(clusters: &Clusters<'_, '_>) -> Vec<bool> {
     let facts = clusters.facts;
     let mut stored = vec![false; facts.graph.values.len()];
@@ -71,7 +71,7 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
     })
 }
 
-/// Whether a kernel over this domain can compute the value where it uses it.
+/// Returns whether a kernel over this domain can compute the value where it uses it.
 pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
     let elements = facts.graph.ty(value).elements();
     // Which column an index names depends on how positions are split.
@@ -174,8 +174,8 @@ impl Search<'_, '_> {
         true
     }
 
-    /// What computing a value once more counts, or reading it. Short functions take a GPU or a vector unit no
-    /// time beside memory.
+    /// Returns the number of ops that computing a value once more, or reading it, counts as. Short
+    /// functions take a GPU or a vector unit no time beside memory accesses.
     fn size(&self, value: ValueId) -> usize {
         self.facts.node_of(value).map_or(1, |node| clusters::size(&self.facts.op(node).kind).div_ceil(4))
     }
@@ -203,7 +203,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The values that this one can be computed from; `None` if it must be read.
+    /// Returns the values that this one can be computed from; `None` if it must be read.
     fn operands(&self, value: ValueId) -> Option<Vec<ValueId>> {
         let node = self.facts.node_of(value)?;
         let class = self.facts.nodes[node].class;
@@ -235,8 +235,8 @@ impl Search<'_, '_> {
         Some(operands)
     }
 
-    /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one
-    /// pass to the other.
+    /// Returns the cost of a cut at this value: the bytes that are moved, and some more where they stay in
+    /// memory from one pass to the other.
     fn cost(&self, value: ValueId) -> u64 {
         let bytes = self.facts.graph.ty(value).bytes();
         let Some(node) = self.facts.node_of(value) else { return self.facts.leaf_bytes(value) };

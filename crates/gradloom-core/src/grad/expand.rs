@@ -123,7 +123,7 @@ fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut V
     body.results.iter().map(|v| values[v]).collect()
 }
 
-/// Element `index` of the first axis, without that axis.
+/// Appends element `index` of the first axis, without that axis.
 fn slice_of(builder: &mut Builder<'_>, whole: ValueId, index: usize) -> ValueId {
     let shape = builder.shape(whole);
     let (mut start, mut limit) = (vec![0; shape.rank()], shape.to_vec());
@@ -132,21 +132,21 @@ fn slice_of(builder: &mut Builder<'_>, whole: ValueId, index: usize) -> ValueId 
     builder.reshape(kept, &shape[1..])
 }
 
-/// The values along a new first axis.
+/// Appends the values along a new first axis.
 fn stack(builder: &mut Builder<'_>, slices: &[ValueId]) -> ValueId {
     let shape = [&[1], &builder.shape(slices[0])[..]].concat();
     let kept: Vec<_> = slices.iter().map(|&slice| builder.reshape(slice, shape.clone())).collect();
     builder.op(OpKind::Concat { axis: 0 }, &kept)
 }
 
-/// A second definition of a value: the reshape to its own shape.
+/// Appends a second definition of a value: the reshape to its own shape.
 fn copy(graph: &mut Graph, id: OpId, value: ValueId) -> ValueId {
     let shape = graph.ty(value).shape.clone();
     let origin = graph.ops[id].origin;
     Builder::new(graph, origin).op(OpKind::Reshape { shape }, &[value])
 }
 
-/// Whether an op of the entry block at or after a position defines the value.
+/// Returns whether an op of the entry block at or after a position defines the value.
 fn is_defined_since(graph: &Graph, first: usize, value: ValueId) -> bool {
     let Definition::Result(op, _) = graph.values[value].definition else { return false };
     graph.blocks[graph.entry].ops[first..].contains(&op)

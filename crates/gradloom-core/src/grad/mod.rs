@@ -77,7 +77,7 @@ fn backward(
     Ok(wrt.iter().map(|value| cotangents[value.index()]).collect())
 }
 
-/// Which values of the entry block depend differentiably on `wrt`, by id.
+/// Returns, for each value by id, whether it is of the entry block and depends differentiably on `wrt`.
 fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     let mut active = vec![false; graph.values.len()];
     for &value in wrt {
@@ -133,8 +133,8 @@ fn propagate(
     Ok(())
 }
 
-/// The type of a value's cotangent: of floats of 16 bits it is f32, so that small ones and long sums keep
-/// their bits.
+/// Returns the type of a value's cotangent: of floats of 16 bits it is f32, so that small ones and long
+/// sums keep their bits.
 fn cotangent_type(ty: &Type) -> Type {
     Type::new(ty.dtype.computed(), ty.shape.clone())
 }
@@ -152,7 +152,7 @@ fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {
     })
 }
 
-/// The error with the origin of an op, if that is known.
+/// Returns the error with the origin of an op, if that is known.
 fn place(graph: &Graph, op: &Op, error: Error) -> Error {
     match graph.origin(op) {
         Some(origin) => error.at(origin.clone(), op.kind.name()),

@@ -35,7 +35,8 @@ impl<'f> Recomputation<'f> {
         Self { forward, segments, entered: Vec::new(), added: IdSet::new() }
     }
 
-    /// An op of the forward pass with the values that its rule may read. `cotangent` arrives at the op.
+    /// Returns an op of the forward pass with the values that its rule may read. `cotangent` arrives at the
+    /// op.
     pub(super) fn op(&mut self, graph: &mut Graph, position: usize, cotangent: ValueId) -> Op {
         self.entered.retain(|copies| copies.segment.contains(&position));
         // Segments that lie behind will not be entered any more.
@@ -55,7 +56,8 @@ impl<'f> Recomputation<'f> {
         op
     }
 
-    /// The innermost copy of a value, or the value itself outside of all segments that were entered.
+    /// Returns the innermost copy of a value, or the value itself outside of all segments that were
+    /// entered.
     fn present(&self, value: ValueId) -> ValueId {
         self.entered.iter().rev().find_map(|copies| copies.values.get(&value).copied()).unwrap_or(value)
     }

@@ -5,17 +5,17 @@ use super::{BlockFormat, Number};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// What happens to each attribute of an op: it is written, or set from a text.
+/// Visitor of an op's attributes, which writes each of them or sets it from a text.
 pub(super) trait Attributes {
     type Error;
-    /// A name that is there or not.
+    /// Visits a flag: a name that is there or not.
     fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
     fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Self::Error>;
-    /// An element of the result.
+    /// Visits a number that is an element of the result.
     fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Self::Error>;
     fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
-    /// A list that is not written when it is empty.
+    /// Visits a list that is not written when it is empty.
     fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
     fn float(&mut self, name: &str, value: &mut f64) -> Result<(), Self::Error>;
 }

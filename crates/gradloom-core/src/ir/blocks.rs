@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// Elements of a block.
 pub const BLOCK: usize = 32;
 
-/// How the elements of a block are stored: a scale `d` in f16, the low byte first, then a small integer for
-/// each element. The formats are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
+/// Format of a block's elements: a scale `d` in f16, the low byte first, then a small integer for each
+/// element. The formats are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockFormat {
     /// 34 bytes: `d`, then an i8 `q` for each element. Element i is `d * q[i]`.
@@ -25,7 +25,7 @@ impl BlockFormat {
     /// Every format.
     pub const ALL: &'static [BlockFormat] = &[BlockFormat::Q8_0, BlockFormat::Q4_0];
 
-    /// Bytes of a block.
+    /// Returns the number of bytes of a block.
     pub fn block_bytes(self) -> usize {
         match self {
             BlockFormat::Q8_0 => 2 + BLOCK,
@@ -33,7 +33,7 @@ impl BlockFormat {
         }
     }
 
-    /// The name in the text form: `q8_0`, `q4_0`.
+    /// Returns the name in the text form: `q8_0`, `q4_0`.
     pub fn name(self) -> &'static str {
         match self {
             BlockFormat::Q8_0 => "q8_0",
@@ -41,17 +41,18 @@ impl BlockFormat {
         }
     }
 
-    /// Bytes of so many elements, if these are whole blocks.
+    /// Returns the number of bytes of so many elements, if these are whole blocks.
     pub fn bytes_of(self, elements: usize) -> Option<usize> {
         elements.is_multiple_of(BLOCK).then(|| (elements / BLOCK).saturating_mul(self.block_bytes()))
     }
 
-    /// Elements of so many bytes, if these are whole blocks.
+    /// Returns the number of elements of so many bytes, if these are whole blocks.
     pub fn elements_of(self, bytes: usize) -> Option<usize> {
         bytes.is_multiple_of(self.block_bytes()).then(|| (bytes / self.block_bytes()).saturating_mul(BLOCK))
     }
 
-    /// The elements of a block. An f16 times an integer of 8 bits is exact in f32, and so in float64.
+    /// Returns the elements of a block. An f16 times an integer of 8 bits is exact in f32, and so in
+    /// float64.
     ///
     /// # Panics
     /// When `block` does not have [`BlockFormat::block_bytes`].
@@ -121,7 +122,7 @@ impl FromStr for BlockFormat {
 mod tests {
     use super::*;
 
-    /// A block with a scale of 0.5: its bits are 0x3800.
+    /// Returns a block with a scale of 0.5: its bits are 0x3800.
     fn block(quants: impl Iterator<Item = u8>) -> Vec<u8> {
         [0x00, 0x38].into_iter().chain(quants).collect()
     }

@@ -18,7 +18,7 @@ pub struct Builder<'g> {
 }
 
 impl<'g> Builder<'g> {
-    /// A builder whose ops have the given origin.
+    /// Creates a builder whose ops have the given origin.
     pub fn new(graph: &'g mut Graph, origin: Option<OriginId>) -> Self {
         Self { graph, origin }
     }
@@ -39,114 +39,114 @@ impl<'g> Builder<'g> {
         self.all(kind, operands)[0]
     }
 
-    /// Type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: ValueId) -> Type {
         self.graph.ty(value).clone()
     }
 
-    /// Shape of a value.
+    /// Returns the shape of a value.
     pub fn shape(&self, value: ValueId) -> Shape {
         self.graph.ty(value).shape.clone()
     }
 
-    /// A constant whose elements are all `value`.
+    /// Appends a constant whose elements are all `value`.
     pub fn splat(&mut self, ty: &Type, value: f64) -> ValueId {
         let data = Literal::Splat(Number::of(ty.dtype, value));
         self.op(OpKind::Constant { ty: ty.clone(), data }, &[])
     }
 
-    /// A constant of the type of `like`, all `value`.
+    /// Appends a constant of the type of `like`, all `value`.
     pub fn splat_like(&mut self, like: ValueId, value: f64) -> ValueId {
         let ty = self.ty(like);
         self.splat(&ty, value)
     }
 
-    /// A rank-0 f32 constant.
+    /// Appends a rank-0 f32 constant.
     pub fn number(&mut self, value: f64) -> ValueId {
         self.splat(&Type::scalar(DType::F32), value)
     }
 
-    /// One number of the per-step block.
+    /// Appends one number of the per-step block.
     pub fn scalar(&mut self, name: &str, dtype: DType) -> ValueId {
         let kind = OpKind::Scalar { name: name.to_string(), dtype };
         let existing = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
         existing.unwrap_or_else(|| self.op(kind, &[]))
     }
 
-    /// Elementwise function of one operand.
+    /// Appends an elementwise function of one operand.
     #[track_caller]
     pub fn unary(&mut self, op: UnaryOp, x: ValueId) -> ValueId {
         self.op(OpKind::Unary(op), &[x])
     }
 
-    /// Elementwise function of two operands of one type.
+    /// Appends an elementwise function of two operands of one type.
     #[track_caller]
     pub fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Binary(op), &[a, b])
     }
 
-    /// `a + b`.
+    /// Appends `a + b`.
     #[track_caller]
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(BinaryOp::Add, a, b)
     }
 
-    /// `a - b`.
+    /// Appends `a - b`.
     #[track_caller]
     pub fn sub(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(BinaryOp::Sub, a, b)
     }
 
-    /// `a * b`.
+    /// Appends `a * b`.
     #[track_caller]
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(BinaryOp::Mul, a, b)
     }
 
-    /// `a / b`.
+    /// Appends `a / b`.
     #[track_caller]
     pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(BinaryOp::Div, a, b)
     }
 
-    /// `-a`.
+    /// Appends `-a`.
     #[track_caller]
     pub fn neg(&mut self, a: ValueId) -> ValueId {
         self.unary(UnaryOp::Neg, a)
     }
 
-    /// `a + value`, elementwise.
+    /// Appends `a + value`, elementwise.
     #[track_caller]
     pub fn add_number(&mut self, a: ValueId, value: f64) -> ValueId {
         let b = self.splat_like(a, value);
         self.add(a, b)
     }
 
-    /// `a * value`, elementwise.
+    /// Appends `a * value`, elementwise.
     #[track_caller]
     pub fn mul_number(&mut self, a: ValueId, value: f64) -> ValueId {
         let b = self.splat_like(a, value);
         self.mul(a, b)
     }
 
-    /// `a op b` as bools.
+    /// Appends `a op b` as bools.
     #[track_caller]
     pub fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Compare(op), &[a, b])
     }
 
-    /// `a` where `condition`, `b` elsewhere.
+    /// Appends `a` where `condition`, `b` elsewhere.
     #[track_caller]
     pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Select, &[condition, a, b])
     }
 
-    /// The same elements as another dtype; `x` itself if it has that dtype.
+    /// Appends the same elements as another dtype; returns `x` itself if it has that dtype.
     pub fn cast(&mut self, x: ValueId, dtype: DType) -> ValueId {
         if self.graph.ty(x).dtype == dtype { x } else { self.op(OpKind::Cast { dtype }, &[x]) }
     }
 
-    /// The same elements in another shape; `x` itself if it has that shape.
+    /// Appends the same elements in another shape; returns `x` itself if it has that shape.
     #[track_caller]
     pub fn reshape(&mut self, x: ValueId, shape: impl Into<Shape>) -> ValueId {
         let shape = shape.into();
@@ -159,7 +159,8 @@ impl<'g> Builder<'g> {
         if perm.is_sorted() { x } else { self.op(OpKind::Permute { perm: perm.to_vec() }, &[x]) }
     }
 
-    /// NumPy broadcasting to `shape`: right-aligned, extents of 1 and missing leading axes are repeated.
+    /// Appends NumPy's broadcasting to `shape`: right-aligned, extents of 1 and missing leading axes are
+    /// repeated.
     #[track_caller]
     pub fn broadcast(&mut self, x: ValueId, shape: &Shape) -> ValueId {
         let from = self.shape(x);
@@ -190,7 +191,7 @@ impl<'g> Builder<'g> {
         self.reshape(reduced, kept)
     }
 
-    /// The adjoint of [`Builder::broadcast`]: sums `x` down to `shape`.
+    /// Appends the adjoint of [`Builder::broadcast`]: sums `x` down to `shape`.
     #[track_caller]
     pub fn sum_to(&mut self, x: ValueId, shape: &Shape) -> ValueId {
         let from = self.shape(x);
@@ -201,7 +202,7 @@ impl<'g> Builder<'g> {
         self.reshape(summed, shape.clone())
     }
 
-    /// Generalised matrix product.
+    /// Appends a generalised matrix product.
     #[track_caller]
     pub fn dot(&mut self, lhs: ValueId, rhs: ValueId, axes: DotAxes) -> ValueId {
         self.op(OpKind::Dot(axes), &[lhs, rhs])

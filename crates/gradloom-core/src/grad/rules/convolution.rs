@@ -4,8 +4,8 @@ use super::{Rule, some};
 use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::passes::expand::padded;
 
-/// dx = the cotangent, with zeros between its elements, convolved with the weights in reverse; dw = windows
-/// of x times the cotangent, summed over batch and positions.
+/// Returns the rule: dx = the cotangent, with zeros between its elements, convolved with the weights in
+/// reverse; dw = windows of x times the cotangent, summed over batch and positions.
 pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
     some(move |b, s| {
         let (x, weights, g) = (s.x(0), s.x(1), s.g());
@@ -57,7 +57,7 @@ fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g
     b.op(OpKind::Conv(back), &[cut, turned])
 }
 
-/// The weights with the elements of all spatial axes in reverse.
+/// Returns the weights with the elements of all spatial axes in reverse.
 fn in_reverse(b: &mut Builder<'_>, weights: ValueId) -> ValueId {
     let shape = b.shape(weights);
     let places: usize = shape[2..].iter().product();

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Builder, ValueId};
 use std::sync::Arc;
 
-/// The rule of the custom op with this number.
+/// Returns the rule of the custom op with this number.
 pub(super) fn rule(id: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let custom = Arc::clone(&b.graph.customs[id]);
@@ -20,7 +20,7 @@ pub(super) fn rule(id: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// A cotangent must have the type of its operand.
+/// Checks that each cotangent has the type of its operand.
 fn check(b: &Builder<'_>, name: &str, operands: &[ValueId], cotangents: &[Option<ValueId>]) -> Result<()> {
     let fail = |message: String| Err(Error::new(ErrorKind::NotDifferentiable, message));
     if cotangents.len() != operands.len() {

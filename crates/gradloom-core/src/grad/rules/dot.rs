@@ -5,8 +5,9 @@ use crate::collections::sort;
 use crate::ir::{Builder, DotAxes, ValueId, inverse_permutation};
 use std::ops::Range;
 
-/// With batch axes B, free axes I of the left and J of the right operand, and contracted axes K,
-/// `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, the operands' axes being in any order. So, again in any order,
+/// Returns the rule. With batch axes B, free axes I of the left and J of the right operand, and contracted
+/// axes K, `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, the operands' axes being in any order. So, again in
+/// any order,
 ///
 /// - `dl[B, I, K] = Σ_J g[B, I, J] · r[B, J, K]`,
 /// - `dr[B, J, K] = Σ_I g[B, I, J] · l[B, I, K]`.
@@ -45,7 +46,7 @@ fn sides<'a>(b: &Builder<'_>, s: &Site<'_>, axes: &'a DotAxes) -> [Side<'a>; 2] 
     [lhs, rhs]
 }
 
-/// The cotangent of `target`: `g` times `other`, over the free axes of `other`.
+/// Appends the cotangent of `target`: `g` times `other`, over the free axes of `other`.
 fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_>) -> ValueId {
     let batch_of_g: Vec<_> = (0..target.batch.len()).collect();
     let free_of_other: Vec<_> = other.free_in_g.clone().collect();

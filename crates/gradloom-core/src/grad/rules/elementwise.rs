@@ -4,13 +4,13 @@
 use super::{Rule, Site, first, rest_none, some, zeros_like};
 use crate::ir::{BinaryOp, Builder, CompareOp, CompositeOp, DType, Literal, OpKind, UnaryOp, ValueId};
 
-/// Functions of one operand.
+/// Returns the rule of a function of one operand.
 pub(super) fn unary(op: UnaryOp) -> Option<Rule<'static>> {
     let gradient = op.gradient()?;
     first(move |b, s| gradient(b, s.g(), s.x(0), s.y()))
 }
 
-/// Functions that are made of others: dx = g · slope.
+/// Returns the rule of a function that is made of others: dx = g · slope.
 pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
     first(move |b, s| {
         let slope = op.slope(b, s.x(0), s.y());
@@ -18,7 +18,8 @@ pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
     })
 }
 
-/// Functions of two operands. Those on integers are never asked, since integers take no cotangent.
+/// Returns the rule of a function of two operands. Those on integers are never asked, since integers take
+/// no cotangent.
 pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
     let gradients = op.gradients()?;
     some(move |b, s| {
@@ -27,7 +28,7 @@ pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
     })
 }
 
-/// da = g where the condition holds, db = g elsewhere.
+/// Returns the rule of a selection: da = g where the condition holds, db = g elsewhere.
 pub(super) fn select() -> Option<Rule<'static>> {
     some(|b, s| {
         let zeros = zeros_like(b, s.g());
@@ -43,7 +44,7 @@ pub(super) fn select() -> Option<Rule<'static>> {
     })
 }
 
-/// Whether the op is `x <= 0 ? 0 : x`, whose result is above 0, or NaN, exactly where x is.
+/// Returns whether the op is `x <= 0 ? 0 : x`, whose result is above 0, or NaN, exactly where x is.
 fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     let compared = b.graph.defining_op(s.x(0)).is_some_and(|op| {
         op.kind == OpKind::Compare(CompareOp::Le) && op.operands[0] == s.x(2) && is_zero(b, op.operands[1])
@@ -51,7 +52,7 @@ fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     compared && is_zero(b, s.x(1))
 }
 
-/// Whether the value is a constant 0, perhaps repeated.
+/// Returns whether the value is a constant 0, perhaps repeated.
 fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     b.graph.defining_op(value).is_some_and(|op| match &op.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => number.as_f64() == 0.0,
@@ -60,7 +61,7 @@ fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     })
 }
 
-/// dx = g between floats; integers and bools pass nothing on.
+/// Returns the rule of a cast: dx = g between floats; integers and bools pass nothing on.
 pub(super) fn cast(to: DType) -> Option<Rule<'static>> {
     if !to.is_float() {
         return None;

@@ -4,7 +4,7 @@
 use super::{Rule, first, rest_none, some, zeros_like};
 use crate::ir::{CompareOp, DType, OpKind, ScatterOp, Type};
 
-/// dx = zeros with the window replaced by g.
+/// Returns the rule: dx = zeros with the window replaced by g.
 pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     first(|b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -13,7 +13,7 @@ pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// dx = g with the window replaced by zeros; the update's cotangent is the window of g.
+/// Returns the rule: dx = g with the window replaced by zeros; the update's cotangent is the window of g.
 pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     some(|b, s| {
         let starts = &s.op.operands[2..];
@@ -29,7 +29,7 @@ pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// dx = zeros with every row of g added to the row that was read.
+/// Returns the rule: dx = zeros with every row of g added to the row that was read.
 pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     first(move |b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -37,7 +37,7 @@ pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// dx = g; the cotangent of an update is the row of g that it was added to.
+/// Returns the rule: dx = g; the cotangent of an update is the row of g that it was added to.
 pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let du = s.needs(2).then(|| b.op(OpKind::Gather { batch }, &[s.g(), s.x(1)]));
@@ -45,8 +45,8 @@ pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// dx = g with the rows that were replaced at 0; the cotangent of an update is the row of g that it replaced,
-/// unless a later update replaced that again.
+/// Returns the rule: dx = g with the rows that were replaced at 0; the cotangent of an update is the row of
+/// g that it replaced, unless a later update replaced that again.
 pub(super) fn scatter(batch: usize) -> Option<Rule<'static>> {
     let set = move || OpKind::Scatter { op: ScatterOp::Set, batch };
     some(move |b, s| {

@@ -31,27 +31,27 @@ pub(super) struct Site<'a> {
     pub(super) op: &'a Op,
     /// Cotangent of each result; `None` is zero.
     pub(super) cotangents: &'a [Option<ValueId>],
-    /// Which operands want a cotangent.
+    /// For each operand, true if its cotangent is needed.
     pub(super) needed: &'a [bool],
 }
 
 impl Site<'_> {
-    /// The operand of this index.
+    /// Returns the operand of this index.
     fn x(&self, index: usize) -> ValueId {
         self.op.operands[index]
     }
 
-    /// The only result.
+    /// Returns the only result.
     fn y(&self) -> ValueId {
         self.op.results[0]
     }
 
-    /// Cotangent of the only result: a rule runs only when one arrives.
+    /// Returns the cotangent of the only result: a rule runs only when one arrives.
     fn g(&self) -> ValueId {
         self.cotangents[0].expect("the rule of an op with one result runs when its cotangent arrives")
     }
 
-    /// Whether an operand wants a cotangent.
+    /// Returns whether the cotangent of an operand is needed.
     fn needs(&self, index: usize) -> bool {
         self.needed[index]
     }
@@ -68,8 +68,8 @@ pub enum Differentiability {
     Refused,
 }
 
-/// What a gradient does at an op of this kind. A custom op counts as [`Differentiability::Flows`]; it may
-/// still refuse.
+/// Returns the behaviour of a gradient at an op of this kind. A custom op counts as
+/// [`Differentiability::Flows`]; it may still refuse.
 pub fn differentiability(kind: &OpKind) -> Differentiability {
     match kind {
         OpKind::Attention(spec) if spec.block_table => Differentiability::Refused,
@@ -81,7 +81,7 @@ pub fn differentiability(kind: &OpKind) -> Differentiability {
     }
 }
 
-/// The rule of an op, or `None` where gradients stop.
+/// Returns the rule of an op, or `None` where gradients stop.
 pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
     match kind {
         OpKind::Input { .. }
@@ -148,12 +148,12 @@ fn some<'a>(rule: impl Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + '
     Some(Box::new(rule))
 }
 
-/// The rule of an op in which only the first operand is differentiable.
+/// Returns the rule of an op in which only the first operand is differentiable.
 fn first<'a>(dx: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a) -> Option<Rule<'a>> {
     some(move |b, s| Ok(rest_none(s, [Some(dx(b, s))])))
 }
 
-/// The rule of an op with two operands; each part runs only where it is wanted.
+/// Returns the rule of an op with two operands; each part runs only where it is wanted.
 fn both<'a>(
     da: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
     db: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
@@ -165,19 +165,19 @@ fn both<'a>(
     })
 }
 
-/// The given cotangents for the first operands, none for the others.
+/// Returns the given cotangents for the first operands, none for the others.
 fn rest_none<const N: usize>(s: &Site<'_>, cotangents: [Option<ValueId>; N]) -> Cotangents {
     let mut all = cotangents.to_vec();
     all.resize(s.op.operands.len(), None);
     all
 }
 
-/// The rule of an op that has no gradient.
+/// Returns the rule of an op that has no gradient.
 fn refuse<'a>(message: &'a str, help: &'a str) -> Option<Rule<'a>> {
     some(move |b, s| Err(refusal(b.graph, s.op, message, help)))
 }
 
-/// The error of an op that has no gradient.
+/// Returns the error of an op that has no gradient.
 fn refusal(graph: &Graph, op: &Op, message: &str, help: &str) -> Error {
     let name = op.kind.name();
     let error = Error::new(ErrorKind::NotDifferentiable, format!("cannot differentiate {name}: {message}"))
@@ -193,13 +193,13 @@ fn spread(b: &mut Builder<'_>, x: ValueId, shape: &Shape, axes: &[usize]) -> Val
     b.broadcast(kept, shape)
 }
 
-/// Zeros of the type of a cotangent of `like`.
+/// Appends zeros of the type of a cotangent of `like`.
 fn zeros_like(b: &mut Builder<'_>, like: ValueId) -> ValueId {
     let ty = cotangent_type(b.graph.ty(like));
     b.splat(&ty, 0.0)
 }
 
-/// Sum over `axes`, which vanish.
+/// Appends the sum over `axes`, which vanish.
 fn sum(b: &mut Builder<'_>, x: ValueId, axes: &[usize]) -> ValueId {
     b.reduce(ReduceOp::Sum, x, axes)
 }

@@ -5,7 +5,7 @@ use super::{Rule, Site, refusal, rest_none, spread, sum, zeros_like};
 use crate::error::Result;
 use crate::ir::{Builder, CompareOp, ReduceOp, ValueId, inverse_permutation};
 
-/// The rule of a reduction over `axes`.
+/// Returns the rule of a reduction over `axes`.
 pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
     Box::new(move |b, s| {
         let dx = match op {
@@ -21,8 +21,8 @@ pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
     })
 }
 
-/// dx = spread(g / n) where x = y, n being the number of such elements; 0 elsewhere (everywhere, if y is
-/// NaN).
+/// Appends dx = spread(g / n) where x = y, n being the number of such elements; 0 elsewhere (everywhere, if
+/// y is NaN).
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     let x = s.x(0);
     let shape = b.shape(x);
@@ -36,8 +36,8 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     b.select(ties, share, zeros)
 }
 
-/// dx_i = g · (product of the elements before x_i) · (product of those behind it). Nothing is divided or
-/// selected, so that it holds at zeros too, and so do its own derivatives.
+/// Appends dx_i = g · (product of the elements before x_i) · (product of those behind it). Nothing is
+/// divided or selected, so that it holds at zeros too, and so do its own derivatives.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> Result<ValueId> {
     let x = s.x(0);
     let shape = b.shape(x);

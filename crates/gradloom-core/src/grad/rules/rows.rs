@@ -3,7 +3,7 @@
 use super::{Rule, Site, first, rest_none, some, zeros_like};
 use crate::ir::{Builder, CompareOp, DType, Number, OpKind, ReduceOp, ScatterOp, ValueId};
 
-/// The rule of a cumulative reduction.
+/// Returns the rule of a cumulative reduction.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool) -> Option<Rule<'static>> {
     first(move |b, s| match op {
         // dx_i: the sum of g over all results that x_i is part of.
@@ -13,14 +13,14 @@ pub(super) fn cumulate(op: ReduceOp, reverse: bool) -> Option<Rule<'static>> {
     })
 }
 
-/// Sums from the other end.
+/// Appends sums from the other end.
 fn sum_back(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
     b.op(OpKind::Cumulate { op: ReduceOp::Sum, reverse: !reverse }, &[x])
 }
 
-/// dx_i = (product of the elements before x_i) · S_i, with `S_i = g_i + x_next · S_next`: the sum over the
-/// results from i on of g times the product of the elements between. Nothing is divided or selected, so that
-/// it holds at zeros too, and so do its own derivatives.
+/// Appends dx_i = (product of the elements before x_i) · S_i, with `S_i = g_i + x_next · S_next`: the sum
+/// over the results from i on of g times the product of the elements between. Nothing is divided or
+/// selected, so that it holds at zeros too, and so do its own derivatives.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     let (x, mut sums) = (s.x(0), s.g());
     let n = *b.shape(x).last().expect("rows have an axis");
@@ -56,7 +56,7 @@ fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.mul(before, sums)
 }
 
-/// The products of the elements of a row that the walk meets before each one.
+/// Returns the products of the elements of a row that the walk meets before each one.
 pub(super) fn others(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
     let shape = b.shape(x);
     let (axis, n) = (shape.rank() - 1, *shape.last().expect("rows have an axis"));
@@ -74,7 +74,7 @@ pub(super) fn others(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId 
     shifted(b, met, 1, 1.0, reverse)
 }
 
-/// Rows with so many elements of this value more, behind the others or before them.
+/// Appends so many elements of this value to each row, behind the others or before them.
 fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool) -> ValueId {
     let rank = b.shape(x).rank();
     let (none, mut more) = (vec![0; rank], vec![0; rank]);
@@ -84,7 +84,7 @@ fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool)
     b.op(OpKind::Pad { low, high, interior: none, value }, &[x])
 }
 
-/// dx = every g_k added to the element that is y_k; of equals, to the one that the walk met last.
+/// Appends dx = every g_k added to the element that is y_k; of equals, to the one that the walk met last.
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     let x = s.x(0);
     let ty = crate::ir::Type::new(DType::I32, b.shape(x));
@@ -100,7 +100,7 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.op(OpKind::Scatter { op: ScatterOp::Add, batch: axis }, &[zeros, index, s.g()])
 }
 
-/// dx = every g added to the element that came there.
+/// Returns the rule: dx = every g added to the element that came there.
 pub(super) fn sort() -> Option<Rule<'static>> {
     some(|b, s| {
         let Some(g) = s.cotangents[0] else { return Ok(vec![None]) };

@@ -3,7 +3,7 @@
 use super::{Rule, first, some};
 use crate::ir::{DType, Number, OpKind, ValueId, inverse_permutation};
 
-/// dx = g in the shape of x.
+/// Returns the rule: dx = g in the shape of x.
 pub(super) fn reshape() -> Option<Rule<'static>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -11,12 +11,12 @@ pub(super) fn reshape() -> Option<Rule<'static>> {
     })
 }
 
-/// dx = g with its axes put back.
+/// Returns the rule: dx = g with its axes put back.
 pub(super) fn permute(perm: &[usize]) -> Option<Rule<'_>> {
     first(|b, s| b.permute(s.g(), &inverse_permutation(perm)))
 }
 
-/// dx = g summed over the repeated axes.
+/// Returns the rule: dx = g summed over the repeated axes.
 pub(super) fn broadcast() -> Option<Rule<'static>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -24,7 +24,7 @@ pub(super) fn broadcast() -> Option<Rule<'static>> {
     })
 }
 
-/// dx = g spread out by the step, with zeros for the elements that were left out.
+/// Returns the rule: dx = g spread out by the step, with zeros for the elements that were left out.
 pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let (whole, part) = (b.shape(s.x(0)), b.shape(s.g()));
@@ -40,7 +40,8 @@ pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// dx = the elements of g where those of x went; nothing flows to the pad value, which is a constant.
+/// Returns the rule: dx = the elements of g where those of x went; nothing flows to the pad value, which is
+/// a constant.
 pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -55,7 +56,7 @@ pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// dx_i = the part of g that came from x_i.
+/// Returns the rule: dx_i = the part of g that came from x_i.
 pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let whole = b.shape(s.g());
@@ -75,8 +76,8 @@ pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// dx = every element of g added where it came from. One place in all windows is a slice with gaps, and so is
-/// one window in all its places: whichever are fewer are added up.
+/// Returns the rule: dx = every element of g added where it came from. One place in all windows is a slice
+/// with gaps, and so is one window in all its places: whichever are fewer are added up.
 pub(super) fn windows<'a>(size: &'a [usize], step: &'a [usize], dilation: &'a [usize]) -> Option<Rule<'a>> {
     first(move |b, s| {
         let (whole, result) = (b.shape(s.x(0)), b.shape(s.g()));
