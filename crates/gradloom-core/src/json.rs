@@ -13,7 +13,7 @@ pub enum Json {
     Object(Vec<(&'static str, Json)>),
 }
 
-/// A JSON string.
+/// Creates a JSON string.
 pub fn text(text: &str) -> Json {
     Json::Text(text.to_string())
 }
@@ -26,7 +26,7 @@ pub fn numbers(list: &[usize]) -> Json {
     Json::List(list.iter().copied().map(count).collect())
 }
 
-/// An object with its keys in order.
+/// Creates an object with its keys in order.
 pub fn object<const N: usize>(fields: [(&'static str, Json); N]) -> Json {
     Json::Object(fields.into())
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Json {
     }
 }
 
-/// A JSON string. `<` is escaped too, so that the text may stand inside of an HTML page's script.
+/// Writes a JSON string. `<` is escaped too, so that the text may stand inside of an HTML page's script.
 fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use fmt::Write;
     f.write_char('"')?;

@@ -1,9 +1,9 @@
-//! Which axes of two tensors a product runs over, which keys a query of attention sees, and how many
-//! floating-point operations both take. Counts that 64 bits cannot hold are `u64::MAX`.
+//! Axes of two tensors that a product runs over, keys that a query of attention sees, and the number of
+//! floating-point operations that both take. Counts that 64 bits cannot hold are `u64::MAX`.
 
 use super::Shape;
 
-/// Which axes a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left,
+/// Axes that a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left,
 /// then of the right operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct DotAxes {
@@ -18,12 +18,12 @@ pub struct DotAxes {
 }
 
 impl DotAxes {
-    /// Axes of an operand of the given rank that are in neither list, in order.
+    /// Returns the axes of an operand of the given rank that are in neither list, in order.
     pub fn free(rank: usize, batch: &[usize], contract: &[usize]) -> Vec<usize> {
         (0..rank).filter(|axis| !batch.contains(axis) && !contract.contains(axis)).collect()
     }
 
-    /// Shape of the product of operands that fit.
+    /// Returns the shape of the product of operands that fit.
     pub fn result_shape(&self, lhs: &Shape, rhs: &Shape) -> Shape {
         let free = |shape: &Shape, batch: &[usize], contract: &[usize]| -> Vec<usize> {
             Self::free(shape.rank(), batch, contract).into_iter().map(|axis| shape[axis]).collect()
@@ -34,14 +34,15 @@ impl DotAxes {
         extents.into()
     }
 
-    /// A multiplication and an addition for each pair of factors of so many sums.
+    /// Returns the number of floating-point operations: a multiplication and an addition for each pair of
+    /// factors of so many sums.
     pub(crate) fn flops(&self, lhs: &Shape, sums: u64) -> u64 {
         let length = product(self.lhs_contract.iter().map(|&axis| lhs[axis]));
         sums.saturating_mul(length).saturating_mul(2)
     }
 }
 
-/// As [`u64`] holds it; a factor of 0 counts however large the others are.
+/// Returns the product as [`u64`] holds it; it is 0 if a factor is, however large the others are.
 pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
     let mut product = 1_u64;
     for factor in factors {
@@ -69,15 +70,15 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 /// keys is `blocks * block_size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionSpec {
-    /// Whether a query sees only keys at or before its own position.
+    /// True if a query sees only keys at or before its own position.
     pub causal: bool,
     /// Factor on the scores, usually `1 / sqrt(depth)`.
     pub scale: f64,
-    /// Whether there is a `query_offset` operand.
+    /// True if there is a `query_offset` operand.
     pub query_offset: bool,
-    /// Whether there is a `key_length` operand.
+    /// True if there is a `key_length` operand.
     pub key_length: bool,
-    /// Whether there is a `block_table` operand.
+    /// True if there is a `block_table` operand.
     pub block_table: bool,
 }
 
@@ -89,12 +90,13 @@ impl std::hash::Hash for AttentionSpec {
 }
 
 impl AttentionSpec {
-    /// Number of operands after q, k and v.
+    /// Returns the number of operands after q, k and v.
     pub fn extra_operands(&self) -> usize {
         usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
     }
 
-    /// Position among the operands of (`query_offset`, `key_length`, `block_table`), where present.
+    /// Returns the position of (`query_offset`, `key_length`, `block_table`) among the operands, where
+    /// present.
     pub fn extra_positions(&self) -> [Option<usize>; 3] {
         let mut next = 3;
         [self.query_offset, self.key_length, self.block_table].map(|present| {
@@ -105,21 +107,22 @@ impl AttentionSpec {
         })
     }
 
-    /// Operations of the forward pass: its two matrix products.
+    /// Returns the number of operations of the forward pass: its two matrix products.
     pub(crate) fn flops(&self, shapes: &[&Shape]) -> u64 {
         let ([depth, value_depth], pairs) = self.pairs(shapes);
         pairs.saturating_mul(depth.saturating_add(value_depth).saturating_mul(2))
     }
 
-    /// Operations of the gradient: the scores again, then a product each for the cotangents of scores,
-    /// values, keys and queries.
+    /// Returns the number of operations of the gradient: the scores again, then a product each for the
+    /// cotangents of scores, values, keys and queries.
     pub(crate) fn gradient_flops(&self, shapes: &[&Shape]) -> u64 {
         let ([depth, value_depth], pairs) = self.pairs(shapes);
         let each = depth.saturating_mul(3).saturating_add(value_depth.saturating_mul(2));
         pairs.saturating_mul(each.saturating_mul(2))
     }
 
-    /// Depths of keys and values, and how many (query, key) pairs there are that may be seen at most.
+    /// Returns the depths of keys and values, and the number of (query, key) pairs that may be seen at
+    /// most.
     fn pairs(&self, shapes: &[&Shape]) -> ([u64; 2], u64) {
         let table = match self.extra_positions() {
             [_, _, Some(table)] => shapes[table][1],
@@ -136,7 +139,8 @@ impl AttentionSpec {
     }
 }
 
-/// 1 + 2 + .., for each query, up to the number of keys: query i sees i + 1 keys at most.
+/// Returns the number of pairs of a query and a key that it sees, with a causal mask: query i sees i + 1
+/// keys at most.
 fn causal_pairs(queries: u64, keys: u64) -> u64 {
     let growing = u128::from(queries.min(keys));
     let all = growing * (growing + 1) / 2 + u128::from(queries.saturating_sub(keys)) * u128::from(keys);

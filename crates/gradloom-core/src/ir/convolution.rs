@@ -2,14 +2,14 @@
 
 use super::{Shape, TypeError};
 
-/// How windows lie along one axis.
+/// Windows along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Elements of a window.
     pub size: usize,
-    /// From one window to the next.
+    /// Distance from one window to the next.
     pub step: usize,
-    /// From one element of a window to the next.
+    /// Distance from one element of a window to the next.
     pub dilation: usize,
 }
 
@@ -37,20 +37,20 @@ impl Window {
 /// c, k] · x[c, stride·w - low + dilation·k]`, where x is 0 outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConvSpec {
-    /// From one position to the next, for each spatial axis, at least 1.
+    /// Distance from one position to the next, for each spatial axis, at least 1.
     pub stride: Vec<usize>,
     /// Zeros before x.
     pub low: Vec<usize>,
     /// Zeros after x.
     pub high: Vec<usize>,
-    /// From one element of the weights to the next, at least 1.
+    /// Distance from one element of the weights to the next, at least 1.
     pub dilation: Vec<usize>,
     /// Parts of the channels that do not see each other.
     pub groups: usize,
 }
 
 impl ConvSpec {
-    /// Shape of the result.
+    /// Returns the shape of the result.
     ///
     /// # Errors
     /// When the operands do not fit each other or the attributes.
@@ -102,12 +102,13 @@ impl ConvSpec {
         Ok(extents.into())
     }
 
-    /// The windows of the weights along a spatial axis.
+    /// Returns the windows of the weights along a spatial axis.
     pub fn window(&self, axis: usize, weights: &Shape) -> Window {
         Window { size: weights[axis + 2], step: self.stride[axis], dilation: self.dilation[axis] }
     }
 
-    /// A multiplication and an addition for each weight that each element of the result sees.
+    /// Returns the number of operations: a multiplication and an addition for each weight that each element
+    /// of the result sees.
     pub(crate) fn flops(&self, weights: &Shape, results: u64) -> u64 {
         let each = super::product(weights[1..].iter().copied());
         results.saturating_mul(each).saturating_mul(2)

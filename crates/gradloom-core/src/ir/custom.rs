@@ -34,8 +34,8 @@ pub enum SliceMut<'a> {
     Half(DType, &'a mut [u16]),
 }
 
-/// How GPUs compute a user's op. The kernel language is a stage behind this crate, which only passes the
-/// value on: it is made and read by `simt::custom` of `gradloom-codegen`.
+/// Lowering of a user's op for GPUs. The kernel language is a stage behind this crate, which only passes
+/// the value on: `simt::custom` of `gradloom-codegen` makes and reads it.
 #[derive(Clone)]
 pub struct GpuLowering(Arc<dyn Any + Send + Sync>);
 
@@ -45,7 +45,7 @@ impl GpuLowering {
         Self(Arc::new(inner))
     }
 
-    /// The stage's own type, if it is this one.
+    /// Returns the stage's own type, if it is this one.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -59,18 +59,19 @@ impl fmt::Debug for GpuLowering {
 
 /// An op that gradloom does not know: its shape rule, gradient, reference and lowering.
 pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
-    /// Name in messages and in the text form: letters, digits, `_` and `.`. A text finds its ops by name, so
-    /// those of one graph that is to be written and read again need different ones.
+    /// Returns the name in messages and in the text form: letters, digits, `_` and `.`. A text finds its
+    /// ops by name, so those of one graph that is to be written and read again need different ones.
     fn name(&self) -> &str;
 
-    /// Types of the results.
+    /// Returns the types of the results.
     ///
     /// # Errors
     /// When the operands do not fit.
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError>;
 
-    /// Cotangents of the operands, given those of the results (`None`: no gradient arrives there).
-    /// `None` says that the op cannot be differentiated, which is an error where a gradient is needed.
+    /// Appends and returns the cotangents of the operands, given those of the results (`None`: no gradient
+    /// arrives there). `None` says that the op cannot be differentiated, which is an error where a gradient
+    /// is needed.
     fn gradient(
         &self,
         builder: &mut Builder<'_>,
@@ -82,7 +83,7 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The results in float64: the meaning of the op, against which every backend is tested.
+    /// Computes the results in float64: the meaning of the op, against which every backend is tested.
     ///
     /// # Errors
     /// A message for operands that the op refuses.
@@ -96,8 +97,8 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     /// A message; the step then fails and changes nothing.
     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
 
-    /// Kernels for GPUs. `None`: a step on a GPU stops at the op, copies the operands to the host, calls
-    /// [`CustomOp::run_on_host`], and goes on with what it wrote.
+    /// Returns the kernels for GPUs. `None`: a step on a GPU stops at the op, copies the operands to the
+    /// host, calls [`CustomOp::run_on_host`], and goes on with what it wrote.
     fn gpu(&self) -> Option<GpuLowering> {
         None
     }

@@ -73,8 +73,8 @@ pub struct Update {
     pub region: Option<Vec<ValueId>>,
     /// The new elements: the target's type, or its dtype and rank with extents that fit for a region.
     pub value: ValueId,
-    /// Whether the plan must write into the target's own bytes, and nothing may copy the target; if that
-    /// cannot be, planning fails.
+    /// True if the plan must write into the target's own bytes, and nothing may copy the target; planning
+    /// fails if that cannot be.
     pub must_alias: bool,
 }
 
@@ -122,7 +122,7 @@ pub struct TypeError {
 }
 
 impl TypeError {
-    /// An error without advice.
+    /// Creates an error without advice.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
@@ -144,7 +144,7 @@ impl fmt::Display for TypeError {
     }
 }
 
-/// What it says, for a panic's message.
+/// The text of `Display`, for a panic's message.
 impl fmt::Debug for TypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -160,7 +160,7 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// A graph with an empty entry block.
+    /// Creates a graph with an empty entry block.
     pub fn new() -> Self {
         let mut blocks = Arena::new();
         let entry = blocks.push(Block::default());
@@ -201,7 +201,8 @@ impl Graph {
         Ok(self.ops[op].results.clone())
     }
 
-    /// Like [`Graph::add`] with attributes that are settled and result types that the caller vouches for.
+    /// Does what [`Graph::add`] does, with attributes that are settled and result types that the caller
+    /// vouches for.
     pub(crate) fn add_typed(
         &mut self,
         kind: OpKind,
@@ -230,12 +231,12 @@ impl Graph {
         block
     }
 
-    /// Type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: ValueId) -> &Type {
         &self.values[value].ty
     }
 
-    /// The op that defines a value, unless it is a block's parameter.
+    /// Returns the op that defines a value, unless it is a block's parameter.
     pub fn defining_op(&self, value: ValueId) -> Option<&Op> {
         match self.values[value].definition {
             Definition::Result(op, _) => Some(&self.ops[op]),
@@ -243,22 +244,22 @@ impl Graph {
         }
     }
 
-    /// Ops of the entry block in order.
+    /// Iterates over the ops of the entry block, in order.
     pub fn entry_ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &Op)> {
         self.blocks[self.entry].ops.iter().map(|&id| (id, &self.ops[id]))
     }
 
-    /// The position behind an op.
+    /// Returns the source position that asked for an op.
     pub fn origin(&self, op: &Op) -> Option<&Origin> {
         self.origins.get(op.origin?)
     }
 
-    /// The output with this name.
+    /// Returns the output with this name.
     pub fn output(&self, name: &str) -> Option<ValueId> {
         self.outputs.iter().find(|o| o.name == name).map(|o| o.value)
     }
 
-    /// The name of an external leaf, or `None` for other ops.
+    /// Returns the name of an external leaf, or `None` for other ops.
     pub fn leaf_name(kind: &OpKind) -> Option<&str> {
         match kind {
             OpKind::Input { name, .. }
@@ -269,8 +270,8 @@ impl Graph {
         }
     }
 
-    /// Whether an op is the check of i64s that become i32, as [`crate::passes`] writes it: a gather whose
-    /// indices say whether the high words are the signs of the low ones.
+    /// Returns whether an op is the check of i64s that become i32, as [`crate::passes`] writes it: a gather
+    /// whose indices say whether the high words are the signs of the low ones.
     pub fn checks_i64(&self, op: &Op) -> bool {
         let of = |value: ValueId| self.defining_op(value).map(|op| (&op.kind, &op.operands));
         let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
@@ -283,8 +284,8 @@ impl Graph {
         }
     }
 
-    /// Whether running the op can fail on the values of its operands: an index out of range, an integer
-    /// division by zero, a user's code.
+    /// Returns whether running the op can fail on the values of its operands: an index out of range, an
+    /// integer division by zero, a user's code.
     pub fn can_trap(&self, op: &Op) -> bool {
         match &op.kind {
             OpKind::Scatter { op, .. } => !op.is_distinct(),

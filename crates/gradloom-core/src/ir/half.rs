@@ -2,7 +2,7 @@
 
 use super::DType;
 
-/// An f16 as f32.
+/// Converts an f16 to f32.
 #[inline(always)]
 pub fn from_f16(bits: u16) -> f32 {
     let (sign, magnitude) = (u32::from(bits & 0x8000) << 16, u32::from(bits & 0x7fff) << 13);
@@ -12,7 +12,7 @@ pub fn from_f16(bits: u16) -> f32 {
     f32::from_bits(scaled | infinite | sign)
 }
 
-/// The nearest f16, ties to even; an infinity from 65,520 on.
+/// Converts to the nearest f16, ties to even; an infinity from 65,520 on.
 #[inline(always)]
 pub fn to_f16(x: f32) -> u16 {
     let (sign, magnitude) = (x.to_bits() >> 16 & 0x8000, x.to_bits() & 0x7fff_ffff);
@@ -24,13 +24,13 @@ pub fn to_f16(x: f32) -> u16 {
     ((if magnitude >= 0x477f_f000 { large } else { finite }) | sign) as u16
 }
 
-/// A bf16 as f32.
+/// Converts a bf16 to f32.
 #[inline(always)]
 pub fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The nearest bf16, ties to even.
+/// Converts to the nearest bf16, ties to even.
 #[inline(always)]
 pub fn to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -39,7 +39,7 @@ pub fn to_bf16(x: f32) -> u16 {
 }
 
 impl DType {
-    /// The bits of the nearest number of this dtype, a narrow one.
+    /// Returns the bits of the nearest number of this dtype, a narrow one.
     ///
     /// # Panics
     /// Of other dtypes.
@@ -51,7 +51,7 @@ impl DType {
         }
     }
 
-    /// The number that bits of this dtype, a narrow one, stand for.
+    /// Returns the number that bits of this dtype, a narrow one, stand for.
     ///
     /// # Panics
     /// Of other dtypes.

@@ -8,9 +8,9 @@ use std::ops::{Index, IndexMut};
 
 /// An index into one kind of [`Arena`].
 pub trait Id: Copy {
-    /// The id of the entry at `index`.
+    /// Returns the id of the entry at `index`.
     fn from_index(index: usize) -> Self;
-    /// The position of the entry in its arena.
+    /// Returns the position of the entry in its arena.
     fn index(self) -> usize;
 }
 
@@ -69,7 +69,7 @@ pub struct Arena<I, T> {
 }
 
 impl<I: Id, T> Arena<I, T> {
-    /// An arena without entries.
+    /// Creates an arena without entries.
     pub fn new() -> Self {
         Self { entries: Vec::new(), id: PhantomData }
     }
@@ -80,22 +80,22 @@ impl<I: Id, T> Arena<I, T> {
         I::from_index(self.entries.len() - 1)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry, or `None` when the id belongs to another arena.
+    /// Returns the entry, or `None` when the id belongs to another arena.
     pub fn get(&self, id: I) -> Option<&T> {
         self.entries.get(id.index())
     }
 
-    /// Ids and entries in the order in which they were added.
+    /// Iterates over ids and entries, in the order in which they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (I, &T)> + DoubleEndedIterator {
         self.entries.iter().enumerate().map(|(i, e)| (I::from_index(i), e))
     }

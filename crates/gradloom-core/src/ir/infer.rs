@@ -13,7 +13,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(TypeError::new(message))
 }
 
-/// Types of the results of `kind` applied to `operands`.
+/// Returns the types of the results of `kind` applied to `operands`.
 ///
 /// # Errors
 /// When there are too many or too few operands, or their types do not fit.
@@ -42,7 +42,7 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
     one_or_many(graph, kind, &types)
 }
 
-/// Number of operands, where it is fixed.
+/// Returns the number of operands, where it is fixed.
 fn arity(kind: &OpKind) -> Option<usize> {
     Some(match kind {
         k if k.is_external_leaf() => 0,
@@ -316,7 +316,8 @@ fn constant(ty: &Type, data: &Literal) -> Result<()> {
     }
 }
 
-/// Advice for two operands that differ in dtype; floats are not proposed to be cut off.
+/// Returns advice for two operands that differ in dtype; a cast that would cut off fractions is not
+/// proposed.
 pub(crate) fn cast_help(a: DType, b: DType) -> String {
     let common = if a.is_float() || b.is_float() { DType::F32 } else { a };
     format!("convert one side with .cast(DType::{common:?})")
@@ -337,7 +338,7 @@ fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {
     Ok(())
 }
 
-/// The refusal of an elementwise op, with the dtypes that it takes.
+/// Returns the error of an elementwise op that does not take a dtype, with the dtypes that it takes.
 fn refuses<T>(name: &str, dtype: DType, takes: impl Fn(DType) -> bool) -> Result<T> {
     let taken: Vec<DType> = DType::COMPUTED.into_iter().filter(|&dtype| takes(dtype)).collect();
     let names: Vec<&str> = taken.iter().map(|dtype| dtype.name()).collect();
@@ -360,7 +361,7 @@ fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
     fail(format!("{name}: axis {axis} is out of range for {} (rank {})", ty.shape, ty.shape.rank()))
 }
 
-/// Extent of the last axis of an operand of numbers.
+/// Returns the extent of the last axis of an operand of numbers.
 fn rows_of_numbers(name: &str, ty: &Type) -> Result<usize> {
     if ty.dtype == DType::Bool {
         return no_bools(name);

@@ -15,7 +15,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// `value` as a number of the given dtype (nonzero is true, fractions are cut off).
+    /// Converts `value` to a number of the given dtype (nonzero is true, fractions are cut off).
     pub fn of(dtype: DType, value: f64) -> Number {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => Number::Float(value),
@@ -24,7 +24,7 @@ impl Number {
         }
     }
 
-    /// The value in float64.
+    /// Converts the value to float64.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Float(v) => v,
@@ -33,7 +33,7 @@ impl Number {
         }
     }
 
-    /// Whether a constant of this dtype can hold the number.
+    /// Returns whether a constant of this dtype can hold the number.
     pub fn fits(self, dtype: DType) -> bool {
         match self {
             Number::Float(_) => dtype.is_float(),
@@ -57,7 +57,7 @@ impl Number {
     }
 }
 
-/// The low and the high 32 bits of an i64, as i32.
+/// Returns the low and the high 32 bits of an i64, as i32.
 pub(crate) fn words_of(number: Number) -> [Number; 2] {
     let Number::Int(bits) = number else { unreachable!("an i64 is an integer") };
     [bits, bits >> 32].map(|word| Number::Int(i64::from(word as i32)))
@@ -86,7 +86,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The element at a row-major position.
+    /// Returns the element at a row-major position.
     pub fn get(&self, index: usize) -> Number {
         match self {
             Literal::Splat(n) => *n,

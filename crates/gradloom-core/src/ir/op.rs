@@ -25,7 +25,7 @@ impl ScatterOp {
     }
 }
 
-/// What becomes of a row that an update names.
+/// Effect of an update on the row that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterOp {
     /// The update is added to it.
@@ -37,7 +37,7 @@ pub enum ScatterOp {
     Distinct,
 }
 
-/// What an op computes. The comment of each variant gives its operands, then its results.
+/// Computation of an op. The comment of each variant gives its operands, then its results.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
@@ -155,8 +155,9 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether the op computes nothing: results have elements of operands as they are, or converted. Such ops
-    /// take elements of every dtype, others none that are [for memory](DType::is_for_memory).
+    /// Returns whether the op computes nothing: its results have the elements of its operands, as they are
+    /// or converted. Such ops take elements of every dtype, others none that are
+    /// [for memory](DType::is_for_memory).
     pub fn moves_elements(&self) -> bool {
         matches!(
             self,
@@ -182,7 +183,7 @@ impl OpKind {
         )
     }
 
-    /// The op's name in the text form and in diagnostics.
+    /// Returns the op's name in the text form and in diagnostics.
     pub fn name(&self) -> &'static str {
         match self {
             OpKind::Input { .. } => "input",
@@ -232,8 +233,9 @@ impl OpKind {
         }
     }
 
-    /// The op of this name, with attributes that [`OpKind::attributes`] is to set; none if the name is that
-    /// of no op, or of one that begins with more than its name. `ty` is the type of the op's one result.
+    /// Returns the op of this name, with attributes that [`OpKind::attributes`] is to set; `None` if no op
+    /// has the name, or one whose text begins with more than its name. `ty` is the type of the op's one
+    /// result.
     pub(super) fn named<E>(name: &str, ty: impl Fn() -> Result<Type, E>) -> Result<Option<OpKind>, E> {
         let list = Vec::new;
         Ok(Some(match name {
@@ -361,9 +363,9 @@ impl OpKind {
         }
     }
 
-    /// Floating-point operations, of operands and results of these types: one for each f32 function of an
-    /// element, two for each pair of factors of a matrix product. Comparisons, selections, conversions and
-    /// integers count nothing; of a user's op nothing is known.
+    /// Returns the number of floating-point operations, for operands and results of these types: one for
+    /// each f32 function of an element, two for each pair of factors of a matrix product. Comparisons,
+    /// selections, conversions and integers count nothing; of a user's op nothing is known.
     pub fn flops(&self, operands: &[(DType, &Shape)], results: &[(DType, &Shape)]) -> u64 {
         let elements = |(dtype, shape): (DType, &Shape)| {
             if dtype.is_float() { shape.elements() as u64 } else { 0 }
@@ -409,7 +411,8 @@ impl OpKind {
         }
     }
 
-    /// Whether the op is a leaf whose value comes from outside the graph (constants and iota do not count).
+    /// Returns whether the op is a leaf whose value comes from outside the graph (constants and iota do not
+    /// count).
     pub fn is_external_leaf(&self) -> bool {
         matches!(
             self,
@@ -417,7 +420,7 @@ impl OpKind {
         )
     }
 
-    /// Whether the result only re-addresses the first operand's elements.
+    /// Returns whether the result only re-addresses the first operand's elements.
     pub fn is_view(&self) -> bool {
         matches!(
             self,
@@ -431,7 +434,7 @@ impl OpKind {
         )
     }
 
-    /// The blocks that the op runs.
+    /// Returns the block that the op runs, if it runs one.
     pub fn block(&self) -> Option<BlockId> {
         match self {
             OpKind::Repeat { block, .. } | OpKind::Checkpoint { block } => Some(*block),

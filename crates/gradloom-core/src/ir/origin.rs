@@ -19,7 +19,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The position of the caller of the nearest `#[track_caller]` function.
+    /// Returns the position of the caller of the nearest `#[track_caller]` function.
     #[track_caller]
     pub fn caller() -> Self {
         Self::from(std::panic::Location::caller())
@@ -46,7 +46,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// The id of a position, new or known.
+    /// Returns the id of a position, new or known.
     pub fn intern(&mut self, origin: Origin) -> OriginId {
         if let Some(&id) = self.ids.get(&origin) {
             return id;
@@ -56,12 +56,12 @@ impl Origins {
         id
     }
 
-    /// The position behind an id.
+    /// Returns the position of an id.
     pub fn get(&self, id: OriginId) -> Option<&Origin> {
         self.entries.get(id)
     }
 
-    /// All positions in the order of their ids.
+    /// Returns all positions in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (OriginId, &Origin)> {
         self.entries.iter()
     }

@@ -69,12 +69,12 @@ impl Parser<'_> {
         &self.tokens[self.next].0
     }
 
-    /// The token after the next one.
+    /// Returns the token after the next one.
     fn peek_second(&self) -> &Token {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].0
     }
 
-    /// The position of the next token.
+    /// Returns the position of the next token.
     fn position(&self) -> Position {
         self.tokens[self.next].1
     }
@@ -83,7 +83,7 @@ impl Parser<'_> {
         self.next = (self.next + 1).min(self.tokens.len() - 1);
     }
 
-    /// An error at the next token.
+    /// Returns an error at the next token.
     fn expected<T>(&self, what: &str) -> Result<T> {
         let position = self.position();
         match self.peek() {
@@ -119,7 +119,7 @@ impl Parser<'_> {
         Ok(string)
     }
 
-    /// A number without sign or fraction that `T` can hold.
+    /// Parses a number without sign or fraction that `T` can hold.
     fn unsigned<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
         let position = self.position();
         let Token::Number(number) = self.peek() else { return self.expected(what) };
@@ -129,7 +129,7 @@ impl Parser<'_> {
         parsed.map_err(|_| position.error(message))
     }
 
-    /// Items between marks, separated by commas.
+    /// Parses items between marks, separated by commas.
     fn list<T>(
         &mut self,
         open: &'static str,
@@ -160,7 +160,7 @@ impl Parser<'_> {
         Ok(number)
     }
 
-    /// A value that the block under construction defines.
+    /// Parses a value that the block under construction defines.
     fn value(&mut self) -> Result<ValueId> {
         let position = self.position();
         let number = self.value_number()?;
@@ -174,7 +174,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Values separated by commas; none if the next token is no value, or starts the definition of one.
+    /// Parses values separated by commas; none if the next token is no value, or starts the definition of
+    /// one.
     fn operands(&mut self) -> Result<Vec<ValueId>> {
         let mut values = Vec::new();
         if !matches!(self.peek(), Token::Value(_)) || *self.peek_second() == Token::Mark(":") {
@@ -188,7 +189,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `%3: f32[2]`: a number that nothing has yet, where it stands, and a type.
+    /// Parses `%3: f32[2]`: a number that nothing has yet, where it stands, and a type.
     fn typed(&mut self) -> Result<(u32, Position, Type)> {
         let position = self.position();
         let number = self.value_number()?;
@@ -239,7 +240,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `@0 = "src/model.rs":12:20`.
+    /// Parses `@0 = "src/model.rs":12:20`.
     fn origin_definition(&mut self) -> Result<()> {
         let position = self.position();
         let Token::Origin(number) = *self.peek() else { return self.expected("an origin") };
@@ -257,7 +258,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `^1(%7: f32[4]) { ops -> %9 }`.
+    /// Parses `^1(%7: f32[4]) { ops -> %9 }`.
     fn block(&mut self) -> Result<()> {
         let position = self.position();
         let Token::Block(number) = *self.peek() else { return self.expected("a block") };
@@ -286,7 +287,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `output "loss" %9`.
+    /// Parses `output "loss" %9`.
     fn output(&mut self) -> Result<()> {
         self.advance();
         let name = self.string("the output's name in quotes")?;
@@ -295,7 +296,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `update %1[%2, %3] <- %4 {alias}`.
+    /// Parses `update %1[%2, %3] <- %4 {alias}`.
     fn update(&mut self) -> Result<()> {
         self.advance();
         let target = self.value()?;
@@ -311,7 +312,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `guard "loss" %9`.
+    /// Parses `guard "loss" %9`.
     fn guard(&mut self) -> Result<()> {
         self.advance();
         let name = self.string("the guard's name in quotes")?;

@@ -44,8 +44,8 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// One op in the text form of the whole graph, with the numbers that it has there, without its origin;
-    /// large constants are left out.
+    /// Returns the text of one op as in the text form of the whole graph, with the numbers that it has
+    /// there, without its origin; large constants are left out.
     pub fn op_text(&self, op: OpId) -> String {
         let printer = Printer::new(self, true);
         let mut text = String::new();
@@ -55,18 +55,18 @@ impl Graph {
         }
     }
 
-    /// A value as it is called in the text form of the whole graph.
+    /// Returns the name of a value in the text form of the whole graph.
     pub(crate) fn value_text(&self, value: ValueId) -> String {
         Printer::new(self, true).value(value)
     }
 
-    /// A block as it is called in the text form of the whole graph.
+    /// Returns the name of a block in the text form of the whole graph.
     pub(crate) fn block_text(&self, block: BlockId) -> String {
         if block == self.entry { "entry".to_string() } else { Printer::new(self, true).block_name(block) }
     }
 }
 
-/// A string in quotes, as the parser reads it.
+/// Returns a string in quotes, as the parser reads it.
 fn quote(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -92,7 +92,7 @@ struct Numbers {
 
 struct Printer<'g> {
     graph: &'g Graph,
-    /// Whether to leave out the elements of large constants.
+    /// True if the elements of large constants are left out.
     elide: bool,
     numbers: Numbers,
     /// For each op of the entry block, the blocks that stand before it.
@@ -261,7 +261,7 @@ fn ops_of(graph: &Graph, block: BlockId) -> &[OpId] {
     graph.blocks.get(block).map_or(&[], |block| &block.ops)
 }
 
-/// The blocks that an op reaches and that do not stand yet, each after those that it runs itself.
+/// Returns the blocks that an op reaches and that are not placed yet, each after those that it runs itself.
 fn unplaced_blocks(graph: &Graph, id: OpId, placed: &mut IdSet<BlockId>) -> Vec<BlockId> {
     let callee = |id: OpId| {
         let block = graph.ops.get(id)?.kind.block()?;

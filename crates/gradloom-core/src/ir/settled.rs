@@ -7,8 +7,9 @@
 use super::{OpKind, Type, Window};
 
 impl OpKind {
-    /// The same op, with steps and gaps that say nothing set to what they are kept as. `first` is the type of
-    /// the first operand. Attributes that do not fit are left for the shape rule to refuse.
+    /// Returns the same op with its steps and gaps limited: those without an effect get the value that is
+    /// kept in their place. `first` is the type of the first operand. Attributes that do not fit are left
+    /// for the shape rule to refuse.
     pub(super) fn settled(mut self, first: Option<&Type>) -> Self {
         match &mut self {
             OpKind::Slice { start, limit, step } => {
@@ -47,7 +48,7 @@ mod tests {
     use crate::ir::infer::infer;
     use crate::ir::{Builder, DType, Graph, Number};
 
-    /// Every slice, window and pad of small axes, with attributes beyond what fits.
+    /// Returns every slice, window and pad of small axes, with attributes beyond what fits.
     fn kinds() -> Vec<(OpKind, Type)> {
         let mut kinds = Vec::new();
         for n in 0..6 {
@@ -63,7 +64,7 @@ mod tests {
         kinds
     }
 
-    /// Positions of the operand that an op reads, by its attributes as they are.
+    /// Returns the positions of the operand that an op reads, by its attributes as they are.
     fn positions(kind: &OpKind, n: usize) -> Vec<Option<usize>> {
         match kind {
             OpKind::Slice { start, limit, step } => (start[0]..limit[0]).step_by(step[0]).map(Some).collect(),

@@ -30,14 +30,14 @@ impl DType {
     pub const ALL: [DType; 8] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I64];
 
-    /// Those that kernels see: numbers of 64 bits are two of 32 there.
+    /// Element types that kernels see: numbers of 64 bits are two of 32 there.
     pub const IN_KERNELS: [DType; 7] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8];
 
-    /// Those that ops compute on; the others are for memory: see [`DType::is_for_memory`].
+    /// Element types that ops compute on; the others are for memory: see [`DType::is_for_memory`].
     pub const COMPUTED: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
-    /// Bytes per element.
+    /// Returns the number of bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             DType::I64 => 8,
@@ -47,19 +47,19 @@ impl DType {
         }
     }
 
-    /// Whether gradients can flow through values of this type.
+    /// Returns whether gradients can flow through values of this type.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Whether this is what lies in memory, and is moved and converted, while ops compute in another dtype.
-    /// In a trace, an op on floats of 16 bits computes in f32 and rounds its result; one on u8 or i64
-    /// computes in i32, and has a result of i32.
+    /// Returns whether values of this dtype are only stored, moved and converted, while ops compute in
+    /// another dtype. In a trace, an op on floats of 16 bits computes in f32 and rounds its result; one on
+    /// u8 or i64 computes in i32, and has a result of i32.
     pub fn is_for_memory(self) -> bool {
         self.computed() != self
     }
 
-    /// The dtype in which ops compute on values of this one.
+    /// Returns the dtype in which ops compute on values of this one.
     #[must_use]
     pub fn computed(self) -> DType {
         match self {
@@ -69,8 +69,8 @@ impl DType {
         }
     }
 
-    /// Whether a cast is one step; others are by way of what each of the two is computed in. A u32 becomes
-    /// i64 at once: its numbers are not all of i32.
+    /// Returns whether a cast is one step; others go through the dtypes in which ops compute on the two. A
+    /// u32 becomes i64 at once: an i32 cannot hold all of its numbers.
     pub fn casts_to(self, other: DType) -> bool {
         let steps = |memory: DType, other: DType| {
             !memory.is_for_memory() || other == memory || other == memory.computed()
@@ -78,7 +78,7 @@ impl DType {
         steps(self, other) && steps(other, self) || (self, other) == (DType::U32, DType::I64)
     }
 
-    /// A float rounded to this dtype, a narrow one, ties to even; beyond its range an infinity.
+    /// Returns a float rounded to this dtype, a narrow one, ties to even; beyond its range an infinity.
     #[must_use]
     pub fn rounded(self, x: f64) -> f64 {
         let (bits, least) = match self {
@@ -100,12 +100,12 @@ impl DType {
         if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
-    /// Whether this is a signed or unsigned integer.
+    /// Returns whether this is a signed or unsigned integer.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::I32 | DType::U32 | DType::U8 | DType::I64)
     }
 
-    /// The least and the greatest number, for floats the infinities.
+    /// Returns the least and the greatest number, for floats the infinities.
     pub fn range(self) -> (Number, Number) {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => {
@@ -119,7 +119,7 @@ impl DType {
         }
     }
 
-    /// The name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`, `u8`, `i64`.
+    /// Returns the name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`, `u8`, `i64`.
     pub fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -145,22 +145,23 @@ impl fmt::Display for DType {
 pub struct Shape(Vec<usize>);
 
 impl Shape {
-    /// The shape of a scalar.
+    /// Returns the shape of a scalar.
     pub fn scalar() -> Self {
         Self(Vec::new())
     }
 
-    /// Number of elements: the product of the extents (1 for a scalar), or `usize::MAX` if that is larger.
+    /// Returns the number of elements: the product of the extents (1 for a scalar), or `usize::MAX` if that
+    /// is larger.
     pub fn elements(&self) -> usize {
         self.0.iter().fold(1, |product, &extent| product.saturating_mul(extent))
     }
 
-    /// Number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// Row-major strides in elements.
+    /// Returns the row-major strides, in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1usize; self.0.len()];
         for axis in (1..self.0.len()).rev() {
@@ -169,7 +170,8 @@ impl Shape {
         strides
     }
 
-    /// The shape that NumPy broadcasting gives (right-aligned, extents equal or 1), if there is one.
+    /// Returns the shape that NumPy broadcasting gives (right-aligned, extents equal or 1), if there is
+    /// one.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());
         let extent = |s: &Shape, axis: usize| {
@@ -187,7 +189,7 @@ impl Shape {
             .map(Shape)
     }
 
-    /// The shape without the given axes.
+    /// Returns the shape without the given axes.
     pub fn without(&self, axes: &[usize]) -> Shape {
         Shape(self.0.iter().enumerate().filter(|(a, _)| !axes.contains(a)).map(|(_, &n)| n).collect())
     }
@@ -244,23 +246,23 @@ pub struct Type {
 }
 
 impl Type {
-    /// A type from its parts.
+    /// Creates a type from its parts.
     pub fn new(dtype: DType, shape: impl Into<Shape>) -> Self {
         Self { dtype, shape: shape.into() }
     }
 
-    /// A rank-0 type.
+    /// Creates a rank-0 type.
     pub fn scalar(dtype: DType) -> Self {
         Self { dtype, shape: Shape::scalar() }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.shape.elements()
     }
 
-    /// The type of the same bytes for kernels, which have no integers of 64 bits: an i64 is two words, along
-    /// one more axis. Of other dtypes it is the type itself.
+    /// Returns the type of the same bytes for kernels, which have no integers of 64 bits: an i64 is two
+    /// words, along one more axis. Other dtypes stay as they are.
     #[must_use]
     pub fn in_words(&self) -> Self {
         match self.dtype {
@@ -269,7 +271,7 @@ impl Type {
         }
     }
 
-    /// Bytes that the elements take, without padding.
+    /// Returns the number of bytes that the elements take, without padding.
     pub fn bytes(&self) -> u64 {
         (self.elements() as u64).saturating_mul(self.dtype.bytes() as u64)
     }
@@ -281,8 +283,8 @@ impl fmt::Display for Type {
     }
 }
 
-/// The permutation that undoes another: axis `i` of a tensor is axis `inverse[i]` after its axes were put in
-/// the order of `perm`.
+/// Returns the permutation that undoes another: axis `i` of a tensor is axis `inverse[i]` after its axes
+/// were put in the order of `perm`.
 pub fn inverse_permutation(perm: &[usize]) -> Vec<usize> {
     let mut inverse = vec![0; perm.len()];
     for (position, &axis) in perm.iter().enumerate() {

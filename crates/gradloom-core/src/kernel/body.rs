@@ -32,12 +32,12 @@ impl Level {
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The node at a position; bodies have far fewer than 2^32.
+    /// Returns the id of the node at a position; bodies have far fewer than 2^32.
     pub fn new(position: usize) -> Self {
         Self(u32::try_from(position).expect("a body has fewer than 2^32 nodes"))
     }
 
-    /// Position in [`Body::nodes`].
+    /// Returns the position in [`Body::nodes`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -87,7 +87,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// The nodes that this one uses.
+    /// Returns the nodes that this one uses.
     pub fn operands(&self) -> &[NodeId] {
         match self {
             NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &[],
@@ -101,7 +101,7 @@ impl NodeKind {
         }
     }
 
-    /// The same, to be renamed.
+    /// Returns the nodes that this one uses, to be renamed.
     pub fn operands_mut(&mut self) -> &mut [NodeId] {
         match self {
             NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &mut [],
@@ -147,21 +147,21 @@ pub enum Store {
         node: NodeId,
         /// Index of the launch's result, of `parts x columns` elements.
         write: usize,
-        /// How many results each column has: 1, or as many as a target cut the rows into, however it likes; a
-        /// kernel that follows takes them together.
+        /// Number of results of each column: 1, or as many as a target cut the rows into, however it likes;
+        /// a kernel that follows combines them.
         parts: usize,
     },
 }
 
 impl Store {
-    /// The node that is stored.
+    /// Returns the node that is stored.
     pub fn node(&self) -> NodeId {
         match *self {
             Store::Value { node, .. } | Store::ColumnReduce { node, .. } => node,
         }
     }
 
-    /// Index of the launch's result.
+    /// Returns the index of the launch's result.
     pub fn write(&self) -> usize {
         match *self {
             Store::Value { write, .. } | Store::ColumnReduce { write, .. } => write,
@@ -183,7 +183,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Elements of a node or store of this level.
+    /// Returns the number of elements of a node or store of this level.
     pub fn elements(&self, level: Level) -> usize {
         match level {
             Level::Uniform => 1,
@@ -194,17 +194,17 @@ impl Body {
         }
     }
 
-    /// The ids of all nodes, in order.
+    /// Iterates over the ids of all nodes, in order.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len()).map(NodeId::new)
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// For each node, how many reductions come before it, one after the other.
+    /// Returns, for each node, the number of reductions that come before it, one after the other.
     pub fn reduction_depths(&self) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -215,22 +215,22 @@ impl Body {
         depths
     }
 
-    /// Whether rows must stay whole.
+    /// Returns whether rows must stay whole.
     pub fn has_row_reductions(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))
     }
 
-    /// Whether it combines the elements of columns.
+    /// Returns whether the body combines the elements of columns.
     pub fn has_column_reductions(&self) -> bool {
         self.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }))
     }
 
-    /// Whether running it can trap.
+    /// Returns whether running the body can trap.
     pub fn can_trap(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckIndex { .. }))
     }
 
-    /// The kind in plans and profiles: `map`, `row`, `reduce`.
+    /// Returns the kind in plans and profiles: `map`, `row`, `reduce`.
     pub fn name(&self) -> &'static str {
         let stores_elements =
             self.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Element, .. }));

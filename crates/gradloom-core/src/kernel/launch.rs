@@ -13,20 +13,20 @@ pub struct Access {
     pub buffer: ValueId,
     /// Element type.
     pub dtype: DType,
-    /// Which elements, in which order.
+    /// Elements of the buffer, in order.
     pub layout: Layout,
-    /// What the elements, bytes, are blocks of: of the right operand of a product alone, which sums along
-    /// blocks. Lowering sets it for targets that read them.
+    /// Format of the blocks that the elements, bytes, make up; only for the right operand of a product,
+    /// which sums along blocks. Lowering sets it for targets that read blocks.
     pub blocks: Option<BlockFormat>,
 }
 
 impl Access {
-    /// Bytes of the buffer before the first element.
+    /// Returns the position of the first element, in bytes from the start of the buffer.
     pub fn start(&self) -> u64 {
         self.layout.offset as u64 * self.dtype.bytes() as u64
     }
 
-    /// Bytes of the buffer up to the end of the last element.
+    /// Returns the position of the end of the last element, in bytes from the start of the buffer.
     pub fn end(&self) -> u64 {
         self.layout.end() as u64 * self.dtype.bytes() as u64
     }
@@ -53,7 +53,7 @@ pub enum Kernel {
     /// of the output, or, of level `Row`, the log-sum-exp. Loads name the launch's reads, from behind
     /// attention's on. Lowering makes it for targets that compute it.
     Attention {
-        /// What attention is asked for.
+        /// The attributes of attention.
         spec: AttentionSpec,
         /// The expression that is computed from its results.
         epilogue: Body,
@@ -68,8 +68,8 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Whether the kernel can write windows with gaps: into a value that several results share, or in another
-    /// order of axes.
+    /// Returns whether the kernel can write windows with gaps: into a value that several results share, or
+    /// in another order of axes.
     pub fn writes_strided(&self) -> bool {
         match self {
             Kernel::WriteRegion
@@ -81,7 +81,7 @@ impl Kernel {
         }
     }
 
-    /// The expression of a fused kernel.
+    /// Returns the expression of a fused kernel.
     pub fn body(&self) -> Option<&Body> {
         match self {
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => Some(body),
@@ -90,7 +90,7 @@ impl Kernel {
         }
     }
 
-    /// Name in plans and profiles.
+    /// Returns the name in plans and profiles.
     pub fn name(&self) -> &'static str {
         match self {
             Kernel::Op(kind) => kind.name(),
@@ -116,14 +116,14 @@ pub struct Part {
     pub reads: Range<usize>,
     /// The range of its writes among those of the launch.
     pub writes: Range<usize>,
-    /// How its work is shared out where it runs by itself.
+    /// Division of its work among threads where it runs by itself.
     pub schedule: Schedule,
     /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
     pub workspace: Range<u64>,
 }
 
 impl Part {
-    /// A launch as the only part of a group.
+    /// Returns a launch as the only part of a group.
     pub fn whole(launch: &Launch) -> Self {
         Self {
             kernel: launch.kernel.clone(),
@@ -134,7 +134,7 @@ impl Part {
         }
     }
 
-    /// The part of a launch as a launch of its own.
+    /// Returns the part of a launch as a launch of its own.
     pub fn alone(&self, launch: &Launch) -> Launch {
         Launch {
             op: launch.op,
@@ -173,7 +173,7 @@ pub struct Launch {
     /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each
     /// element before it writes that element.
     pub may_alias: Vec<(usize, usize)>,
-    /// How its work is shared out, chosen when it was lowered.
+    /// Division of its work among threads, chosen when it was lowered.
     pub schedule: Schedule,
     /// Scratch bytes that the kernel needs while it runs.
     pub workspace: u64,
@@ -190,8 +190,8 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// Of these pairs (write, read); or of the pairs the other way around, for the writes that may take the
-    /// place of a read.
+    /// Collects pairs (write, read); or, for the writes that may take the place of a read, pairs the other
+    /// way around.
     pub fn new(pairs: &[(usize, usize)]) -> Self {
         let mut ends = vec![0; pairs.iter().map(|&(write, _)| write + 1).max().unwrap_or(0)];
         for &(write, _) in pairs {
@@ -209,12 +209,12 @@ impl Aliases {
         Self { ends, reads }
     }
 
-    /// Whether a write may take the place of a read.
+    /// Returns whether a write may take the place of a read.
     pub fn contains(&self, write: usize, read: usize) -> bool {
         self.reads_of(write).contains(&read)
     }
 
-    /// The reads whose place a write may take, in the order of the pairs.
+    /// Returns the reads whose place a write may take, in the order of the pairs.
     pub fn reads_of(&self, write: usize) -> &[usize] {
         let Some(&end) = self.ends.get(write) else { return &[] };
         let start = write.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -222,7 +222,7 @@ impl Aliases {
     }
 }
 
-/// Which bytes a launch may overwrite, for many questions about one launch.
+/// Bytes that a launch may overwrite, for many questions about one launch.
 #[derive(Debug)]
 pub struct Overwrites<'l> {
     launch: &'l Launch,
@@ -239,7 +239,7 @@ impl<'l> Overwrites<'l> {
         Self { launch, aliases: Aliases::new(&launch.may_alias), reads }
     }
 
-    /// The reads whose place a write may take, as far as that read is concerned.
+    /// Returns the reads whose place a write may take, as far as that read is concerned.
     pub fn reads_of(&self, write: usize) -> &[usize] {
         self.aliases.reads_of(write)
     }

@@ -7,7 +7,7 @@
 use crate::collections::sort_by;
 use crate::ir::Shape;
 
-/// Which elements of a buffer a tensor has, in which order: element `(i0, i1, ..)` is at
+/// Elements of a buffer that a tensor has, in order: element `(i0, i1, ..)` is at
 /// `offset + i0·strides[0] + ..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
@@ -20,7 +20,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout from its parts. Strides of axes of extent 1 are replaced.
+    /// Creates a layout from its parts. Strides of axes of extent 1 are replaced.
     ///
     /// # Panics
     /// When there is not one stride for each axis.
@@ -32,17 +32,17 @@ impl Layout {
         Self { offset, shape, strides }
     }
 
-    /// Row-major, from the start of the buffer.
+    /// Creates a row-major layout, from the start of the buffer.
     pub fn contiguous(shape: &Shape) -> Self {
         Self { offset: 0, shape: shape.clone(), strides: shape.strides() }
     }
 
-    /// One element, repeated.
+    /// Creates a layout that repeats one element.
     pub fn splat(shape: &Shape) -> Self {
         Self::new(0, shape.clone(), vec![0; shape.rank()])
     }
 
-    /// Whether the elements stand next to each other in row-major order, from any offset.
+    /// Returns whether the elements stand next to each other in row-major order, from any offset.
     pub fn is_contiguous(&self) -> bool {
         let natural = self.shape.strides();
         self.shape.elements() == 0
@@ -62,7 +62,7 @@ impl Layout {
         Self::new(self.offset, shape.clone(), strides)
     }
 
-    /// Elements `start, start + step, ..` below `limit` of each axis.
+    /// Takes elements `start, start + step, ..` below `limit` of each axis.
     pub fn slice(&self, start: &[usize], limit: &[usize], step: &[usize]) -> Self {
         let rank = self.shape.rank();
         let shape: Vec<usize> = (0..rank).map(|a| (limit[a] - start[a]).div_ceil(step[a])).collect();
@@ -76,7 +76,7 @@ impl Layout {
         Self::new(offset, shape.into(), strides)
     }
 
-    /// Windows over the last axes; see [`crate::ir::OpKind::Windows`]. `shape` is the result's.
+    /// Takes windows over the last axes; see [`crate::ir::OpKind::Windows`]. `shape` is the result's.
     pub fn windows(&self, shape: &Shape, step: &[usize], dilation: &[usize]) -> Self {
         let first = self.shape.rank() - step.len();
         let mut strides = self.strides.clone();
@@ -87,7 +87,7 @@ impl Layout {
         Self::new(self.offset, shape.clone(), strides)
     }
 
-    /// The same elements in another shape, or `None` if no strides can say that.
+    /// Returns the layout of the same elements in another shape, or `None` if no strides can say that.
     pub fn reshape(&self, shape: &Shape) -> Option<Self> {
         if shape.elements() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
@@ -114,8 +114,8 @@ impl Layout {
         Some(Self::new(self.offset, shape.clone(), strides))
     }
 
-    /// The fewest (extent, stride) pairs, outermost first, that visit the same elements in the same order.
-    /// Axes of extent 1 vanish.
+    /// Returns the fewest (extent, stride) pairs, outermost first, that visit the same elements in the same
+    /// order. Axes of extent 1 vanish.
     pub fn collapsed(&self) -> Vec<(usize, usize)> {
         let mut groups: Vec<(usize, usize)> = Vec::new();
         for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
@@ -151,8 +151,8 @@ impl Layout {
         merged
     }
 
-    /// Whether no element of the buffer has two places in the layout. Declines layouts whose axes interleave,
-    /// though some have none.
+    /// Returns whether no element of the buffer has two places in the layout. False also for some layouts
+    /// without such an element: those whose axes interleave.
     pub fn is_injective(&self) -> bool {
         if self.shape.elements() == 0 {
             return true;
@@ -167,8 +167,8 @@ impl Layout {
         !repeats && spans.into_iter().all(|fits| fits)
     }
 
-    /// Whether two layouts surely have no element in common: they lie behind each other, or beside each other
-    /// in rows of one pitch.
+    /// Returns whether two layouts surely have no element in common: they lie behind each other, or beside
+    /// each other in rows of one pitch.
     pub fn is_disjoint(&self, other: &Layout) -> bool {
         if self.end() <= other.offset || other.end() <= self.offset {
             return true;
@@ -192,8 +192,9 @@ impl Layout {
             && beside
     }
 
-    /// Position in the buffer of the last element, plus 1: the buffer must have that many elements. 0 when
-    /// there are none, and [`usize::MAX`], which no buffer has, when that is not countable.
+    /// Returns the position in the buffer of the last element, plus 1: the buffer must have that many
+    /// elements. 0 when there are none, and [`usize::MAX`], which no buffer has, when that is not
+    /// countable.
     pub fn end(&self) -> usize {
         if self.shape.elements() == 0 {
             return 0;
@@ -255,7 +256,7 @@ mod tests {
         assert!(!rows.slice(&[0, 0], &[1, 6], &[1, 1]).broadcast(&[4, 6].into()).is_injective());
     }
 
-    /// Every layout of rank 2 at most with extents to 3, strides to 4 and offsets to 3.
+    /// Returns every layout of rank 2 at most with extents to 3, strides to 4 and offsets to 3.
     fn small_layouts() -> Vec<Layout> {
         let mut axes = vec![vec![]];
         for rank in 0..2 {

@@ -25,7 +25,7 @@ impl fmt::Display for Access {
 }
 
 impl Lowered {
-    /// The launches as text: what each reads and writes, and how its work is shared out.
+    /// Returns the launches as text: what each reads and writes, and its schedule.
     pub fn print(&self, graph: &Graph) -> String {
         let mut text = String::new();
         for (number, launch) in self.launches.iter().enumerate() {
@@ -65,7 +65,8 @@ impl Launch {
 }
 
 impl Kernel {
-    /// The kernel in one line: `row [1024 x 128]`, `dot [64 x 32] with epilogue`, `group of 3`, `gather`.
+    /// Returns the kernel in one line: `row [1024 x 128]`, `dot [64 x 32] with epilogue`, `group of 3`,
+    /// `gather`.
     pub fn title(&self) -> String {
         let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
         match self {
@@ -77,8 +78,8 @@ impl Kernel {
         }
     }
 
-    /// The expression of a fused kernel, a line for each node and store; nothing for kernels that are one op.
-    /// Parts of a group that compute the same over other extents are shown once.
+    /// Returns the expression of a fused kernel, a line for each node and store; nothing for kernels that
+    /// are one op. Parts of a group that compute the same over other extents are shown once.
     pub fn listing(&self) -> String {
         match self {
             Kernel::Group(parts) => group(parts),

@@ -5,7 +5,7 @@ use crate::float;
 use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, CompareOp, UnaryOp, ValueId};
 
-/// What the compiler knows of an op.
+/// Properties of an op.
 struct Row {
     name: &'static str,
     /// The dtypes that it takes, and gives.
@@ -17,7 +17,7 @@ struct Row {
     /// The value of integers, of which the low 32 bits count; none for a division by zero.
     int: fn(i64, i64) -> Option<i64>,
     bool: fn(bool, bool) -> bool,
-    /// Whether `a op b` equals `b op a`.
+    /// True if `a op b` equals `b op a`.
     commutes: bool,
     /// The cotangents of both operands; none where gradients stop, as they do at integers.
     gradients: Option<[Gradient; 2]>,
@@ -183,44 +183,44 @@ table! {
 }
 
 impl BinaryOp {
-    /// Whether the op takes elements of this dtype.
+    /// Returns whether the op takes elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// The cost of an element, for floats if the op takes floats.
+    /// Returns the cost of an element, for floats if the op takes floats.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }
 
-    /// Whether `a op b` equals `b op a`.
+    /// Returns whether `a op b` equals `b op a`.
     pub fn is_commutative(self) -> bool {
         self.row().commutes
     }
 
-    /// The value of floats, in float64.
+    /// Computes the value of floats, in float64.
     pub fn float(self, a: f64, b: f64) -> f64 {
         (self.row().float)(a, b)
     }
 
-    /// The value of integers, of which the low 32 bits count; none for a division by zero.
+    /// Computes the value of integers, of which the low 32 bits count; `None` for a division by zero.
     pub fn int(self, a: i64, b: i64) -> Option<i64> {
         (self.row().int)(a, b)
     }
 
-    /// The value of bools.
+    /// Computes the value of bools.
     pub fn bool(self, a: bool, b: bool) -> bool {
         (self.row().bool)(a, b)
     }
 
-    /// What appends the cotangent of each operand; none where gradients stop.
+    /// Returns the functions that append the cotangent of each operand; `None` where gradients stop.
     pub(crate) fn gradients(self) -> Option<[Gradient; 2]> {
         self.row().gradients
     }
 }
 
-/// The cotangent of `a` in a choice between `a` and `b`: nothing where `a loses b`, half of `g` where they
-/// are equal. A NaN in either passes `g` to both.
+/// Appends the cotangent of `a` in a choice between `a` and `b`: nothing where `a loses b`, half of `g`
+/// where they are equal. A NaN in either passes `g` to both.
 fn chosen(builder: &mut Builder<'_>, g: ValueId, loses: CompareOp, a: ValueId, b: ValueId) -> ValueId {
     let tie = builder.compare(CompareOp::Eq, a, b);
     let lost = builder.compare(loses, a, b);

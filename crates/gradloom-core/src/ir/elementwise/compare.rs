@@ -3,10 +3,10 @@
 use super::table;
 use std::cmp::Ordering;
 
-/// What the compiler knows of a comparison.
+/// Properties of a comparison.
 struct Row {
     name: &'static str,
-    /// Whether it holds for two elements in this order; none if one of them is NaN.
+    /// True if it holds for two elements in this order; the order is `None` if one of them is NaN.
     holds: fn(Option<Ordering>) -> bool,
 }
 
@@ -27,7 +27,7 @@ table! {
 }
 
 impl CompareOp {
-    /// Whether it holds for two elements.
+    /// Returns whether the comparison holds for two elements.
     pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         (self.row().holds)(a.partial_cmp(b))
     }

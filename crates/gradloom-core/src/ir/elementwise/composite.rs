@@ -9,7 +9,7 @@ use crate::float;
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
-/// What the compiler knows of an op.
+/// Properties of an op.
 struct Row {
     name: &'static str,
     /// The value, in float64.
@@ -184,7 +184,7 @@ table! {
 }
 
 impl CompositeOp {
-    /// The value, in float64.
+    /// Computes the value, in float64.
     pub fn float(self, x: f64) -> f64 {
         (self.row().float)(x)
     }
@@ -200,7 +200,7 @@ impl CompositeOp {
     }
 }
 
-/// `number - x`.
+/// Appends `number - x`.
 fn less(b: &mut Builder<'_>, number: f64, x: ValueId) -> ValueId {
     let number = b.splat_like(x, number);
     b.sub(number, x)
@@ -211,25 +211,26 @@ fn reciprocal(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.div(one, x)
 }
 
-/// `size` with the sign of x; NaN of a NaN, and a zero of a zero.
+/// Appends `size` with the sign of x; NaN of a NaN, and a zero of a zero.
 fn with_sign(b: &mut Builder<'_>, size: ValueId, x: ValueId) -> ValueId {
     let sign = b.unary(UnaryOp::Sign, x);
     b.mul(size, sign)
 }
 
-/// `(1 - x)(1 + x)`, which does not cancel near 1.
+/// Appends `(1 - x)(1 + x)`, which does not cancel near 1.
 fn one_minus_square(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let (below, above) = (less(b, 1.0, x), b.add_number(x, 1.0));
     b.mul(below, above)
 }
 
-/// `1 / sqrt(1 - x²)`.
+/// Appends `1 / sqrt(1 - x²)`.
 fn root_slope(b: &mut Builder<'_>, x: ValueId, _: ValueId) -> ValueId {
     let product = one_minus_square(b, x);
     b.unary(UnaryOp::Rsqrt, product)
 }
 
-/// `exp(a) / 2` and `exp(-a) / 2` of a that is not negative. The root of the exponential overflows last.
+/// Appends `exp(a) / 2` and `exp(-a) / 2` of a that is not negative. The root of the exponential overflows
+/// last.
 fn half_exponentials(b: &mut Builder<'_>, a: ValueId) -> [ValueId; 2] {
     let half = b.mul_number(a, 0.5);
     let root = b.unary(UnaryOp::Exp, half);
@@ -239,7 +240,7 @@ fn half_exponentials(b: &mut Builder<'_>, a: ValueId) -> [ValueId; 2] {
     [grown, b.div(quarter, grown)]
 }
 
-/// `log1p(excess)`, or where x is so large that its square is not needed, `log(2x)`.
+/// Appends `log1p(excess)`, or where x is so large that its square is not needed, `log(2x)`.
 fn log_of_double(b: &mut Builder<'_>, x: ValueId, excess: ValueId) -> ValueId {
     let near = b.unary(UnaryOp::Log1p, excess);
     let log = b.unary(UnaryOp::Log, x);
@@ -249,7 +250,7 @@ fn log_of_double(b: &mut Builder<'_>, x: ValueId, excess: ValueId) -> ValueId {
     b.select(is_far, far, near)
 }
 
-/// `x + x · z · P(z)` with z = x².
+/// Appends `x + x · z · P(z)` with z = x².
 fn odd_polynomial(b: &mut Builder<'_>, x: ValueId, z: ValueId, coefficients: &[f64]) -> ValueId {
     let (last, others) = coefficients.split_last().expect("a polynomial has coefficients");
     let mut sum = b.splat_like(x, *last);
@@ -262,7 +263,8 @@ fn odd_polynomial(b: &mut Builder<'_>, x: ValueId, z: ValueId, coefficients: &[f
     b.add(x, tail)
 }
 
-/// Whether |x| is above 1/2, and there `2 asin(sqrt((1 - |x|) / 2))`, which is acos(|x|); else `asin(|x|)`.
+/// Appends the condition |x| > 1/2, and `asin(|x|)`, or where the condition holds,
+/// `2 asin(sqrt((1 - |x|) / 2))`, which is acos(|x|).
 fn arc_sine(b: &mut Builder<'_>, x: ValueId) -> (ValueId, ValueId) {
     // cpu/math/coefficients.py of gradloom-codegen
     const ASIN: [f64; 5] =

@@ -59,12 +59,12 @@ macro_rules! table {
                 }
             }
 
-            /// The name in the text form.
+            /// Returns the name in the text form.
             pub fn name(self) -> &'static str {
                 self.row().name
             }
 
-            /// The op with this name.
+            /// Returns the op with this name.
             pub fn parse(name: &str) -> Option<$ty> {
                 Self::ALL.iter().copied().find(|op| op.name() == name)
             }

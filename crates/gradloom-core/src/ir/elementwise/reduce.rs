@@ -3,15 +3,15 @@
 use super::{BinaryOp, table};
 use crate::ir::{DType, Number};
 
-/// What the compiler knows of a reduction.
+/// Properties of a reduction.
 struct Row {
     name: &'static str,
     /// The function that combines two elements, or two partial results.
     combiner: BinaryOp,
-    /// What no elements give.
+    /// Result of a reduction of no elements.
     identity: fn(DType) -> Number,
-    /// Whether long ones may be split among threads, so that the order of the elements depends on their
-    /// number.
+    /// True if long reductions may be split among threads, so that the order of the elements depends on the
+    /// number of threads.
     splits: bool,
 }
 
@@ -40,17 +40,17 @@ table! {
 }
 
 impl ReduceOp {
-    /// The function that combines two elements, or two partial results.
+    /// Returns the function that combines two elements, or two partial results.
     pub fn combiner(self) -> BinaryOp {
         self.row().combiner
     }
 
-    /// What a reduction of no elements gives.
+    /// Returns the result of a reduction of no elements.
     pub fn identity(self, dtype: DType) -> Number {
         (self.row().identity)(dtype)
     }
 
-    /// Whether long ones may be split among threads.
+    /// Returns whether long reductions may be split among threads.
     pub fn splits(self) -> bool {
         self.row().splits
     }

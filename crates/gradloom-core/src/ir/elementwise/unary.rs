@@ -6,7 +6,7 @@ use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-/// What the compiler knows of an op.
+/// Properties of an op.
 struct Row {
     name: &'static str,
     /// The dtypes that it takes, and gives.
@@ -196,38 +196,38 @@ table! {
 }
 
 impl UnaryOp {
-    /// Whether the op takes elements of this dtype.
+    /// Returns whether the op takes elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// The cost of an element, for floats if the op takes floats.
+    /// Returns the cost of an element, for floats if the op takes floats.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }
 
-    /// The value of a float, in float64.
+    /// Computes the value of a float, in float64.
     pub fn float(self, x: f64) -> f64 {
         (self.row().float)(x)
     }
 
-    /// The value of an integer, of which the low 32 bits count.
+    /// Computes the value of an integer, of which the low 32 bits count.
     pub fn int(self, x: i64) -> i64 {
         (self.row().int)(x)
     }
 
-    /// The value of a bool.
+    /// Computes the value of a bool.
     pub fn bool(self, x: bool) -> bool {
         (self.row().bool)(x)
     }
 
-    /// What appends the cotangent of the operand; none where gradients stop.
+    /// Returns the function that appends the cotangent of the operand; `None` where gradients stop.
     pub(crate) fn gradient(self) -> Option<Gradient> {
         self.row().gradient
     }
 }
 
-/// `1 - x`.
+/// Appends `1 - x`.
 fn one_minus(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let one = b.splat_like(x, 1.0);
     b.sub(one, x)

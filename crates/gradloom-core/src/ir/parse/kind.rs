@@ -41,7 +41,7 @@ impl Parser<'_> {
         self.string("a name in quotes")
     }
 
-    /// The number in the graph of the custom op whose name comes next.
+    /// Parses the name of a custom op; returns its number in the graph.
     fn custom(&mut self) -> Result<usize> {
         let position = self.position();
         let name = self.string("the name of a custom op in quotes")?;

@@ -44,7 +44,8 @@ impl fmt::Display for Token {
 /// Two-character marks come before their first characters.
 const MARKS: [&str; 11] = ["<-", "->", "{", "}", "[", "]", "(", ")", ",", ":", "="];
 
-/// All tokens with their places. The last one, and only that, is [`Token::End`] or [`Token::Error`].
+/// Returns all tokens with their places. The last one, and only that, is [`Token::End`] or
+/// [`Token::Error`].
 pub(super) fn lex(text: &str) -> Vec<(Token, Position)> {
     let mut lexer = Lexer { rest: text, position: Position { line: 1, column: 1 } };
     let mut tokens = Vec::new();
@@ -131,14 +132,15 @@ impl<'a> Lexer<'a> {
         after.is_some_and(|next| next.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_'))
     }
 
-    /// A sign and a number.
+    /// Reads a sign and a number.
     fn numbered(&mut self, token: impl Fn(u32) -> Token) -> Result<Token, String> {
         let sign = self.bump().unwrap_or_default();
         let digits = self.bump_while(|c| c.is_ascii_digit());
         digits.parse().map(token).map_err(|_| format!("expected a number after `{sign}`, found {digits:?}"))
     }
 
-    /// Everything that can be part of a number, such as `-1.5e-7`, `inf` and `nan(0x7ff8000000000001)`.
+    /// Reads everything that can be part of a number, such as `-1.5e-7`, `inf` and
+    /// `nan(0x7ff8000000000001)`.
     fn number(&mut self) -> Token {
         let mut number = String::new();
         if self.peek() == Some('-') {

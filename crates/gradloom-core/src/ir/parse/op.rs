@@ -18,7 +18,7 @@ impl Head {
         self.position.error(message)
     }
 
-    /// The type of the one result, for ops whose attributes are part of it.
+    /// Returns the type of the one result, for ops whose attributes are part of it.
     pub(super) fn ty(&self) -> Result<Type> {
         match &self.types[..] {
             [ty] => Ok(ty.clone()),
@@ -28,7 +28,7 @@ impl Head {
 }
 
 impl Parser<'_> {
-    /// `%4: f32[2] = add %2, %3 {attributes} @0`; without `=` if there are no results.
+    /// Parses `%4: f32[2] = add %2, %3 {attributes} @0`; without `=` if there are no results.
     pub(super) fn op(&mut self) -> Result<()> {
         let mut results: Vec<(u32, Position, Type)> = Vec::new();
         if matches!(self.peek(), Token::Value(_)) {
@@ -74,7 +74,7 @@ impl Parser<'_> {
         Ok(values)
     }
 
-    /// The op's origin, if one follows that is not being defined.
+    /// Parses the op's origin, if one follows that is not being defined.
     fn origin(&mut self) -> Result<Option<OriginId>> {
         let position = self.position();
         let Token::Origin(number) = *self.peek() else { return Ok(None) };
@@ -88,7 +88,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A block that is closed already, so that no block can run itself.
+    /// Parses a block that is closed already, so that no block can run itself.
     pub(super) fn closed_block(&mut self) -> Result<BlockId> {
         let position = self.position();
         let Token::Block(number) = *self.peek() else { return self.expected("a block such as `^1`") };
@@ -99,7 +99,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The dtype whose name comes next.
+    /// Parses the name of a dtype.
     pub(super) fn dtype(&self) -> Option<DType> {
         let Token::Word(word) = self.peek() else { return None };
         DType::ALL.into_iter().find(|dtype| dtype.name() == word)

@@ -10,7 +10,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 impl Printer<'_> {
-    /// The op's name and what stands right after it.
+    /// Writes the op's name and the text right after it.
     pub(super) fn head(&self, f: &mut impl fmt::Write, kind: &OpKind) -> fmt::Result {
         f.write_str(kind.name())?;
         if let Some(name) = Graph::leaf_name(kind) {

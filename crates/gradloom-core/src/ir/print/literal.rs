@@ -16,7 +16,7 @@ const INLINE: usize = 16;
 /// Groups of digits on a line.
 const PER_LINE: usize = 8;
 
-/// The shortest decimal number that parses back to the same bits.
+/// Returns the shortest decimal number that parses back to the same bits.
 pub(super) fn float(v: f64) -> String {
     if !v.is_nan() {
         format!("{:?}", Decimal::from(v))
@@ -41,7 +41,7 @@ pub(super) fn number(number: Number) -> String {
     }
 }
 
-/// One number for a splat, a list for few elements, and quoted lines of hexadecimal digits for many.
+/// Writes one number for a splat, a list for few elements, and quoted lines of hexadecimal digits for many.
 pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide: bool) -> fmt::Result {
     let values = match data {
         Literal::Splat(value) => return f.write_str(&number(*value)),
