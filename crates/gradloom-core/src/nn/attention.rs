@@ -14,6 +14,8 @@ pub struct CausalSelfAttention {
 }
 
 impl CausalSelfAttention {
+    /// Creates a layer of this width, with so many heads.
+    ///
     /// # Panics
     /// When `width` is not a multiple of `heads`.
     #[track_caller]
@@ -25,20 +27,20 @@ impl CausalSelfAttention {
         Self { c_attn: Linear::new(width, width.saturating_mul(3)), c_proj: Linear::new(width, width), heads }
     }
 
-    /// The layer with other initial projections (in, out) and biases of zeros.
+    /// Returns the layer with other initial projections (in, out) and biases of zeros.
     #[must_use]
     pub fn init(self, c_attn: Init, c_proj: Init) -> Self {
         Self { c_attn: self.c_attn.init(c_attn), c_proj: self.c_proj.init(c_proj), heads: self.heads }
     }
 
-    /// `[batch, time, width] -> [batch, time, width]`.
+    /// Applies the layer: `[batch, time, width] -> [batch, time, width]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.c_proj.forward(self.c_attn.forward(x).self_attention(self.heads, AttentionOptions::causal()))
     }
 
-    /// The layer with another way to attend, which is given queries, keys and values
-    /// `[batch, heads, time, depth]` and gives what stands in the queries' place: over a [`KeyValueCache`],
+    /// Applies the layer with another way to attend, which is given queries, keys and values
+    /// `[batch, heads, time, depth]` and returns a result of the queries' shape: over a [`KeyValueCache`],
     /// for one.
     ///
     /// [`KeyValueCache`]: super::KeyValueCache

@@ -15,15 +15,15 @@ pub struct KeyValueCache {
 }
 
 impl KeyValueCache {
-    /// Keys and values `[batch, heads, capacity, depth]`.
+    /// Creates a cache of keys and values `[batch, heads, capacity, depth]`.
     pub fn new(batch: usize, heads: usize, capacity: usize, depth: usize) -> Self {
         let state = || State::new([batch, heads, capacity, depth], DType::F32, 0.0).in_place();
         Self { keys: state(), values: state() }
     }
 
-    /// The cache with keys and values of this dtype: f32, or a float of 16 bits, which takes half the memory.
-    /// New ones are rounded to it where they are written; attention reads them as they are stored, where the
-    /// device can.
+    /// Returns the cache with keys and values of this dtype: f32, or a float of 16 bits, which takes half
+    /// the memory. New ones are rounded to it where they are written; attention reads them as they are
+    /// stored, where the device can.
     ///
     /// # Panics
     /// When it is no float.
@@ -33,7 +33,7 @@ impl KeyValueCache {
         Self { keys: self.keys.kept_as(dtype), values: self.values.kept_as(dtype) }
     }
 
-    /// The cache as `name.keys` and `name.values`, apart from any model.
+    /// Names the cache's states `name.keys` and `name.values`, apart from any model.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self {
@@ -42,9 +42,9 @@ impl KeyValueCache {
         }
     }
 
-    /// Causal attention of queries at the positions from `length` (i32 scalar) on: over the `length`
-    /// positions in the cache, and over `keys` and `values`, those of the queries' own positions, which are
-    /// written into the cache at the end of the step. All are `[batch, heads, time, depth]`.
+    /// Computes causal attention of queries at the positions from `length` (i32 scalar) on: over the
+    /// `length` positions in the cache, and over `keys` and `values`, those of the queries' own positions,
+    /// which are written into the cache at the end of the step. All are `[batch, heads, time, depth]`.
     ///
     /// The step fails, and writes nothing, if the new positions do not fit behind the old ones.
     ///
@@ -74,8 +74,9 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Causal attention of queries over the keys and values of their own positions, `[batch, heads, time, depth]`
-/// each, put together with attention over earlier ones, as [`Tensor::attention_with_log_sum`] gives it.
+/// Computes causal attention of queries over the keys and values of their own positions,
+/// `[batch, heads, time, depth]` each, put together with attention over earlier ones, as
+/// [`Tensor::attention_with_log_sum`] gives it.
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
     let _place = within();
@@ -103,8 +104,8 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
     join(earlier, (of_heads(values), score))
 }
 
-/// Attention over the keys of two parts from that over each, as
-/// [`Tensor::attention_with_log_sum`] gives it. At least one part must have a key.
+/// Computes attention over the keys of two parts from that over each, as [`Tensor::attention_with_log_sum`]
+/// gives it. At least one part must have a key.
 ///
 /// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of
 /// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.

@@ -9,7 +9,7 @@ use super::state::{State, StateId};
 use crate::collections::SortedMap;
 use std::cell::RefCell;
 
-/// What [`duplicate`] has cloned so far.
+/// Parameters and states that [`duplicate`] has cloned so far.
 #[derive(Default)]
 struct Clones {
     params: SortedMap<ParamId, Param>,
@@ -20,8 +20,8 @@ thread_local! {
     static CLONES: RefCell<Option<Clones>> = const { RefCell::new(None) };
 }
 
-/// A clone of a model with parameters and states of its own, which start as those of a new model do. What is
-/// tied in the model is tied in the clone.
+/// Returns a clone of a model with parameters and states of its own, which start as those of a new model
+/// do. What is tied in the model is tied in the clone.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }

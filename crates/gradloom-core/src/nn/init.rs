@@ -1,9 +1,9 @@
-//! How initial values of parameters are made. The runtime makes them.
+//! Initial values of parameters. The runtime makes them.
 
 use crate::ir::Shape;
 use std::sync::Arc;
 
-/// How a parameter's initial values are made.
+/// Rule by which a parameter's initial values are made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
     /// All 0.
@@ -36,7 +36,7 @@ pub enum Init {
     },
     /// Uniform within ±`gain · sqrt(3 / fan_in)`: PyTorch's `kaiming_uniform_`.
     KaimingUniform {
-        /// As of [`Init::Kaiming`].
+        /// Gain, as of [`Init::Kaiming`].
         gain: f64,
     },
     /// Normal with mean 0 and standard deviation `gain · sqrt(2 / (fan_in + fan_out))`: PyTorch's
@@ -47,7 +47,7 @@ pub enum Init {
     },
     /// Uniform within ±`gain · sqrt(6 / (fan_in + fan_out))`: PyTorch's `xavier_uniform_`.
     XavierUniform {
-        /// As of [`Init::Xavier`].
+        /// Gain, as of [`Init::Xavier`].
         gain: f64,
     },
     /// Normal with mean 0, without what lies beyond two standard deviations: PyTorch's `trunc_normal_` with
@@ -64,8 +64,9 @@ pub enum Init {
     },
 }
 
-/// Fan-in and fan-out of a parameter: of a matrix `[in, out]` its extents, of weights of a convolution
-/// `[outputs, channels, K..]` channels and outputs times the places of K; of a vector its extent.
+/// Returns the fan-in and fan-out of a parameter: of a matrix `[in, out]` its extents, of weights of a
+/// convolution `[outputs, channels, K..]` channels and outputs times the places of K; of a vector its
+/// extent.
 pub fn fans(shape: &Shape) -> [f64; 2] {
     let fans = match shape[..] {
         [] => [1, 1],

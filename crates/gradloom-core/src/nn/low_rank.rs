@@ -13,7 +13,7 @@ use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{ParamTable, ParamUse, Tensor};
 
-/// How adapters of low rank are made. Attach them before the session or the trainer is made.
+/// Settings of adapters of low rank. Attach them before the session or the trainer is made.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -43,23 +43,23 @@ pub struct Adapter {
 }
 
 impl LowRank {
-    /// Adapters of this rank, with an alpha that is equal to it and no dropout.
+    /// Creates settings of adapters of this rank, with an alpha that is equal to it and no dropout.
     pub fn new(rank: usize) -> Self {
         Self { rank, alpha: rank as f64, dropout: 0.0, targets: Vec::new() }
     }
 
-    /// What adapters add is multiplied by `alpha / rank`.
+    /// Sets alpha: the output of adapters is multiplied by `alpha / rank`.
     pub fn alpha(self, alpha: f64) -> Self {
         Self { alpha, ..self }
     }
 
-    /// Dropout, in training, of what goes into `A`, and of that alone.
+    /// Sets the dropout, in training, of the input of `A`, and of that alone.
     pub fn dropout(self, p: f64) -> Self {
         Self { dropout: p, ..self }
     }
 
-    /// Names of weights of [`Linear`](super::Linear) layers that are to have adapters; of several patterns,
-    /// one must match.
+    /// Adds names of weights of [`Linear`](super::Linear) layers that are to have adapters; of several
+    /// patterns, one must match.
     pub fn targets(mut self, pattern: impl Into<Pattern>) -> Self {
         self.targets.push(pattern.into());
         self
@@ -156,37 +156,38 @@ pub fn add_low_rank(weight: &mut [f32], [a, b]: [&[f32]; 2], rank: usize, scale:
 }
 
 impl Adapter {
-    /// `[in, rank]`.
+    /// Returns the first factor, `[in, rank]`.
     pub fn a(&self) -> &Param {
         &self.a
     }
 
-    /// `[rank, out]`.
+    /// Returns the second factor, `[rank, out]`.
     pub fn b(&self) -> &Param {
         &self.b
     }
 
-    /// See [`LowRank::alpha`].
+    /// Returns alpha; see [`LowRank::alpha`].
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// See [`LowRank::dropout`].
+    /// Returns the dropout; see [`LowRank::dropout`].
     pub fn dropout(&self) -> f64 {
         self.dropout
     }
 
-    /// Extent between `A` and `B`.
+    /// Returns the extent between `A` and `B`.
     pub fn rank(&self) -> usize {
         self.b.shape()[0]
     }
 
-    /// `alpha / rank`, the factor on `A B`.
+    /// Returns `alpha / rank`, the factor on `A B`.
     pub fn scale(&self) -> f64 {
         self.alpha / self.rank() as f64
     }
 
-    /// What a product of `x` with the weight adds: `[.., in] -> [.., out]`, of the dtype of `x`.
+    /// Computes the addition to a product of `x` with the weight: `[.., in] -> [.., out]`, of the dtype of
+    /// `x`.
     #[track_caller]
     pub(super) fn forward(&self, x: Tensor) -> Tensor {
         let factor = |param: &Param| param.tensor().cast(x.dtype());

@@ -1,4 +1,4 @@
-//! What has parameters and states, and how they are found and named.
+//! Modules: parameters and states, found and named.
 
 use super::{Param, State};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub trait Module {
 pub struct Visitor<'a> {
     path: String,
     sink: Sink<'a>,
-    /// Whether a layer said that what it visits is the weight of its product.
+    /// True if a layer said that the parameters it visits are weights of its product.
     of_product: bool,
 }
 
@@ -34,7 +34,7 @@ enum Sink<'a> {
     Weights(&'a mut dyn FnMut(&Param, bool)),
 }
 
-/// What a [`Visitor`] finds.
+/// A parameter or state that a [`Visitor`] finds.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'m> {
     /// A parameter.
@@ -44,18 +44,18 @@ pub enum Found<'m> {
 }
 
 impl<'a> Visitor<'a> {
-    /// A visitor that calls `found` with each parameter's path.
+    /// Creates a visitor that calls `found` with each parameter's path.
     pub fn new(found: &'a mut dyn FnMut(&str, &Param)) -> Self {
         Self::of(Sink::Params(found))
     }
 
-    /// A visitor that calls `found` with the path of each parameter and state.
+    /// Creates a visitor that calls `found` with the path of each parameter and state.
     pub fn of_all(found: &'a mut dyn FnMut(&str, Found<'_>)) -> Self {
         Self::of(Sink::All(found))
     }
 
-    /// A visitor that calls `found` with each parameter, and whether it is the weight of a product that adds
-    /// what an adapter says.
+    /// Creates a visitor that calls `found` with each parameter, and whether it is the weight of a product
+    /// that adds what an adapter says.
     pub(super) fn of_weights(found: &'a mut dyn FnMut(&Param, bool)) -> Self {
         Self::of(Sink::Weights(found))
     }

@@ -63,31 +63,31 @@ struct Shared {
     /// 0: by rank, 1: never, 2: always.
     decay: AtomicU8,
     transposed_in_torch: AtomicBool,
-    /// Whether it may stand in several places of a model.
+    /// True if it may stand in several places of a model.
     tied: AtomicBool,
-    /// How the store keeps it, if not as it is.
+    /// Format in the store; empty if it is kept as it is.
     stored: OnceLock<super::Stored>,
     /// The products that are added to those with it.
     adapter: OnceLock<Adapter>,
-    /// Whether it is a part of an adapter itself.
+    /// True if it is a part of an adapter itself.
     is_of_adapter: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl Param {
-    /// A parameter of the given shape.
+    /// Creates a parameter of the given shape.
     pub fn new<const R: usize>(shape: [usize; R], init: Init) -> Param {
         Self::of_shape(shape, init)
     }
 
-    /// A parameter of a shape whose rank is not known before the program runs.
+    /// Creates a parameter of a shape whose rank is not known before the program runs.
     pub fn of_shape(shape: impl Into<Shape>, init: Init) -> Param {
         Self::of_type(Type::new(DType::F32, shape), init)
     }
 
-    /// A parameter of a type. Of 16 bits it takes half the memory, and steps that are less than its rounding
-    /// are lost: to train in 16 bits with f32 parameters, give the device a precision.
+    /// Creates a parameter of a type. Of 16 bits it takes half the memory, and steps that are less than its
+    /// rounding are lost: to train in 16 bits with f32 parameters, give the device a precision.
     ///
     /// A parameter of u8 has weights in [blocks](Tensor::dequantize), and is frozen.
     ///
@@ -116,12 +116,12 @@ impl Param {
         Param { shared: Arc::new(shared) }
     }
 
-    /// The same parameter, for a list beside the model.
+    /// Returns the same parameter, for a list beside the model.
     pub(crate) fn share(&self) -> Param {
         Param { shared: Arc::clone(&self.shared) }
     }
 
-    /// The same parameter, for a second place in the model.
+    /// Returns the same parameter, for a second place in the model.
     #[must_use]
     pub fn tie(&self) -> Param {
         self.shared.tied.store(true, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Param {
         self.shared.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Param::freeze`] was called.
+    /// Returns whether [`Param::freeze`] was called.
     pub fn is_frozen(&self) -> bool {
         self.shared.frozen.load(Ordering::Relaxed)
     }
@@ -144,7 +144,7 @@ impl Param {
         self.shared.decay.store(1 + u8::from(decay), Ordering::Relaxed);
     }
 
-    /// What [`Param::set_decay`] said, if anything.
+    /// Returns the value of [`Param::set_decay`], if it was called.
     pub fn decay(&self) -> Option<bool> {
         match self.shared.decay.load(Ordering::Relaxed) {
             0 => None,
@@ -152,19 +152,21 @@ impl Param {
         }
     }
 
-    /// The parameter, a matrix that PyTorch keeps by columns in its files, as those of linear layers.
+    /// Marks the parameter as a matrix that PyTorch keeps by columns in its files, as those of linear
+    /// layers.
     #[must_use]
     pub fn transposed_in_torch(self) -> Self {
         self.shared.transposed_in_torch.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Whether [`Param::transposed_in_torch`] was called.
+    /// Returns whether [`Param::transposed_in_torch`] was called.
     pub fn is_transposed_in_torch(&self) -> bool {
         self.shared.transposed_in_torch.load(Ordering::Relaxed)
     }
 
-    /// What products with it add, if [`LowRank::attach`](super::LowRank::attach) chose it.
+    /// Returns the adapter, whose product is added to products with the parameter, if
+    /// [`LowRank::attach`](super::LowRank::attach) chose it.
     pub fn adapter(&self) -> Option<&Adapter> {
         self.shared.adapter.get()
     }
@@ -174,33 +176,33 @@ impl Param {
         self.shared.adapter.get_or_init(|| adapter);
     }
 
-    /// The parameter, as a part of an adapter.
+    /// Marks the parameter as a part of an adapter.
     pub(super) fn of_adapter(self) -> Self {
         self.shared.is_of_adapter.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Whether it is a part of an [`Adapter`].
+    /// Returns whether it is a part of an [`Adapter`].
     pub fn is_of_adapter(&self) -> bool {
         self.shared.is_of_adapter.load(Ordering::Relaxed)
     }
 
-    /// Identity.
+    /// Returns the identity.
     pub fn id(&self) -> ParamId {
         self.shared.id
     }
 
-    /// Shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shared.ty.shape
     }
 
-    /// Dtype and shape in the store.
+    /// Returns the dtype and shape in the store.
     pub fn ty(&self) -> Type {
         self.stored_type(&self.shared.ty)
     }
 
-    /// How the initial values are made.
+    /// Returns the rule for the initial values.
     pub fn init(&self) -> &Init {
         &self.shared.init
     }
@@ -209,13 +211,13 @@ impl Param {
         &self.shared.stored
     }
 
-    /// The parameter in the open trace: its value at the start of the step.
+    /// Returns the parameter in the open trace: its value at the start of the step.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         self.read(self.kept())
     }
 
-    /// What the store has of it.
+    /// Returns the parameter in the open trace as the store keeps it.
     #[track_caller]
     pub(super) fn kept(&self) -> Tensor {
         let caller = Origin::caller();
@@ -227,7 +229,7 @@ impl Param {
 }
 
 impl Clone for Param {
-    /// A new parameter with the same shape, initial values and settings.
+    /// Creates a new parameter with the same shape, initial values and settings.
     ///
     /// # Panics
     /// When the parameter is tied, outside of [`duplicate`](super::duplicate()).

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Whether a name is one of these.
+    /// Returns whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -26,7 +26,7 @@ impl Pattern {
         })
     }
 
-    /// An error unless one of these names matches.
+    /// Returns an error unless one of these names matches.
     ///
     /// # Errors
     /// When none does, with some of the names.

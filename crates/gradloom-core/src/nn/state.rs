@@ -53,7 +53,7 @@ pub struct StateId(u64);
 #[derive(Debug)]
 pub struct State {
     shared: Arc<Shared>,
-    /// Whether it may stand in several places of a model.
+    /// True if it may stand in several places of a model.
     tied: Arc<AtomicBool>,
 }
 
@@ -69,32 +69,33 @@ struct Shared {
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl State {
-    /// A state whose elements all start as `init`, which must be a number of the dtype (0 and 1 for bools).
+    /// Creates a state whose elements all start as `init`, which must be a number of the dtype (0 and 1 for
+    /// bools).
     pub fn new<const R: usize>(shape: [usize; R], dtype: DType, init: f64) -> State {
         Self::of_type(Type::new(dtype, shape), init)
     }
 
-    /// A state of a type whose rank is not known before the program runs.
+    /// Creates a state of a type whose rank is not known before the program runs.
     pub fn of_type(ty: Type, init: f64) -> State {
         let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let shared = Shared { id, name: None, ty, init, in_place: false };
         State { shared: Arc::new(shared), tied: Arc::default() }
     }
 
-    /// The state under a name of its own, as `cache.length`, instead of a path in a model.
+    /// Gives the state a name of its own, as `cache.length`, instead of a path in a model.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> State {
         self.with(|shared| shared.name = Some(name.into()))
     }
 
-    /// The state with the demand that no program copies it: an update that cannot be made in its own bytes,
-    /// or an op that needs a copy of it, is then an error when the program is compiled, not a silent cost.
+    /// Demands that no program copies the state: an update that cannot be made in its own bytes, or an op
+    /// that needs a copy of it, is then an error when the program is compiled, not a silent cost.
     #[must_use]
     pub fn in_place(self) -> State {
         self.with(|shared| shared.in_place = true)
     }
 
-    /// The state with elements of another dtype, a float.
+    /// Returns the state with elements of another dtype, a float.
     ///
     /// # Panics
     /// When it is none.
@@ -111,39 +112,39 @@ impl State {
         State { shared: Arc::new(shared), tied: self.tied }
     }
 
-    /// The same state, for a list beside the model.
+    /// Returns the same state, for a list beside the model.
     pub(crate) fn share(&self) -> State {
         State { shared: Arc::clone(&self.shared), tied: Arc::clone(&self.tied) }
     }
 
-    /// The same state, for a second place.
+    /// Returns the same state, for a second place.
     #[must_use]
     pub fn tie(&self) -> State {
         self.tied.store(true, Ordering::Relaxed);
         self.share()
     }
 
-    /// Identity.
+    /// Returns the identity.
     pub fn id(&self) -> StateId {
         self.shared.id
     }
 
-    /// The name that [`State::named`] gave.
+    /// Returns the name that [`State::named`] gave.
     pub fn name(&self) -> Option<&str> {
         self.shared.name.as_deref()
     }
 
-    /// Element type and shape.
+    /// Returns the element type and shape.
     pub fn ty(&self) -> &Type {
         &self.shared.ty
     }
 
-    /// Shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shared.ty.shape
     }
 
-    /// The value of every element at the start, if the dtype has such a number.
+    /// Returns the initial value of every element, if the dtype has such a number.
     pub fn init(&self) -> Option<Number> {
         let number = Number::of(self.shared.ty.dtype, self.shared.init);
         let exact = self.shared.ty.dtype.is_float()
@@ -151,12 +152,12 @@ impl State {
         exact.then_some(number)
     }
 
-    /// Whether [`State::in_place`] was asked for.
+    /// Returns whether [`State::in_place`] was called.
     pub fn is_in_place(&self) -> bool {
         self.shared.in_place
     }
 
-    /// The state in the open trace: its value at the start of the step. No gradient leads into it.
+    /// Returns the state in the open trace: its value at the start of the step. No gradient leads into it.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let caller = Origin::caller();
@@ -194,7 +195,7 @@ impl State {
 }
 
 impl Clone for State {
-    /// A new state with the same type, initial value and settings, a name of its own among them.
+    /// Creates a new state with the same type, initial value and settings, a name of its own among them.
     ///
     /// # Panics
     /// When the state is tied, outside of [`duplicate`](super::duplicate()).

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BlockFormat, DType, Type};
 use crate::trace::{ParamTable, ParamUse, Tensor};
 
-/// How the store keeps a parameter.
+/// Format in which the store keeps a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Floats of 16 bits.
@@ -22,7 +22,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// The type in the store of a parameter of this type; none if it cannot be kept so.
+    /// Returns the type in the store of a parameter of this type; `None` if it cannot be kept so.
     fn type_of(self, ty: &Type, by_columns: bool) -> Option<Type> {
         match (self, &ty.shape[..]) {
             (Stored::F16, shape) => Some(Type::new(DType::F16, shape)),
@@ -72,7 +72,7 @@ pub fn store_matrices(model: &dyn Module, stored: Stored) -> Result<Vec<String>>
 }
 
 impl Param {
-    /// How the store keeps it, if not as it is.
+    /// Returns the format in the store; `None` if it is kept as it is.
     pub fn stored(&self) -> Option<Stored> {
         self.stored_cell().get().copied()
     }
@@ -82,13 +82,13 @@ impl Param {
         self.freeze();
     }
 
-    /// The type in the store.
+    /// Returns the type in the store.
     pub(super) fn stored_type(&self, ty: &Type) -> Type {
         let kept = self.stored().and_then(|stored| stored.type_of(ty, self.is_transposed_in_torch()));
         kept.unwrap_or_else(|| ty.clone())
     }
 
-    /// What the store has, as f32 of the parameter's shape.
+    /// Converts the tensor in the store to f32 of the parameter's shape.
     #[track_caller]
     pub(super) fn read(&self, kept: Tensor) -> Tensor {
         match self.stored() {
@@ -101,8 +101,8 @@ impl Param {
         }
     }
 
-    /// Rows of a table `[rows, R..]` by number, i32 `[I..]`: f32 `[I.., R..]`. Of a table in fewer bits, they
-    /// are taken first, and converted then.
+    /// Gathers rows of a table `[rows, R..]` by number, i32 `[I..]`: f32 `[I.., R..]`. Of a table in fewer
+    /// bits, rows are taken first and converted then.
     #[track_caller]
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {

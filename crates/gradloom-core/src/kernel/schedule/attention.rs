@@ -1,4 +1,4 @@
-//! How attention and its gradient are shared out.
+//! Schedules of attention and its gradient.
 
 use crate::ir::{AttentionSpec, DType};
 
@@ -7,9 +7,10 @@ use crate::ir::{AttentionSpec, DType};
 pub enum AttentionKernel {
     /// Output and log-sum-exp.
     Forward,
-    /// Of the gradient: dq, and for the next one the product of each query's output with its cotangent.
+    /// Part of the gradient: dq, and for the next kernel the product of each query's output with its
+    /// cotangent.
     Queries,
-    /// Of the gradient: dk and dv.
+    /// Part of the gradient: dk and dv.
     Keys,
 }
 
@@ -17,7 +18,7 @@ impl AttentionKernel {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Queries, Self::Keys];
 
-    /// What its dispatches are called.
+    /// Returns the name of its dispatches.
     pub fn label(self) -> &'static str {
         match self {
             Self::Forward => "attention",
@@ -26,7 +27,7 @@ impl AttentionKernel {
         }
     }
 
-    /// The rows that are shared out: of queries, or of keys, out of each sequence and head.
+    /// Returns the number of rows that are shared out: of queries, or of keys, of each sequence and head.
     pub fn rows(self, problem: &AttentionProblem) -> usize {
         match self {
             Self::Forward | Self::Queries => problem.queries,
@@ -34,7 +35,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Heads that have such rows.
+    /// Returns the number of heads that have such rows.
     pub fn heads(self, problem: &AttentionProblem) -> usize {
         match self {
             Self::Forward | Self::Queries => problem.heads,
@@ -42,7 +43,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Sequences times heads that have such rows.
+    /// Returns the number of sequences times heads that have such rows.
     pub fn pairs(self, problem: &AttentionProblem) -> usize {
         problem.batch * self.heads(problem)
     }
@@ -51,7 +52,7 @@ impl AttentionKernel {
 /// An op and its extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionProblem {
-    /// Which keys a query sees, and the factor on scores.
+    /// Keys that a query sees, and the factor on scores.
     pub spec: AttentionSpec,
     /// Sequences.
     pub batch: usize,
@@ -70,7 +71,7 @@ pub struct AttentionProblem {
 }
 
 impl AttentionProblem {
-    /// `shapes` are those of q, k, v, and of the block table.
+    /// Creates a problem; `shapes` are those of q, k, v, and `table` is that of the block table.
     pub fn new(spec: &AttentionSpec, shapes: [&[usize]; 3], table: Option<&[usize]>) -> Self {
         let [q, k, v] = shapes;
         Self {
@@ -85,30 +86,30 @@ impl AttentionProblem {
         }
     }
 
-    /// Sequences times heads.
+    /// Returns the number of sequences times heads.
     pub fn pairs(&self) -> usize {
         self.batch * self.heads
     }
 
-    /// Query heads that read one key head.
+    /// Returns the number of query heads that read one key head.
     pub fn sharing(&self) -> usize {
         self.heads / self.key_heads.max(1)
     }
 
-    /// Whether a query may see fewer keys than there are.
+    /// Returns whether a query may see fewer keys than there are.
     pub fn hides_keys(&self) -> bool {
         self.spec.causal || self.spec.key_length
     }
 
-    /// Bytes of a number for each query: the product of its output with its cotangent, which the gradient's
-    /// second kernel has from the first.
+    /// Returns the number of bytes of one f32 for each query: the product of its output with its cotangent,
+    /// which the gradient's second kernel has from the first.
     pub fn means_bytes(&self) -> u64 {
         4 * (self.pairs() as u64 * self.queries as u64).max(1)
     }
 }
 
-/// How a block of scores is shared out. Thread (down, across) has the rows `down + i * row_threads` and the
-/// columns `across + j * column_threads`, so that neighbours read neighbouring rows.
+/// Division of a block of scores among threads. Thread (down, across) has the rows `down + i * row_threads`
+/// and the columns `across + j * column_threads`, so that neighbours read neighbouring rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     /// Rows of a thread.
@@ -122,7 +123,7 @@ pub struct AttentionTile {
 }
 
 impl AttentionTile {
-    /// A tile from its fields, in their order.
+    /// Creates a tile from its fields, in their order.
     pub const fn new(
         rows_each: usize,
         columns_each: usize,
@@ -132,39 +133,39 @@ impl AttentionTile {
         Self { rows_each, columns_each, row_threads, column_threads }
     }
 
-    /// Rows of a block.
+    /// Returns the number of rows of a block.
     pub fn rows(&self) -> usize {
         self.rows_each * self.row_threads
     }
 
-    /// Columns of a block.
+    /// Returns the number of columns of a block.
     pub fn columns(&self) -> usize {
         self.columns_each * self.column_threads
     }
 
-    /// Invocations of a workgroup.
+    /// Returns the number of invocations of a workgroup.
     pub fn threads(&self) -> usize {
         self.row_threads * self.column_threads
     }
 
-    /// Items of a block of scores, each of which has a thread's columns: one more for each row than there are
-    /// threads, which spreads rows over the banks.
+    /// Returns the number of items of a block of scores, each of which has a thread's columns: one more for
+    /// each row than there are threads, which spreads rows over the banks.
     pub fn score_items(&self) -> usize {
         self.rows() * (self.column_threads + 1)
     }
 
-    /// Items of a number for each row and thread across.
+    /// Returns the number of items of one number for each row and thread across.
     pub fn share_items(&self) -> usize {
         self.rows() * self.column_threads
     }
 
-    /// Vectors of four elements from row to row of a block, whose rows have so many elements: an odd number,
-    /// for the same reason.
+    /// Returns the distance from row to row of a block with rows of so many elements, in vectors of four
+    /// elements: an odd number, for the same reason.
     pub fn pitch(width: usize) -> usize {
         width.div_ceil(4) | 1
     }
 
-    /// Bytes of workgroup memory that a kernel's blocks take.
+    /// Returns the number of bytes of workgroup memory that a kernel's blocks take.
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let block = |rows: usize, width: usize| 16 * rows * Self::pitch(width);
         let (rows, columns) = (self.rows(), self.columns());
@@ -200,17 +201,18 @@ impl AttentionMatrices {
     /// Rows of a block.
     pub const ROWS: usize = Self::STRIPS * MATRIX;
 
-    /// Invocations of a workgroup.
+    /// Returns the number of invocations of a workgroup.
     pub fn threads(&self) -> usize {
         Self::STRIPS * self.subgroup
     }
 
-    /// Vectors of four elements from row to row of a block: loads of matrices take 16 bytes of several rows.
+    /// Returns the distance from row to row of a block, in vectors of four elements: loads of matrices take
+    /// 16 bytes of several rows.
     pub fn pitch(width: usize) -> usize {
         width / 4 + 2
     }
 
-    /// Bytes of workgroup memory that a kernel takes.
+    /// Returns the number of bytes of workgroup memory that a kernel takes.
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
         let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
@@ -237,41 +239,44 @@ impl AttentionLanes {
     /// Elements of an invocation, at least.
     pub const FOUR: usize = 4;
 
-    /// Workgroups.
+    /// Returns the number of workgroups.
     pub fn groups(&self, problem: &AttentionProblem) -> usize {
         problem.batch * problem.key_heads * problem.queries
     }
 
-    /// Invocations that have a key or value together.
+    /// Returns the number of invocations that have a key or value together.
     pub fn lanes(&self, problem: &AttentionProblem) -> usize {
         problem.depth.max(problem.value_depth).div_ceil(self.each).next_power_of_two()
     }
 
-    /// Keys that are taken at a time.
+    /// Returns the number of keys that are taken at a time.
     pub fn slots(&self, problem: &AttentionProblem) -> usize {
         self.threads / self.lanes(problem)
     }
 
-    /// Keys that an invocation has on their way at the same time. With eight in large workgroups, of which
-    /// there are few, a step of GPT-2 124M with one text takes 0.274 instead of 0.289 ms on an H200; in
-    /// smaller ones, of which a multiprocessor has many, one with 32 texts takes 0.517 instead of 0.508 ms.
+    /// Returns the number of keys that an invocation loads at the same time. With eight in large
+    /// workgroups, of which there are few, a step of GPT-2 124M with one text takes 0.274 instead of 0.289
+    /// ms on an H200; in smaller ones, of which a multiprocessor has many, one with 32 texts takes 0.517
+    /// instead of 0.508 ms.
     pub fn ahead(&self, problem: &AttentionProblem) -> usize {
         if self.threads >= 512 && Self::has_few(problem) { 8 } else { 4 }
     }
 
-    /// Whether an invocation has so few queries' sums that it can have many keys on their way.
+    /// Returns whether an invocation has the sums of so few queries that it can load many keys at the same
+    /// time.
     pub fn has_few(problem: &AttentionProblem) -> bool {
         problem.sharing() <= 2
     }
 
-    /// Bytes of workgroup memory: of each subgroup and each head a maximum, a sum, and a sum of values.
+    /// Returns the number of bytes of workgroup memory: of each subgroup and each head a maximum, a sum,
+    /// and a sum of values.
     pub fn bytes(&self, problem: &AttentionProblem) -> usize {
         let subgroups = self.threads / Self::SUBGROUP as usize;
         problem.sharing() * subgroups * (8 + 4 * self.each * self.lanes(problem)) + 16
     }
 }
 
-/// How rows are shared out.
+/// Division of rows among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionChoice {
     /// A workgroup has a block of them, which meets blocks of the others in workgroup memory.
@@ -287,35 +292,37 @@ pub enum AttentionChoice {
     },
 }
 
-/// How the kernels of attention, or of its gradient, are computed.
+/// Schedule of the kernels of attention, or of its gradient.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionSchedule {
     /// The extents.
     pub problem: AttentionProblem,
     /// The kernels in order, each with its choice.
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
-    /// What matrix instructions round the operands to: floats of 16 bits.
+    /// Dtype to which matrix instructions round the operands: floats of 16 bits.
     pub half: DType,
-    /// Whether it is known which invocation has which element of a matrix sum, so that scores stay in
+    /// True if it is known which invocation has which element of a matrix sum, so that scores stay in
     /// registers.
     pub fragments: bool,
-    /// Whether the products of outputs with their cotangents, which both kernels of the gradient need, have a
-    /// kernel of their own, so that the two can run at the same time. It takes subgroups of this size.
+    /// Subgroup size of a kernel that computes the products of outputs with their cotangents by itself;
+    /// `None` without such a kernel. Both kernels of the gradient need these products; with it, the two can
+    /// run at the same time.
     pub means_apart: Option<u32>,
     /// Invocations of a workgroup in which each has rows of its own.
     pub workgroup: usize,
-    /// From this number of rows on, such a workgroup has rows of one head. One of fewer rows may have several
-    /// heads'.
+    /// Number of rows from which a workgroup of this kind has rows of a single head; with fewer rows, it
+    /// may have those of several heads.
     pub together_from: usize,
 }
 
 impl AttentionSchedule {
-    /// Whether the kernel can compute what follows from attention row by row: lanes have whole rows.
+    /// Returns whether the kernel can compute what follows from attention row by row: lanes have whole
+    /// rows.
     pub fn takes_epilogue(&self) -> bool {
         matches!(self.kernels[..], [(AttentionKernel::Forward, AttentionChoice::Lanes(_))])
     }
 
-    /// Bytes of scratch.
+    /// Returns the number of bytes of scratch.
     pub fn workspace(&self) -> u64 {
         match self.kernels.iter().all(|(kernel, _)| *kernel == AttentionKernel::Forward) {
             true => 0,

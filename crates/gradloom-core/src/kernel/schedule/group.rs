@@ -1,6 +1,6 @@
-//! How the parts of a group that compute the same are shared out.
+//! Schedule of the parts of a group that compute the same.
 
-/// How one kernel runs many parts that compute the same over other numbers of elements.
+/// Schedule of one kernel that runs many parts, which compute the same over different numbers of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSchedule {
     /// Invocations of a workgroup that combine their results.

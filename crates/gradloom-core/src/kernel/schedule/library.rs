@@ -1,6 +1,6 @@
 //! Products by a library.
 
-/// How a library of the device's vendor computes a matrix product.
+/// Schedule of a matrix product by a library of the device's vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibrarySchedule {
     /// Bytes of scratch that it may use.
@@ -8,6 +8,6 @@ pub struct LibrarySchedule {
     /// Rows and columns of the result, and the length of its sums, as they are computed: beyond the product's
     /// own where zeros lie behind the operands' rows, or where what is computed lies behind the result's.
     pub extents: [usize; 3],
-    /// Whether operands in f32 are rounded to TF32.
+    /// True if operands in f32 are rounded to TF32.
     pub rounds: bool,
 }

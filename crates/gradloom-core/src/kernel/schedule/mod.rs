@@ -1,4 +1,4 @@
-//! How a launch's work is shared out among a device's threads, as values.
+//! Schedules: the division of a launch's work among a device's threads, as values.
 //!
 //! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels
 //! are written from it.
@@ -25,7 +25,7 @@ pub use scatter::ScatterSchedule;
 use super::Kernel;
 use crate::ir::OpKind;
 
-/// How a launch's work is shared out.
+/// Division of a launch's work among a device's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Schedule {
     /// An invocation for each position, or whatever the kernel does by itself.
@@ -53,8 +53,8 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Bytes of scratch that the schedule takes for a kernel; of a group, what its parts take by themselves
-    /// is theirs.
+    /// Returns the number of bytes of scratch that the schedule takes for a kernel. Scratch that the parts
+    /// of a group take by themselves is not counted.
     pub fn workspace(&self, kernel: &Kernel) -> u64 {
         match (kernel, self) {
             (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),

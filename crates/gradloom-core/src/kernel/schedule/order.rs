@@ -1,9 +1,9 @@
-//! How rows are shared out whose elements are added up one after the other, or put in order.
+//! Schedules of cumulative reductions and sorts of rows.
 
 use crate::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// How a cumulative reduction is shared out: a workgroup for each piece of a row.
+/// Schedule of a cumulative reduction: a workgroup for each piece of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CumulateSchedule {
     /// Number of rows.
@@ -15,20 +15,20 @@ pub struct CumulateSchedule {
 }
 
 impl CumulateSchedule {
-    /// Bytes of scratch: a word for each piece, if rows have several.
+    /// Returns the number of bytes of scratch: a word for each piece, if rows have several.
     pub fn workspace(&self) -> u64 {
         if self.pieces > 1 { 4 * self.rows as u64 * self.pieces as u64 } else { 0 }
     }
 }
 
-/// How rows are put in order.
+/// Schedule of a sort of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SortSchedule {
     /// Number of rows.
     pub rows: usize,
     /// Elements of a row.
     pub extent: usize,
-    /// How many of them are wanted.
+    /// Number of elements that are wanted.
     pub count: usize,
     /// The way to do it.
     pub method: SortMethod,
@@ -47,14 +47,15 @@ pub enum SortMethod {
 pub const DIGIT_VALUES: usize = 16;
 
 impl SortSchedule {
-    /// Parts of a row, or its tiles.
+    /// Returns the number of parts of a row, or its tiles.
     pub fn parts(&self) -> usize {
         match self.method {
             SortMethod::Parts(elements) | SortMethod::Digits(elements) => self.extent.div_ceil(elements),
         }
     }
 
-    /// The elements of a row before each round that sorts parts of this many, if that is the method.
+    /// Returns the number of elements of a row before each round that sorts parts of this many, if that is
+    /// the method.
     pub fn rounds(&self) -> Vec<usize> {
         let SortMethod::Parts(part) = self.method else { return Vec::new() };
         let mut rounds = vec![self.extent];
@@ -66,9 +67,9 @@ impl SortSchedule {
         rounds
     }
 
-    /// Parts of the scratch: of [`SortMethod::Parts`], lists of indices that a round writes and the next one
-    /// reads, in turns; of [`SortMethod::Digits`], two lists of keys with their indices, which passes write
-    /// in turns, and how often each tile has each digit.
+    /// Returns the parts of the scratch: for [`SortMethod::Parts`], lists of indices that a round writes
+    /// and the next one reads, in turns; for [`SortMethod::Digits`], two lists of keys with their indices,
+    /// which passes write in turns, and the number of times that each tile has each digit.
     pub fn scratch(&self) -> Vec<Range<u64>> {
         let rows = self.rows as u64;
         let words: Vec<u64> = match self.method {
@@ -89,7 +90,7 @@ impl SortSchedule {
             .collect()
     }
 
-    /// Bytes of scratch.
+    /// Returns the number of bytes of scratch.
     pub fn workspace(&self) -> u64 {
         self.scratch().last().map_or(0, |last| last.end)
     }

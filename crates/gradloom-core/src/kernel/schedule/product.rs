@@ -1,8 +1,8 @@
-//! How a matrix product is cut into tiles.
+//! Schedule of a matrix product: its tiles.
 
 use crate::ir::DType;
 
-/// How the threads of a workgroup get the operands' elements.
+/// Path of the operands' elements to the threads of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
     /// Each thread loads what it needs into registers, as vectors; no barriers.
@@ -36,22 +36,22 @@ pub struct Tile {
     pub thread_m: u32,
     /// Columns of a thread: a multiple of 4, or with [`Staging::Scalars`] as rows.
     pub thread_n: u32,
-    /// Where the operands' elements wait.
+    /// Staging of the operands' elements.
     pub staging: Staging,
 }
 
 impl Tile {
-    /// Threads of a workgroup.
+    /// Returns the number of threads of a workgroup.
     pub fn threads(&self) -> u32 {
         self.group() * self.slices()
     }
 
-    /// Threads that compute the same terms.
+    /// Returns the number of threads that compute the same terms.
     pub fn group(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)
     }
 
-    /// Groups of threads.
+    /// Returns the number of groups of threads.
     pub fn slices(&self) -> u32 {
         match self.staging {
             Staging::Sliced(slices) | Staging::Lanes(slices) => slices,
@@ -59,7 +59,8 @@ impl Tile {
         }
     }
 
-    /// Bytes of workgroup memory, with a column of padding for either operand's layout.
+    /// Returns the number of bytes of workgroup memory, with a column of padding for either operand's
+    /// layout.
     pub fn workgroup_memory(&self) -> u32 {
         match self.staging {
             Staging::Registers | Staging::Scalars => 0,
@@ -71,7 +72,7 @@ impl Tile {
         }
     }
 
-    /// Whether the tile is well formed.
+    /// Returns whether the tile is well formed.
     pub fn is_well_formed(&self) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
@@ -124,17 +125,17 @@ pub struct CooperativeTile {
 }
 
 impl CooperativeTile {
-    /// A tile without buffers, of 16 or 32 rows and 16 or 32 columns: two or four of each lane.
+    /// Creates a tile without buffers, of 16 or 32 rows and 16 or 32 columns: two or four of each lane.
     pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
         Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
 
-    /// Whether operands go from memory to registers.
+    /// Returns whether operands go from memory to registers.
     pub fn is_streamed(&self) -> bool {
         self.buffers == 0
     }
 
-    /// Subgroups of a workgroup.
+    /// Returns the number of subgroups of a workgroup.
     pub fn subgroups(&self) -> u32 {
         if self.is_streamed() {
             return self.k / 16;
@@ -145,13 +146,14 @@ impl CooperativeTile {
     /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
-    /// The same of a tile without buffers.
+    /// Returns the distance between rows of results in workgroup memory of a tile without buffers, in
+    /// `f32`.
     pub fn streamed_pitch(&self) -> u32 {
         self.n + 4
     }
 
-    /// Bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and 16 rows of results for
-    /// each subgroup; without buffers, all results of each.
+    /// Returns the number of bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and
+    /// 16 rows of results for each subgroup; without buffers, all results of each.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
         if self.is_streamed() {
             return self.subgroups() * self.m * self.streamed_pitch() * 4;
@@ -162,7 +164,7 @@ impl CooperativeTile {
         self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * Self::RESULT_PITCH * 4
     }
 
-    /// Whether the tile is well formed.
+    /// Returns whether the tile is well formed.
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
             return *self == Self::streamed([self.m, self.n], self.k / 16)
@@ -176,7 +178,7 @@ impl CooperativeTile {
     }
 }
 
-/// Which kernel computes a product.
+/// Kernel that computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// Scalars and vectors: everywhere.
@@ -196,7 +198,7 @@ pub struct ProductChoice {
 }
 
 impl ProductChoice {
-    /// Rows and columns of a workgroup's tile, and terms staged together.
+    /// Returns the rows and columns of a workgroup's tile, and the terms staged together.
     pub fn extents(&self) -> (u32, u32, u32) {
         match self.method {
             Method::Portable(tile) => (tile.m, tile.n, tile.k),
@@ -204,7 +206,7 @@ impl ProductChoice {
         }
     }
 
-    /// The choice with as many parts as have terms, at least one.
+    /// Returns the choice with no more parts than have terms, but at least one.
     #[must_use]
     pub fn without_empty_parts(mut self, k: usize) -> Self {
         let parts = k.div_ceil(self.part_length(k)).max(1);
@@ -212,21 +214,22 @@ impl ProductChoice {
         self
     }
 
-    /// Length of each part of the sums but the last, a whole number of staged tiles.
+    /// Returns the length of each part of the sums but the last, a whole number of staged tiles.
     pub fn part_length(&self, k: usize) -> usize {
         let step = self.extents().2 as usize;
         k.div_ceil(self.parts.max(1) as usize).div_ceil(step).max(1) * step
     }
 }
 
-/// How a product is shared out.
+/// Schedule of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProductSchedule {
     /// Its tiles, and the parts of its sums, none of which is empty.
     pub choice: ProductChoice,
-    /// What matrix instructions take the operands in: floats of 16 bits, or f32, which they round to TF32.
+    /// Dtype in which matrix instructions take the operands: floats of 16 bits, or f32, which they round to
+    /// TF32.
     pub operands: DType,
-    /// Whether what rounding leaves of operands is multiplied, too.
+    /// True if the rounding errors of operands are multiplied, too.
     pub splits: bool,
     /// Invocations of a subgroup, where subgroups compute matrices.
     pub subgroup: u32,

@@ -1,4 +1,4 @@
-//! How the rows of a body that reduces are shared out.
+//! Schedule of the rows of a body that reduces.
 
 use crate::kernel::{Body, Store};
 use crate::plan::ALIGNMENT;
@@ -10,8 +10,8 @@ const UNROLLED: usize = 8;
 /// The same of positions in groups of four neighbours, which are loaded together.
 const UNROLLED_IN_FOURS: usize = 16;
 
-/// How a body's rows are shared out: a workgroup has `slots` rows at a time, `lanes` invocations on each, and
-/// goes through `steps` of them.
+/// Schedule of a body's rows: a workgroup has `slots` rows at a time, `lanes` invocations on each, and goes
+/// through `steps` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowSchedule {
     /// Invocations of a row; a power of two.
@@ -22,7 +22,7 @@ pub struct RowSchedule {
     pub steps: usize,
     /// Positions of an invocation in a row.
     pub each: usize,
-    /// Whether its positions are groups of four neighbours, but for up to three at the end of a row that is
+    /// True if its positions are groups of four neighbours, but for up to three at the end of a row that is
     /// not unrolled.
     pub fours: bool,
     /// Workgroups along the rows: as many partial results has a column.
@@ -32,35 +32,35 @@ pub struct RowSchedule {
     pub blocks: usize,
     /// Invocations of a subgroup, if lanes exchange values in subgroups.
     pub subgroup: Option<u32>,
-    /// Where a second kernel takes the partial results of columns together: its lanes of a column, and
-    /// columns of a workgroup.
+    /// Lanes of a column, and columns of a workgroup, of the second kernel, which combines the partial
+    /// results of columns; `None` without one.
     pub finishing: Option<[usize; 2]>,
 }
 
 impl RowSchedule {
-    /// Whether an invocation keeps its positions in registers.
+    /// Returns whether an invocation keeps its positions in registers.
     pub fn is_unrolled(&self) -> bool {
         self.each <= if self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
     }
 
-    /// Invocations of a workgroup.
+    /// Returns the number of invocations of a workgroup.
     pub fn workgroup(&self) -> usize {
         self.lanes * self.slots
     }
 
-    /// Lanes of a row that exchange values without a barrier.
+    /// Returns the number of lanes of a row that exchange values without a barrier.
     pub fn together(&self) -> usize {
         self.subgroup.map_or(1, |size| size as usize).min(self.lanes)
     }
 
-    /// The scratch of the partial results of the column reduction of this number.
+    /// Returns the scratch of the partial results of the column reduction of this number.
     pub fn partials(&self, body: &Body, number: usize) -> Range<u64> {
         let bytes = (4 * self.groups as u64 * body.columns as u64).max(4);
         let start = number as u64 * bytes.next_multiple_of(ALIGNMENT);
         start..start + bytes
     }
 
-    /// Bytes of scratch.
+    /// Returns the number of bytes of scratch.
     pub fn workspace(&self, body: &Body) -> u64 {
         let columns = body.stores.iter().filter(|store| matches!(store, Store::ColumnReduce { .. })).count();
         match (self.finishing, columns) {

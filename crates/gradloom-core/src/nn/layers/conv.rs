@@ -12,7 +12,7 @@ fn parameters(extents: [usize; 2], size: &[usize], outputs: usize) -> (Param, Op
     (Param::of_shape([&extents, size].concat(), init.clone()), Some(Param::new([outputs], init)))
 }
 
-/// A size for each of `axes` axes from one or as many.
+/// Returns a size for each of `axes` axes from one or as many.
 ///
 /// # Panics
 /// When there are others.
@@ -41,7 +41,7 @@ macro_rules! layers {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            /// As the function takes it.
+            /// Weights, of the shape that the function takes.
             pub weight: Param,
             /// `[outputs]`.
             pub bias: Option<Param>,
@@ -50,7 +50,8 @@ macro_rules! layers {
         }
 
         impl $name {
-            /// With a bias. Weights and bias start uniform within ±1/sqrt(fan-in), as in PyTorch.
+            /// Creates a layer with a bias. Weights and bias start uniform within ±1/sqrt(fan-in), as in
+            /// PyTorch.
             ///
             /// # Panics
             /// When channels or outputs are not multiples of the groups, or the size has not one number, or
@@ -66,13 +67,13 @@ macro_rules! layers {
                 Self { weight, bias, options }
             }
 
-            /// The layer without its bias.
+            /// Returns the layer without its bias.
             #[must_use]
             pub fn no_bias(self) -> Self {
                 Self { bias: None, ..self }
             }
 
-            /// The layer with other initial weights, and a bias of zeros if it has one.
+            /// Returns the layer with other initial weights, and a bias of zeros if it has one.
             #[must_use]
             pub fn init(self, init: Init) -> Self {
                 Self {
@@ -82,7 +83,7 @@ macro_rules! layers {
                 }
             }
 
-            /// `[batch, channels, S..] -> [batch, outputs, S'..]`.
+            /// Applies the layer: `[batch, channels, S..] -> [batch, outputs, S'..]`.
             #[track_caller]
             pub fn forward(&self, x: Tensor) -> Tensor {
                 biased(x.$call(self.weight.tensor(), self.options.clone()), &self.bias)

@@ -30,14 +30,14 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// With a bias. Weights and bias start uniform within ±1/sqrt(in), as in PyTorch.
+    /// Creates a layer with a bias. Weights and bias start uniform within ±1/sqrt(in), as in PyTorch.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
         let bias = Param::new([outputs], Init::Uniform { low: -bound, high: bound });
         Self { weight: Self::weight(inputs, outputs, Init::FanIn), bias: Some(bias) }
     }
 
-    /// Without a bias.
+    /// Creates a layer without a bias.
     pub fn no_bias(inputs: usize, outputs: usize) -> Self {
         Self { weight: Self::weight(inputs, outputs, Init::FanIn), bias: None }
     }
@@ -46,7 +46,7 @@ impl Linear {
         Param::new([inputs, outputs], init).transposed_in_torch()
     }
 
-    /// The layer with other initial weights, and a bias of zeros if it has one.
+    /// Returns the layer with other initial weights, and a bias of zeros if it has one.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[inputs, outputs] = &self.weight.shape()[..] else { unreachable!("a weight has two axes") };
@@ -56,7 +56,7 @@ impl Linear {
         }
     }
 
-    /// `[.., in] -> [.., out]`.
+    /// Applies the layer: `[.., in] -> [.., out]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let product = x.matmul(&self.weight);
@@ -91,14 +91,14 @@ impl Embedding {
         Self { weight: Param::new([rows, width], Init::Normal { std: 1.0 }) }
     }
 
-    /// The table with other initial values.
+    /// Returns the table with other initial values.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[rows, width] = &self.weight.shape()[..] else { unreachable!("a table has two axes") };
         Self { weight: Param::new([rows, width], init) }
     }
 
-    /// i32 `[I..] -> [I.., width]`. A number outside the table fails the step.
+    /// Looks up rows: i32 `[I..] -> [I.., width]`. A number outside the table fails the step.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         self.weight.gather_rows(ids)
@@ -119,12 +119,12 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Dropout with probability `p`.
+    /// Creates dropout with probability `p`.
     pub fn new(p: f64) -> Self {
         Self { p }
     }
 
-    /// The same shape.
+    /// Applies dropout; the shape stays.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.dropout(self.p)

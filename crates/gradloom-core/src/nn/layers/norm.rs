@@ -5,9 +5,9 @@ use crate::nn::{Init, Module, Param, Visitor};
 use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
-    /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
-    /// axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is `[width]`, or
-    /// the number 1. Ba, Kiros, Hinton, 2016.
+    /// Applies layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over
+    /// the last axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is
+    /// `[width]`, or the number 1. Ba, Kiros, Hinton, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -26,8 +26,9 @@ impl Tensor {
         over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
     }
 
-    /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
-    /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
+    /// Applies root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis:
+    /// f32 `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich,
+    /// 2019.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -45,13 +46,13 @@ impl Tensor {
     }
 }
 
-/// `x / sqrt(mean(x²) + epsilon) · weight`.
+/// Returns `x / sqrt(mean(x²) + epsilon) · weight`.
 #[track_caller]
 fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
     x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
 }
 
-/// Whether a normalisation can run; if not, that is an error of the op named `token`.
+/// Returns whether a normalisation can run; if not, that is an error of the op named `token`.
 #[track_caller]
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
     let (shape, gain) = (x.shape(), weight.shape());
@@ -84,7 +85,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over a last axis of extent `width`, with epsilon 1e-5.
+    /// Creates a layer for a last axis of extent `width`, with epsilon 1e-5.
     pub fn new(width: usize) -> Self {
         Self {
             weight: Param::new([width], Init::Ones),
@@ -93,7 +94,7 @@ impl LayerNorm {
         }
     }
 
-    /// `[.., width] -> [.., width]`.
+    /// Applies the layer: `[.., width] -> [.., width]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.layer_norm(&self.weight, self.epsilon) + &self.bias
@@ -118,12 +119,12 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Over a last axis of extent `width`, with epsilon 1e-6.
+    /// Creates a layer for a last axis of extent `width`, with epsilon 1e-6.
     pub fn new(width: usize) -> Self {
         Self { weight: Param::new([width], Init::Ones), epsilon: 1e-6 }
     }
 
-    /// f32 `[.., width] -> [.., width]`.
+    /// Applies the layer: f32 `[.., width] -> [.., width]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.rms_norm(&self.weight, self.epsilon)

@@ -7,9 +7,9 @@ use crate::trace::{
 };
 
 impl Tensor {
-    /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
-    /// each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions, with the population
-    /// variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
+    /// Applies group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in
+    /// `groups` groups, each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions,
+    /// with the population variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -38,8 +38,8 @@ impl Tensor {
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
     }
 
-    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one position,
-    /// as one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
+    /// Applies instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one
+    /// position, as one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -59,7 +59,7 @@ impl Tensor {
         self.group_norm(channels.max(1), weight, epsilon)
     }
 
-    /// Normalisation of the channels of f32 `[batch, channels, S..]` with a given mean and variance, both
+    /// Normalises the channels of f32 `[batch, channels, S..]` with a given mean and variance, both
     /// `[channels]`: `(x - mean) / sqrt(variance + epsilon) · weight`, with `weight` `[channels]`, or the
     /// number 1. Batch normalisation with the statistics of [`Tensor::channel_mean`] and
     /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
@@ -85,7 +85,7 @@ impl Tensor {
         (self - per_channel(mean, &shape)) * per_channel(factor, &shape)
     }
 
-    /// The mean of each channel of `[batch, channels, S..]`: `[channels]`.
+    /// Returns the mean of each channel of `[batch, channels, S..]`: `[channels]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -97,7 +97,8 @@ impl Tensor {
         self.mean_axes(&all_but_channels(self)[..])
     }
 
-    /// The population variance of each channel of `[batch, channels, S..]` around its mean: `[channels]`.
+    /// Returns the population variance of each channel of `[batch, channels, S..]` around its mean:
+    /// `[channels]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -115,12 +116,12 @@ impl Tensor {
     }
 }
 
-/// All axes but the second.
+/// Returns all axes but the second.
 fn all_but_channels(x: Tensor) -> Vec<isize> {
     (0..x.rank() as isize).filter(|&axis| axis != 1).collect()
 }
 
-/// `[channels]`, or one number, beside `[batch, channels, S..]`.
+/// Reshapes `[channels]`, or one number, so that it broadcasts over `[batch, channels, S..]`.
 #[track_caller]
 fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
     match x.rank() {
@@ -129,8 +130,8 @@ fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
     }
 }
 
-/// Whether x has channels, and there is a number for each of them, or one; if not, that is an error of the op
-/// named `token`.
+/// Returns whether x has channels, and there is a number for each of them, or one; if not, that is an error
+/// of the op named `token`.
 #[track_caller]
 fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     let (shape, numbers) = (x.shape(), given.shape());
@@ -170,13 +171,13 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// With epsilon 1e-5.
+    /// Creates a layer with epsilon 1e-5.
     pub fn new(groups: usize, channels: usize) -> Self {
         let (weight, bias) = (Param::new([channels], Init::Ones), Param::new([channels], Init::Zeros));
         Self { weight, bias, groups, epsilon: 1e-5 }
     }
 
-    /// f32 `[batch, channels, S..]`, as it was.
+    /// Applies the layer: f32 `[batch, channels, S..]` to the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         shifted(x.group_norm(self.groups, &self.weight, self.epsilon), &self.bias)
@@ -203,14 +204,14 @@ pub struct BatchNorm {
     pub running_mean: State,
     /// `[channels]`, starts at 1; of a sample, as in PyTorch.
     pub running_var: State,
-    /// How far the running statistics move with each step.
+    /// Share of the difference from the batch's statistics by which the running ones move at each step.
     pub momentum: f64,
     /// Added to the variance.
     pub epsilon: f64,
 }
 
 impl BatchNorm {
-    /// With momentum 0.1 and epsilon 1e-5.
+    /// Creates a layer with momentum 0.1 and epsilon 1e-5.
     pub fn new(channels: usize) -> Self {
         Self {
             weight: Param::new([channels], Init::Ones),
@@ -222,8 +223,9 @@ impl BatchNorm {
         }
     }
 
-    /// f32 `[batch, channels, S..]`, as it was. At most once in a training program, and there with more than
-    /// one number for each channel, as in PyTorch: one alone would always become 0.
+    /// Applies the layer: f32 `[batch, channels, S..]` to the same shape. At most once in a training
+    /// program, and there with more than one number for each channel, as in PyTorch: one alone would always
+    /// become 0.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();

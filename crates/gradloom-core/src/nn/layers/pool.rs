@@ -13,19 +13,19 @@ macro_rules! pools {
         }
 
         impl $name {
-            /// With windows of this size, as far apart as they are long.
+            /// Creates a layer with windows of this size, as far apart as they are long.
             pub fn new(size: impl PerAxis) -> Self {
                 Self { size: size.list(), options: PoolOptions::new() }
             }
 
-            /// With other distances and paddings.
+            /// Sets other distances and paddings.
             #[must_use]
             pub fn options(mut self, options: PoolOptions) -> Self {
                 self.options = options;
                 self
             }
 
-            /// `[batch, channels, height, width]`, smaller.
+            /// Applies the layer: `[batch, channels, height, width]`, smaller.
             #[track_caller]
             pub fn forward(&self, x: Tensor) -> Tensor {
                 x.$op(&self.size[..], self.options.clone())
@@ -51,12 +51,12 @@ pub struct AdaptiveAvgPool2d {
 }
 
 impl AdaptiveAvgPool2d {
-    /// With a result of this height and width.
+    /// Creates a layer with a result of this height and width.
     pub fn new(size: impl PerAxis) -> Self {
         Self { size: size.list() }
     }
 
-    /// `[batch, channels, height, width]`, with another height and width.
+    /// Applies the layer: `[batch, channels, height, width]`, with another height and width.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.adaptive_avg_pool2d(&self.size[..])
@@ -72,7 +72,7 @@ impl Module for AdaptiveAvgPool2d {
 pub struct Flatten;
 
 impl Flatten {
-    /// `[batch, A, B, ..] -> [batch, A · B · ..]`.
+    /// Applies the layer: `[batch, A, B, ..] -> [batch, A · B · ..]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let shape = x.shape();

@@ -8,9 +8,9 @@ macro_rules! layers {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            /// Of the input, `[inputs, gates · hidden]`.
+            /// Weights of the input, `[inputs, gates · hidden]`.
             pub weight_ih: Param,
-            /// Of the state, `[hidden, gates · hidden]`.
+            /// Weights of the state, `[hidden, gates · hidden]`.
             pub weight_hh: Param,
             /// `[gates · hidden]`.
             pub bias_ih: Param,
@@ -61,13 +61,15 @@ layers! {
 }
 
 impl Lstm {
-    /// The outputs of all steps from a state of zeros: `[batch, time, inputs] -> [batch, time, hidden]`.
+    /// Returns the outputs of all steps from a state of zeros:
+    /// `[batch, time, inputs] -> [batch, time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().lstm(x, None).0
     }
 
-    /// The same from a given state (h, c), both `[batch, hidden]`, and the last state.
+    /// Returns the outputs of all steps from a given state (h, c), both `[batch, hidden]`, and the last
+    /// state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: (Tensor, Tensor)) -> (Tensor, (Tensor, Tensor)) {
         self.gates().lstm(x, Some(state))
@@ -75,13 +77,14 @@ impl Lstm {
 }
 
 impl Gru {
-    /// The outputs of all steps from a state of zeros: `[batch, time, inputs] -> [batch, time, hidden]`.
+    /// Returns the outputs of all steps from a state of zeros:
+    /// `[batch, time, inputs] -> [batch, time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().gru(x, None).0
     }
 
-    /// The same from a given state `[batch, hidden]`, and the last state.
+    /// Returns the outputs of all steps from a given state `[batch, hidden]`, and the last state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: Tensor) -> (Tensor, Tensor) {
         self.gates().gru(x, Some(state))

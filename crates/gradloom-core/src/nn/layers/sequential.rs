@@ -9,18 +9,19 @@ use crate::trace::{Tensor, within};
 
 /// A module that makes one tensor of one.
 pub trait Layer: Module + CloneLayer {
-    /// The layer's result.
+    /// Applies the layer.
     #[track_caller]
     fn apply(&self, x: Tensor) -> Tensor;
 }
 
-/// What [`Sequential`] needs to be cloned: every layer that is `Clone` has it.
+/// Cloning of a layer in a box, which [`Sequential`] needs to be cloned: every layer that is `Clone` has
+/// it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a layer and not `Clone`",
     note = "add `#[derive(Clone)]`"
 )]
 pub trait CloneLayer {
-    /// A clone in a box.
+    /// Returns a clone in a box.
     fn clone_layer(&self) -> Box<dyn Layer>;
 }
 
@@ -99,25 +100,25 @@ impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function
 pub struct Sequential(Vec<Box<dyn Layer>>);
 
 impl Sequential {
-    /// No layers.
+    /// Creates an empty sequence of layers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A layer more.
+    /// Adds a layer.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer + 'static) -> Self {
         self.0.push(Box::new(layer));
         self
     }
 
-    /// A function without parameters more.
+    /// Adds a function without parameters.
     #[must_use]
     pub fn function(self, function: impl Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static) -> Self {
         self.layer(Function(function))
     }
 
-    /// All layers, in order.
+    /// Applies all layers, in order.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();

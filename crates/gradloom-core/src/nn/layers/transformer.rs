@@ -22,7 +22,8 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// With as many heads of keys and values as of queries, over a context of the queries' width.
+    /// Creates a layer with as many heads of keys and values as of queries, over a context of the queries'
+    /// width.
     ///
     /// # Panics
     /// When `width` is not a multiple of `heads`.
@@ -31,8 +32,8 @@ impl MultiHeadAttention {
         Self::with_context(width, heads, width, heads)
     }
 
-    /// With fewer heads of keys and values, each of which several heads of queries share, over a context of
-    /// another width.
+    /// Creates a layer with fewer heads of keys and values, each of which several heads of queries share,
+    /// over a context of another width.
     ///
     /// # Panics
     /// When `width` is not a multiple of `heads`, or `heads` not of `key_heads`.
@@ -58,20 +59,21 @@ impl MultiHeadAttention {
         }
     }
 
-    /// The layer with dropout of probabilities in training: see [`AttentionOptions::dropout`].
+    /// Returns the layer with dropout of probabilities in training: see [`AttentionOptions::dropout`].
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
     }
 
-    /// Of `x` over itself: `[batch, time, width]`, of the same shape.
+    /// Applies attention of `x` over itself: `[batch, time, width]`, of the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor, options: AttentionOptions) -> Tensor {
         self.over(x, x, options)
     }
 
-    /// Of `x` `[batch, time, width]` over a context `[batch, length, context width]`: of the shape of `x`.
+    /// Applies attention of `x` `[batch, time, width]` over a context `[batch, length, context width]`: of
+    /// the shape of `x`.
     #[track_caller]
     pub fn over(&self, x: Tensor, context: Tensor, options: AttentionOptions) -> Tensor {
         let q = self.query.forward(x).split_heads(self.heads);
@@ -96,11 +98,11 @@ impl Module for MultiHeadAttention {
 /// 2020.
 #[derive(Clone, Debug)]
 pub struct TransformerBlock {
-    /// Before attention.
+    /// Normalisation before attention.
     pub norm1: LayerNorm,
-    /// Over the block's own positions.
+    /// Attention over the block's own positions.
     pub attention: MultiHeadAttention,
-    /// Before the linear layers.
+    /// Normalisation before the linear layers.
     pub norm2: LayerNorm,
     /// `[width, hidden]`.
     pub linear1: Linear,
@@ -112,7 +114,8 @@ pub struct TransformerBlock {
 }
 
 impl TransformerBlock {
-    /// With a hidden width of four times the width, and every position seeing all others.
+    /// Creates a block with a hidden width of four times the width, in which every position sees all
+    /// others.
     ///
     /// # Panics
     /// When `width` is not a multiple of `heads`.
@@ -130,7 +133,7 @@ impl TransformerBlock {
         }
     }
 
-    /// The block with another hidden width.
+    /// Returns the block with another hidden width.
     #[must_use]
     pub fn hidden(mut self, hidden: usize) -> Self {
         let width = self.linear1.weight.shape()[0];
@@ -138,15 +141,15 @@ impl TransformerBlock {
         self
     }
 
-    /// The block in which a position sees itself and those before it.
+    /// Returns the block in which a position sees itself and those before it.
     #[must_use]
     pub fn causal(mut self) -> Self {
         self.causal = true;
         self
     }
 
-    /// The block with dropout, in training, of attention's probabilities, of the hidden layer, and of what is
-    /// added.
+    /// Returns the block with dropout, in training, of attention's probabilities, of the hidden layer, and
+    /// of what is added.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = Dropout::new(p);
@@ -154,14 +157,14 @@ impl TransformerBlock {
         self
     }
 
-    /// The block with normalisations behind the additions, as Vaswani et al. had them.
+    /// Returns the block with normalisations behind the additions, as Vaswani et al. had them.
     #[must_use]
     pub fn norm_last(mut self) -> Self {
         self.norm_last = true;
         self
     }
 
-    /// `[batch, time, width]`, of the same shape.
+    /// Applies the block: `[batch, time, width]`, of the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();
