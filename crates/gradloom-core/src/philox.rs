@@ -7,7 +7,7 @@ pub const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Numbers that are added to the key after each round.
 pub const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Four random words for a counter under a key.
+/// Returns four random words for a counter under a key.
 #[inline]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = counter;
@@ -22,7 +22,7 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The word that [`crate::ir::OpKind::RandomBits`] gives at a row-major position.
+/// Returns the word that [`crate::ir::OpKind::RandomBits`] gives at a row-major position.
 #[inline]
 pub fn random_word(seed: [u32; 2], step: u32, site: u32, element: u64) -> u32 {
     let block = element / 4;

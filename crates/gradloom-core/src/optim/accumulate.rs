@@ -12,8 +12,8 @@ use crate::ir::{Builder, DType, Graph, Id, Op, OpKind, Output, Type, Update, Val
 use crate::trace::Input;
 use crate::verify::MAX_EXPANDED_OPS;
 
-/// The inputs that have the data of all micro-batches: with as many times the first axis. A number is the
-/// same for all.
+/// Returns the inputs that have the data of all micro-batches: with as many times the first axis. A number
+/// is the same for all.
 pub fn of_all_batches(mut inputs: Vec<Input>, micro_batches: usize) -> Vec<Input> {
     inputs.iter_mut().for_each(|input| input.ty = of_all(&input.ty, micro_batches));
     inputs
@@ -27,9 +27,9 @@ fn of_all(ty: &Type, micro_batches: usize) -> Type {
     Type::new(ty.dtype, shape)
 }
 
-/// The graph of so many micro-batches, each like the given graph, and what there is to train in it. Inputs
-/// grow as [`of_all_batches`] says. Outputs: of numbers, the means (of integers, the last); of others, one
-/// behind the other along the first axis.
+/// Returns the graph of so many micro-batches, each like the given graph, and the parameters to train in
+/// it. Inputs grow as [`of_all_batches`] says. Outputs: of numbers, the means (of integers, the last); of
+/// others, one behind the other along the first axis.
 ///
 /// # Errors
 /// When there is no micro-batch, or they have more than 2^18 ops together; when the model updates a part of a
@@ -66,9 +66,9 @@ struct Batches<'g> {
     parameters: &'g [Trainable],
     count: usize,
     target: Graph,
-    /// What a value of the source is for the micro-batch at hand.
+    /// Values of the micro-batch at hand, by their ids in the source.
     values: Vec<Option<ValueId>>,
-    /// What is the same for all of them: parameters, whole inputs, constants.
+    /// Values that are the same for all micro-batches: parameters, whole inputs, constants.
     common: Vec<Option<ValueId>>,
     /// Random sites of a micro-batch.
     sites: u32,
@@ -76,7 +76,7 @@ struct Batches<'g> {
     gradients: Vec<Option<ValueId>>,
     guards: Vec<ValueId>,
     outputs: Vec<Vec<ValueId>>,
-    /// What the next micro-batch waits for.
+    /// The value that the next micro-batch waits for.
     last: Option<ValueId>,
 }
 
@@ -169,7 +169,7 @@ impl<'g> Batches<'g> {
         }
     }
 
-    /// The rows of an input that belong to a micro-batch.
+    /// Appends the rows of an input that belong to a micro-batch.
     fn input(&mut self, op: &Op, name: &str, ty: &Type, number: usize) {
         let result = op.results[0];
         let mut b = Builder::new(&mut self.target, op.origin);

@@ -23,8 +23,8 @@ pub struct Adafactor {
 }
 
 impl Adafactor {
-    /// With a largest relative step (a number, or a [`Schedule`]; 0.01 is usual), decay exponent -0.8,
-    /// epsilons 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
+    /// Creates the optimizer with a largest relative step (a number, or a [`Schedule`]; 0.01 is usual),
+    /// decay exponent -0.8, epsilons 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -54,7 +54,7 @@ impl Adafactor {
     }
 }
 
-/// The root of the mean of squares, rank 0.
+/// Appends the root of the mean of squares, rank 0.
 fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     let shape = s.builder.shape(x);
     let axes: Vec<usize> = (0..shape.rank()).collect();
@@ -64,7 +64,7 @@ fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     s.builder.unary(UnaryOp::Sqrt, mean)
 }
 
-/// The mean over an axis, which stays with extent 1.
+/// Appends the mean over an axis, which stays with extent 1.
 fn mean(s: &mut StepBuilder<'_, '_>, x: ValueId, axis: usize) -> ValueId {
     let extent = s.builder.shape(x)[axis];
     let sum = s.builder.reduce_keep(ReduceOp::Sum, x, &[axis]);
@@ -72,7 +72,7 @@ fn mean(s: &mut StepBuilder<'_, '_>, x: ValueId, axis: usize) -> ValueId {
 }
 
 impl Adafactor {
-    /// `from + (to - from) · t^decay`, kept in a state of its own.
+    /// Appends `from + (to - from) · t^decay`, kept in a state of its own.
     fn moment(&self, s: &mut StepBuilder<'_, '_>, kind: &str, parameter: &Trainable, to: ValueId) -> ValueId {
         let rate = s.shared("moment_rate", |s| {
             let decay = s.scalar("beta2_decay");

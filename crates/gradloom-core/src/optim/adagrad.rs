@@ -20,7 +20,8 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// With a learning rate (a number, or a [`Schedule`]) and epsilon 1e-10, from a sum of 0, without decay.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]) and epsilon 1e-10, from a
+    /// sum of 0, without decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),

@@ -30,8 +30,8 @@ pub struct AdamOf<const DECOUPLED: bool> {
 }
 
 impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
-    /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8; AdamW with
-    /// a weight decay of 0.01.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and
+    /// epsilon 1e-8; AdamW with a weight decay of 0.01.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -43,7 +43,7 @@ impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
         }
     }
 
-    /// Both decay rates at once.
+    /// Sets both decay rates at once.
     #[must_use]
     pub fn betas(self, beta1: f64, beta2: f64) -> Self {
         self.beta1(beta1).beta2(beta2)
@@ -102,7 +102,7 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     }
 }
 
-/// `p`'s next value from a gradient and the value that the step is taken from.
+/// Returns `p`'s next value from a gradient and the value that the step is taken from.
 fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
     use BinaryOp::{Add, Mul};
     let (m, v) = (s.state("m", parameter), s.state("v", parameter));

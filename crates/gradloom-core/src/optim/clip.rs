@@ -3,7 +3,7 @@
 
 use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
 
-/// The square root of the sum of squares of all elements, rank 0.
+/// Appends the square root of the sum of squares of all elements, rank 0.
 pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId {
     let squares: Vec<ValueId> = gradients
         .iter()
@@ -19,7 +19,7 @@ pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId 
     builder.unary(UnaryOp::Sqrt, total)
 }
 
-/// The gradients with elements in `-limit..=limit` (rank 0, f32).
+/// Limits the elements of gradients to `-limit..=limit` (rank 0, f32).
 pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: ValueId) -> Vec<ValueId> {
     let least = builder.neg(limit);
     gradients
@@ -33,7 +33,7 @@ pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: Va
         .collect()
 }
 
-/// The gradients, scaled down together so that their norm is at most `max_norm` (rank 0, f32).
+/// Scales the gradients down together so that their norm is at most `max_norm` (rank 0, f32).
 pub fn clip_by_global_norm(
     builder: &mut Builder<'_>,
     gradients: &[ValueId],

@@ -25,13 +25,13 @@ pub struct Groups {
 #[derive(Debug)]
 struct Group {
     pattern: Pattern,
-    /// What its numbers' names begin with.
+    /// Prefix of the names of its numbers.
     prefix: String,
     optimizer: Box<dyn Optimizer>,
 }
 
 impl Groups {
-    /// With the optimizer of the parameters that no pattern matches.
+    /// Creates groups with the optimizer of the parameters that no pattern matches.
     pub fn new(rest: impl Optimizer) -> Self {
         Self { rest: Box::new(rest), groups: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Groups {
 }
 
 impl Group {
-    /// The group's own numbers.
+    /// Returns the group's own numbers.
     fn own(&self, numbers: &Hyperparameters) -> Hyperparameters {
         let own =
             |(name, value): (&String, &f64)| Some((name.strip_prefix(&self.prefix)?.to_string(), *value));

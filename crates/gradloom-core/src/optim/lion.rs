@@ -21,8 +21,8 @@ pub struct Lion {
 }
 
 impl Lion {
-    /// With a learning rate (a number, or a [`Schedule`]; a third to a tenth of AdamW's is usual), betas 0.9
-    /// and 0.99, without decay.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]; a third to a tenth of
+    /// AdamW's is usual), betas 0.9 and 0.99, without decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),

@@ -22,12 +22,12 @@ const LARGEST: f64 = 16_777_216.0;
 /// Steps in a row without overflow after which the scale grows.
 const INTERVAL: f64 = 2000.0;
 
-/// The scale, as a leaf of the graph.
+/// Returns the scale, as a leaf of the graph.
 pub fn loss_scale(b: &mut Builder<'_>) -> ValueId {
     state(b, "loss_scale", FIRST)
 }
 
-/// The scale in a graph that has one.
+/// Returns the scale in a graph that has one.
 pub(super) fn of(graph: &Graph) -> Option<ValueId> {
     let is_scale = |kind: &OpKind| matches!(kind, OpKind::State { name, .. } if name == LOSS_SCALE);
     graph.entry_ops().find(|(_, op)| is_scale(&op.kind)).map(|(_, op)| op.results[0])
@@ -39,7 +39,7 @@ fn state(b: &mut Builder<'_>, name: &str, init: f64) -> ValueId {
 }
 
 /// Has updates, those of the model and those to come, take effect only if the norm of the gradients is
-/// finite, and updates the scale. The value whose being finite the commit depends on.
+/// finite, and updates the scale. Returns the value that must be finite for the commit.
 ///
 /// # Errors
 /// When the model updates a part of a state.

@@ -118,7 +118,7 @@ pub struct Trainable {
 
 /// A rule that turns gradients into new parameters.
 pub trait Optimizer: Send + Sync + 'static {
-    /// Learning rate by attempted step.
+    /// Returns the learning rate by attempted step.
     fn schedule(&self) -> &Schedule;
 
     /// Sets the learning rate, `lr`, of an attempted step, counted from 0.
@@ -126,7 +126,7 @@ pub trait Optimizer: Send + Sync + 'static {
         set_number(numbers, "lr", self.schedule().at(step));
     }
 
-    /// The other numbers, with their starting values.
+    /// Returns the other numbers, with their starting values.
     fn hyperparameters(&self) -> Hyperparameters;
 
     /// Checks the numbers, `lr` among them, and adds what the device needs that is derived from them in
@@ -168,21 +168,21 @@ pub struct StepBuilder<'b, 'g> {
     pub step: ValueId,
     scalars: SortedMap<String, ValueId>,
     derived: SortedMap<&'static str, ValueId>,
-    /// Of other learning rates, by their names.
+    /// Values of other learning rates, by the rates' names.
     rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
-    /// What the names of numbers begin with.
+    /// Prefix of the names of numbers.
     prefix: String,
-    /// Of groups of parameters, by their prefixes.
+    /// Values of groups of parameters, by their prefixes.
     groups: SortedMap<String, Derived>,
-    /// With a loss scale, whether the gradients are finite.
+    /// True if the gradients are finite; `None` without a loss scale.
     fits: Option<ValueId>,
 }
 
-/// What is built once, for all parameters and for those of other rates.
+/// Values that are built once: for all parameters, and for those of other rates.
 type Derived = (SortedMap<&'static str, ValueId>, SortedMap<&'static str, SortedMap<&'static str, ValueId>>);
 
 impl StepBuilder<'_, '_> {
-    /// A number of the per-step block, rank 0.
+    /// Returns a number of the per-step block, of rank 0.
     pub fn scalar(&mut self, name: &str) -> ValueId {
         let name = format!("{}{name}", self.prefix);
         if let Some(&known) = self.scalars.get(&name) {
@@ -193,7 +193,7 @@ impl StepBuilder<'_, '_> {
         value
     }
 
-    /// A rank-0 value that is the same for all parameters: built once.
+    /// Returns a rank-0 value that is the same for all parameters, and builds it once.
     pub fn shared(&mut self, key: &'static str, build: impl FnOnce(&mut Self) -> ValueId) -> ValueId {
         if let Some(&known) = self.derived.get(key) {
             return known;
@@ -203,27 +203,28 @@ impl StepBuilder<'_, '_> {
         value
     }
 
-    /// `x op s` with a rank-0 `s`.
+    /// Appends `x op s` with a rank-0 `s`.
     pub fn with_scalar(&mut self, op: BinaryOp, x: ValueId, s: ValueId) -> ValueId {
         let shape = self.builder.shape(x);
         let s = self.builder.broadcast(s, &shape);
         self.builder.binary(op, x, s)
     }
 
-    /// A state `optim.{kind}.{parameter}` of the parameter's type that starts at 0, with its current value.
+    /// Adds a state `optim.{kind}.{parameter}` of the parameter's type that starts at 0; returns its
+    /// current value.
     pub fn state(&mut self, kind: &str, parameter: &Trainable) -> ValueId {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
         let ty = self.builder.ty(parameter.value);
         self.builder.op(OpKind::State { name, ty, init: Number::Float(0.0) }, &[])
     }
 
-    /// A state `optim.{kind}.{parameter}` of another type, with its current value.
+    /// Adds a state `optim.{kind}.{parameter}` of another type; returns its current value.
     pub fn state_of(&mut self, kind: &str, parameter: &Trainable, ty: Type, init: f64) -> ValueId {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
         self.builder.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
     }
 
-    /// `from + (to - from) · rate` with the number of this name for the rate.
+    /// Appends `from + (to - from) · rate`, with the number of this name for the rate.
     pub fn moved(&mut self, from: ValueId, to: ValueId, rate: &str) -> ValueId {
         let difference = self.builder.sub(to, from);
         let rate = self.scalar(rate);
@@ -231,14 +232,15 @@ impl StepBuilder<'_, '_> {
         self.builder.add(from, change)
     }
 
-    /// A running mean of x, as a state: [`StepBuilder::moved`] towards x. Its next value.
+    /// Adds a running mean of x, as a state: [`StepBuilder::moved`] towards x. Returns its next value.
     pub fn running_mean(&mut self, kind: &str, parameter: &Trainable, x: ValueId, rate: &str) -> ValueId {
         let state = self.state(kind, parameter);
         let next = self.moved(state, x, rate);
         self.assign(state, next)
     }
 
-    /// The parameter's gradient, with the number `weight_decay` times the parameter where the rule applies.
+    /// Returns the parameter's gradient, with the number `weight_decay` times the parameter where the rule
+    /// applies.
     pub fn with_decay(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
         if !rule.applies(self.builder.graph, parameter) {
             return parameter.gradient;
@@ -248,7 +250,7 @@ impl StepBuilder<'_, '_> {
         self.builder.add(parameter.gradient, pull)
     }
 
-    /// The parameter, times 1 less the numbers `lr` and `weight_decay` where the rule applies.
+    /// Returns the parameter, times 1 less the numbers `lr` and `weight_decay` where the rule applies.
     pub fn shrunk(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
         if !rule.applies(self.builder.graph, parameter) {
             return parameter.value;
@@ -262,7 +264,7 @@ impl StepBuilder<'_, '_> {
         self.with_scalar(BinaryOp::Mul, parameter.value, keep)
     }
 
-    /// `from` less the number `lr` times a direction.
+    /// Appends `from` less the number `lr` times a direction.
     pub fn descend(&mut self, from: ValueId, direction: ValueId) -> ValueId {
         let lr = self.scalar("lr");
         let change = self.with_scalar(BinaryOp::Mul, direction, lr);
@@ -322,12 +324,13 @@ pub fn set_number(numbers: &mut Hyperparameters, name: &str, value: f64) {
     }
 }
 
-/// Name of the per-step scalar behind one of the optimizer's numbers.
+/// Returns the name of the per-step scalar behind one of the optimizer's numbers.
 pub fn scalar_name(number: &str) -> String {
     format!("{STATE_PREFIX}{number}")
 }
 
-/// Which parameters decay: those that say so themselves, else all, none, or those of rank 2 and more.
+/// Choice of the parameters that decay: those that say so themselves, else all, none, or those of rank 2
+/// and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DecayRule {
     /// Matrices, tables and kernels, but not biases and gains.
@@ -338,7 +341,7 @@ pub enum DecayRule {
 }
 
 impl DecayRule {
-    /// Whether a parameter decays.
+    /// Returns whether a parameter decays.
     pub fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
         parameter.decay.unwrap_or(match self {
             DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
@@ -451,7 +454,7 @@ fn check_share(numbers: &Hyperparameters, name: &str) -> Result<f64> {
     check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")
 }
 
-/// Numbers by their names.
+/// Collects numbers by their names.
 fn named<const N: usize>(numbers: [(&str, f64); N]) -> Hyperparameters {
     numbers.map(|(name, value)| (name.to_string(), value)).into()
 }

@@ -29,8 +29,8 @@ pub struct Muon {
 }
 
 impl Muon {
-    /// With a learning rate (a number, or a [`Schedule`]), momentum 0.95 with Nesterov's look ahead, and a
-    /// weight decay of 0.1.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), momentum 0.95 with
+    /// Nesterov's look ahead, and a weight decay of 0.1.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         let schedule = lr.into();
         Self {
@@ -81,7 +81,8 @@ impl Muon {
     }
 }
 
-/// The nearest orthogonal matrix, about: `X <- a X + (b A + c A²) X` with `A = X Xᵀ`, from `X / |X|`.
+/// Appends the nearest orthogonal matrix, about: `X <- a X + (b A + c A²) X` with `A = X Xᵀ`, from
+/// `X / |X|`.
 fn orthogonal(s: &mut StepBuilder<'_, '_>, matrix: ValueId) -> ValueId {
     let [a, b, c] = NEWTON_SCHULZ;
     let shape = s.builder.shape(matrix);

@@ -39,8 +39,8 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// With the rate at the start, and PyTorch's numbers: a factor of 0.1, a patience of 10 looks, a
-    /// threshold of 1e-4, no cooldown, and no least rate.
+    /// Creates a plateau with the rate at the start, and PyTorch's numbers: a factor of 0.1, a patience of
+    /// 10 looks, a threshold of 1e-4, no cooldown, and no least rate.
     pub fn new(lr: f64) -> Self {
         Self {
             lr,
@@ -56,42 +56,42 @@ impl Plateau {
         }
     }
 
-    /// What the rate is multiplied by.
+    /// Sets the factor by which the rate is multiplied.
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// Looks in a row without an improvement that are borne.
+    /// Sets the number of looks in a row without an improvement that are tolerated.
     #[must_use]
     pub fn patience(mut self, looks: u64) -> Self {
         self.patience = looks;
         self
     }
 
-    /// The least part of the best measure that counts as an improvement.
+    /// Sets the least part of the best measure that counts as an improvement.
     #[must_use]
     pub fn threshold(mut self, threshold: f64) -> Self {
         self.threshold = threshold;
         self
     }
 
-    /// Looks after a change that do not count.
+    /// Sets the number of looks after a change that do not count.
     #[must_use]
     pub fn cooldown(mut self, looks: u64) -> Self {
         self.cooldown = looks;
         self
     }
 
-    /// A rate that it does not fall below.
+    /// Sets the rate that it does not fall below.
     #[must_use]
     pub fn least(mut self, lr: f64) -> Self {
         self.least = lr;
         self
     }
 
-    /// The rate now.
+    /// Returns the current rate.
     pub fn lr(&self) -> f64 {
         self.lr
     }
@@ -105,7 +105,7 @@ impl Plateau {
         (rate * (self.lr / self.start)).max(self.least.min(rate))
     }
 
-    /// Takes note of a measure, and gives the rate from now on. A NaN is no improvement.
+    /// Records a measure, and returns the rate from now on. A NaN is no improvement.
     pub fn look(&mut self, measure: f64) -> f64 {
         if measure < self.best * (1.0 - self.threshold) {
             self.best = measure;

@@ -22,8 +22,8 @@ pub struct RmsProp {
 }
 
 impl RmsProp {
-    /// With a learning rate (a number, or a [`Schedule`]), alpha 0.99 and epsilon 1e-8, without momentum and
-    /// decay.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), alpha 0.99 and epsilon
+    /// 1e-8, without momentum and decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),

@@ -81,7 +81,7 @@ pub enum Schedule {
     Chained {
         /// The schedule of the first steps.
         first: Box<Schedule>,
-        /// How many there are.
+        /// Number of first steps.
         steps: u64,
         /// The schedule after them.
         then: Box<Schedule>,
@@ -110,14 +110,16 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Warm-up to `peak` over `warmup` steps, then half a cosine down to `floor`, reached at step `total`.
+    /// Creates a warm-up to `peak` over `warmup` steps, then half a cosine down to `floor`, reached at step
+    /// `total`.
     pub fn warmup_cosine(peak: f64, warmup: u64, total: u64, floor: f64) -> Self {
         let then = Schedule::Cosine { from: peak, to: floor, steps: total.saturating_sub(warmup) };
         Schedule::Warmup { peak, steps: warmup, then: Box::new(then) }
     }
 
-    /// One cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half a cosine
-    /// down to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and Topin, 2018.
+    /// Creates one cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half
+    /// a cosine down to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and
+    /// Topin, 2018.
     pub fn one_cycle(peak: f64, total: u64) -> Self {
         // PyTorch's turning point, which may lie between two steps, at the nearest step.
         let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;
@@ -130,7 +132,7 @@ impl Schedule {
         Schedule::Chained { first: Box::new(up), steps: rise, then: Box::new(down) }
     }
 
-    /// The learning rate of a step.
+    /// Returns the learning rate of a step.
     pub fn at(&self, step: u64) -> f64 {
         let progress = |steps: u64| if step >= steps { 1.0 } else { step as f64 / steps as f64 };
         match self {

@@ -1,4 +1,4 @@
-//! What happens to gradients before the optimizer sees them, and to parameters after.
+//! Changes to gradients before the optimizer sees them, and to parameters after.
 
 use super::clip::{clip_by_global_norm, clip_by_value, global_norm};
 use super::{Hyperparameters, StepBuilder, Trainable, check, check_positive, loss_scale, set_number};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, DType, ValueId};
 use crate::nn::Pattern;
 
-/// Beside the rule of the optimizer, in the order in which it happens.
+/// Settings beside the rule of the optimizer, in the order in which they apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The gradients of parameters with one of these names are divided by their norm plus 1e-8, each by its
@@ -21,7 +21,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The numbers that may change from step to step.
+    /// Returns the numbers that may change from step to step.
     pub fn numbers(&self) -> Hyperparameters {
         let all =
             [("max_norm", self.clip_norm), ("max_value", self.clip_value), ("average_decay", self.average)];
@@ -49,8 +49,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The gradients that the optimizer sees, and the norm of all as they came; divided by the loss scale, if
-    /// there is one.
+    /// Returns the gradients that the optimizer sees, and the norm of all as they came; divided by the loss
+    /// scale, if there is one.
     pub(super) fn gradients(
         &self,
         s: &mut StepBuilder<'_, '_>,
@@ -108,5 +108,5 @@ impl Settings {
 
 /// The kind of the states that are running means of parameters.
 const AVERAGE: &str = "average";
-/// What their names begin with; the parameter's name follows.
+/// Prefix of their names; the parameter's name follows.
 pub const AVERAGE_PREFIX: &str = "optim.average.";

@@ -20,7 +20,8 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// With a learning rate (a number, or a [`Schedule`]), without momentum and decay.
+    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), without momentum and
+    /// decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),

@@ -12,7 +12,7 @@ pub fn dce(graph: &Graph) -> Graph {
     rebuild(graph, |id: OpId| needed[id.index()], |_, _| None)
 }
 
-/// Which ops are needed, by id.
+/// Returns, for each op by id, whether it is needed.
 fn needed_ops(graph: &Graph) -> Vec<bool> {
     let mut needed = vec![false; graph.ops.len()];
     let mut waiting: Vec<ValueId> = Vec::new();

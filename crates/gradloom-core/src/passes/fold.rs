@@ -28,7 +28,7 @@ pub fn fold(graph: &Graph) -> Graph {
     )
 }
 
-/// The results of an op whose operands are constants, where folding is worth it.
+/// Returns the results of an op whose operands are constants, where folding is worth it.
 fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Literal)>> {
     if let OpKind::Constant { ty, data: Literal::Dense(numbers) } = op.kind {
         return uniform(ty, numbers).map(|data| vec![(ty.clone(), data)]);
@@ -56,7 +56,8 @@ fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
     }
 }
 
-/// The number that all elements of the result are, found without looking at them one by one, so at any size.
+/// Returns the number that all elements of the result are, found without looking at them one by one, so at
+/// any size.
 fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
     let numbers: Vec<Number> = op.operands.iter().map(|&v| splat_of(graph, v)).collect::<Option<_>>()?;
     match op.kind {
@@ -107,14 +108,14 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
     constants.iter().all(fits).then_some(constants)
 }
 
-/// A tensor as a constant's type and data.
+/// Returns a tensor as a constant's type and data.
 fn literal(tensor: &HostTensor) -> (Type, Literal) {
     let numbers: Vec<Number> = (0..tensor.len()).map(|i| tensor.get(i)).collect();
     let data = uniform(&tensor.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
     (tensor.ty.clone(), data)
 }
 
-/// The data of a constant whose elements are all the same, or that has none.
+/// Returns the data of a constant whose elements are all the same, or that has none.
 fn uniform(ty: &Type, numbers: &[Number]) -> Option<Literal> {
     let first = numbers.first().copied().unwrap_or(Number::of(ty.dtype, 0.0));
     numbers.iter().all(|number| *number == first).then_some(Literal::Splat(first))

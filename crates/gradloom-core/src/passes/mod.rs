@@ -19,12 +19,12 @@ pub use pipeline::{PIPELINE, Pass, PassReport, now, run};
 
 use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
 
-/// The kind and operands of the op behind a value.
+/// Returns the kind and operands of the op behind a value.
 fn definition(graph: &Graph, value: ValueId) -> Option<(&OpKind, &[ValueId])> {
     graph.defining_op(value).map(|op| (&op.kind, op.operands.as_slice()))
 }
 
-/// The number that every element of a value has, if the value is a constant of one number.
+/// Returns the number that all elements of a value are, if the value is a constant of one number.
 fn splat_of(graph: &Graph, value: ValueId) -> Option<Number> {
     match &graph.defining_op(value)?.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => Some(*number),

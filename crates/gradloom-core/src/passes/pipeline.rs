@@ -40,7 +40,7 @@ const MAX_ROUNDS: usize = 8;
 pub struct PassReport {
     /// Name of the pass.
     pub name: &'static str,
-    /// Which run of the list it was part of, from 1.
+    /// Round of the list that it was part of, from 1.
     pub round: usize,
     /// Ops of the entry block before.
     pub ops_before: usize,
@@ -111,7 +111,7 @@ fn expand_blocks(graph: &Graph) -> Graph {
     graph
 }
 
-/// The time, where there is a clock: `Instant::now` panics in browsers.
+/// Returns the time, where there is a clock: `Instant::now` panics in browsers.
 pub fn now() -> Option<std::time::Instant> {
     let has_clock = cfg!(not(all(target_arch = "wasm32", target_os = "unknown")));
     has_clock.then(std::time::Instant::now)

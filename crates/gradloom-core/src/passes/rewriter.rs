@@ -109,7 +109,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The new graph's version of a block that an op runs.
+    /// Returns the new graph's version of a block that an op runs.
     fn block(&mut self, new: &mut Graph, block: BlockId) -> BlockId {
         if let Some(&done) = self.blocks.get(&block) {
             return done;
@@ -129,7 +129,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether two graphs have the same ops in the same order and give out the same.
+/// Returns whether two graphs have the same ops in the same order, and the same outputs, updates and
+/// guards.
 pub(super) fn same(a: &Graph, b: &Graph) -> bool {
     fn parts(graph: &Graph) -> (&Arena<OpId, Op>, &Arena<BlockId, Block>) {
         (&graph.ops, &graph.blocks)

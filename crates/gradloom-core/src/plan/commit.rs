@@ -97,8 +97,8 @@ struct Snapshots<'t> {
 }
 
 impl Snapshots<'_> {
-    /// Where the value can be read during and after the commit: its own place, unless that is a parameter or
-    /// state that this step updates.
+    /// Returns an access at which the value can be read during and after the commit: its own place, unless
+    /// that is a parameter or state that this step updates.
     fn before_commit(&mut self, graph: &Graph, lowered: &mut Lowered, value: ValueId) -> Access {
         let access = lowered.access[&value].clone();
         if !self.targets.contains(&access.buffer) {
@@ -123,7 +123,8 @@ impl Snapshots<'_> {
     }
 }
 
-/// Whether the bytes of the target can take the source, as far as the launch that computes it is concerned.
+/// Returns whether the bytes of the target can take the source, as far as the launch that computes it is
+/// concerned.
 fn can_write_in_place<'l>(
     lowered: &Lowered,
     launches: &'l [Launch],

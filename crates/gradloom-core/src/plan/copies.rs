@@ -3,18 +3,18 @@
 use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Launch, NodeKind, Store};
 
-/// Whether a launch copies the bytes of `target` to others, as they are or with a part changed. `in_place`
-/// says whether a buffer is to be the target's own bytes.
+/// Returns whether a launch copies the bytes of `target` to others, as they are or with a part changed.
+/// `in_place` says whether a buffer is to be the target's own bytes.
 ///
-/// What computes a new tensor from all of them is no copy, and neither is one of a scalar, as the starts of
-/// windows are kept for the commit.
+/// A launch that computes a new tensor from all of them makes no copy. A copy of a scalar does not count:
+/// the starts of windows are kept for the commit.
 pub(super) fn copies(launch: &Launch, target: ValueId, in_place: &dyn Fn(ValueId) -> bool) -> bool {
     copies_any(&launch.kernel, &launch.reads, &launch.writes, &|read: &Access, write: &Access| {
         read.buffer == target && read.layout.shape.rank() > 0 && !in_place(write.buffer)
     })
 }
 
-/// Whether the kernel copies one of the reads to one of the writes for which `forbidden` holds.
+/// Returns whether the kernel copies one of the reads to one of the writes for which `forbidden` holds.
 fn copies_any(
     kernel: &Kernel,
     reads: &[Access],

@@ -27,7 +27,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Bytes that are read or written.
+    /// Returns the number of bytes that are read or written.
     pub fn bytes(&self) -> u64 {
         self.bytes_read.saturating_add(self.bytes_written)
     }
@@ -50,8 +50,8 @@ impl AddAssign for Cost {
     }
 }
 
-/// The cost of a launch of the plan. The plan tells where results take the place of operands: what is not
-/// touched there costs nothing.
+/// Returns the cost of a launch of the plan. The plan tells where results take the place of operands: what
+/// is not touched there costs nothing.
 pub fn cost(plan: &Plan, launch: &Launch) -> Cost {
     kernel(plan, &launch.kernel, &launch.reads, &launch.writes)
 }
@@ -101,7 +101,7 @@ fn types(accesses: &[Access]) -> Vec<(DType, &Shape)> {
     accesses.iter().map(|access| (access.dtype, &access.layout.shape)).collect()
 }
 
-/// In place, only the rows that are added to are read and written.
+/// Returns the cost of a scatter that adds. In place, only the rows that are added to are read and written.
 fn scatter_add(plan: &Plan, flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
     let updates = reads[2].layout.shape.elements() as u64;
     let whole = all(flops, reads, writes);
@@ -113,7 +113,7 @@ fn scatter_add(plan: &Plan, flops: u64, reads: &[Access], writes: &[Access]) -> 
     Cost { flops, bytes_read: distinct_bytes(&reads[1..]).saturating_add(touched), bytes_written: touched }
 }
 
-/// Reads and writes each distinct element once.
+/// Returns the cost of reading and writing each distinct element once.
 fn all(flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
     Cost { flops, bytes_read: distinct_bytes(reads), bytes_written: sum(writes.iter().map(bytes)) }
 }
@@ -145,7 +145,7 @@ fn body_flops(body: &Body) -> u64 {
     sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
 }
 
-/// Bytes of the distinct elements of an access: an axis of stride 0 repeats.
+/// Returns the number of bytes of the distinct elements of an access: an axis of stride 0 repeats.
 fn bytes(access: &Access) -> u64 {
     let Layout { shape, strides, .. } = &access.layout;
     if shape.elements() == 0 {
@@ -155,13 +155,13 @@ fn bytes(access: &Access) -> u64 {
     product(distinct.chain([access.dtype.bytes()]))
 }
 
-/// Bytes of accesses, of which equal ones count once.
+/// Returns the number of bytes of accesses, of which equal ones count once.
 fn distinct_bytes(accesses: &[Access]) -> u64 {
     let first = |i: usize| !accesses[..i].contains(&accesses[i]);
     sum((0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])))
 }
 
-/// Whether the two are the same bytes.
+/// Returns whether the two are the same bytes.
 fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
     let place = |access: &Access| -> Option<(Region, u64)> {
         let buffer = plan.buffer(access.buffer)?;
@@ -181,7 +181,7 @@ mod tests {
     use crate::kernel::{Level, Node, NodeId, Part, Phase, Schedule};
     use crate::plan::{Buffer, Role, Totals};
 
-    /// A contiguous f32 access of its own buffer.
+    /// Returns a contiguous f32 access of its own buffer.
     fn f32(buffer: usize, shape: &[usize]) -> Access {
         let layout = Layout::contiguous(&Shape::from(shape));
         Access { buffer: ValueId::from_index(buffer), dtype: DType::F32, layout, blocks: None }
@@ -191,8 +191,8 @@ mod tests {
         Access { dtype: DType::I32, ..f32(buffer, shape) }
     }
 
-    /// The cost where every buffer is at the offset of its number times 1 MB, but for those named in pairs,
-    /// which share theirs.
+    /// Returns the cost where every buffer is at the offset of its number times 1 MB, but for those named
+    /// in pairs, which share theirs.
     fn cost_of(
         kernel: Kernel,
         reads: Vec<Access>,
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(fused, [60 + 10 + 10, 84 + 20, 20]);
     }
 
-    /// `y = exp(x - mean(x))`, as a row kernel would compute it.
+    /// Returns `y = exp(x - mean(x))`, as a row kernel would compute it.
     fn centred() -> Body {
         let node = |kind, level| Node { kind, dtype: DType::F32, level };
         Body {

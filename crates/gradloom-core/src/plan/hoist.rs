@@ -9,7 +9,7 @@ use crate::collections::{IdMap, IdSet};
 use crate::ir::{Graph, OpKind, ValueId};
 use crate::kernel::{Kernel, Launch, Lowered};
 
-/// The launches to hoist, and those that stay.
+/// Returns the launches to hoist, and those that stay.
 pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> (Vec<Launch>, Vec<Launch>) {
     let mut constant: IdSet<ValueId> = graph
         .entry_ops()
@@ -37,7 +37,7 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
     })
 }
 
-/// Whether the results follow from the operands alone. Users' code is not trusted to keep to that.
+/// Returns whether the results follow from the operands alone. Users' code is not trusted to keep to that.
 fn is_function(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),

@@ -9,7 +9,7 @@ use crate::kernel::{Access, Launch, Phase};
 const VERSION: u64 = 1;
 
 impl Plan {
-    /// The plan as one JSON object, without white space. `graph` is the one that was planned.
+    /// Returns the plan as one JSON object, without white space. `graph` is the one that was planned.
     ///
     /// - `version`: 1; another number when keys change their meaning or go away
     /// - `totals`: bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`,
@@ -94,7 +94,7 @@ impl Plan {
     }
 }
 
-/// A launch that runs when the program is loaded.
+/// Returns a launch that runs when the program is loaded.
 fn hoisted(view: &PlanView<'_>, graph: &Graph, launch: &Launch) -> Json {
     let accesses = |list: &[Access]| Json::List(list.iter().map(|a| access(view.plan(), a)).collect());
     object([

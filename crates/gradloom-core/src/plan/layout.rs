@@ -61,7 +61,7 @@ pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     plan.totals.step = end;
 }
 
-/// The first place from `offset` on for bytes that do not reach across a multiple of `segment`.
+/// Returns the first place from `offset` on for bytes that do not reach across a multiple of `segment`.
 fn fit(offset: u64, bytes: u64, segment: u64) -> u64 {
     let behind = offset % segment;
     if behind + bytes <= segment { offset } else { offset - behind + segment }
@@ -88,22 +88,22 @@ fn place_scalars(plan: &mut Plan) -> u64 {
 }
 
 impl Plan {
-    /// Bytes of the per-step block of scalars, at the start of the step arena.
+    /// Returns the number of bytes of the per-step block of scalars, at the start of the step arena.
     pub fn scalar_bytes(&self) -> u64 {
         let scalars = self.buffers.iter().filter(|b| b.role == Role::Scalar);
         scalars.map(|b| b.bytes.next_multiple_of(SCALAR_ALIGNMENT)).sum()
     }
 
-    /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a
-    /// wrong result that it does not have points at the placement.
+    /// Returns the same plan with bytes of its own for every value of the step arena. It takes far more
+    /// memory; a wrong result that it does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {
         self.place_apart(u64::MAX);
         self
     }
 
-    /// The same plan for a device whose buffers have at most `segment` bytes, a multiple of [`ALIGNMENT`]: no
-    /// value of the step arena or the constants reaches across a multiple of it. `sharing` says whether
-    /// values of the arena share bytes over time. What fits as it is stays as it is.
+    /// Returns the same plan for a device whose buffers have at most `segment` bytes, a multiple of
+    /// [`ALIGNMENT`]: no value of the step arena or the constants reaches across a multiple of it.
+    /// `sharing` says whether values of the arena share bytes over time. What fits as it is stays as it is.
     ///
     /// # Errors
     /// When a value is larger than a segment: the largest of them.
@@ -134,9 +134,9 @@ impl Plan {
         Ok(self)
     }
 
-    /// The same plan for a device that runs launches side by side: for `distance` launches behind its last
-    /// use, what a value had, and scratch, is given to no other, as a launch waits for all that used its
-    /// bytes before. It takes a little more memory.
+    /// Returns the same plan for a device that runs launches side by side: for `distance` launches after
+    /// its last use, the memory of a value, and scratch, is given to no other, as a launch waits for all
+    /// that used its bytes before. It takes a little more memory.
     #[must_use]
     pub fn side_by_side(mut self, distance: usize) -> Self {
         place(&mut self, u64::MAX, distance);

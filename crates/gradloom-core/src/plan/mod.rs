@@ -74,7 +74,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
     Ok(plan)
 }
 
-/// The buffers that launches, outputs or the caller use, in a fixed order, with their roles.
+/// Returns the buffers that launches, outputs or the caller use, in a fixed order, with their roles.
 fn used_buffers(
     graph: &Graph,
     lowered: &Lowered,
@@ -153,7 +153,7 @@ fn place_in_store(
     Ok(())
 }
 
-/// The refusal of a plan, with the largest values that live at its fullest moment.
+/// Returns the error of a plan that does not fit, with the largest values that live at its fullest moment.
 fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
@@ -181,7 +181,7 @@ fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
 /// Bytes that a store, or all values of a step, may take at most, as if none shared its place with another.
 const MOST_BYTES: u64 = u64::MAX >> 9;
 
-/// Bytes are added up without checks from here on, so refuses what no memory could hold.
+/// Refuses what no memory could hold: bytes are added up without checks from here on.
 fn check_countable(graph: &Graph, buffers: &[Buffer]) -> Result<()> {
     let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
     let total = sizes.into_iter().try_fold(0_u64, |total, bytes| total.checked_add(bytes?));

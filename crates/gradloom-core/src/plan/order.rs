@@ -10,7 +10,7 @@ use crate::kernel::{Launch, Phase};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What must precede what among the launches of the commit, which are numbered from the first of them.
+/// Partial order of the launches of the commit, which are numbered from the first of them.
 pub(super) struct CommitOrder {
     first: usize,
     /// Launches that must come later.
@@ -20,7 +20,7 @@ pub(super) struct CommitOrder {
 }
 
 impl CommitOrder {
-    /// The order that the data flow asks for.
+    /// Returns the order that the data flow asks for.
     pub(super) fn new(launches: &[Launch]) -> Self {
         let first = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
         let mut order = Self {
@@ -41,13 +41,13 @@ impl CommitOrder {
         order
     }
 
-    /// Index of the launch of the commit that computes a buffer.
+    /// Returns the index of the launch of the commit that computes a buffer.
     pub(super) fn producer(&self, buffer: ValueId) -> Option<usize> {
         self.producer.get(&buffer).map(|i| self.first + i)
     }
 
-    /// Lets all other launches that read `target` precede the one that computes `buffer`; changes nothing and
-    /// gives `false` if one of them needs what that launch computes.
+    /// Lets all other launches that read `target` precede the one that computes `buffer`; changes nothing
+    /// and returns `false` if one of them needs what that launch computes.
     pub(super) fn write_after_reads(&mut self, buffer: ValueId, target: ValueId) -> bool {
         let Some(&writer) = self.producer.get(&buffer) else { return false };
         let readers: Vec<usize> = self

@@ -7,7 +7,8 @@ use crate::ir::{Graph, Id};
 use crate::kernel::{Access, Launch, Layout};
 use std::fmt::{self, Write};
 
-/// How a buffer is called in reports: a leaf's name, or the op that computes it with its place in the source.
+/// Returns the name of a buffer in reports: a leaf's name, or the op that computes it with its place in the
+/// source.
 pub fn label(graph: &Graph, buffer: &Buffer) -> String {
     if buffer.value.index() >= graph.values.len() {
         return "copy".to_string();
@@ -22,7 +23,8 @@ pub fn label(graph: &Graph, buffer: &Buffer) -> String {
     }
 }
 
-/// The buffers of the step arena that live when it is fullest, largest first; of those that share bytes, one.
+/// Returns the buffers of the step arena that live when it is fullest, largest first; of those that share
+/// bytes, one.
 pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     let timeline = plan.timeline();
     let mut alive: Vec<&Buffer> = timeline.at(timeline.peak()).map(|i| &plan.buffers[i]).collect();
@@ -30,13 +32,13 @@ pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     alive
 }
 
-/// A line for each of the five largest buffers of [`at_peak`], for the refusal of a plan.
+/// Returns a line for each of the five largest buffers of [`at_peak`], for the refusal of a plan.
 pub(crate) fn largest(graph: &Graph, plan: &Plan) -> Vec<String> {
     let line = |b: &Buffer| format!("{} {} takes {} bytes", label(graph, b), b.ty, b.bytes);
     at_peak(plan).into_iter().take(5).map(line).collect()
 }
 
-/// Bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
+/// Writes bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
 pub fn human_bytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1_000 => return format!("{bytes} B"),
@@ -49,7 +51,7 @@ pub fn human_bytes(bytes: u64) -> String {
 }
 
 impl Plan {
-    /// Totals, the largest values of the step arena, and every launch.
+    /// Writes the totals, the largest values of the step arena, and every launch.
     pub fn report(&self, graph: &Graph) -> String {
         let mut text = String::new();
         self.write_report(graph, &mut text).expect("a string takes all text");
@@ -118,9 +120,9 @@ impl Plan {
         Ok(())
     }
 
-    /// An access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the type of what
-    /// is seen, where it starts and how far its neighbours are apart (in elements, unless that is as usual),
-    /// region and offset in bytes.
+    /// Writes an access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the
+    /// type of the access, its start and strides (in elements, unless they are the usual ones), region and
+    /// offset in bytes.
     fn access_text(&self, names: &Names, access: &Access) -> String {
         let Layout { offset, shape, strides } = &access.layout;
         let mut text = format!("{} {}{shape}", names.of(access.buffer), access.dtype);

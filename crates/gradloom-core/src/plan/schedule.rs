@@ -7,7 +7,8 @@ use crate::collections::{IdMap, sort_by_key};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::{Launch, Lowered, Phase};
 
-/// The launches that are needed, with their phases, compute before commit, otherwise in the given order.
+/// Returns the launches that are needed, with their phases, compute before commit, otherwise in the given
+/// order.
 pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     let launches = std::mem::take(&mut lowered.launches);
     let producer: IdMap<ValueId, usize> =

@@ -71,17 +71,17 @@ impl StoreLayout {
         Ok(())
     }
 
-    /// The entry of this name.
+    /// Returns the entry of this name.
     pub fn get(&self, name: &str) -> Option<&StoreEntry> {
         self.by_name.get(name).map(|&i| &self.entries[i])
     }
 
-    /// All entries in the order of their offsets.
+    /// Returns all entries in the order of their offsets.
     pub fn entries(&self) -> &[StoreEntry] {
         &self.entries
     }
 
-    /// Bytes of all entries with their padding.
+    /// Returns the number of bytes of all entries with their padding.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -14,8 +14,8 @@ use std::ops::Range;
 pub struct Stay {
     /// Place in [`Plan::buffers`].
     pub buffer: usize,
-    /// From the first moment to before the end; empty for an operand of the first launch that is written over
-    /// there.
+    /// Moments from the first to before the end; empty for an operand of the first launch that is written
+    /// over there.
     pub moments: Range<usize>,
 }
 
@@ -28,36 +28,36 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Number of moments: one more than there are launches.
+    /// Returns the number of moments: one more than there are launches.
     pub fn moments(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes that are taken at a moment, without padding.
+    /// Returns the number of bytes that are taken at a moment, without padding.
     pub fn bytes(&self, moment: usize) -> u64 {
         self.bytes[moment].iter().sum()
     }
 
-    /// Bytes that buffers of this role take at a moment.
+    /// Returns the number of bytes that buffers of this role take at a moment.
     pub fn bytes_of(&self, role: Role, moment: usize) -> u64 {
         self.bytes[moment][role as usize]
     }
 
-    /// The first of the moments at which most bytes are taken.
+    /// Returns the first of the moments at which most bytes are taken.
     pub fn peak(&self) -> usize {
         let fullest =
             (0..self.moments()).max_by_key(|&moment| (self.bytes(moment), std::cmp::Reverse(moment)));
         fullest.expect("there is a moment after the last launch")
     }
 
-    /// The buffers that have bytes at a moment, as places in [`Plan::buffers`], by offset.
+    /// Returns the buffers that have bytes at a moment, as places in [`Plan::buffers`], by offset.
     pub fn at(&self, moment: usize) -> impl Iterator<Item = usize> {
         self.stays.iter().filter(move |stay| stay.moments.contains(&moment)).map(|stay| stay.buffer)
     }
 }
 
 impl Plan {
-    /// The step arena over time.
+    /// Returns the step arena over time.
     pub fn timeline(&self) -> Timeline {
         let in_arena = |(_, b): &(usize, &Buffer)| b.region == Region::Step && b.bytes > 0;
         let mut stays: Vec<Stay> = self

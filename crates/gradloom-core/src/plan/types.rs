@@ -25,7 +25,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Region::Store => "store",
@@ -75,7 +75,7 @@ impl Role {
         Role::Temporary,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Role::Parameter => "parameter",
@@ -91,7 +91,7 @@ impl Role {
         }
     }
 
-    /// Whether the buffer holds its value before the first launch of a step.
+    /// Returns whether the buffer holds its value before the first launch of a step.
     pub fn exists_before(self) -> bool {
         !matches!(self, Role::Next | Role::Output | Role::Temporary)
     }
@@ -133,7 +133,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// All bytes that running the program takes.
+    /// Returns the number of bytes that running the program takes, in all.
     pub fn peak(&self) -> u64 {
         // Scratch is not part of what planning checks to be countable.
         (self.store + self.constants + self.step).saturating_add(self.workspace)
@@ -156,19 +156,20 @@ pub struct Plan {
     pub outputs: Vec<(String, Access)>,
     /// Values that must be finite before the commit, by name.
     pub guards: Vec<(String, Access)>,
-    /// Where the scratch of each launch begins; 0 of all unless they run [side by side](Plan::side_by_side).
+    /// Start of the scratch of each launch; 0 for all unless they run [side by side](Plan::side_by_side).
     pub scratch: Vec<u64>,
     /// Bytes by region.
     pub totals: Totals,
 }
 
 impl Plan {
-    /// The buffer behind an access.
+    /// Returns the buffer behind an access.
     pub fn buffer(&self, value: ValueId) -> Option<&Buffer> {
         self.buffer_of.get(&value).map(|&i| &self.buffers[i])
     }
 
-    /// The first launch that runs after the guards held; the number of launches if there is none.
+    /// Returns the index of the first launch that runs after the guards held; the number of launches if
+    /// there is none.
     pub fn first_commit(&self) -> usize {
         self.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(self.launches.len())
     }

@@ -19,7 +19,8 @@ pub struct PlanView<'p> {
 }
 
 impl Plan {
-    /// The plan with the names and places that its graph knows. `graph` is the one that was planned.
+    /// Returns the plan with the names and places that its graph knows. `graph` is the one that was
+    /// planned.
     pub fn view<'p>(&'p self, graph: &'p Graph) -> PlanView<'p> {
         let mut producers = vec![Vec::new(); self.launches.len()];
         let mut consumers = vec![Vec::new(); self.launches.len()];
@@ -39,33 +40,34 @@ impl Plan {
 }
 
 impl<'p> PlanView<'p> {
-    /// The plan that is viewed.
+    /// Returns the plan that is viewed.
     pub fn plan(&self) -> &'p Plan {
         self.plan
     }
 
-    /// All launches, in order.
+    /// Returns all launches, in order.
     pub fn launches(&self) -> impl ExactSizeIterator<Item = LaunchView<'_>> {
         (0..self.plan.launches.len()).map(|i| self.launch(i))
     }
 
-    /// A launch by its place in the order; panics if there is none.
+    /// Returns a launch by its place in the order; panics if there is none.
     pub fn launch(&self, index: usize) -> LaunchView<'_> {
         LaunchView { view: self, index, launch: &self.plan.launches[index] }
     }
 
-    /// The number of a value in the text form of the graph, `%3`; `copy 0`, `copy 1`, .. for copies that
-    /// lowering or the plan added.
+    /// Returns the number of a value in the text form of the graph, `%3`; `copy 0`, `copy 1`, .. for copies
+    /// that lowering or the plan added.
     pub fn value_name(&self, value: ValueId) -> String {
         self.names.of(value)
     }
 
-    /// The plan as one JSON object: [`Plan::to_json`].
+    /// Returns the plan as one JSON object: [`Plan::to_json`].
     pub fn to_json(&self) -> String {
         self.plan.to_json(self.graph)
     }
 
-    /// What a buffer is called: a leaf's name, or the op that computes it with its place in the source.
+    /// Returns the name of a buffer: a leaf's name, or the op that computes it with its place in the
+    /// source.
     pub fn label(&self, buffer: &Buffer) -> String {
         report::label(self.graph, buffer)
     }
@@ -87,23 +89,23 @@ pub struct LaunchView<'v> {
 }
 
 impl<'v> LaunchView<'v> {
-    /// The launch's position in the order of launches.
+    /// Returns the launch's position in the order of launches.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The launch, with all of its accesses.
+    /// Returns the launch, with all of its accesses.
     pub fn launch(&self) -> &'v Launch {
         self.launch
     }
 
-    /// Before or after the guards are checked.
+    /// Returns the phase: before or after the guards are checked.
     pub fn phase(&self) -> Phase {
         self.launch.phase
     }
 
-    /// What runs in short: `row [1024 x 128]`, `group of 148 map`; other kernels with their first result, as
-    /// `attention f32[2, 4, 8, 16]`.
+    /// Returns a short description: `row [1024 x 128]`, `group of 148 map`; of other kernels with their
+    /// first result, as `attention f32[2, 4, 8, 16]`.
     pub fn name(&self) -> String {
         match (&self.launch.kernel, self.launch.writes.first()) {
             (Kernel::Group(_), _) => {
@@ -117,42 +119,42 @@ impl<'v> LaunchView<'v> {
         }
     }
 
-    /// The op that asked for it.
+    /// Returns the op that asked for it.
     pub fn op(&self) -> &'v Op {
         &self.view.graph.ops[self.launch.op]
     }
 
-    /// The place of that op in the user's source.
+    /// Returns the place of that op in the user's source.
     pub fn origin(&self) -> Option<&'v Origin> {
         self.view.graph.origin(self.op())
     }
 
-    /// The buffers that it reads, each once, in the order of the reads.
+    /// Returns the buffers that it reads, each once, in the order of the reads.
     pub fn inputs(&self) -> Vec<&'v Buffer> {
         self.buffers(&self.launch.reads)
     }
 
-    /// The buffers that it writes, each once, in the order of the writes.
+    /// Returns the buffers that it writes, each once, in the order of the writes.
     pub fn outputs(&self) -> Vec<&'v Buffer> {
         self.buffers(&self.launch.writes)
     }
 
-    /// The launches that wrote what it reads, in order. What exists before the step has none.
+    /// Returns the launches that wrote what it reads, in order. What exists before the step has none.
     pub fn producers(&self) -> &'v [usize] {
         &self.view.producers[self.index]
     }
 
-    /// The launches that read what it wrote, in order.
+    /// Returns the launches that read what it wrote, in order.
     pub fn consumers(&self) -> &'v [usize] {
         &self.view.consumers[self.index]
     }
 
-    /// Floating-point operations and bytes that it takes at the least.
+    /// Returns the floating-point operations and bytes that it takes at the least.
     pub fn cost(&self) -> Cost {
         cost(self.view.plan, self.launch)
     }
 
-    /// The expression of a fused kernel, one line for each node; nothing for other kernels.
+    /// Returns the expression of a fused kernel, one line for each node; nothing for other kernels.
     pub fn listing(&self) -> String {
         self.launch.kernel.listing()
     }

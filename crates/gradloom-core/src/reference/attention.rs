@@ -81,7 +81,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Row of key `j` for a sequence and a query head.
+    /// Returns the row of key `j` for a sequence and a query head.
     fn row(&self, sequence: usize, head: usize, j: usize) -> usize {
         let [_, heads, length, _] = self.k.ty.shape[..] else { unreachable!("keys have rank 4") };
         let head = head / self.group;
@@ -95,7 +95,7 @@ impl<'a> Keys<'a> {
         (first * heads + head) * length + j
     }
 
-    /// The keys that query `i` sees, with their scaled scores. `query` is its row in q.
+    /// Returns the keys that query `i` sees, with their scaled scores. `query` is its row in q.
     fn seen(&self, sequence: usize, head: usize, i: usize, query: usize) -> Vec<Key> {
         let position = self.offsets[sequence] + i as i64;
         let visible = (0..self.lengths[sequence]).filter(|&j| !self.spec.causal || j as i64 <= position);
@@ -121,7 +121,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A slice along the last axis.
+/// Returns a slice along the last axis.
 fn row_of(x: &HostTensor, row: usize) -> &[f64] {
     let depth = x.ty.shape[3];
     &x.floats()[row * depth..][..depth]
@@ -131,14 +131,14 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
 
-/// `sum += factor * row`, at a row of the given length.
+/// Adds `factor * row` to `sums`, for the row at an offset.
 fn accumulate(sums: &mut [f64], row: usize, factor: f64, values: &[f64]) {
     for (sum, value) in sums[row * values.len()..].iter_mut().zip(values) {
         *sum += factor * value;
     }
 }
 
-/// The output and the log-sum-exp of the scaled scores; `types` are those of the results.
+/// Computes the output and the log-sum-exp of the scaled scores; `types` are those of the results.
 pub(super) fn attention(
     spec: &AttentionSpec,
     operands: &[&HostTensor],
@@ -162,8 +162,8 @@ pub(super) fn attention(
     Ok(vec![tensor(types[0], output), tensor(types[1], log_sums)])
 }
 
-/// The cotangents of q, k and v. The weights come from the log-sum-exp operand, as the definition in
-/// FlashAttention-2, section 3.1.2, has it.
+/// Computes the cotangents of q, k and v. The weights come from the log-sum-exp operand, as the definition
+/// in FlashAttention-2, section 3.1.2, has it.
 pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let keys = Keys::new(spec, operands)?;
     let (q, k, v) = (keys.q, keys.k, keys.v);

@@ -4,7 +4,7 @@ use super::indices::each_index;
 use super::{HostData, HostTensor};
 use crate::ir::{ConvSpec, Shape, Type};
 
-/// Sums of products of weights and what they see, one by one.
+/// Computes the sums of products of weights and the elements under them, one by one.
 pub(super) fn conv(spec: &ConvSpec, x: &HostTensor, weights: &HostTensor, ty: &Type) -> HostTensor {
     let (xs, ws) = (&x.ty.shape, &weights.ty.shape);
     let (x, w) = (x.floats(), weights.floats());

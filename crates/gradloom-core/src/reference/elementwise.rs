@@ -5,7 +5,7 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Type, UnaryOp};
 
-/// The low bits of `value`, as many as a `dtype` has, read as one.
+/// Returns the low bits of `value`, as many as a `dtype` has, read as one.
 pub(super) fn wrap(dtype: DType, value: i64) -> i64 {
     match dtype {
         DType::U32 => i64::from(value as u32),
@@ -36,7 +36,7 @@ pub(super) fn composite(op: CompositeOp, x: &HostTensor) -> HostTensor {
     tensor(&x.ty, HostData::Float(values.iter().map(|&v| op.float(v)).collect()))
 }
 
-/// Two operands of one type.
+/// Computes a function of two operands of one type.
 pub(super) fn binary(op: BinaryOp, a: &HostTensor, b: &HostTensor) -> Result<HostTensor> {
     let dtype = a.ty.dtype;
     let data = match (&a.data, &b.data) {
@@ -76,7 +76,7 @@ pub(super) fn compare(op: CompareOp, a: &HostTensor, b: &HostTensor) -> HostTens
     tensor(&Type::new(DType::Bool, a.ty.shape.clone()), HostData::Bool(data))
 }
 
-/// `a` where the condition holds, `b` elsewhere.
+/// Returns `a` where the condition holds, `b` elsewhere.
 pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> HostTensor {
     let chosen = (0..a.len()).map(|i| if condition.get(i).as_f64() != 0.0 { a.get(i) } else { b.get(i) });
     HostTensor::from_numbers(a.ty.clone(), chosen)

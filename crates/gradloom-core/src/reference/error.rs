@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Graph, OpId};
 
-/// The values of an op's operands are out of bounds.
+/// Returns the error of an op whose operands have values that are out of bounds.
 pub(super) fn trap(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Trap, message)
 }

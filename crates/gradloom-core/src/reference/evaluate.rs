@@ -25,22 +25,22 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The output with this name.
+    /// Returns the output with this name.
     pub fn output(&self, name: &str) -> Option<&HostTensor> {
         find(&self.outputs, name)
     }
 
-    /// The first guard with this name.
+    /// Returns the first guard with this name.
     pub fn guard(&self, name: &str) -> Option<&HostTensor> {
         find(&self.guards, name)
     }
 
-    /// The value after the step of the parameter or state with this name, if any update targets it.
+    /// Returns the value after the step of the parameter or state with this name, if any update targets it.
     pub fn next(&self, name: &str) -> Option<&HostTensor> {
         find(&self.next, name)
     }
 
-    /// Whether the updates took effect.
+    /// Returns whether the updates took effect.
     pub fn committed(&self) -> bool {
         self.not_finite.is_none()
     }
@@ -57,7 +57,7 @@ pub struct EntryValues {
 }
 
 impl EntryValues {
-    /// The tensor behind a value that an op of the entry block defines.
+    /// Returns the tensor behind a value that an op of the entry block defines.
     pub fn get(&self, value: ValueId) -> Option<&HostTensor> {
         self.values.get(&value)
     }
@@ -86,7 +86,7 @@ pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
 /// Values of the entry block.
 pub(super) type Memory = IdMap<ValueId, HostTensor>;
 
-/// The results of a step, from the values that it computed.
+/// Returns the results of a step, from the values that it computed.
 pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
     let values = EntryValues { values };
     let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();
@@ -136,7 +136,7 @@ fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>)
     }
 }
 
-/// The value that the caller gives a leaf, or a state's first one.
+/// Returns the value that the caller gives a leaf, or a state's first one.
 pub(super) fn leaf_value(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap_or_default();
     let fail = |message| Err(Error::new(ErrorKind::Feed, message));
@@ -194,7 +194,7 @@ fn repeat(
     Ok(current.into_iter().chain(stacks).collect())
 }
 
-/// The slice of a stacked operand that a turn of the loop sees.
+/// Returns the slice of a stacked operand that a turn of the loop sees.
 fn turn_of(x: &HostTensor, turn: usize) -> HostTensor {
     let ty = Type::new(x.ty.dtype, Shape::from(&x.ty.shape[1..]));
     movement::strided(x, &ty, turn * ty.elements(), &ty.shape.strides())

@@ -4,8 +4,8 @@ use super::{HostTensor, evaluate};
 use crate::ir::{OpKind, Output, Type};
 use crate::trace::{Tensor, trace};
 
-/// The elements of a tensor that a closure makes of constants, in float64: what an op does, without a device.
-/// Random numbers are those of step 0 with the seed 0.
+/// Returns the elements of a tensor that a closure makes of constants, in float64: what an op does, without
+/// a device. Random numbers are those of step 0 with the seed 0.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }

@@ -133,7 +133,7 @@ fn dot_type(axes: &crate::ir::DotAxes, reads: &[HostTensor]) -> Type {
     Type::new(DType::F32, [extents(l, &axes.lhs_batch), extents(l, &left), extents(r, &right)].concat())
 }
 
-/// Results of a body, in the order of its writes.
+/// Returns the results of a body, in the order of its writes.
 fn run_body(
     body: &Body,
     product: Option<HostTensor>,

@@ -6,7 +6,8 @@
 
 use crate::ir::{BinaryOp, Builder, DType, Graph, Literal, Number, OpKind, Shape, Type, ValueId, words_of};
 
-/// What stands for an op with operands or a result of i64; none for an op that is left as it is.
+/// Appends the ops that stand for an op with operands or a result of i64; `None` for an op that is left as
+/// it is.
 pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -> Option<ValueId> {
     let is_i64 = |b: &Builder<'_>, x: ValueId| b.graph.ty(x).dtype == DType::I64;
     match (kind, operands) {
@@ -94,7 +95,7 @@ pub(super) fn expand_updates(graph: &mut Graph) {
     graph.updates = whole;
 }
 
-/// The value that is the words of `x`, or of which `x` is the words, if an op says so.
+/// Returns the value that is the words of `x`, or of which `x` is the words, if an op says so.
 fn of_words(b: &Builder<'_>, x: ValueId) -> Option<ValueId> {
     b.graph.defining_op(x).filter(|op| op.kind == OpKind::Words).map(|op| op.operands[0])
 }
@@ -113,7 +114,7 @@ fn constant(b: &mut Builder<'_>, shape: &Shape, data: &Literal) -> ValueId {
     b.op(OpKind::Constant { ty, data }, &[])
 }
 
-/// The words of one number, again and again, in a shape whose last axis is that of words.
+/// Appends the words of one number, repeated in a shape whose last axis is that of words.
 fn repeated(b: &mut Builder<'_>, shape: &Shape, number: Number) -> ValueId {
     let words = words_of(number);
     if words[0] == words[1] {
@@ -127,8 +128,8 @@ fn repeated(b: &mut Builder<'_>, shape: &Shape, number: Number) -> ValueId {
     b.broadcast(pair, shape)
 }
 
-/// i64 as i32. A number out of its range is a trap: the low word is looked up in a row of one element, at an
-/// index that is 0 if the high word is its sign.
+/// Converts i64 to i32. A number out of its range is a trap: the low word is looked up in a row of one
+/// element, at an index that is 0 if the high word is its sign.
 fn checked(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let (shape, words) = (b.shape(x), words(b, x));
     let half = |b: &mut Builder<'_>, i: usize| {
@@ -145,7 +146,7 @@ fn checked(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.op(OpKind::Gather { batch: shape.rank() }, &[low, index])
 }
 
-/// i32 or u32 as i64.
+/// Converts i32 or u32 to i64.
 fn extended(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let ty = b.ty(x);
     let low = b.cast(x, DType::I32);
@@ -156,7 +157,7 @@ fn extended(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.op(OpKind::Words, &[words])
 }
 
-/// All bits of each element as its sign.
+/// Fills all bits of each element with its sign.
 fn sign(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let bits = b.splat_like(x, 31.0);
     b.binary(BinaryOp::Shr, x, bits)

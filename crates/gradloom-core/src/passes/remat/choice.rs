@@ -13,7 +13,7 @@ use super::live::{Forward, is_constant};
 use crate::collections::IdSet;
 use crate::ir::{Id, OpId};
 
-/// What is kept rather than computed again has at most this share of the bytes that it helps to save.
+/// Size, as a share of the bytes to save, up to which a value is kept rather than computed again.
 const SMALL: f64 = 1.0 / 16.0;
 
 /// The ops and values that giving up one value needs, as far as they were followed.
@@ -30,11 +30,11 @@ struct Chain {
 struct Price {
     /// A lower bound: following a chain further adds operations and takes bytes away.
     least: f64,
-    /// Whether the whole chain was followed, or as much of it as shows that nothing is saved.
+    /// True if the whole chain was followed, or enough of it to show that nothing is saved.
     is_exact: bool,
 }
 
-/// The sets in the order in which to add them.
+/// Returns the sets in the order in which to add them.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
     let mut choice = Choice::new(forward);
     let mut sets = Vec::new();
@@ -55,7 +55,7 @@ struct Choice<'f, 'g> {
     kept: IdSet<OpId>,
     /// Ops to compute again.
     chosen: IdSet<OpId>,
-    /// Whether products and attention may be computed again.
+    /// True if products and attention may be computed again.
     expensive: bool,
     /// The price of each op that is kept and may be computed again, by id.
     prices: Vec<Option<Price>>,
@@ -103,7 +103,7 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// The op with the lowest price, and of equal ones the first.
+    /// Returns the op with the lowest price, and of equal ones the first.
     fn cheapest(&mut self) -> Option<OpId> {
         loop {
             let priced = |&op: &OpId| Some((self.prices[op.index()]?, op));
@@ -141,8 +141,8 @@ impl<'f, 'g> Choice<'f, 'g> {
         self.forward.is_repeatable(op) && (self.expensive || !is_expensive(&self.forward.graph.ops[op]))
     }
 
-    /// What it takes to give up the results of an op that is kept and may be computed again; followed until
-    /// the price is above `limit`.
+    /// Returns the chain that giving up the results of an op takes, which is kept and may be computed
+    /// again; followed until the price is above `limit`.
     fn chain(&mut self, op: OpId, limit: f64) -> Chain {
         let forward = self.forward;
         let bytes = forward.bytes(op);
@@ -184,7 +184,7 @@ mod tests {
     use crate::ir::{Graph, parse};
     use std::fmt::Write;
 
-    /// The same order, with every chain followed to its end before each choice.
+    /// Returns the same order, with every chain followed to its end before each choice.
     fn order_in_full(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
         let mut choice = Choice::new(forward);
         let mut sets = Vec::new();
@@ -201,7 +201,7 @@ mod tests {
         sets
     }
 
-    /// Layers with a residual stream that is not kept: chains reach back to the first of them.
+    /// Builds layers with a residual stream that is not kept: chains reach back to the first of them.
     fn layers(count: usize) -> Graph {
         let mut text = "graph {\n%0: f32[64, 64] = input \"x\"\n%1: f32[64, 64] = param \"w\"\n".to_owned();
         let (mut next, mut stream, mut read) = (2, 0, Vec::new());

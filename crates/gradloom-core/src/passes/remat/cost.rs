@@ -7,7 +7,7 @@
 
 use crate::ir::{CostClass, Graph, Op, OpKind};
 
-/// Operations to compute the results of an op.
+/// Returns the number of operations that compute the results of an op.
 pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     let elements = |value| graph.ty(value).shape.iter().map(|&extent| extent as f64).product::<f64>();
     let results: f64 = op.results.iter().map(|&value| elements(value)).sum();
@@ -34,7 +34,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     }
 }
 
-/// Whether an op is computed again only if nothing cheaper is enough.
+/// Returns whether an op is computed again only if nothing cheaper is enough.
 pub(super) fn is_expensive(op: &Op) -> bool {
     matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
 }

@@ -19,7 +19,7 @@ pub(super) struct Forward<'g> {
 }
 
 impl<'g> Forward<'g> {
-    /// The forward pass of `graph`, which ends with the op that computes `last`.
+    /// Finds the forward pass of `graph`, which ends with the op that computes `last`.
     pub(super) fn new(graph: &'g Graph, last: ValueId) -> Self {
         let mut position = vec![usize::MAX; graph.ops.len()];
         for (i, (id, _)) in graph.entry_ops().enumerate() {
@@ -33,7 +33,7 @@ impl<'g> Forward<'g> {
         forward
     }
 
-    /// The op that defines a value of the entry block.
+    /// Returns the op that defines a value of the entry block.
     pub(super) fn definition(&self, value: ValueId) -> OpId {
         match self.graph.values[value].definition {
             Definition::Result(op, _) => op,
@@ -41,7 +41,7 @@ impl<'g> Forward<'g> {
         }
     }
 
-    /// The op that owns the bytes behind a value.
+    /// Returns the op that owns the bytes behind a value.
     pub(super) fn source(&self, value: ValueId) -> OpId {
         let mut op = self.definition(value);
         while self.graph.ops[op].kind.is_view() {
@@ -50,24 +50,24 @@ impl<'g> Forward<'g> {
         op
     }
 
-    /// Position in the entry block.
+    /// Returns the position in the entry block.
     pub(super) fn position(&self, op: OpId) -> usize {
         self.position[op.index()]
     }
 
-    /// Whether an op stands after the forward pass.
+    /// Returns whether an op stands after the forward pass.
     pub(super) fn is_late(&self, op: OpId) -> bool {
         self.position(op) > self.end
     }
 
-    /// The sources of what an op reads; none for leaves.
+    /// Returns the sources of what an op reads; none for leaves.
     pub(super) fn reads(&self, op: &'g Op) -> impl Iterator<Item = OpId> + '_ {
         // A barrier does not read the value that it waits for.
         let read = if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };
         op.operands[..read].iter().map(|&value| self.source(value))
     }
 
-    /// Whether an op of the forward pass may be computed a second time, late.
+    /// Returns whether an op of the forward pass may be computed a second time, late.
     pub(super) fn is_repeatable(&self, op: OpId) -> bool {
         let Op { kind, operands, .. } = &self.graph.ops[op];
         let constant = |&value: &ValueId| is_constant(&self.graph.ops[self.source(value)].kind);
@@ -80,20 +80,20 @@ impl<'g> Forward<'g> {
             && !operands.iter().all(constant)
     }
 
-    /// The ops of the forward pass that own bytes which are read later.
+    /// Returns the ops of the forward pass that own bytes which are read later.
     pub(super) fn kept(&self) -> IdSet<OpId> {
         let late = self.graph.entry_ops().filter(|(id, op)| self.is_late(*id) && !op.kind.is_view());
         let read = late.flat_map(|(_, op)| self.reads(op));
         read.chain(self.pinned.iter().copied()).filter(|&op| !self.is_late(op)).collect()
     }
 
-    /// Bytes of an op's results.
+    /// Returns the number of bytes of an op's results.
     pub(super) fn bytes(&self, op: OpId) -> f64 {
         self.graph.ops[op].results.iter().map(|&value| self.graph.ty(value).bytes() as f64).sum()
     }
 }
 
-/// Whether an op's value is known without running anything.
+/// Returns whether an op's value is known without running anything.
 pub(super) fn is_constant(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Constant { .. } | OpKind::Iota { .. })
 }

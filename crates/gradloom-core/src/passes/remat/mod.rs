@@ -23,14 +23,15 @@ const PROBES: usize = 8;
 /// The bisection ends when this share of the values, or one, is in question.
 const SHARE: usize = 128;
 
-/// The ops of the forward pass that are worth computing again: sets in the order in which to add them, each
-/// of which frees the results of one op that is kept. The forward pass ends with the op that computes `last`.
+/// Returns the ops of the forward pass that are worth computing again: sets in the order in which to add
+/// them, each of which frees the results of one op that is kept. The forward pass ends with the op that
+/// computes `last`.
 pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
     choice::order(&Forward::new(graph, last))
 }
 
-/// The graph in which everything after the forward pass reads copies of what the `chosen` ops compute. They
-/// must be some first sets of [`candidates`], together.
+/// Returns the graph in which everything after the forward pass reads copies of what the `chosen` ops
+/// compute. They must be some first sets of [`candidates`], together.
 pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     rewrite::rewrite(&Forward::new(graph, last), last, chosen)
 }
@@ -77,8 +78,8 @@ pub fn fit(
     Err(too_small(&least.0, &least.1, budget))
 }
 
-/// The graph with the fewest values given up, more than `misses` and at most `fits`, as far as a bisection
-/// down to `step` of them finds it.
+/// Returns the graph with the fewest values given up, more than `misses` and at most `fits`, as far as a
+/// bisection down to `step` of them finds it.
 fn narrow(
     mut misses: usize,
     mut fits: usize,
@@ -99,7 +100,7 @@ fn narrow(
     Ok(graph)
 }
 
-/// The refusal of a budget.
+/// Returns the error of a budget that cannot be kept.
 fn too_small(graph: &Graph, plan: &Plan, budget: u64) -> Error {
     let (peak, totals) = (plan.totals.peak(), &plan.totals);
     let mut error = Error::new(

@@ -35,7 +35,7 @@ pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &IdSet<OpId>
     dce(&graph)
 }
 
-/// The chosen ops, and the views of what they compute.
+/// Returns the chosen ops, and the views of what they compute.
 fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<bool> {
     let mut repeated = vec![false; forward.graph.ops.len()];
     for &id in ops.iter().filter(|&&id| !forward.is_late(id)) {
@@ -48,7 +48,7 @@ fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<
 
 struct Copies<'f, 'g> {
     forward: &'f Forward<'g>,
-    /// Which ops are computed again and have no copy yet, by id.
+    /// For each op by id, true if it is computed again and has no copy yet.
     repeated: Vec<bool>,
     /// The copy of each value that has one.
     values: IdMap<ValueId, ValueId>,
@@ -83,7 +83,7 @@ impl Copies<'_, '_> {
         }
     }
 
-    /// The value that a copy reads in place of an operand of the original.
+    /// Returns the value that a copy reads in place of an operand of the original.
     fn operand(&mut self, builder: &mut Builder<'_>, operand: ValueId) -> ValueId {
         if let Some(&copy) = self.values.get(&operand) {
             return copy;

@@ -75,7 +75,7 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
     }
 }
 
-/// Whether `x op number` is `x`, for every x.
+/// Returns whether `x op number` is `x`, for every x.
 fn is_right_neutral(op: BinaryOp, number: Number) -> bool {
     let zero = number == Number::Float(0.0) || number == Number::Int(0) || number == Number::Bool(false);
     let one = number == Number::Float(1.0) || number == Number::Int(1);
@@ -89,14 +89,14 @@ fn is_right_neutral(op: BinaryOp, number: Number) -> bool {
     }
 }
 
-/// `1 / number`, if that and every product with it are what the division would give: powers of two.
+/// Returns `1 / number`, if that and every product with it are what the division would give: powers of two.
 fn exact_reciprocal(number: f64) -> Option<f64> {
     let reciprocal = 1.0 / number;
     let power_of_two = number.is_normal() && number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
     (power_of_two && (reciprocal as f32).is_normal() && (number as f32).is_normal()).then_some(reciprocal)
 }
 
-/// The operand of a negation.
+/// Returns the operand of a negation.
 fn negated(b: &Builder<'_>, value: ValueId) -> Option<ValueId> {
     match definition(b.graph, value)? {
         (OpKind::Unary(UnaryOp::Neg), x) => Some(x[0]),

@@ -26,7 +26,7 @@ pub fn simplify(graph: &Graph) -> Graph {
     )
 }
 
-/// A value that equals the op's result, if a rule finds one that is cheaper.
+/// Returns a value that equals the op's result, if a rule finds one that is cheaper.
 fn simplified(b: &mut Builder<'_>, kind: &OpKind, x: &[ValueId]) -> Option<ValueId> {
     match kind {
         OpKind::Unary(op) => arithmetic::unary(b, *op, x[0]),
@@ -49,7 +49,7 @@ fn emit(b: &mut Builder<'_>, kind: OpKind, operands: &[ValueId]) -> ValueId {
     simplified(b, &kind, operands).unwrap_or_else(|| b.op(kind, operands))
 }
 
-/// How often each value is read, by id. A barrier does not read the value that it waits for.
+/// Returns the number of reads of each value, by id. A barrier does not read the value that it waits for.
 pub(super) fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
     let read = |op: &Op| if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };

@@ -5,7 +5,7 @@ use super::super::rewriter::Candidate;
 use super::emit;
 use crate::ir::{Builder, DotAxes, Id, OpKind, Shape, ValueId};
 
-/// A reduction over nothing, or over axes of one element, only drops axes.
+/// Simplifies a reduction over nothing, or over axes of one element: it only drops axes.
 pub(super) fn reduce(b: &mut Builder<'_>, axes: &[usize], x: ValueId) -> Option<ValueId> {
     let shape = b.shape(x);
     let trivial = axes.iter().all(|&axis| shape[axis] == 1);
@@ -44,8 +44,9 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
 }
 
-/// The transpose of a product that nothing else needs: the product of the operands the other way round. (The
-/// gradient of a table that is an output layer, too, is added to the table's other gradient, row by row.)
+/// Simplifies the transpose of a product that nothing else needs: it is the product of the operands the
+/// other way round. (The gradient of a table that is an output layer, too, is added to the table's other
+/// gradient, row by row.)
 pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     let OpKind::Permute { perm } = op.kind else { return None };
     let (OpKind::Dot(axes), x) = definition(b.graph, op.operands[0])? else { return None };
@@ -167,8 +168,8 @@ pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<
     (parts != x).then(|| emit(b, OpKind::Concat { axis }, &parts))
 }
 
-/// A stack, whose parts were given an outer axis: the parts joined along their own outermost axis, and then
-/// reshaped. What else joins them shares that.
+/// Simplifies a stack, whose parts were given an outer axis: the parts are joined along their own outermost
+/// axis, and then reshaped. Other joins of them share that.
 fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
     let mut inner = Vec::with_capacity(parts.len());
     let mut shape = b.shape(parts[0]).to_vec();
@@ -187,7 +188,7 @@ fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Optio
     })
 }
 
-/// The tensor that was cut into exactly these parts, in this order.
+/// Returns the tensor that was cut into exactly these parts, in this order.
 fn split_of(b: &Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
     let mut whole = None;
     let mut reached = 0;

@@ -4,8 +4,8 @@ use super::super::rewriter::Candidate;
 use super::super::{definition, splat_of};
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ScatterOp, ValueId};
 
-/// `scatter_add(0, index, updates) + x`: `scatter_add(x, index, updates)`, unless the former is needed by
-/// itself.
+/// Simplifies `scatter_add(0, index, updates) + x` to `scatter_add(x, index, updates)`, unless the former
+/// is needed by itself.
 ///
 /// This is the gradient of a table that is both gathered from and multiplied with (tied embeddings). The
 /// updates are then added to `x` one by one instead of to each other first, which may round differently.

@@ -1,9 +1,9 @@
 //! Sums of many terms, which become one op.
 //!
-//! What is used many times has a gradient of as many terms, each added to those before: of the parts of a
-//! split tensor, of a weight with which every step of a recurrent layer multiplies. Here a sum is seen whole,
-//! so that its length costs nothing. Always holds: at each element the same numbers are added, perhaps in
-//! another order.
+//! A value that is used many times has a gradient of as many terms, each added to those before: of the
+//! parts of a split tensor, of a weight with which every step of a recurrent layer multiplies. Here a sum
+//! is seen whole, so that its length costs nothing. Always holds: at each element the same numbers are
+//! added, perhaps in another order.
 
 mod pads;
 mod products;
@@ -62,11 +62,11 @@ fn take(terms: &mut Vec<Term>, indices: &[usize]) -> Vec<Term> {
 /// The graph before the pass.
 struct Old<'g> {
     graph: &'g Graph,
-    /// How often each value is read, by id.
+    /// Number of reads of each value, by id.
     uses: Vec<usize>,
     /// Values that are sums, and that only another sum reads, by id.
     is_part: Vec<bool>,
-    /// Where each op stands in its block, by id.
+    /// Position of each op in its block, by id.
     positions: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ impl<'g> Old<'g> {
         Self { graph, uses, is_part, positions }
     }
 
-    /// The terms of a sum that is no part of another, in order.
+    /// Returns the terms of a sum that is no part of another, in order.
     fn terms(&self, b: &Builder<'_>, op: &Candidate<'_>) -> Vec<Term> {
         let pair = |old: &[ValueId], new: &[ValueId]| [1, 0].map(|i| Term { old: old[i], new: new[i] });
         // A stack of its own, not recursion: a sum may be as deep as the program is long.

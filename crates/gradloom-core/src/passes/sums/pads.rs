@@ -29,7 +29,7 @@ struct Part {
     to: usize,
 }
 
-/// The terms that are padded along `axis` alone and together fill it exactly, in order.
+/// Returns the terms that are padded along `axis` alone and together fill it exactly, in order.
 fn parts_along(b: &Builder<'_>, axis: usize, terms: &[Term]) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> =
         terms.iter().enumerate().filter_map(|(i, term)| part_along(b, axis, i, term.new)).collect();

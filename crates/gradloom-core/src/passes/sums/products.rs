@@ -35,8 +35,8 @@ pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) ->
     Some(b.op(OpKind::Dot(axes), &sides))
 }
 
-/// What products that can be joined have in common: the extents of their operands but for the first axis that
-/// is contracted.
+/// Common properties of products that can be joined: the extents of their operands but for the first axis
+/// that is contracted.
 #[derive(PartialEq)]
 struct Alike {
     axes: DotAxes,
@@ -44,7 +44,7 @@ struct Alike {
 }
 
 impl Alike {
-    /// Of a product that contracts an axis.
+    /// Returns the properties of a product that contracts an axis.
     fn of(graph: &Graph, value: ValueId) -> Option<Self> {
         let (OpKind::Dot(axes), x) = definition(graph, value)? else { return None };
         let joined = [*axes.lhs_contract.first()?, *axes.rhs_contract.first()?];
@@ -80,13 +80,13 @@ impl Group {
     }
 }
 
-/// Both operands of a product.
+/// Returns both operands of a product.
 fn operands(graph: &Graph, product: ValueId) -> [ValueId; 2] {
     let (_, x) = definition(graph, product).expect("it is a product");
     [x[0], x[1]]
 }
 
-/// Where a value is computed.
+/// Returns the position of the op that computes a value, in its block.
 fn position(old: &Old<'_>, value: ValueId) -> usize {
     match old.graph.values[value].definition {
         Definition::Result(op, _) => old.positions[op.index()],

@@ -51,7 +51,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Whether a value is the other one, perhaps seen through views. Which views is not looked at.
+/// Returns whether a value is the other one, perhaps seen through views. Which views is not looked at.
 fn is_same(graph: &Graph, mut value: ValueId, other: ValueId) -> bool {
     while value != other {
         match graph.defining_op(value) {

@@ -16,12 +16,12 @@ pub(super) enum Content {
     Updated(ValueId),
 }
 
-/// Which content stands where. Buffers without bytes always hold their value.
+/// Contents of memory. Buffers without bytes always hold their value.
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
     /// Disjoint stretches: region and first byte to end and content.
     stretches: SortedMap<(Region, u64), (u64, Content)>,
-    /// How many elements of each buffer the last launch wrote that wrote any.
+    /// Number of elements of each buffer that the last launch to write to it has written.
     written: IdMap<ValueId, usize>,
 }
 
@@ -63,7 +63,7 @@ impl Contents<'_> {
         self.plan.buffer(value).expect("the structure was checked")
     }
 
-    /// The content of a buffer's bytes, if it is the same for all of them.
+    /// Returns the content of a buffer's bytes, if it is the same for all of them.
     pub(super) fn of(&self, buffer: &Buffer) -> Option<Content> {
         if buffer.bytes == 0 {
             return Some(Content::Value(buffer.value));
@@ -72,7 +72,7 @@ impl Contents<'_> {
         (end == buffer.offset + buffer.bytes).then_some(content)
     }
 
-    /// Sets what a buffer's bytes hold; gives what they held before, even in part.
+    /// Sets the content of a buffer's bytes; returns the content that they had before, even in part.
     fn put(&mut self, buffer: &Buffer, content: Content) -> Option<Content> {
         if buffer.bytes == 0 {
             return None;
@@ -106,8 +106,8 @@ impl Contents<'_> {
             .try_for_each(|(name, access)| self.check_read(access.buffer, &format!("guard {name:?}")))
     }
 
-    /// No result is written over an operand, unless the kernel can do that. What is read is there, so
-    /// operands do not overlap each other.
+    /// Checks that no result is written over an operand, unless the kernel can do that. What is read is
+    /// there, so operands do not overlap each other.
     fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
         operands.retain(|buffer| buffer.bytes > 0);
@@ -130,7 +130,8 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// No two results share bytes, unless they are windows of one buffer that have no element in common.
+    /// Checks that no two results share bytes, unless they are windows of one buffer that have no element
+    /// in common.
     fn check_results_apart(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut results: Vec<(&Buffer, &Access)> =
             launch.writes.iter().map(|write| (self.buffer(write.buffer), write)).collect();
@@ -180,8 +181,8 @@ impl Contents<'_> {
     }
 }
 
-/// The elements of a buffer that a result covers: what it writes, the ends of rows that only keep the next
-/// ones aligned, and a few rows behind the last one.
+/// Returns the number of elements of a buffer that a result covers: what it writes, the ends of rows that
+/// only keep the next ones aligned, and a few rows behind the last one.
 fn covered(layout: &Layout, ty: &Type) -> usize {
     let elements = layout.shape.elements();
     let (Some(&row), Some(&columns)) = (ty.shape.last(), layout.shape.last()) else { return elements };

@@ -3,9 +3,9 @@
 use crate::ir::DType;
 use crate::kernel::{Access, Body, Kernel, NodeKind, Schedule, Store};
 
-/// Fused kernels: their expressions are sound, and their operands and results have as many elements as the
-/// nodes that load and store them, and each kernel has the scratch that its schedule takes. Kernels index by
-/// these numbers without looking.
+/// Checks fused kernels: their expressions are sound, their operands and results have as many elements as
+/// the nodes that load and store them, and each kernel has the scratch that its schedule takes. Kernels
+/// index by these numbers without bounds checks.
 pub(super) fn check(
     kernel: &Kernel,
     schedule: &Schedule,
@@ -63,7 +63,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether an operand or result has elements of a node's dtype, or of 16 bits that stand for them.
+/// Returns whether an operand or result has elements of a node's dtype, or of 16 bits that stand for them.
 fn holds(access: &Access, dtype: DType) -> bool {
     access.dtype == dtype || access.dtype.is_float() && dtype == DType::F32
 }

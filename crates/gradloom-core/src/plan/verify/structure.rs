@@ -88,7 +88,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What runs when the program is loaded finds constants alone, and writes what no step writes.
+/// Checks that hoisted launches read constants alone, and write what no step writes.
 fn check_hoisted(plan: &Plan) -> Result<()> {
     for (i, launch) in plan.hoisted.iter().enumerate() {
         let name = format!("hoisted launch {i} ({})", launch.kernel.name());
@@ -142,7 +142,7 @@ fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Resul
     Ok(())
 }
 
-/// An access to a buffer that exists, within its bytes.
+/// Checks that an access is to a buffer that exists, and within its bytes; returns the buffer.
 fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p Buffer> {
     let Some(buffer) = plan.buffer(access.buffer) else {
         return Err(broken(format!("{name} uses {}, which has no buffer", access.buffer)));
@@ -160,7 +160,7 @@ fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p B
     Ok(buffer)
 }
 
-/// Leaves change only in the commit, and only by copies.
+/// Checks that leaves change only in the commit, and only by copies.
 fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
     let persists = buffer.region != Region::Step;
     if persists && launch.phase == Phase::Compute {
