@@ -6,7 +6,7 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{Number, ScatterOp, Type};
 
-/// How `x [B.., N, R..]` and `index [B.., I..]` fit together, each group of axes as one.
+/// Rows of `x [B.., N, R..]` that `index [B.., I..]` names, each group of axes as one.
 struct Rows {
     /// Row of x, counted over the batch, for each element of the index.
     sources: Vec<usize>,
@@ -31,14 +31,14 @@ fn rows(x: &HostTensor, index: &HostTensor, batch: usize) -> Result<Rows> {
     Ok(Rows { sources, width: x.ty.shape[batch + 1..].iter().product() })
 }
 
-/// Rows of x at indices.
+/// Gathers rows of x at indices.
 pub(super) fn gather(x: &HostTensor, index: &HostTensor, batch: usize, ty: &Type) -> Result<HostTensor> {
     let Rows { sources, width } = rows(x, index, batch)?;
     let elements = sources.iter().flat_map(|row| (0..width).map(move |i| x.get(row * width + i)));
     Ok(HostTensor::from_numbers(ty.clone(), elements))
 }
 
-/// x with updates in the place of the rows that are there.
+/// Scatters updates into the place of the rows that are there.
 fn scatter_distinct(x: &HostTensor, index: &HostTensor, updates: &HostTensor, batch: usize) -> HostTensor {
     let extent = x.ty.shape[batch];
     let batches: usize = x.ty.shape[..batch].iter().product();
@@ -55,7 +55,7 @@ fn scatter_distinct(x: &HostTensor, index: &HostTensor, updates: &HostTensor, ba
     HostTensor::from_numbers(x.ty.clone(), numbers)
 }
 
-/// x with updates added to its rows or in their place, in the order of the updates.
+/// Scatters updates: adds them to rows of x or puts them in their place, in the order of the updates.
 pub(super) fn scatter(
     op: ScatterOp,
     x: &HostTensor,

@@ -17,12 +17,12 @@ pub(super) fn each_index(extents: &[usize], visit: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// The position that an index has under strides.
+/// Returns the position that an index has under strides.
 pub(super) fn position(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, stride)| i * stride).sum()
 }
 
-/// The positions of all elements of the given axes alone, in row-major order.
+/// Returns the positions of all elements of the given axes alone, in row-major order.
 pub(super) fn positions(extents: &[usize], strides: &[usize], axes: &[usize]) -> Vec<usize> {
     let pick = |values: &[usize]| axes.iter().map(|&axis| values[axis]).collect::<Vec<_>>();
     let strides = pick(strides);

@@ -4,7 +4,7 @@ use super::indices::positions;
 use super::{HostData, HostTensor};
 use crate::ir::{DotAxes, Type};
 
-/// Sums of products over the contracted axes, for each element of the batch and free axes.
+/// Computes sums of products over the contracted axes, for each element of the batch and free axes.
 pub(super) fn dot(axes: &DotAxes, lhs: &HostTensor, rhs: &HostTensor, ty: &Type) -> HostTensor {
     let (l, r) = (lhs.floats(), rhs.floats());
     let side = |x: &HostTensor, batch: &[usize], contract: &[usize]| {

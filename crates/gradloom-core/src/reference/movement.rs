@@ -6,14 +6,15 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{BlockFormat, DType, Number, Type, words_of};
 
-/// The tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times `strides`.
+/// Returns the tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times
+/// `strides`.
 pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
     let mut elements = Vec::with_capacity(ty.elements());
     each_index(&ty.shape, &mut |index| elements.push(x.get(base + position(index, strides))));
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// The numbers that blocks stand for.
+/// Returns the numbers that blocks stand for.
 pub(super) fn dequantize(format: BlockFormat, blocks: &HostTensor, ty: &Type) -> HostTensor {
     let bytes: Vec<u8> = (0..blocks.len()).map(|i| blocks.integer(i) as u8).collect();
     let blocks = bytes.chunks_exact(format.block_bytes());
@@ -32,14 +33,14 @@ pub(super) fn broadcast(x: &HostTensor, ty: &Type) -> HostTensor {
     strided(x, ty, 0, &strides.map(|(stride, &n)| if n == 1 { 0 } else { stride }).collect::<Vec<_>>())
 }
 
-/// Every `step`th element from `start`.
+/// Takes every `step`th element from `start`.
 pub(super) fn slice(x: &HostTensor, start: &[usize], step: &[usize], ty: &Type) -> HostTensor {
     let strides = x.ty.shape.strides();
     let stepped: Vec<_> = strides.iter().zip(step).map(|(stride, step)| stride * step).collect();
     strided(x, ty, position(start, &strides), &stepped)
 }
 
-/// Windows over the last axes.
+/// Takes windows over the last axes.
 pub(super) fn windows(x: &HostTensor, step: &[usize], dilation: &[usize], ty: &Type) -> HostTensor {
     let mut strides = x.ty.shape.strides();
     let first = strides.len() - step.len();
@@ -59,7 +60,7 @@ fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usiz
     });
 }
 
-/// Elements of `value` around and between those of x.
+/// Puts elements of `value` around and between those of x.
 pub(super) fn pad(x: &HostTensor, low: &[usize], interior: &[usize], value: Number, ty: &Type) -> HostTensor {
     let strides = ty.shape.strides();
     let spread: Vec<_> = strides.iter().zip(interior).map(|(stride, gap)| stride * (gap + 1)).collect();
@@ -81,7 +82,7 @@ pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTenso
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Numbers of 64 bits as words of 32, the low one first, or the other way around.
+/// Converts numbers of 64 bits to words of 32, the low one first, or the other way around.
 pub(super) fn words(x: &HostTensor, ty: &Type) -> HostTensor {
     let numbers: Vec<i64> = match ty.dtype {
         DType::I64 => {
@@ -92,7 +93,7 @@ pub(super) fn words(x: &HostTensor, ty: &Type) -> HostTensor {
     HostTensor { ty: ty.clone(), data: HostData::Int(numbers) }
 }
 
-/// Start of a window of extents `sizes` in a tensor of extents `whole`, checked to lie inside.
+/// Returns the start of a window of extents `sizes` in a tensor of extents `whole`, checked to lie inside.
 fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Result<Vec<usize>> {
     let mut checked = Vec::with_capacity(starts.len());
     for (axis, start) in starts.iter().enumerate() {
@@ -112,13 +113,13 @@ fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Res
     Ok(checked)
 }
 
-/// A window of x.
+/// Returns a window of x.
 pub(super) fn dynamic_slice(x: &HostTensor, starts: &[&HostTensor], ty: &Type) -> Result<HostTensor> {
     let start = window_start(&x.ty.shape, &ty.shape, starts)?;
     Ok(slice(x, &start, &vec![1; start.len()], ty))
 }
 
-/// x with a window replaced.
+/// Replaces a window of x.
 pub(super) fn dynamic_update_slice(
     x: &HostTensor,
     update: &HostTensor,

@@ -7,7 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
 
-/// Results of an op that is neither an external leaf nor runs a block; those are the business of `evaluate`.
+/// Computes the results of an op that neither is an external leaf nor runs a block; those are the business
+/// of `evaluate`.
 pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);
@@ -39,7 +40,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
     }
 }
 
-/// Whether an op computes elements one by one, moves them, or reduces axes.
+/// Returns whether an op computes elements one by one, moves them, or reduces axes.
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
     match kind {
         OpKind::Unary(_)
@@ -83,8 +84,8 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
     }
 }
 
-/// Results of an op that [`is_simple`]. These alone run at compile time, so a compiler that travels to
-/// browsers has the others not with it.
+/// Computes the results of an op that [`is_simple`]. Only these run at compile time, so a compiler that
+/// runs in browsers does not contain the others.
 pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);

@@ -40,7 +40,7 @@ fn strides_without(ty: &Type, axes: &[usize], rank: usize) -> Vec<usize> {
     (0..rank).map(|axis| if axes.contains(&axis) { 0 } else { kept.next().unwrap_or(0) }).collect()
 }
 
-/// Index along `axis` of the extreme element; `ty` is the result's type.
+/// Returns the index along `axis` of the extreme element; `ty` is the result's type.
 pub(super) fn arg_reduce(op: ArgReduceOp, axis: usize, x: &HostTensor, ty: &Type) -> HostTensor {
     let kept = strides_without(ty, &[axis], x.ty.shape.rank());
     let values = x.to_f64();

@@ -5,7 +5,7 @@ use super::{HostData, HostTensor};
 use crate::ir::{ReduceOp, Type};
 use std::cmp::Ordering;
 
-/// Reductions of the elements of each row up to each one, or from each one on.
+/// Computes reductions of the elements of each row up to each one, or from each one on.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool, x: &HostTensor) -> HostTensor {
     let ty = x.ty.clone();
     let extent = ty.shape.last().copied().unwrap_or(1);
@@ -35,7 +35,7 @@ fn walk<T: Copy>(x: &[T], extent: usize, reverse: bool, identity: T, combine: im
     result
 }
 
-/// The first elements of each row in order, and their indices; `types` are those of the results.
+/// Returns the first elements of each row in order, and their indices; `types` are those of the results.
 pub(super) fn sort(descending: bool, x: &HostTensor, types: [&Type; 2]) -> Vec<HostTensor> {
     let [extent, count] = [&x.ty, types[0]].map(|ty| ty.shape.last().copied().unwrap_or(1));
     let values = x.to_f64();
@@ -52,7 +52,7 @@ pub(super) fn sort(descending: bool, x: &HostTensor, types: [&Type; 2]) -> Vec<H
     vec![HostTensor::from_numbers(types[0].clone(), found), HostTensor::from_f64(types[1].clone(), indices)]
 }
 
-/// NaN is above all numbers.
+/// Compares numbers; NaN is above all of them.
 fn ascending(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

@@ -23,7 +23,7 @@ pub struct HostTensor {
 }
 
 impl HostTensor {
-    /// A tensor from float64 numbers, converted as [`Number::of`] does.
+    /// Creates a tensor from float64 numbers, converted as [`Number::of`] does.
     pub fn from_f64(ty: Type, values: impl IntoIterator<Item = f64>) -> Self {
         let numbers = values.into_iter().map(|v| Number::of(ty.dtype, v));
         let tensor = Self::from_numbers(ty.clone(), numbers);
@@ -31,12 +31,12 @@ impl HostTensor {
         tensor
     }
 
-    /// A tensor from a constant's data.
+    /// Creates a tensor from a constant's data.
     pub fn from_literal(ty: &Type, data: &Literal) -> Self {
         Self::from_numbers(ty.clone(), (0..ty.elements()).map(|i| data.get(i)))
     }
 
-    /// A tensor from its elements in row-major order, of which there must be as many as `ty` has.
+    /// Creates a tensor from its elements in row-major order, of which there must be as many as `ty` has.
     pub(super) fn from_numbers(ty: Type, numbers: impl IntoIterator<Item = Number>) -> Self {
         Self::collect(ty, &mut numbers.into_iter())
     }
@@ -52,7 +52,8 @@ impl HostTensor {
         Self { ty, data }
     }
 
-    /// Whether the data is what the type promises: as many elements, of the right kind, in the dtype's range.
+    /// Checks that the data is what the type promises: as many elements, of the right kind, in the dtype's
+    /// range.
     ///
     /// # Errors
     /// A description of the mismatch.
@@ -66,7 +67,7 @@ impl HostTensor {
         }
     }
 
-    /// The elements of an f32 tensor.
+    /// Returns the elements of an f32 tensor.
     pub(super) fn floats(&self) -> &[f64] {
         match &self.data {
             HostData::Float(v) => v,
@@ -74,7 +75,7 @@ impl HostTensor {
         }
     }
 
-    /// An element of an i32 or u32 tensor.
+    /// Returns an element of an i32 or u32 tensor.
     pub(super) fn integer(&self, index: usize) -> i64 {
         match &self.data {
             HostData::Int(v) => v[index],
@@ -82,7 +83,7 @@ impl HostTensor {
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match &self.data {
             HostData::Float(v) => v.len(),
@@ -91,12 +92,12 @@ impl HostTensor {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at a row-major position.
+    /// Returns the element at a row-major position.
     pub fn get(&self, index: usize) -> Number {
         match &self.data {
             HostData::Float(v) => Number::Float(v[index]),
@@ -105,7 +106,7 @@ impl HostTensor {
         }
     }
 
-    /// All elements in float64.
+    /// Returns all elements in float64.
     pub fn to_f64(&self) -> Vec<f64> {
         (0..self.len()).map(|i| self.get(i).as_f64()).collect()
     }

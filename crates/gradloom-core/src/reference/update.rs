@@ -5,7 +5,8 @@ use super::{EntryValues, HostTensor, movement};
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, ValueId};
 
-/// Each updated parameter or state once, in the order of its first update, with its value after the step.
+/// Returns each updated parameter or state once, in the order of its first update, with its value after the
+/// step.
 ///
 /// All updates see the values from the start of the step. Regions of one target are written in the order of
 /// the updates. A region out of range is a trap even if nothing is committed: the step fails.

@@ -23,8 +23,8 @@ pub(crate) struct Acting {
     is_placed: bool,
 }
 
-/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for
-/// where the caller's place is lost stands at the method's caller.
+/// Has the errors of the open trace name the method `name`, until the guard is dropped. Ops whose own place
+/// is lost get that of the method's caller.
 ///
 /// In a browser's module, where it would take kilobytes, it does nothing: the page knows which op it called.
 #[track_caller]

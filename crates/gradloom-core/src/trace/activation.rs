@@ -9,7 +9,7 @@ use crate::ir::Shape;
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 
 impl Tensor {
-    /// `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
+    /// Computes `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -22,7 +22,7 @@ impl Tensor {
         self.le(0.0).select(0.0, self)
     }
 
-    /// `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
+    /// Computes `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -35,8 +35,8 @@ impl Tensor {
         self.clamp(0.0, 6.0)
     }
 
-    /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
-    /// Gimpel, 2016.
+    /// Computes `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`.
+    /// Hendrycks and Gimpel, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -49,7 +49,7 @@ impl Tensor {
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
-    /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    /// Computes the tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -63,7 +63,7 @@ impl Tensor {
         0.5 * self * (1.0 + inner.tanh())
     }
 
-    /// `x · sigmoid(x)`.
+    /// Computes `x · sigmoid(x)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -77,7 +77,7 @@ impl Tensor {
         self * self.sigmoid()
     }
 
-    /// `x · tanh(softplus(x))`. Misra, 2019.
+    /// Computes `x · tanh(softplus(x))`. Misra, 2019.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -90,8 +90,8 @@ impl Tensor {
         self * self.softplus().tanh()
     }
 
-    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `x + log(1 + e^-x)` above 0, which
-    /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    /// Computes `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `x + log(1 + e^-x)` above 0,
+    /// which neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -109,7 +109,7 @@ impl Tensor {
         positive.select(self, 0.0) + positive.select(-self, self).exp().log1p()
     }
 
-    /// `log(sigmoid(x))`, which does not underflow.
+    /// Computes `log(sigmoid(x))`, which does not underflow.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -123,7 +123,7 @@ impl Tensor {
         -(-self).softplus()
     }
 
-    /// `x / (1 + |x|)`.
+    /// Computes `x / (1 + |x|)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -136,8 +136,8 @@ impl Tensor {
         self / (1.0 + self.abs())
     }
 
-    /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
-    /// Maas, Hannun, Ng, 2013.
+    /// Returns `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in
+    /// PyTorch. Maas, Hannun, Ng, 2013.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -156,9 +156,9 @@ impl Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// `x` where it is above 0, `weight · x` elsewhere: one weight for all, of rank 0 or `[1]`, or as in
-    /// PyTorch one for each channel of `[batch, channels, S..]`, which is axis 1: `[channels]`. He, Zhang,
-    /// Ren, Sun, 2015.
+    /// Returns `x` where it is above 0, `weight · x` elsewhere: one weight for all, of rank 0 or `[1]`, or
+    /// as in PyTorch one for each channel of `[batch, channels, S..]`, which is axis 1: `[channels]`. He,
+    /// Zhang, Ren, Sun, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -189,7 +189,8 @@ impl Tensor {
         self.gt(0.0).select(self, self.not_above_zero() * weight)
     }
 
-    /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
+    /// Returns `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner,
+    /// Hochreiter, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -206,7 +207,8 @@ impl Tensor {
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
     }
 
-    /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere, with an alpha above 0. Barron, 2017.
+    /// Returns `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere, with an alpha above 0.
+    /// Barron, 2017.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -222,8 +224,8 @@ impl Tensor {
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
-    /// [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et al.,
-    /// NIPS 2017.
+    /// Computes [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et
+    /// al., NIPS 2017.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -236,13 +238,13 @@ impl Tensor {
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// The operand of a branch that is not taken above 0, where it could overflow.
+    /// Returns the operand of a branch that is not taken above 0, where it could overflow.
     #[track_caller]
     fn not_above_zero(self) -> Tensor {
         self.gt(0.0).select(0.0, self)
     }
 
-    /// `x / 6 + 1/2`, limited to `0..=1`.
+    /// Computes `x / 6 + 1/2`, limited to `0..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -256,7 +258,7 @@ impl Tensor {
         self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
     }
 
-    /// `x · hard_sigmoid(x)`. Howard et al., 2019.
+    /// Computes `x · hard_sigmoid(x)`. Howard et al., 2019.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -272,7 +274,7 @@ impl Tensor {
         self.ge(3.0).select(self, inside * (inside * (1.0 / 6.0) + 0.5))
     }
 
-    /// `x - tanh(x)`.
+    /// Computes `x - tanh(x)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -286,7 +288,7 @@ impl Tensor {
         self - self.tanh()
     }
 
-    /// `x` where `|x|` is above `lambda`, 0 elsewhere.
+    /// Returns `x` where `|x|` is above `lambda`, 0 elsewhere.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -303,7 +305,7 @@ impl Tensor {
         self.abs().le(lambda).select(0.0, self)
     }
 
-    /// `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
+    /// Computes `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -321,7 +323,8 @@ impl Tensor {
         self.abs().le(lambda).select(0.0, shrunk)
     }
 
-    /// `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et al., 2017.
+    /// Computes `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et
+    /// al., 2017.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -5,7 +5,7 @@ use super::tensor::{emit_all, fail, placeholder};
 use super::{Tensor, acting, iota, is_training};
 use crate::ir::{AttentionSpec, DType, OpKind, Shape};
 
-/// What [`Tensor::attention`] can vary.
+/// Options of [`Tensor::attention`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionOptions {
     causal: bool,
@@ -66,15 +66,15 @@ impl AttentionOptions {
         self
     }
 
-    /// Is added to the scaled scores: f32, as `[batch, heads, queries, keys]` or what can be broadcast to it.
-    /// `-inf` hides a key as a mask does; a query all of whose scores are `f32::MIN` sees all keys alike, as
-    /// in PyTorch.
+    /// Bias that is added to the scaled scores: f32, as `[batch, heads, queries, keys]` or what can be
+    /// broadcast to it. `-inf` hides a key as a mask does; a query all of whose scores are `f32::MIN` sees
+    /// all keys alike, as in PyTorch.
     pub fn bias(mut self, bias: Tensor) -> Self {
         self.scores.bias = Some(bias);
         self
     }
 
-    /// While a training loss is traced, a probability becomes 0 with this probability, and the others grow to
+    /// Probability with which a probability becomes 0 while a training loss is traced; the others grow to
     /// make up for it.
     pub fn dropout(mut self, p: f64) -> Self {
         self.scores.dropout = p;
@@ -83,9 +83,9 @@ impl AttentionOptions {
 }
 
 impl Tensor {
-    /// softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
-    /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads key
-    /// head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
+    /// Computes softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
+    /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads
+    /// key head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -103,10 +103,10 @@ impl Tensor {
         self.attention_with_log_sum(keys, values, options).0
     }
 
-    /// [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of scaled
-    /// scores, `[batch, heads, queries]`: with it, attentions over parts of the keys can be put together. A
-    /// query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that depends on it
-    /// is an error.
+    /// Computes [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of
+    /// scaled scores, `[batch, heads, queries]`: with it, attentions over parts of the keys can be put
+    /// together. A query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that
+    /// depends on it is an error.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -157,7 +157,7 @@ impl Tensor {
         (results[0], results[1])
     }
 
-    /// Attention by the matrix of all scores.
+    /// Computes attention by the matrix of all scores.
     #[track_caller]
     fn attention_of_scores(
         self,
@@ -233,7 +233,7 @@ impl Tensor {
 /// The lowest score that is a number.
 const LOWEST: f64 = f32::MIN as f64;
 
-/// What needs the scores one by one.
+/// Options that need the scores one by one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scores {
     window: Option<usize>,
@@ -250,7 +250,7 @@ impl Scores {
 }
 
 impl AttentionOptions {
-    /// True if each query sees a key and each key is seen: that of its own position.
+    /// Returns whether each query sees a key and each key is seen: that of its own position.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
         pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)

@@ -9,7 +9,7 @@ use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
 
 /// Tensors that go into or come out of a block: a tensor, tuples, arrays and vectors of groups, and `()`.
 pub trait TensorGroup: Sized {
-    /// The group with every tensor replaced by `f` of it, in order.
+    /// Replaces every tensor of the group by `f` of it, in order.
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self;
 }
 
@@ -50,7 +50,7 @@ impl<A: TensorGroup, B: TensorGroup, C: TensorGroup> TensorGroup for (A, B, C) {
     }
 }
 
-/// The tensors of a group in order, and the group back.
+/// Returns the group, and its tensors in order.
 pub(super) fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     let mut all = Vec::new();
     let group = group.map(&mut |t| {

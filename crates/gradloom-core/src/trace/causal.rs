@@ -5,7 +5,7 @@ use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
-    /// `x` where the key (last axis) is not after the query (the axis before it), `fill` elsewhere:
+    /// Returns `x` where the key (last axis) is not after the query (the axis before it), `fill` elsewhere:
     /// `[.., T, T]`, of the same shape.
     ///
     /// ```
@@ -22,8 +22,8 @@ impl Tensor {
         }
     }
 
-    /// Softmax over the keys (last axis) that are not after the query (the axis before it), 0 elsewhere: f32
-    /// `[.., T, T]`, of the same shape.
+    /// Computes softmax over the keys (last axis) that are not after the query (the axis before it), 0
+    /// elsewhere: f32 `[.., T, T]`, of the same shape.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -40,7 +40,8 @@ impl Tensor {
         }
     }
 
-    /// bool `[T, T]`, true where the column is not after the row; none after an error of the op `token`.
+    /// Returns bool `[T, T]`, true where the column is not after the row; `None` after an error of the op
+    /// `token`.
     #[track_caller]
     fn not_after(self, token: &str) -> Option<Tensor> {
         let shape = self.shape();

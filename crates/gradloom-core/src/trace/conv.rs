@@ -7,7 +7,7 @@ use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
 /// A number for each spatial axis, or one for all.
 pub trait PerAxis {
-    /// The numbers as given.
+    /// Returns the numbers as given.
     fn list(&self) -> Vec<usize>;
 }
 
@@ -29,7 +29,7 @@ impl PerAxis for &[usize] {
     }
 }
 
-/// What a convolution can vary.
+/// Options of a convolution.
 #[derive(Clone, Debug, Default)]
 pub struct ConvOptions {
     stride: Vec<usize>,
@@ -45,7 +45,7 @@ impl ConvOptions {
         Self::default()
     }
 
-    /// From one position to the next; 1 if not given.
+    /// Distance from one position to the next; 1 if not given.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
@@ -59,7 +59,7 @@ impl ConvOptions {
         self
     }
 
-    /// From one element of the weights to the next; 1 if not given.
+    /// Distance from one element of the weights to the next; 1 if not given.
     #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
         self.dilation = dilation.list();
@@ -73,12 +73,12 @@ impl ConvOptions {
         self
     }
 
-    /// What [`ConvOptions::groups`] said.
+    /// Returns the number of groups: that of [`ConvOptions::groups`], or 1.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.unwrap_or(1)
     }
 
-    /// Of a transposed convolution, elements more at the end; less than stride or dilation.
+    /// Elements that a transposed convolution adds at the end; less than stride or dilation.
     #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis) -> Self {
         self.output_padding = padding.list();
@@ -86,7 +86,8 @@ impl ConvOptions {
     }
 }
 
-/// The numbers of `axes` axes from as many, one or none; none after an error of the op named `token`.
+/// Returns the numbers of `axes` axes from as many, one or none; `None` after an error of the op named
+/// `token`.
 #[track_caller]
 pub(super) fn per_axis(
     token: &str,
@@ -108,8 +109,8 @@ pub(super) fn per_axis(
 }
 
 impl Tensor {
-    /// Convolution (cross-correlation) over the last axis: `[batch, channels, length]` with weights
-    /// `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
+    /// Computes a convolution (cross-correlation) over the last axis: `[batch, channels, length]` with
+    /// weights `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
     /// `(length + 2 · padding - dilation · (size - 1) - 1) / stride + 1` positions. See [`ConvSpec`].
     ///
     /// ```
@@ -126,9 +127,9 @@ impl Tensor {
         self.conv("conv1d", 1, weights, options)
     }
 
-    /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with
-    /// weights `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32.
-    /// See [`Tensor::conv1d`].
+    /// Computes a convolution (cross-correlation) over the last two axes:
+    /// `[batch, channels, height, width]` with weights `[outputs, channels / groups, rows, columns]` gives
+    /// `[batch, outputs, height', width']`, f32. See [`Tensor::conv1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -159,10 +160,10 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[self, weights], token)
     }
 
-    /// The transpose of [`Tensor::conv1d`], which it is the gradient of: `[batch, channels, length]` with
-    /// weights `[channels, outputs / groups, size]` gives `[batch, outputs, positions]`, with
-    /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions.
-    /// PyTorch's `conv_transpose1d`.
+    /// Computes the transpose of [`Tensor::conv1d`], which it is the gradient of:
+    /// `[batch, channels, length]` with weights `[channels, outputs / groups, size]` gives
+    /// `[batch, outputs, positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) +
+    /// output_padding + 1` positions. PyTorch's `conv_transpose1d`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -178,8 +179,9 @@ impl Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
     }
 
-    /// The transpose of [`Tensor::conv2d`], which it is the gradient of: `[batch, channels, height, width]`
-    /// with weights `[channels, outputs / groups, rows, columns]`. See [`Tensor::conv_transpose1d`].
+    /// Computes the transpose of [`Tensor::conv2d`], which it is the gradient of:
+    /// `[batch, channels, height, width]` with weights `[channels, outputs / groups, rows, columns]`. See
+    /// [`Tensor::conv_transpose1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -271,9 +273,9 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[cut, turned], token)
     }
 
-    /// Windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window. The padding
-    /// holds the number `outside`, or without one repeats the edge. None after an error of the op named
-    /// `token`.
+    /// Returns the windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window.
+    /// The padding holds the number `outside`, or without one repeats the edge. `None` after an error of
+    /// the op named `token`.
     #[track_caller]
     pub(super) fn places(
         self,
@@ -363,7 +365,7 @@ impl Spread {
     }
 }
 
-/// A placeholder for a result without windows.
+/// Returns a placeholder for a result without windows.
 #[track_caller]
 pub(super) fn nothing(x: Tensor) -> Tensor {
     placeholder(x.dtype(), Shape::from(x.shape().to_vec()))

@@ -9,7 +9,7 @@ use super::tensor::{fail_with_help, has_floats, placeholder};
 use super::{Tensor, acting, iota, scan};
 use crate::ir::{DType, Type};
 
-/// What [`Tensor::ctc_loss`] can vary.
+/// Options of [`Tensor::ctc_loss`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CtcOptions {
     blank: i32,
@@ -41,8 +41,8 @@ impl CtcOptions {
 const NEVER: f64 = -1e30;
 
 impl Tensor {
-    /// Mean loss of sequences of labels without places in time, each divided by its number of labels (at
-    /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
+    /// Computes the mean loss of sequences of labels without places in time, each divided by its number of
+    /// labels (at least 1): PyTorch's `ctc_loss`, for batches with padded targets.
     ///
     /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels `[batch, most labels]`,
     /// and how many times and labels of each sequence count, both `[batch]`: what is behind them is padding.
@@ -78,7 +78,7 @@ impl Tensor {
         (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
     }
 
-    /// The loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
+    /// Computes the loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -163,7 +163,7 @@ impl Tensor {
     }
 }
 
-/// `log(e^a + e^b)` of finite numbers. Of equals, each has half of the gradient.
+/// Computes `log(e^a + e^b)` of finite numbers. Of equals, each has half of the gradient.
 #[track_caller]
 fn log_add(a: Tensor, b: Tensor) -> Tensor {
     // Branches, not a maximum: each has the derivatives of the whole, of any order, also where a is b.

@@ -6,7 +6,7 @@ use super::{Axes, Operand, Tensor, acting};
 use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
-    /// Sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
+    /// Computes the sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -25,7 +25,8 @@ impl Tensor {
         self.matmul(right)
     }
 
-    /// Products of every element of one vector with every one of another: `[m]` and `[n]` give `[m, n]`.
+    /// Computes the products of every element of one vector with every one of another: `[m]` and `[n]` give
+    /// `[m, n]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -46,8 +47,8 @@ impl Tensor {
         self.unsqueeze(1) * right.unsqueeze(0)
     }
 
-    /// Sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the other axes of
-    /// `self` come first, then those of `other`. NumPy's `tensordot`.
+    /// Computes the sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the
+    /// other axes of `self` come first, then those of `other`. NumPy's `tensordot`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -87,11 +88,11 @@ impl Tensor {
     }
 }
 
-/// Sum of products by Einstein's convention, as NumPy's `einsum`: `einsum("bqd,bkd->bqk", &[q, k])`. Each
-/// operand has a letter for each of its axes; axes with the same letter go together, and letters that the
-/// result does not name are summed over. Without `->`, the result has the letters that occur once, in
-/// alphabetical order. A letter twice in one operand takes its diagonal. Products are taken from left to
-/// right.
+/// Computes the sum of products by Einstein's convention, as NumPy's `einsum`:
+/// `einsum("bqd,bkd->bqk", &[q, k])`. Each operand has a letter for each of its axes; axes with the same
+/// letter go together, and letters that the result does not name are summed over. Without `->`, the result
+/// has the letters that occur once, in alphabetical order. A letter twice in one operand takes its
+/// diagonal. Products are taken from left to right.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -153,7 +154,7 @@ impl Term {
         self
     }
 
-    /// Two axes with one letter.
+    /// Returns two axes with one letter, if there are such.
     fn repeat(&self) -> Option<(usize, usize)> {
         let second = (1..self.letters.len()).find(|&i| self.letters[..i].contains(&self.letters[i]))?;
         Some((self.axis(self.letters[second]), second))
@@ -168,7 +169,7 @@ impl Term {
         Self { tensor, letters: self.letters.into_iter().filter(|&letter| wanted(letter)).collect() }
     }
 
-    /// The product, without letters that are not needed later.
+    /// Computes the product, without letters that are not needed later.
     #[track_caller]
     fn times(self, right: Term, later: &dyn Fn(char) -> bool) -> Self {
         // What only one of them has is summed before.
@@ -195,7 +196,7 @@ impl Term {
 /// A message with a remedy.
 type Refusal = (String, &'static str);
 
-/// The operands with their letters, and those of the result.
+/// Returns the operands with their letters, and those of the result.
 fn parse(spec: &str, operands: &[Tensor]) -> Result<(Vec<Term>, Vec<char>), Refusal> {
     let text: String = spec.chars().filter(|c| !c.is_whitespace()).collect();
     let arrow = text.split_once('-').and_then(|(inputs, rest)| Some((inputs, rest.strip_prefix('>')?)));

@@ -6,7 +6,7 @@ use crate::ir::Shape;
 
 /// A number of elements, or a place among them.
 pub trait Extent: Copy {
-    /// The number; those that are too large are the largest.
+    /// Returns the number; too large ones become the largest.
     fn number(self) -> i64;
 }
 
@@ -23,7 +23,7 @@ numbers!(usize, isize, i32);
 
 /// The extents of a shape, of which one may be -1: what the others leave.
 pub trait Extents {
-    /// The extents in order.
+    /// Returns the extents in order.
     fn list(&self) -> Vec<i64>;
 }
 
@@ -59,7 +59,7 @@ impl<E: Extents> Extents for &E {
 
 /// A range along an axis; negative numbers count from its end.
 pub trait Span {
-    /// Where it begins, and where it ends: the number of the first element that it does not have.
+    /// Returns the start, and the end: the number of the first element that is not part of the range.
     fn bounds(&self) -> [Option<i64>; 2];
 }
 

@@ -5,7 +5,8 @@ use super::{AttentionOptions, Tensor, acting};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
-    /// `[.., time, width]` to `[.., heads, time, width / heads]`: the columns of a head lie side by side.
+    /// Splits `[.., time, width]` into `[.., heads, time, width / heads]`: the columns of a head lie side
+    /// by side.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -29,7 +30,8 @@ impl Tensor {
         self.reshape([lead, &[*time, heads, width / heads]].concat()).transpose(-2, -3)
     }
 
-    /// `[.., heads, time, depth]` to `[.., time, heads · depth]`, which undoes [`Tensor::split_heads`].
+    /// Merges `[.., heads, time, depth]` into `[.., time, heads · depth]`, which undoes
+    /// [`Tensor::split_heads`].
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -49,8 +51,9 @@ impl Tensor {
         self.transpose(-2, -3).reshape([lead, &[*time, heads.saturating_mul(*depth)]].concat())
     }
 
-    /// Multi-head self-attention of queries, keys and values that lie side by side, each with its heads side
-    /// by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See [`Tensor::attention`].
+    /// Computes multi-head self-attention of queries, keys and values that lie side by side, each with its
+    /// heads side by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See
+    /// [`Tensor::attention`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -66,7 +69,8 @@ impl Tensor {
         q.attention(k, v, options).merge_heads()
     }
 
-    /// Queries, keys and values `[batch, heads, time, depth]`, out of `[batch, time, 3 · heads · depth]`.
+    /// Returns the queries, keys and values `[batch, heads, time, depth]`, out of
+    /// `[batch, time, 3 · heads · depth]`.
     #[track_caller]
     pub(crate) fn heads_of_three(self, heads: usize, token: &str) -> [Tensor; 3] {
         let shape = self.shape();

@@ -7,7 +7,7 @@ use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
-    /// Rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
+    /// Gathers rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -29,7 +29,7 @@ impl Tensor {
         emit(OpKind::Gather { batch: 0 }, &[self, index], "gather_rows")
     }
 
-    /// One element of each last axis: `self` `[B.., N]`, `index` i32 `[B..]` gives `[B..]`.
+    /// Takes one element of each last axis: `self` `[B.., N]`, `index` i32 `[B..]` gives `[B..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -58,10 +58,10 @@ impl Tensor {
         emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
     }
 
-    /// Elements picked along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 with the
-    /// rank of `self` and its extents, except along the axis, where it has as many as are picked; the result
-    /// has the index' shape. The gradient of an element that is picked several times is their sum. This is
-    /// PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
+    /// Picks elements along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 with the
+    /// rank of `self` and its extents, except along the axis, where it has as many as are picked; the
+    /// result has the index' shape. The gradient of an element that is picked several times is their sum.
+    /// This is PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -94,8 +94,8 @@ impl Tensor {
         emit(OpKind::Gather { batch }, &[rows, index], "take_along_axis").transpose(at as isize, -1)
     }
 
-    /// Elements of an axis by number: `index` i32 `[k]` gives `k` elements along the axis, which may repeat.
-    /// PyTorch's `index_select`.
+    /// Takes elements of an axis by number: `index` i32 `[k]` gives `k` elements along the axis, which may
+    /// repeat. PyTorch's `index_select`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -121,9 +121,9 @@ impl Tensor {
         emit(OpKind::Gather { batch: 0 }, &[self.transpose(0, at), index], "index_select").transpose(0, at)
     }
 
-    /// `self` with each element of `updates` added where `index` says along an axis:
-    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape
-    /// of `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
+    /// Returns `self` with each element of `updates` added where `index` says along an axis:
+    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the
+    /// shape of `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -140,7 +140,7 @@ impl Tensor {
         self.scattered(ScatterOp::Add, "scatter_add", [index, updates], axis)
     }
 
-    /// `self` with each element of `updates` put where `index` says along an axis:
+    /// Returns `self` with each element of `updates` put where `index` says along an axis:
     /// `y[.., index[.., k, ..], ..] = updates[.., k, ..]`; the last of those that name one place stays.
     /// `index` is i32 with the shape of `updates`, which has the extents of `self` except along the axis.
     /// PyTorch's `scatter`, where which one stays is not known.
@@ -186,9 +186,9 @@ impl Tensor {
         emit(OpKind::Scatter { op, batch }, &operands, token).transpose(at, -1)
     }
 
-    /// [`scatter_rows`](Tensor::scatter_rows) of distinct rows: what two updates of one row leave there is
-    /// not said. An update of a row that is not there, as of row -1, is left out. Of a state, it is written
-    /// in place; no gradient flows through it.
+    /// Does what [`scatter_rows`](Tensor::scatter_rows) does, for distinct rows: the result of two updates
+    /// of one row is unspecified. An update of a row that is not there, as of row -1, is left out. Of a
+    /// state, it is written in place; no gradient flows through it.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -208,8 +208,8 @@ impl Tensor {
         )
     }
 
-    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`
-    /// names, in order.
+    /// Returns `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32
+    /// `[I..]` names, in order.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -226,8 +226,8 @@ impl Tensor {
         emit(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, &[self, index, updates], "scatter_add_rows")
     }
 
-    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` in the place of the row that `index` i32
-    /// `[I..]` names; the last of those that name one row stays.
+    /// Returns `self` `[N, R..]` with each row of `updates` `[I.., R..]` in the place of the row that
+    /// `index` i32 `[I..]` names; the last of those that name one row stays.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -248,7 +248,7 @@ impl Tensor {
         )
     }
 
-    /// The window of extents `sizes` that starts at the given i32 scalars, one for each axis.
+    /// Returns the window of extents `sizes` that starts at the given i32 scalars, one for each axis.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -266,7 +266,7 @@ impl Tensor {
         emit(OpKind::DynamicSlice { sizes: sizes.to_vec() }, &operands, "dynamic_slice")
     }
 
-    /// The tensor with the window that starts at the given i32 scalars replaced by `update`.
+    /// Returns the tensor with the window that starts at the given i32 scalars replaced by `update`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -283,8 +283,8 @@ impl Tensor {
         emit(OpKind::DynamicUpdateSlice, &operands, "dynamic_update_slice")
     }
 
-    /// 1 where the last axis' position equals the index, 0 elsewhere: i32 `[I..]` gives f32 `[I.., depth]`.
-    /// An index outside `0..depth` gives a row of zeros, as it has no position.
+    /// Returns 1 where the last axis' position equals the index, 0 elsewhere: i32 `[I..]` gives f32
+    /// `[I.., depth]`. An index outside `0..depth` gives a row of zeros, as it has no position.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

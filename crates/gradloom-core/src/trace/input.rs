@@ -15,39 +15,40 @@ fn input<const R: usize>(name: &str, dtype: DType, shape: [usize; R]) -> Input {
     Input { name: name.to_string(), ty: Type::new(dtype, shape) }
 }
 
-/// An input of float32 elements.
+/// Declares an input of float32 elements.
 pub fn f32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::F32, shape)
 }
 
-/// An input of int32 elements: token ids, class labels.
+/// Declares an input of int32 elements: token ids, class labels.
 pub fn i32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::I32, shape)
 }
 
-/// An input of float16 elements.
+/// Declares an input of float16 elements.
 pub fn f16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::F16, shape)
 }
 
-/// An input of bfloat16 elements.
+/// Declares an input of bfloat16 elements.
 pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::BF16, shape)
 }
 
-/// An input of uint8 elements, as images and text have: ops that compute take them as int32. `x / 255.0`
-/// would divide integers, and is an error; `x.cast(DType::F32) / 255.0` gives numbers from 0 to 1.
+/// Declares an input of uint8 elements, as images and text have: ops that compute take them as int32.
+/// `x / 255.0` would divide integers, and is an error; `x.cast(DType::F32) / 255.0` gives numbers from 0
+/// to 1.
 pub fn u8<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U8, shape)
 }
 
-/// An input of int64 elements, as PyTorch has token ids and class labels: ops that compute or index take
-/// them as int32.
+/// Declares an input of int64 elements, as PyTorch has token ids and class labels: ops that compute or
+/// index take them as int32.
 pub fn i64<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::I64, shape)
 }
 
-/// An input of uint32 elements.
+/// Declares an input of uint32 elements.
 pub fn u32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U32, shape)
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, ValueId};
 
 impl Tensor {
-    /// Mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
+    /// Computes the mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
     ///
     /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
     /// probabilities, f32 of the logits' shape. A row of probabilities that does not sum to 1 has the
@@ -29,7 +29,7 @@ impl Tensor {
         self.cross_entropy_rows(targets).mean()
     }
 
-    /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
+    /// Computes the cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -8,7 +8,7 @@ use super::tensor::{fail_with_help, full};
 use super::{Operand, Tensor, acting};
 use crate::ir::{DType, Shape};
 
-/// What [`Tensor::cross_entropy_with`] can vary.
+/// Options of [`Tensor::cross_entropy_with`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CrossEntropyOptions {
     label_smoothing: f64,
@@ -43,9 +43,9 @@ impl CrossEntropyOptions {
 }
 
 impl Tensor {
-    /// Mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats, with class
-    /// weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class numbers. The
-    /// logits of an ignored target may be anything, NaN too.
+    /// Computes the mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats,
+    /// with class weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class
+    /// numbers. The logits of an ignored target may be anything, NaN too.
     ///
     /// If all targets are ignored, the loss and its gradients are 0, where PyTorch's loss is NaN: of several
     /// micro-batches, one without a target adds nothing.
@@ -108,8 +108,8 @@ impl Tensor {
         losses.sum() / counts.map_or(total, |counts| counts.any().select(total, 1.0))
     }
 
-    /// Mean negative log-likelihood: of logarithms of probabilities `[B.., classes]` and class numbers i32
-    /// `[B..]`.
+    /// Computes the mean negative log-likelihood, from logarithms of probabilities `[B.., classes]` and
+    /// class numbers i32 `[B..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -127,7 +127,7 @@ impl Tensor {
         -self.take_last(targets).mean()
     }
 
-    /// Mean of `(x - y)²`.
+    /// Computes the mean of `(x - y)²`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -144,7 +144,7 @@ impl Tensor {
         (self - targets).square().mean()
     }
 
-    /// Mean of `|x - y|`.
+    /// Computes the mean of `|x - y|`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -161,8 +161,8 @@ impl Tensor {
         (self - targets).abs().mean()
     }
 
-    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`: delta
-    /// is finite and above 0. Huber, 1964.
+    /// Computes the mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with
+    /// `e = x - y`: delta is finite and above 0. Huber, 1964.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -186,7 +186,8 @@ impl Tensor {
         near.select(square, (size - 0.5 * delta) * delta).mean()
     }
 
-    /// [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`. Girshick, 2015.
+    /// Computes [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`.
+    /// Girshick, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -204,7 +205,8 @@ impl Tensor {
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
     }
 
-    /// Mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit overflows.
+    /// Computes the mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit
+    /// overflows.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -224,8 +226,8 @@ impl Tensor {
         (self.softplus() - self * targets).mean()
     }
 
-    /// Mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. Logarithms are at least
-    /// -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
+    /// Computes the mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. Logarithms
+    /// are at least -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -255,9 +257,9 @@ impl Tensor {
         ordinary.select(near, far).mean()
     }
 
-    /// Mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from target
-    /// probabilities, `sum y (log y - x)`; a target of 0 adds nothing. PyTorch's `kl_div` with `batchmean`.
-    /// Kullback and Leibler, 1951.
+    /// Computes the mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from
+    /// target probabilities, `sum y (log y - x)`; a target of 0 adds nothing. PyTorch's `kl_div` with
+    /// `batchmean`. Kullback and Leibler, 1951.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -279,8 +281,9 @@ impl Tensor {
         (own - targets * logs).sum_axes(-1).mean()
     }
 
-    /// Mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) - margin)` where it
-    /// is -1: `self` and `other` `[B.., width]`, targets of the logits' dtype `[B..]`.
+    /// Computes the mean over rows of `1 - cos(x, y)` where the target is 1, and of
+    /// `max(0, cos(x, y) - margin)` where it is -1: `self` and `other` `[B.., width]`, targets of the
+    /// logits' dtype `[B..]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -305,9 +308,10 @@ impl Tensor {
         targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
     }
 
-    /// Mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a positive and a
-    /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added,
-    /// as in PyTorch, and the margin is finite and not negative. Schroff, Kalenichenko, Philbin, 2015.
+    /// Computes the mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a
+    /// positive and a negative example, all `[B.., width]`; distances are Euclid's, of differences to which
+    /// 1e-6 is added, as in PyTorch, and the margin is finite and not negative. Schroff, Kalenichenko,
+    /// Philbin, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -332,7 +336,7 @@ impl Tensor {
         closed.select(0.0, excess(rows.select(0.0, near), rows.select(0.0, far))).mean()
     }
 
-    /// Mean of `max(0, 1 - x y)`, with targets of -1 and 1.
+    /// Computes the mean of `max(0, 1 - x y)`, with targets of -1 and 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -352,8 +356,8 @@ impl Tensor {
         (1.0 - product).relu().mean()
     }
 
-    /// Mean negative log-likelihood of Poisson counts whose rates have these logarithms, without the term
-    /// that depends on the targets alone: `e^x - y x`.
+    /// Computes the mean negative log-likelihood of Poisson counts whose rates have these logarithms,
+    /// without the term that depends on the targets alone: `e^x - y x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -370,10 +374,10 @@ impl Tensor {
         (self.exp() - self * targets).mean()
     }
 
-    /// Mean negative log-likelihood of normal numbers with this mean and the given variance, without the
-    /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6. As in PyTorch, there is a
-    /// variance for each number, or one for all along an axis of extent 1 or along the last axis, which is
-    /// then left out, or one in all.
+    /// Computes the mean negative log-likelihood of normal numbers with this mean and the given variance,
+    /// without the constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6. As in PyTorch,
+    /// there is a variance for each number, or one for all along an axis of extent 1 or along the last
+    /// axis, which is then left out, or one in all.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

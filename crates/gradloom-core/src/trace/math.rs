@@ -19,7 +19,7 @@ macro_rules! unary {
     };
 }
 unary! {
-    /// `|x|`; the gradient at 0 is 0.
+    /// Computes `|x|`; the gradient at 0 is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -27,98 +27,98 @@ unary! {
     /// ```
     #[doc(alias = "absolute")]
     abs => Abs;
-    /// -1, 0 or 1.
+    /// Returns the sign: -1, 0 or 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-3.0, 0.0, 2.0], [3]).sign()), [-1.0, 0.0, 1.0]);
     /// ```
     sign => Sign;
-    /// The largest whole number that is not above `x`; no gradient.
+    /// Computes the largest whole number that is not above `x`; no gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.5, -1.5], [2]).floor()), [1.0, -2.0]);
     /// ```
     floor => Floor;
-    /// `e^x`.
+    /// Computes `e^x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).exp()), [1.0]);
     /// ```
     exp => Exp;
-    /// `e^x - 1` without cancellation near 0.
+    /// Computes `e^x - 1` without cancellation near 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).expm1()), [0.0]);
     /// ```
     expm1 => Expm1;
-    /// Natural logarithm.
+    /// Computes the natural logarithm.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).log()), [0.0]);
     /// ```
     log => Log;
-    /// `log(1 + x)` without cancellation near 0.
+    /// Computes `log(1 + x)` without cancellation near 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).log1p()), [0.0]);
     /// ```
     log1p => Log1p;
-    /// Square root.
+    /// Computes the square root.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[9.0], [1]).sqrt()), [3.0]);
     /// ```
     sqrt => Sqrt;
-    /// `1 / sqrt(x)`.
+    /// Computes `1 / sqrt(x)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[4.0], [1]).rsqrt()), [0.5]);
     /// ```
     rsqrt => Rsqrt;
-    /// Sine of an angle in radians.
+    /// Computes the sine of an angle in radians.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).sin()), [0.0]);
     /// ```
     sin => Sin;
-    /// Cosine of an angle in radians.
+    /// Computes the cosine of an angle in radians.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).cos()), [1.0]);
     /// ```
     cos => Cos;
-    /// Hyperbolic tangent.
+    /// Computes the hyperbolic tangent.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).tanh()), [0.0]);
     /// ```
     tanh => Tanh;
-    /// `1 / (1 + e^-x)`.
+    /// Computes `1 / (1 + e^-x)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).sigmoid()), [0.5]);
     /// ```
     sigmoid => Sigmoid;
-    /// The error function.
+    /// Computes the error function.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).erf()), [0.0]);
     /// ```
     erf => Erf;
-    /// Logical (bool) or bitwise (integers) complement.
+    /// Computes the logical (bool) or bitwise (integers) complement.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -138,63 +138,63 @@ macro_rules! composite {
     };
 }
 composite! {
-    /// Tangent of an angle in radians.
+    /// Computes the tangent of an angle in radians.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).tan()), [0.0]);
     /// ```
     tan => Tan;
-    /// The angle in radians, -π/2 to π/2, whose sine is `x`; NaN outside of `-1..=1`.
+    /// Computes the angle in radians, -π/2 to π/2, whose sine is `x`; NaN outside of `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asin()), [0.0]);
     /// ```
     asin => Asin;
-    /// The angle in radians, 0 to π, whose cosine is `x`; NaN outside of `-1..=1`.
+    /// Computes the angle in radians, 0 to π, whose cosine is `x`; NaN outside of `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acos()), [0.0]);
     /// ```
     acos => Acos;
-    /// The angle in radians, -π/2 to π/2, whose tangent is `x`.
+    /// Computes the angle in radians, -π/2 to π/2, whose tangent is `x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).atan()), [0.0]);
     /// ```
     atan => Atan;
-    /// Hyperbolic sine.
+    /// Computes the hyperbolic sine.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).sinh()), [0.0]);
     /// ```
     sinh => Sinh;
-    /// Hyperbolic cosine.
+    /// Computes the hyperbolic cosine.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).cosh()), [1.0]);
     /// ```
     cosh => Cosh;
-    /// The number whose hyperbolic sine is `x`.
+    /// Computes the number whose hyperbolic sine is `x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asinh()), [0.0]);
     /// ```
     asinh => Asinh;
-    /// The number, at least 0, whose hyperbolic cosine is `x`; NaN below 1.
+    /// Computes the number, at least 0, whose hyperbolic cosine is `x`; NaN below 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acosh()), [0.0]);
     /// ```
     acosh => Acosh;
-    /// The number whose hyperbolic tangent is `x`; NaN outside of `-1..=1`.
+    /// Computes the number whose hyperbolic tangent is `x`; NaN outside of `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -213,7 +213,7 @@ macro_rules! binary {
     };
 }
 binary! {
-    /// The smaller of the two; NaN if either is. Ties share the gradient half and half.
+    /// Returns the smaller of the two; NaN if either is. Ties share the gradient half and half.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -221,7 +221,7 @@ binary! {
     /// ```
     #[doc(alias = "min")]
     minimum => Min;
-    /// The larger of the two; NaN if either is. Ties share the gradient half and half.
+    /// Returns the larger of the two; NaN if either is. Ties share the gradient half and half.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -229,14 +229,14 @@ binary! {
     /// ```
     #[doc(alias = "max")]
     maximum => Max;
-    /// `self` to the power of `right`.
+    /// Raises `self` to the power of `right`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[2.0, 3.0], [2]).pow(2.0)), [4.0, 9.0]);
     /// ```
     pow => Pow;
-    /// Logical (bool) or bitwise (integers) and.
+    /// Computes the logical (bool) or bitwise (integers) and.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -244,7 +244,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_and")]
     logical_and => And;
-    /// Logical (bool) or bitwise (integers) or.
+    /// Computes the logical (bool) or bitwise (integers) or.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -252,7 +252,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_or")]
     logical_or => Or;
-    /// Logical (bool) or bitwise (integers) exclusive or.
+    /// Computes the logical (bool) or bitwise (integers) exclusive or.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -260,7 +260,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_xor")]
     logical_xor => Xor;
-    /// Integers shifted left; the count is taken modulo 32.
+    /// Shifts integers left; the count is taken modulo 32.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -268,7 +268,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_left_shift")]
     shift_left => Shl;
-    /// Integers shifted right: logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
+    /// Shifts integers right: logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -297,42 +297,42 @@ macro_rules! compare {
     };
 }
 compare! {
-    /// `self == right`, elementwise, as bool.
+    /// Computes `self == right`, elementwise, as bool.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).eq(2.0)), [0.0, 1.0, 0.0]);
     /// ```
     eq => Eq;
-    /// `self != right`, elementwise, as bool; true for NaN.
+    /// Computes `self != right`, elementwise, as bool; true for NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).ne(2.0)), [1.0, 0.0, 1.0]);
     /// ```
     ne => Ne;
-    /// `self < right`, elementwise, as bool.
+    /// Computes `self < right`, elementwise, as bool.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).lt(2.0)), [1.0, 0.0, 0.0]);
     /// ```
     lt => Lt;
-    /// `self <= right`, elementwise, as bool.
+    /// Computes `self <= right`, elementwise, as bool.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).le(2.0)), [1.0, 1.0, 0.0]);
     /// ```
     le => Le;
-    /// `self > right`, elementwise, as bool.
+    /// Computes `self > right`, elementwise, as bool.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).gt(2.0)), [0.0, 0.0, 1.0]);
     /// ```
     gt => Gt;
-    /// `self >= right`, elementwise, as bool.
+    /// Computes `self >= right`, elementwise, as bool.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -342,8 +342,8 @@ compare! {
 }
 
 impl Tensor {
-    /// `yes` where this bool tensor is true, `no` elsewhere; the three broadcast together.
-    /// When both branches are numbers, the result is f32.
+    /// Selects `yes` where this bool tensor is true, `no` elsewhere; the three broadcast together. When
+    /// both branches are numbers, the result is f32.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -377,9 +377,9 @@ impl Tensor {
         emit(OpKind::Select, &operands, "select")
     }
 
-    /// The elements as another dtype. Float to integer rounds towards zero and saturates (NaN gives 0),
-    /// integer to integer wraps, to bool is `x != 0`. Floats become i64 by way of i32, and i64 becomes any
-    /// other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
+    /// Converts the elements to another dtype. Float to integer rounds towards zero and saturates (NaN
+    /// gives 0), integer to integer wraps, to bool is `x != 0`. Floats become i64 by way of i32, and i64
+    /// becomes any other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -408,9 +408,9 @@ impl Tensor {
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
     }
 
-    /// The numbers that blocks of few bits stand for: u8 `[B.., bytes]` gives f32 `[B.., n]`, with 32
-    /// elements for each block of [`BlockFormat::block_bytes`]. A row that is no whole number of blocks is an
-    /// error. No gradient flows to the blocks: weights in blocks are frozen.
+    /// Decodes the numbers that blocks of few bits stand for: u8 `[B.., bytes]` gives f32 `[B.., n]`, with
+    /// 32 elements for each block of [`BlockFormat::block_bytes`]. A row that is no whole number of blocks
+    /// is an error. No gradient flows to the blocks: weights in blocks are frozen.
     ///
     /// A matrix product whose right operand is this reads the blocks themselves, if the sum runs along rows
     /// of blocks and the device can: `x.matmul(w.dequantize(format).transpose(0, 1))` for x `[.., k]` and the
@@ -421,7 +421,8 @@ impl Tensor {
         emit(OpKind::Dequantize { format }, &[self], "dequantize")
     }
 
-    /// Whether a constant of i64 can become i32; if not, that is an error, where data would be a trap.
+    /// Returns whether a constant of i64 can become i32; if not, that is an error, where data would be a
+    /// trap.
     #[track_caller]
     fn is_countable(self) -> bool {
         let too_large = with_scope(|scope| {
@@ -440,7 +441,7 @@ impl Tensor {
         too_large.is_none()
     }
 
-    /// `x * x`.
+    /// Computes `x * x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -452,8 +453,9 @@ impl Tensor {
         binary(BinaryOp::Mul, "square", self, self)
     }
 
-    /// Elements limited to `low..=high`; NaN stays NaN, and where `low` is above `high` the result is `high`.
-    /// At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it: PyTorch's.
+    /// Limits elements to `low..=high`; NaN stays NaN, and where `low` is above `high` the result is
+    /// `high`. At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it:
+    /// PyTorch's.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -482,7 +484,7 @@ impl Tensor {
         }
     }
 
-    /// The least whole number that is not below `x`; no gradient.
+    /// Computes the least whole number that is not below `x`; no gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -495,7 +497,7 @@ impl Tensor {
         -(-self).floor()
     }
 
-    /// The nearest whole number, the even one of two; no gradient.
+    /// Computes the nearest whole number, the even one of two; no gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -513,7 +515,7 @@ impl Tensor {
         up.select(below + 1.0, below)
     }
 
-    /// The whole number next to `x` towards 0; no gradient.
+    /// Computes the whole number next to `x` towards 0; no gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -527,8 +529,8 @@ impl Tensor {
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
-    /// Remainder of a division with the sign of the divisor: `x - y · floor(x / y)`, NumPy's and PyTorch's
-    /// `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
+    /// Computes the remainder of a division with the sign of the divisor: `x - y · floor(x / y)`, NumPy's
+    /// and PyTorch's `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -547,7 +549,7 @@ impl Tensor {
         moves.select(rest + divisor, rest)
     }
 
-    /// `1 / x`.
+    /// Computes `1 / x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -560,7 +562,7 @@ impl Tensor {
         1.0 / self
     }
 
-    /// `2^x`.
+    /// Computes `2^x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -573,7 +575,7 @@ impl Tensor {
         full(self.dtype(), Shape::scalar(), 2.0).pow(self)
     }
 
-    /// Logarithm to base 2.
+    /// Computes the logarithm to base 2.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -586,7 +588,7 @@ impl Tensor {
         self.log() * LOG2_E
     }
 
-    /// Logarithm to base 10.
+    /// Computes the logarithm to base 10.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -599,7 +601,7 @@ impl Tensor {
         self.log() * LOG10_E
     }
 
-    /// `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
+    /// Computes `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -612,14 +614,14 @@ impl Tensor {
         (self.square() + right.tensor(self).square()).root_or_zero()
     }
 
-    /// Square root of what is not negative, with a gradient of 0 at 0.
+    /// Computes the square root of elements that are not negative, with a gradient of 0 at 0.
     #[track_caller]
     pub(super) fn root_or_zero(self) -> Tensor {
         let zero = self.eq(0.0);
         zero.select(0.0, zero.select(1.0, self).sqrt())
     }
 
-    /// `self + weight · (end - self)`.
+    /// Computes `self + weight · (end - self)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -632,7 +634,7 @@ impl Tensor {
         self + weight.tensor(self) * (end.tensor(self) - self)
     }
 
-    /// Where the elements are NaN, as bool.
+    /// Returns a bool tensor that is true where the elements are NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -646,7 +648,7 @@ impl Tensor {
         self.ne(self)
     }
 
-    /// Where the elements are infinite, as bool.
+    /// Returns a bool tensor that is true where the elements are infinite.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -660,7 +662,7 @@ impl Tensor {
         self.abs().eq(f64::INFINITY)
     }
 
-    /// Where the elements are neither NaN nor infinite, as bool.
+    /// Returns a bool tensor that is true where the elements are neither NaN nor infinite.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -674,8 +676,8 @@ impl Tensor {
         self.abs().lt(f64::INFINITY)
     }
 
-    /// `value` where the bool `mask` is true, `self` elsewhere. Mask and value broadcast to the shape of
-    /// `self`, which is that of the result.
+    /// Selects `value` where the bool `mask` is true, `self` elsewhere. Mask and value broadcast to the
+    /// shape of `self`, which is that of the result.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

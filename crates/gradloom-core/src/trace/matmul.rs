@@ -5,9 +5,9 @@ use super::{Operand, Tensor};
 use crate::ir::{DType, DotAxes, OpKind, Shape};
 
 impl Tensor {
-    /// Matrix product over the last axis of `self` and the second-to-last of `right`, as NumPy's `@`:
-    /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the
-    /// left, a column on the right, and its axis vanishes.
+    /// Computes the matrix product over the last axis of `self` and the second-to-last of `right`, as
+    /// NumPy's `@`: `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a
+    /// row on the left, a column on the right, and its axis vanishes.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -72,7 +72,7 @@ impl Tensor {
         emit(OpKind::Dot(axes), &[left, right], "matmul")
     }
 
-    /// The generalised product: batch axes, then free axes of the left, then of the right operand.
+    /// Computes the generalised product: batch axes, then free axes of the left, then of the right operand.
     ///
     /// ```
     /// # use gradloom_core::{ir::DotAxes, reference::eval, trace::*};

@@ -1,4 +1,4 @@
-//! What stands beside an operator: tensors, parameters, states, numbers.
+//! Operands of an operator: tensors, parameters, states, numbers.
 //!
 //! On the right is any [`Operand`]. On the left is a tensor, `&Param`, `&State`, `f64` or `i32`: with `f32`
 //! as well, the type of `2.0` in `(2.0 * x).square()` would not be known.
@@ -17,15 +17,15 @@ use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
     note = "operands are `Tensor`, `&Tensor`, `&Param`, `&State`, `f32`, `f64` and `i32`"
 )]
 pub trait Operand: Copy {
-    /// The operand as a tensor; numbers take the dtype of `beside`.
+    /// Returns the operand as a tensor; numbers take the dtype of `beside`.
     fn tensor(self, beside: Tensor) -> Tensor;
 
-    /// The number, if it is one.
+    /// Returns the number, if it is one.
     fn number(self) -> Option<f64> {
         None
     }
 
-    /// Whether it is a number of a type of floats.
+    /// Returns whether it is a number of a type of floats.
     fn is_float(self) -> bool {
         false
     }
@@ -77,8 +77,8 @@ macro_rules! number_operand {
 }
 number_operand!(f32: true, f64: true, i32: false);
 
-/// A number of the dtype of the tensor beside it, rank 0. Beside floats of 16 bits it is rounded as what is
-/// computed with it is: at the end of the user's call.
+/// Returns a number as a tensor of rank 0, of the dtype of the tensor beside it. Beside floats of 16 bits
+/// it is rounded when the result is: at the end of the user's call.
 #[track_caller]
 pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
@@ -109,8 +109,9 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     full(dtype, Shape::scalar(), 0.0)
 }
 
-/// Whether a division of a tensor by a number, or the reverse, would lose what the number says: PyTorch's `/`
-/// of integers gives fractions, and this one gives none. That is an error, unless an integer is written.
+/// Returns whether a division of a tensor by a number, or the reverse, would lose the fraction that the
+/// user expects: PyTorch's `/` of integers gives fractions, and this one gives none. That is an error,
+/// unless an integer is written.
 #[track_caller]
 fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();
@@ -153,7 +154,7 @@ pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor
     Some((a.broadcast_to(shape.clone()), b.broadcast_to(shape)))
 }
 
-/// The first pair of extents, from the right, that does not broadcast.
+/// Returns the first pair of extents, from the right, that does not broadcast.
 fn clash(a: &Shape, b: &Shape) -> String {
     let pair =
         a.iter().rev().zip(b.iter().rev()).enumerate().find(|(_, (x, y))| x != y && **x != 1 && **y != 1);
@@ -185,7 +186,7 @@ fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor 
     }
 }
 
-/// A number, and what it stands before.
+/// Applies an operator to a number and the tensor on its right.
 #[track_caller]
 fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) -> Tensor {
     if loses_fractions(token, right, left, true) {
@@ -194,7 +195,7 @@ fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) ->
     binary(op, token, left.tensor(right.counted()), right)
 }
 
-/// What may stand behind a number.
+/// Operand on the right of a number.
 trait Right {
     fn in_trace(self) -> Tensor;
 }
