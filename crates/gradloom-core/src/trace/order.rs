@@ -6,7 +6,7 @@ use super::tensor::{emit, emit_all, fail, placeholder};
 use crate::ir::{DType, OpKind, ReduceOp};
 
 impl Tensor {
-    /// Sums of the elements up to and with each one along an axis.
+    /// Computes the sums of the elements up to and including each one along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -18,7 +18,7 @@ impl Tensor {
         self.cumulate(ReduceOp::Sum, "cumsum", axis)
     }
 
-    /// Products of the elements up to and with each one along an axis.
+    /// Computes the products of the elements up to and including each one along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -30,8 +30,8 @@ impl Tensor {
         self.cumulate(ReduceOp::Prod, "cumprod", axis)
     }
 
-    /// The largest of the elements up to and with each one along an axis; NaN from the first NaN on. The
-    /// gradient goes to the last of equals.
+    /// Returns the largest of the elements up to and including each one along an axis; NaN from the first
+    /// NaN on. The gradient goes to the last of equals.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -43,8 +43,8 @@ impl Tensor {
         self.cumulate(ReduceOp::Max, "cummax", axis)
     }
 
-    /// The smallest of the elements up to and with each one along an axis; NaN from the first NaN on. The
-    /// gradient goes to the last of equals.
+    /// Returns the smallest of the elements up to and including each one along an axis; NaN from the first
+    /// NaN on. The gradient goes to the last of equals.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -63,7 +63,7 @@ impl Tensor {
         emit(OpKind::Cumulate { op, reverse: false }, &[self.transpose(at, -1)], token).transpose(at, -1)
     }
 
-    /// The elements of an axis from the smallest to the largest. NaN comes behind all numbers.
+    /// Sorts the elements of an axis from the smallest to the largest. NaN comes behind all numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -75,7 +75,7 @@ impl Tensor {
         self.in_order("sort", None, axis, false)[0]
     }
 
-    /// The elements of an axis from the largest to the smallest. NaN comes before all numbers.
+    /// Sorts the elements of an axis from the largest to the smallest. NaN comes before all numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -88,8 +88,8 @@ impl Tensor {
         self.in_order("sort_descending", None, axis, true)[0]
     }
 
-    /// The indices, i32, that [`Tensor::sort`] takes the elements from; of equals, the smaller index comes
-    /// first.
+    /// Returns the indices, i32, that [`Tensor::sort`] takes the elements from; of equals, the smaller
+    /// index comes first.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -101,8 +101,8 @@ impl Tensor {
         self.in_order("argsort", None, axis, false)[1]
     }
 
-    /// The indices, i32, that [`Tensor::sort_descending`] takes the elements from; of equals, the smaller
-    /// index comes first.
+    /// Returns the indices, i32, that [`Tensor::sort_descending`] takes the elements from; of equals, the
+    /// smaller index comes first.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -115,8 +115,8 @@ impl Tensor {
         self.in_order("argsort_descending", None, axis, true)[1]
     }
 
-    /// The `k` largest elements of an axis, the largest first, and their indices, i32. NaN is above all
-    /// numbers; of equals, the smaller index comes first. For the smallest, negate the elements.
+    /// Returns the `k` largest elements of an axis, the largest first, and their indices, i32. NaN is above
+    /// all numbers; of equals, the smaller index comes first. For the smallest, negate the elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -130,7 +130,7 @@ impl Tensor {
         (values, indices)
     }
 
-    /// The indices of [`Tensor::top_k`] alone.
+    /// Returns the indices of [`Tensor::top_k`] alone.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -142,7 +142,7 @@ impl Tensor {
         self.in_order("arg_top_k", Some(k), axis, true)[1]
     }
 
-    /// The first elements of an axis in order, all if no count is given, and their indices.
+    /// Returns the first elements of an axis in order, all if no count is given, and their indices.
     #[track_caller]
     fn in_order(self, token: &str, count: Option<usize>, axis: isize, descending: bool) -> [Tensor; 2] {
         let shape = self.shape();

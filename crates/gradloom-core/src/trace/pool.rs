@@ -10,7 +10,7 @@ use super::tensor::{fail_with_help, has_floats};
 use super::{Tensor, acting, iota};
 use crate::ir::DType;
 
-/// What pooling can vary.
+/// Options of pooling.
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
     stride: Vec<usize>,
@@ -23,7 +23,7 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// From one window to the next; a window's own size if not given.
+    /// Distance from one window to the next; a window's own size if not given.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
@@ -40,8 +40,8 @@ impl PoolOptions {
 }
 
 impl Tensor {
-    /// The largest elements of windows along the last axis: f32 `[.., length]` gives `[.., windows]`. Of
-    /// equal ones the first gets the gradient; NaN stays NaN.
+    /// Computes the largest elements of windows along the last axis: f32 `[.., length]` gives
+    /// `[.., windows]`. Of equal ones the first gets the gradient; NaN stays NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -54,8 +54,9 @@ impl Tensor {
         self.max_pool("max_pool1d", &[size], 1, options)
     }
 
-    /// The largest elements of windows of the last two axes: f32 `[.., height, width]` gives
-    /// `[.., height', width']`. Of equal ones the first in row-major order gets the gradient; NaN stays NaN.
+    /// Computes the largest elements of windows of the last two axes: f32 `[.., height, width]` gives
+    /// `[.., height', width']`. Of equal ones the first in row-major order gets the gradient; NaN stays
+    /// NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -68,8 +69,8 @@ impl Tensor {
         self.max_pool("max_pool2d", &size.list(), 2, options)
     }
 
-    /// The means of windows along the last axis, zeros of the padding among them: f32 `[.., length]` gives
-    /// `[.., windows]`.
+    /// Computes the means of windows along the last axis, zeros of the padding among them: f32
+    /// `[.., length]` gives `[.., windows]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -82,8 +83,8 @@ impl Tensor {
         self.avg_pool("avg_pool1d", &[size], 1, options)
     }
 
-    /// The means of windows of the last two axes, zeros of the padding among them: f32 `[.., height, width]`
-    /// gives `[.., height', width']`.
+    /// Computes the means of windows of the last two axes, zeros of the padding among them: f32
+    /// `[.., height, width]` gives `[.., height', width']`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -120,7 +121,7 @@ impl Tensor {
         sum * (1.0 / places.len() as f64)
     }
 
-    /// A tensor for each place in a window.
+    /// Returns a tensor for each place in a window.
     #[track_caller]
     fn pooled(
         self,
@@ -142,9 +143,9 @@ impl Tensor {
         self.places(token, [&size, &stride, &padding], outside)
     }
 
-    /// The means of as many windows as wanted, for each of the last two axes: f32 `[.., height, width]` gives
-    /// `[.., size[0], size[1]]`. Window i of n goes from `floor(i · extent / n)` to before
-    /// `ceil((i + 1) · extent / n)`.
+    /// Computes the means of as many windows as wanted, for each of the last two axes: f32
+    /// `[.., height, width]` gives `[.., size[0], size[1]]`. Window i of n goes from
+    /// `floor(i · extent / n)` to before `ceil((i + 1) · extent / n)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -158,7 +159,7 @@ impl Tensor {
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
 
-    /// The largest elements of as many windows as wanted, which lie as those of
+    /// Computes the largest elements of as many windows as wanted, which lie as those of
     /// [`Tensor::adaptive_avg_pool2d`]. Of equal ones the first in row-major order gets the gradient; NaN
     /// stays NaN.
     ///
@@ -173,8 +174,8 @@ impl Tensor {
         self.adaptive("adaptive_max_pool2d", &size.list(), Tensor::first_max)
     }
 
-    /// The largest element along an axis, which stays with extent 1. Of equal ones the first gets the
-    /// gradient.
+    /// Computes the largest element along an axis, which stays with extent 1. Of equal ones the first gets
+    /// the gradient.
     #[track_caller]
     fn first_max(self, axis: isize) -> Tensor {
         let place = self.argmax(axis).unsqueeze(axis);

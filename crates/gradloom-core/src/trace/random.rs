@@ -10,8 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
 
-/// Uniform f32 numbers in
-/// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
+/// Draws uniform f32 numbers in `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the
+/// model, element).
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -27,7 +27,7 @@ pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
 }
 
-/// Random u32 numbers for a function named `token`.
+/// Draws random u32 numbers for a function named `token`.
 #[track_caller]
 fn bits(shape: Shape, token: &str) -> Tensor {
     let caller = Origin::caller();
@@ -42,8 +42,8 @@ fn bits(shape: Shape, token: &str) -> Tensor {
     })
 }
 
-/// True with probability `p` in `0..=1`, false otherwise, new at every step, keyed as [`uniform`] numbers
-/// are.
+/// Draws bools that are true with probability `p` in `0..=1`, new at every step, keyed as [`uniform`]
+/// numbers are.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -60,8 +60,8 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     uniform(shape).lt(p)
 }
 
-/// The numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32 numbers. Two
-/// of these are equal with probability 2^-32, and then keep their order.
+/// Returns the numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32
+/// numbers. Two of these are equal with probability 2^-32, and then keep their order.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -74,9 +74,9 @@ pub fn permutation(n: usize) -> Tensor {
     bits(Shape::from([n]), "permutation").argsort(0)
 }
 
-/// Normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers are.
-/// `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond ±5.77, as
-/// `1 - u` is at least 2^-24.
+/// Draws normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers
+/// are. `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond
+/// ±5.77, as `1 - u` is at least 2^-24.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -94,7 +94,7 @@ pub fn randn(shape: impl Into<Shape>) -> Tensor {
 }
 
 impl Tensor {
-    /// A class drawn along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
+    /// Draws a class along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
     /// the axis. Class i has the probability `softmax(x)[i]`; a logit of `-inf` is never drawn unless all
     /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
     ///
@@ -124,8 +124,8 @@ impl Tensor {
         (self + noise.cast(self.dtype())).argmax(at as isize)
     }
 
-    /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
-    /// `x`. Srivastava et al., JMLR 2014.
+    /// Returns zero with probability `p` in `0..=1`, else `x / (1 - p)`, while a training loss is traced;
+    /// otherwise `x`. Srivastava et al., JMLR 2014.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

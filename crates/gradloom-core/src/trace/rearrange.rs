@@ -8,7 +8,7 @@ use super::{Axes, Tensor, acting, concat};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
-    /// `length` elements along an axis, from `start` on.
+    /// Takes `length` elements along an axis, from `start` on.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -21,13 +21,13 @@ impl Tensor {
         self.slice(axis, start..start.saturating_add(length))
     }
 
-    /// The elements of an axis in the order of constant indices, which may repeat.
+    /// Takes the elements of an axis in the order of constant indices, which may repeat.
     #[track_caller]
     fn reordered(self, axis: usize, order: &[usize]) -> Tensor {
         self.index_select(axis as isize, indices(order))
     }
 
-    /// The elements of axes in reverse order.
+    /// Reverses the order of the elements of axes.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -57,7 +57,7 @@ impl Tensor {
         x
     }
 
-    /// The elements of an axis moved `shift` places on; those that leave the end come in at the front, or
+    /// Moves the elements of an axis `shift` places on; those that leave the end come in at the front, or
     /// the reverse for a negative shift.
     ///
     /// ```
@@ -79,8 +79,8 @@ impl Tensor {
         concat(at as isize, &[self.slice(at as isize, first..), self.slice(at as isize, 0..first)])
     }
 
-    /// The whole tensor so many times along each axis; missing leading axes are added. NumPy's `tile`,
-    /// PyTorch's `repeat`.
+    /// Repeats the whole tensor so many times along each axis; missing leading axes are added. NumPy's
+    /// `tile`, PyTorch's `repeat`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -101,7 +101,7 @@ impl Tensor {
         self.reshape(apart).broadcast_to(repeated).reshape(joined)
     }
 
-    /// Each element of an axis `times` times in a row.
+    /// Repeats each element of an axis `times` times in a row.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -120,7 +120,8 @@ impl Tensor {
         x.broadcast_to(apart).reshape(joined)
     }
 
-    /// `[.., H, W]` with each element `factor` times in both directions: nearest-neighbour upsampling.
+    /// Repeats each element of `[.., H, W]` `factor` times in both directions: nearest-neighbour
+    /// upsampling.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -135,7 +136,7 @@ impl Tensor {
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
     }
 
-    /// An axis resampled to `size` elements by linear interpolation between the centres of the two nearest
+    /// Resamples an axis to `size` elements by linear interpolation between the centres of the two nearest
     /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
     ///
     /// ```
@@ -175,7 +176,7 @@ impl Tensor {
         self.reordered(at, &left).lerp(self.reordered(at, &right), weight)
     }
 
-    /// `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
+    /// Resamples `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -189,8 +190,8 @@ impl Tensor {
         self.resize_linear(-2, height).resize_linear(-1, width)
     }
 
-    /// `low` elements before and `high` after those of an axis, mirrored at the end elements, which are not
-    /// repeated.
+    /// Pads an axis with `low` elements before and `high` after, mirrored at the end elements, which are
+    /// not repeated.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -208,7 +209,7 @@ impl Tensor {
         })
     }
 
-    /// `low` times the first element before and `high` times the last one after those of an axis.
+    /// Pads an axis with `low` times its first element before and `high` times its last one after.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -221,7 +222,7 @@ impl Tensor {
         self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
     }
 
-    /// `low` elements of the end before and `high` of the start after those of an axis.
+    /// Pads an axis with `low` elements of its end before and `high` of its start after.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -234,8 +235,8 @@ impl Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
     }
 
-    /// Elements before and after those of an axis, which `source` finds by a place that lies outside, given
-    /// the extent. The sides may have as many elements as the axis, less some.
+    /// Pads an axis with elements before and after, which `source` finds by a place that lies outside,
+    /// given the extent. The sides may have as many elements as the axis, less some.
     #[track_caller]
     fn padded_with(
         self,
@@ -266,8 +267,8 @@ impl Tensor {
         self.reordered(at, &order)
     }
 
-    /// Windows of `size` elements along an axis, every `step`: the axis has as many elements as there are
-    /// windows, and their elements are a new last axis. PyTorch's `unfold`.
+    /// Takes windows of `size` elements along an axis, every `step`: the axis has as many elements as there
+    /// are windows, and their elements are a new last axis. PyTorch's `unfold`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -291,7 +292,8 @@ impl Tensor {
         windows.transpose(at as isize, shape.rank() as isize - 1)
     }
 
-    /// `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are above it.
+    /// Returns `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are
+    /// above it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -303,7 +305,8 @@ impl Tensor {
         self.triangle("tril", diagonal, true)
     }
 
-    /// `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are above it.
+    /// Returns `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are
+    /// above it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -327,7 +330,7 @@ impl Tensor {
         if lower { mask.select(self, zero) } else { mask.select(zero, self) }
     }
 
-    /// The main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
+    /// Returns the main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -354,8 +357,8 @@ impl Tensor {
         }
     }
 
-    /// A matrix with the elements of the last axis on its main diagonal, and zeros elsewhere: `[.., n]`
-    /// gives `[.., n, n]`.
+    /// Returns a matrix with the elements of the last axis on its main diagonal, and zeros elsewhere:
+    /// `[.., n]` gives `[.., n, n]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -377,7 +380,7 @@ impl Tensor {
     }
 }
 
-/// The identity matrix `[n, n]`, f32.
+/// Returns the identity matrix `[n, n]`, f32.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -390,7 +393,7 @@ pub fn eye(n: usize) -> Tensor {
     super::full(DType::F32, [n], 1.0).diag_embed()
 }
 
-/// `count` f32 numbers at equal distances from `start` to `end`, both among them.
+/// Returns `count` f32 numbers at equal distances from `start` to `end`, both among them.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};

@@ -14,7 +14,8 @@ pub(crate) struct Gates {
 }
 
 impl Gates {
-    /// Width of the state; none after an error of the function named `token`, which has so many gates.
+    /// Returns the width of the state; `None` after an error of the function named `token`, which has so
+    /// many gates.
     #[track_caller]
     fn hidden(&self, token: &str, x: Tensor, gates: usize) -> Option<usize> {
         let (shape, ih, hh) = (x.shape(), self.weight_ih.shape(), self.weight_hh.shape());
@@ -39,14 +40,15 @@ impl Gates {
         None
     }
 
-    /// What the gates of all steps see of the input, and a bias: `[time, batch, gates · hidden]`. One product
-    /// does it for all steps.
+    /// Computes the contribution of the input, and a bias, to the gates of all steps:
+    /// `[time, batch, gates · hidden]`. One product does it for all steps.
     #[track_caller]
     fn of_input(&self, x: Tensor, bias: Tensor) -> Tensor {
         (x.matmul(self.weight_ih) + bias).permute([1, 0, 2])
     }
 
-    /// The outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state is given.
+    /// Computes the outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state
+    /// is given.
     #[track_caller]
     pub(crate) fn lstm(&self, x: Tensor, state: Option<(Tensor, Tensor)>) -> (Tensor, (Tensor, Tensor)) {
         let _place = within();
@@ -64,8 +66,8 @@ impl Gates {
         (outputs.permute([1, 0, 2]), last)
     }
 
-    /// The outputs `[batch, time, hidden]` of gated recurrent units, and their last state; from zeros if no
-    /// state is given.
+    /// Computes the outputs `[batch, time, hidden]` of gated recurrent units, and their last state; from
+    /// zeros if no state is given.
     #[track_caller]
     pub(crate) fn gru(&self, x: Tensor, state: Option<Tensor>) -> (Tensor, Tensor) {
         let _place = within();
@@ -84,17 +86,17 @@ impl Gates {
     }
 }
 
-/// Zeros `[batch, hidden]` beside `x` `[batch, ..]`.
+/// Returns zeros `[batch, hidden]` beside `x` `[batch, ..]`.
 #[track_caller]
 fn zeros(x: Tensor, hidden: usize) -> Tensor {
     full(x.dtype(), [x.shape()[0], hidden], 0.0)
 }
 
 impl Tensor {
-    /// Long short-term memory from a state of zeros: f32 `[batch, time, inputs]` gives `[batch, time,
-    /// hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases `[4 hidden]`. The
-    /// gates i, f, g, o stand side by side, as in PyTorch: `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o)
-    /// tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
+    /// Applies long short-term memory from a state of zeros: f32 `[batch, time, inputs]` gives
+    /// `[batch, time, hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases
+    /// `[4 hidden]`. The gates i, f, g, o stand side by side, as in PyTorch: `c' = σ(f) c + σ(i) tanh(g)`,
+    /// `h' = σ(o) tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -113,10 +115,10 @@ impl Tensor {
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
     }
 
-    /// Gated recurrent units from a state of zeros: f32 `[batch, time, inputs]` gives `[batch, time,
-    /// hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases `[3 hidden]`. The
-    /// gates r, z, n stand side by side, as in PyTorch: `n = tanh(x_n + σ(r) h_n)`, `h' = (1 - σ(z)) n +
-    /// σ(z) h`. Cho et al., 2014.
+    /// Applies gated recurrent units from a state of zeros: f32 `[batch, time, inputs]` gives
+    /// `[batch, time, hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases
+    /// `[3 hidden]`. The gates r, z, n stand side by side, as in PyTorch: `n = tanh(x_n + σ(r) h_n)`,
+    /// `h' = (1 - σ(z)) n + σ(z) h`. Cho et al., 2014.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

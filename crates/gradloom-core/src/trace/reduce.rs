@@ -7,7 +7,7 @@ use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
 /// One axis or several; negative numbers count from the last axis (-1).
 pub trait Axes {
-    /// The axes as given.
+    /// Returns the axes as given.
     fn list(&self) -> Vec<isize>;
 }
 
@@ -41,7 +41,7 @@ impl<A: Axes + ?Sized> Axes for &A {
     }
 }
 
-/// The axis counted from the front, or an error of the trace and `None`.
+/// Returns the axis counted from the front; `None` after an error of the trace.
 #[track_caller]
 pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
     let rank = shape.rank() as isize;
@@ -61,7 +61,8 @@ pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<us
     None
 }
 
-/// Where a new axis is in the result, counted from the front, or an error of the trace and `None`.
+/// Returns the position of a new axis in the result, counted from the front; `None` after an error of the
+/// trace.
 #[track_caller]
 pub(super) fn resolve_new_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
     let rank = shape.rank() as isize + 1;
@@ -123,14 +124,14 @@ macro_rules! reductions {
     };
 }
 reductions! {
-    /// Sum; 0 for no elements.
+    /// Computes the sum; 0 for no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).sum_axes(0)), [4.0, 6.0]);
     /// ```
     sum sum_axes sum_keep => Sum;
-    /// Product; 1 for no elements.
+    /// Computes the product; 1 for no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -138,7 +139,7 @@ reductions! {
     /// ```
     #[doc(alias = "product")]
     prod prod_axes prod_keep => Prod;
-    /// Largest element; `-inf` for no elements, NaN if there is one.
+    /// Returns the largest element; `-inf` for no elements, NaN if there is one.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -146,7 +147,7 @@ reductions! {
     /// ```
     #[doc(alias = "amax")]
     max max_axes max_keep => Max;
-    /// Smallest element; `inf` for no elements, NaN if there is one.
+    /// Returns the smallest element; `inf` for no elements, NaN if there is one.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -171,14 +172,14 @@ impl Tensor {
         sum / super::operand::number(count as f64, sum)
     }
 
-    /// NaN for each element: what 0 / 0 is, without a division that a GPU's compiler, which may assume that
-    /// there is neither NaN nor infinity, could make 0 of.
+    /// Returns NaN for each element: the value of 0 / 0, without a division that a GPU's compiler, which
+    /// may assume that there is neither NaN nor infinity, could turn into 0.
     #[track_caller]
     pub(super) fn undefined(self) -> Tensor {
         self.is_nan().select(self, f64::NAN)
     }
 
-    /// Mean over all elements; NaN for none.
+    /// Computes the mean over all elements; NaN for none.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -192,7 +193,7 @@ impl Tensor {
         self.divided_by_count(self.sum(), "mean")
     }
 
-    /// Mean over the given axes, which vanish.
+    /// Computes the mean over the given axes, which vanish.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -205,7 +206,7 @@ impl Tensor {
         self.divided_by_count(self.sum_axes(axes), "mean_axes")
     }
 
-    /// Mean over the given axes, which stay with extent 1.
+    /// Computes the mean over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -218,7 +219,8 @@ impl Tensor {
         self.divided_by_count(self.sum_keep(axes), "mean_keep")
     }
 
-    /// Index of the largest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    /// Returns the index of the largest element along an axis, as i32; the first one wins a tie, NaN wins
+    /// over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -230,7 +232,8 @@ impl Tensor {
         self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
     }
 
-    /// Index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    /// Returns the index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins
+    /// over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -250,7 +253,7 @@ impl Tensor {
         }
     }
 
-    /// `exp(x) / sum(exp(x))` along an axis.
+    /// Computes `exp(x) / sum(exp(x))` along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -267,7 +270,7 @@ impl Tensor {
         exp / exp.sum_keep(axis)
     }
 
-    /// `x - log(sum(exp(x)))` along an axis.
+    /// Computes `x - log(sum(exp(x)))` along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

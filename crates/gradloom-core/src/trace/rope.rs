@@ -10,7 +10,8 @@ use crate::ir::{DType, Type};
 const MOST_ANGLES: usize = 1 << 25;
 
 impl Tensor {
-    /// Rotary position embedding of queries or keys, f32 `[.., T, D]` with an even `D`, of the same shape.
+    /// Applies rotary position embedding to queries or keys, f32 `[.., T, D]` with an even `D`, of the same
+    /// shape.
     ///
     /// Position `t` turns the pair of elements `i` and `i + D/2` of its row by the angle
     /// `θ = t · base^(-2i/D)`: `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. Su et
@@ -33,9 +34,9 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::rope`] at other positions than 0, 1, ..: `positions` are i32 `[T]`, or `[batch, T]` beside
-    /// f32 `[batch, .., T, D]`, below `context`, as in generation with cached keys. A position out of range
-    /// fails the step.
+    /// Applies [`Tensor::rope`] at other positions than 0, 1, ..: `positions` are i32 `[T]`, or
+    /// `[batch, T]` beside f32 `[batch, .., T, D]`, below `context`, as in generation with cached keys. A
+    /// position out of range fails the step.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -112,7 +113,7 @@ impl Tensor {
         }))
     }
 
-    /// The halves of each row as the pairs of a rotation.
+    /// Returns the halves of each row as the pairs of a rotation.
     #[track_caller]
     fn turned(self, cos: Tensor, sin: Tensor) -> Tensor {
         let (shape, axis) = (self.shape(), self.rank() - 1);

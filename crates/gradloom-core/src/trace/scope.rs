@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Per-step scalars that key random numbers: seed (low and high word) and attempted step.
 pub(crate) const RNG_SCALARS: [&str; 3] = ["rng.seed_lo", "rng.seed_hi", "rng.step"];
 
-/// What tracing gives.
+/// Result of tracing.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// The graph: inputs, the parameters and states that were used, ops, captures, updates of states.
@@ -32,7 +32,7 @@ pub(super) struct Frame {
     pub(super) block: BlockId,
     /// Outer values that the block uses, with the block's parameter for each, in the order of first use.
     pub(super) captured: Vec<(ValueId, ValueId)>,
-    /// How often the block runs, if it is a loop's.
+    /// Number of times that the block runs, if it is a loop's.
     pub(super) rounds: Option<usize>,
     /// Random bits of a loop: those of all rounds outside of it, and a parameter for those of one.
     pub(super) drawn: Vec<(ValueId, ValueId)>,
@@ -53,7 +53,7 @@ pub(crate) struct Scope {
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a
     /// library.
     pub(super) root: Origin,
-    /// Where ops stand that another language asks for.
+    /// Source position of the ops that another language asks for.
     pub(super) foreign: Option<Origin>,
     /// The method that the user called, while it is made of others: see [`super::acting`].
     pub(super) acting: Option<&'static str>,
@@ -103,18 +103,18 @@ pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
     });
 }
 
-/// Whether a training loss is being traced: dropout acts only then.
+/// Returns whether a training loss is being traced: dropout acts only then.
 #[track_caller]
 pub fn is_training() -> bool {
     with_scope(|scope| scope.training)
 }
 
-/// What is wrong with a handle that left its trace.
+/// Message of the error of a handle that left its trace.
 const OTHER_TRACE: &str = "this tensor belongs to another trace";
 const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, \
                                 or keep its elements in a `Param`, a `State` or an input";
 
-/// Names of outputs that training and forward programs add themselves.
+/// Returns whether training and forward programs add an output of this name themselves.
 fn is_reserved(name: &str) -> bool {
     name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
 }
@@ -175,7 +175,8 @@ impl Recording {
         Ok(Self { not_send: PhantomData })
     }
 
-    /// As [`Recording::input`], for each: what does not depend on the closures of [`trace`] is compiled once.
+    /// Declares each input, as [`Recording::input`] does: what does not depend on the closures of [`trace`]
+    /// is compiled once.
     fn inputs(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
         inputs.iter().map(|input| self.input(input)).collect()
     }
@@ -207,7 +208,7 @@ impl Recording {
         with_scope(|scope| scope.foreign = origin);
     }
 
-    /// The first error so far. The trace goes on, with a placeholder, but comes to nothing.
+    /// Returns the first error so far. The trace goes on after it, with a placeholder, but gives no result.
     pub fn error(&self) -> Option<Error> {
         with_scope(|scope| scope.error.clone())
     }
@@ -286,8 +287,8 @@ impl Scope {
         Tensor::new(value, self.generation)
     }
 
-    /// The value behind a handle, usable in the block under construction; after an error of the caller's
-    /// place, a placeholder for one of another trace.
+    /// Returns the value behind a handle, usable in the block under construction; for a handle of another
+    /// trace, records an error and returns a placeholder.
     pub(super) fn checked(&mut self, tensor: Tensor) -> ValueId {
         if tensor.generation() != self.generation {
             let error = Error::new(ErrorKind::Trace, OTHER_TRACE).at(self.root.clone(), "");
@@ -297,7 +298,7 @@ impl Scope {
         self.reach(tensor.value(), self.frames.len())
     }
 
-    /// Whether a handle is of this trace; if not, that is an error at the caller's place.
+    /// Returns whether a handle is of this trace; if not, that is an error at the caller's place.
     pub(super) fn belongs(&mut self, tensor: Tensor, caller: Origin) -> bool {
         let belongs = tensor.generation() == self.generation;
         if !belongs {
@@ -309,7 +310,7 @@ impl Scope {
         belongs
     }
 
-    /// The block that new ops go to.
+    /// Returns the block that new ops go to.
     pub(super) fn innermost(&self) -> BlockId {
         self.frames.last().map_or(self.graph.entry, |frame| frame.block)
     }
@@ -320,12 +321,12 @@ impl Scope {
         self.used_states.retain(|value| value.index() < first);
     }
 
-    /// Number of the trace, which its handles carry.
+    /// Returns the number of the trace, which its handles carry.
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The value as seen from the block at `depth` frames: outer values are handed in through block
+    /// Returns the value as seen from the block at `depth` frames: outer values are handed in through block
     /// parameters.
     pub(super) fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
         let owner = self.owners.get(&value).copied().unwrap_or(self.graph.entry);
@@ -349,7 +350,7 @@ impl Scope {
         inner
     }
 
-    /// A further parameter of the block at `depth` frames.
+    /// Adds a parameter to the block at `depth` frames.
     fn add_param(&mut self, ty: Type, depth: usize) -> ValueId {
         let block = self.frames[depth - 1].block;
         let index = self.graph.blocks[block].params.len();
@@ -379,7 +380,7 @@ impl Scope {
         self.error = Some(error);
     }
 
-    /// The type of a tensor of u8 or i64 that became i32 at this place.
+    /// Returns the type of a tensor of u8 or i64 that became i32 at this place.
     fn counted_at(&self, origin: &Origin) -> Option<Type> {
         let block = &self.graph.blocks[self.graph.cursor];
         let ops = block.ops.iter().rev().map(|&op| &self.graph.ops[op]);
@@ -394,12 +395,13 @@ impl Scope {
         .filter(|ty| ty.dtype.is_for_memory())
     }
 
-    /// The method that the user called, while it is made of others.
+    /// Returns the method that the user called, while it is made of others.
     pub(super) fn called(&self) -> Option<&'static str> {
         self.acting
     }
 
-    /// What an op says, and the token under which the caret goes, by the method that the user called.
+    /// Returns the token under which the caret goes and the message of an op, both by the name of the
+    /// method that the user called.
     pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
         match self.called() {
             Some(called) if called != token && !token.is_empty() => {
@@ -410,7 +412,7 @@ impl Scope {
         }
     }
 
-    /// A value to go on with after an error.
+    /// Returns a value to go on with after an error.
     pub(crate) fn placeholder(&mut self, ty: Type) -> ValueId {
         let splat = |ty: Type| OpKind::Constant { data: Literal::Splat(Number::of(ty.dtype, 0.0)), ty };
         let scalar = Type::scalar(ty.dtype);
@@ -435,7 +437,7 @@ impl Scope {
         self.graph.origins.intern(origin)
     }
 
-    /// The leaf of a parameter, made at its first use.
+    /// Returns the leaf of a parameter, which is made at its first use.
     pub(crate) fn param(&mut self, param: &Param, caller: Origin) -> ValueId {
         let origin = self.origin_of(caller);
         if let Some(&value) = self.used.get(&param.id()) {
@@ -461,15 +463,15 @@ impl Scope {
         self.reach(value, self.frames.len())
     }
 
-    /// A number of the per-step block, made at its first use.
+    /// Returns a number of the per-step block, which is made at its first use.
     fn scalar(&mut self, name: &str, dtype: DType) -> ValueId {
         let kind = OpKind::Scalar { name: name.to_string(), dtype };
         let known = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
         known.unwrap_or_else(|| self.add_leaf(kind))
     }
 
-    /// Random bits for the block under construction, from a site of their own. Those of a loop are drawn
-    /// outside of it, for all rounds, each of which has a slice of them.
+    /// Appends random bits for the block under construction, from a site of their own. Those of a loop are
+    /// drawn outside of it, for all rounds, each of which has a slice of them.
     pub(super) fn random_bits(
         &mut self,
         shape: &Shape,

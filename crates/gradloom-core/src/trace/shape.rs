@@ -9,8 +9,8 @@ use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
 
 impl Tensor {
-    /// The same elements, in row-major order, in another shape, of which one extent may be -1: what the
-    /// others leave, as `x.reshape([8, -1])`.
+    /// Returns the same elements, in row-major order, in another shape, of which one extent may be -1: what
+    /// the others leave, as `x.reshape([8, -1])`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -68,7 +68,7 @@ impl Tensor {
         emit(OpKind::Reshape { shape }, &[self], "reshape")
     }
 
-    /// All elements in one axis.
+    /// Flattens the tensor: all elements in one axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -172,7 +172,7 @@ impl Tensor {
         if x.shape() == shape { x } else { emit(OpKind::Broadcast { shape }, &[x], "broadcast_to") }
     }
 
-    /// A new axis of extent 1 at `axis` of the result; negative numbers count from its last.
+    /// Adds a new axis of extent 1 at `axis` of the result; negative numbers count from its last.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -211,9 +211,9 @@ impl Tensor {
         self.reshape(shape.without(&[axis]))
     }
 
-    /// Elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from the end: the
-    /// last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a
-    /// literal `1..-1` for a mistake.
+    /// Takes the elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from
+    /// the end: the last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a literal
+    /// `1..-1` for a mistake.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -226,8 +226,8 @@ impl Tensor {
         self.sliced("slice", axis, range.bounds(), 1)
     }
 
-    /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
-    /// range.
+    /// Takes every `step`th element of a range along an axis: the first one alone, if the step leads out of
+    /// the range.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -353,7 +353,7 @@ impl Tensor {
         self.split_sizes(axis, &sizes)
     }
 
-    /// `low` elements of `value` before and `high` after, along an axis.
+    /// Pads an axis with `low` elements of `value` before and `high` after.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -12,7 +12,8 @@ use crate::ir::{Graph, Number, OpKind, Origin, Type, Update, ValueId, cast_help}
 use crate::nn::State;
 
 impl Scope {
-    /// The leaf of a state, made at its first use. `token` is the caller's method, for messages.
+    /// Returns the leaf of a state, which is made at its first use. `token` is the caller's method, for
+    /// messages.
     pub(crate) fn state(&mut self, state: &State, caller: Origin, token: &str) -> ValueId {
         let value = self.state_leaf(state, caller, token);
         self.reach(value, self.frames.len())
@@ -67,7 +68,7 @@ impl Scope {
         value
     }
 
-    /// Whether the graph has a parameter or state of this name.
+    /// Returns whether the graph has a parameter or state of this name.
     fn is_stored(&self, name: &str) -> bool {
         self.graph.entry_ops().any(|(_, op)| match &op.kind {
             OpKind::Param { name: known, .. } | OpKind::State { name: known, .. } => known == name,

@@ -37,8 +37,9 @@ macro_rules! forms {
     };
 }
 forms! {
-    /// Variance: the squares of what the elements are off the mean, summed up and divided by their number
-    /// less `correction`. 1 is an estimate from a sample, and PyTorch's default; 0 is the population's.
+    /// Computes the variance: the squares of the elements' differences from the mean, summed up and divided
+    /// by their number less `correction`. 1 is an estimate from a sample, and PyTorch's default; 0 is the
+    /// population's.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -46,22 +47,22 @@ forms! {
     /// ```
     #[doc(alias = "variance")]
     var var_axes var_keep(correction);
-    /// Standard deviation, the root of [`Tensor::var`]; where it is 0, so is its gradient.
+    /// Computes the standard deviation, the root of [`Tensor::var`]; where it is 0, so is its gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).std(0.0)), [1.0]);
     /// ```
     std std_axes std_keep(correction);
-    /// `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
+    /// Computes `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1000.0], [1]).logsumexp()), [1000.0]);
     /// ```
     logsumexp logsumexp_axes logsumexp_keep();
-    /// The norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0 counts what
-    /// is not 0. Where it is 0, so is its gradient.
+    /// Computes the norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0
+    /// counts what is not 0. Where it is 0, so is its gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -69,14 +70,14 @@ forms! {
     /// ```
     #[doc(alias = "vector_norm")]
     norm norm_axes norm_keep(p);
-    /// Whether an element is true, or not 0: a bool. False for no elements.
+    /// Returns whether an element is true, or not 0: a bool. False for no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_axes(1)), [0.0, 1.0]);
     /// ```
     any any_axes any_keep();
-    /// Whether all elements are true, or not 0: a bool. True for no elements.
+    /// Returns whether all elements are true, or not 0: a bool. True for no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -86,7 +87,7 @@ forms! {
 }
 
 impl Tensor {
-    /// [`Tensor::var`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::var`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -110,7 +111,7 @@ impl Tensor {
         squares.gt(0.0).select(f64::INFINITY, squares.undefined())
     }
 
-    /// [`Tensor::std`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::std`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -123,7 +124,7 @@ impl Tensor {
         self.var_keep(axes, correction).root_or_zero()
     }
 
-    /// [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -143,7 +144,7 @@ impl Tensor {
         none.select(f64::NEG_INFINITY, none.select(1.0, sum).log() + shift)
     }
 
-    /// [`Tensor::norm`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::norm`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -180,7 +181,7 @@ impl Tensor {
         zero.select(0.0, zero.select(1.0, sum).pow(1.0 / p))
     }
 
-    /// [`Tensor::any`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::any`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -193,7 +194,7 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
     }
 
-    /// [`Tensor::all`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::all`] over the given axes, which stay with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -206,7 +207,7 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
     }
 
-    /// `x / max(norm, epsilon)` with the norm of order `p` along an axis.
+    /// Computes `x / max(norm, epsilon)` with the norm of order `p` along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -223,9 +224,9 @@ impl Tensor {
         self / norm.lt(epsilon).select(epsilon, norm)
     }
 
-    /// The cosine of the angle between two tensors along an axis, which vanishes: `x · y / (|x| |y|)`, with
-    /// norms of at least 1e-8. As in PyTorch, the axis is one of the shape that both broadcast to; along it
-    /// both have the same extent.
+    /// Computes the cosine of the angle between two tensors along an axis, which vanishes:
+    /// `x · y / (|x| |y|)`, with norms of at least 1e-8. As in PyTorch, the axis is one of the shape that
+    /// both broadcast to; along it both have the same extent.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -240,8 +241,8 @@ impl Tensor {
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
 
-    /// Index of the largest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
-    /// over numbers.
+    /// Returns the index of the largest element in row-major order, i32 of rank 0; the first one wins a
+    /// tie, NaN wins over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -254,8 +255,8 @@ impl Tensor {
         self.flatten().argmax(0)
     }
 
-    /// Index of the smallest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
-    /// over numbers.
+    /// Returns the index of the smallest element in row-major order, i32 of rank 0; the first one wins a
+    /// tie, NaN wins over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -268,7 +269,7 @@ impl Tensor {
         self.flatten().argmin(0)
     }
 
-    /// How many elements are true, or not 0, over the given axes, which vanish: i32.
+    /// Counts the elements that are true, or not 0, over the given axes, which vanish: i32.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -281,12 +282,12 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 
-    /// All axes, for a reduction.
+    /// Returns all axes, for a reduction.
     pub(super) fn every_axis(self) -> Vec<isize> {
         (0..self.rank() as isize).collect()
     }
 
-    /// Without axes of extent 1, which may count from the last.
+    /// Removes axes of extent 1, which may count from the last.
     #[track_caller]
     fn without_axes(self, axes: &[isize]) -> Tensor {
         let shape = self.shape();
@@ -297,7 +298,7 @@ impl Tensor {
     }
 }
 
-/// bool `[rows, columns]`, true where the column is at most `diagonal` right of the row's own.
+/// Returns bool `[rows, columns]`, true where the column is at most `diagonal` right of the row's own.
 #[track_caller]
 pub(super) fn lower_triangle(rows: usize, columns: usize, diagonal: isize) -> Tensor {
     let pairs = Shape::from([rows, columns]);

@@ -1,4 +1,4 @@
-//! What a model has in the store, and under which names.
+//! Parameters and states of a model in the store, and their names.
 
 use crate::collections::{SortedMap, SortedSet};
 use crate::error::{Error, ErrorKind, Result};
@@ -78,7 +78,7 @@ impl ParamTable {
         }
     }
 
-    /// The name of a parameter that is new.
+    /// Adds a parameter; returns its name if it is new.
     fn add_param(&mut self, path: &str, param: &Param) -> Option<String> {
         if let Some(&known) = self.by_id.get(&param.id()) {
             self.params[known].aliases.push(path.to_string());
@@ -89,7 +89,7 @@ impl ParamTable {
         Some(path.to_string())
     }
 
-    /// The name of a state that is new.
+    /// Adds a state; returns its name if it is new.
     fn add_state(&mut self, path: &str, state: &State) -> Option<String> {
         if self.state_by_id.contains_key(&state.id()) {
             return None;
@@ -100,12 +100,12 @@ impl ParamTable {
         Some(name)
     }
 
-    /// All parameters, each once.
+    /// Returns all parameters, each once.
     pub fn iter(&self) -> impl Iterator<Item = &ParamUse> + Clone {
         self.params.iter()
     }
 
-    /// All states, each once.
+    /// Returns all states, each once.
     pub fn states(&self) -> impl Iterator<Item = &StateUse> {
         self.states.iter()
     }
@@ -118,13 +118,13 @@ impl ParamTable {
         self.state_by_id.get(&id).map(|&i| &self.states[i])
     }
 
-    /// Whether a parameter or state of the model has this name.
+    /// Returns whether a parameter or state of the model has this name.
     pub(super) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 }
 
-/// Whether a name is one that the optimizer gives its states.
+/// Returns whether the optimizer gives a state this name.
 pub(super) fn is_optimizers(name: &str) -> bool {
     name.starts_with(crate::optim::STATE_PREFIX)
 }

@@ -18,7 +18,7 @@ pub struct Tensor {
     not_send: PhantomData<*const ()>,
 }
 
-/// What `dbg!(x)` shows in a model: dtype and shape, the op with the number that its value has in the graph,
+/// Text of `dbg!(x)` in a model: dtype and shape, the op with the number that its value has in the graph,
 /// and the line that asked for it.
 ///
 /// ```
@@ -61,7 +61,7 @@ impl Tensor {
         Self { value, generation, not_send: PhantomData }
     }
 
-    /// The value in the graph under construction.
+    /// Returns the value in the graph under construction.
     pub fn value(self) -> ValueId {
         self.value
     }
@@ -70,7 +70,8 @@ impl Tensor {
         self.generation
     }
 
-    /// Element type and shape. Of a tensor that belongs to another trace, which is an error, f32 of rank 0.
+    /// Returns the element type and shape. A tensor that belongs to another trace is an error; its type is
+    /// then f32 of rank 0.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -89,14 +90,14 @@ impl Tensor {
         })
     }
 
-    /// Whether the handle is of the open trace; if not, that is an error at the caller's place.
+    /// Returns whether the handle is of the open trace; if not, that is an error at the caller's place.
     #[track_caller]
     pub(crate) fn is_in_trace(self) -> bool {
         let caller = Origin::caller();
         with_scope(|scope| scope.belongs(self, caller))
     }
 
-    /// Shape.
+    /// Returns the shape.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -111,7 +112,7 @@ impl Tensor {
         self.ty().shape
     }
 
-    /// Element type.
+    /// Returns the element type.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -126,7 +127,7 @@ impl Tensor {
         self.ty().dtype
     }
 
-    /// Number of axes.
+    /// Returns the number of axes.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -143,8 +144,8 @@ impl Tensor {
         self.ty().shape.rank()
     }
 
-    /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the
-    /// extents are then 1.
+    /// Returns the extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the
+    /// trace; the extents are then 1.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -194,19 +195,19 @@ impl Tensor {
         self
     }
 
-    /// Whether the elements are u8 or i64, which no op computes with.
+    /// Returns whether the elements are u8 or i64, which no op computes with.
     #[track_caller]
     fn is_data(self) -> bool {
         matches!(self.dtype(), DType::U8 | DType::I64)
     }
 
-    /// The tensor as ops compute with it, or use it as an index: u8 and i64 become i32.
+    /// Returns the tensor as ops compute with it, or use it as an index: u8 and i64 become i32.
     #[track_caller]
     pub(super) fn counted(self) -> Tensor {
         if self.is_data() { self.cast(DType::I32) } else { self }
     }
 
-    /// The same elements; no gradient flows through.
+    /// Returns the same elements; no gradient flows through.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -247,7 +248,7 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     });
 }
 
-/// Whether the elements are floats; if not, that is an error of the op named `token`.
+/// Returns whether the elements are floats; if not, that is an error of the op named `token`.
 #[track_caller]
 pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     let ty = x.ty();
@@ -258,7 +259,7 @@ pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     ty.dtype.is_float()
 }
 
-/// A placeholder of a likely type, after an error.
+/// Returns a placeholder of a likely type, after an error.
 #[track_caller]
 pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
     let ty = Type::new(dtype, shape);
@@ -338,7 +339,8 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     })
 }
 
-/// The first operand that an op computes with, or uses as an index: from there on, u8 and i64 become i32.
+/// Returns the index of the first operand that an op computes with, or uses as an index: from there on, u8
+/// and i64 become i32.
 fn counted_from(kind: &OpKind) -> usize {
     match kind {
         OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => 1,
@@ -349,8 +351,8 @@ fn counted_from(kind: &OpKind) -> usize {
     }
 }
 
-/// The dtype of 16 bits that all floats among the operands have, of an op that is to run in f32: one that
-/// computes, or one that moves what was computed in the same call of the user's.
+/// Returns the dtype of 16 bits that all floats among the operands have, if the op is to run in f32: one
+/// that computes, or one that moves what was computed in the same call of the user's.
 #[track_caller]
 fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
@@ -386,8 +388,8 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     wide.then_some(first)
 }
 
-/// A tensor in f32, if its elements are floats of 16 bits. What one call of the user's computes is rounded
-/// once, at its end: if the tensor comes out of the call that is made, it is taken before it was rounded.
+/// Converts a tensor to f32, if its elements are floats of 16 bits. The result of one call of the user's is
+/// rounded once, at its end: a tensor that was computed in the same call is taken before it was rounded.
 #[track_caller]
 fn widened(t: Tensor) -> Tensor {
     if !t.dtype().is_for_memory() {
@@ -423,7 +425,7 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
     emit_all(kind, operands, token, 1)[0]
 }
 
-/// A tensor whose elements are all `value`.
+/// Returns a tensor whose elements are all `value`.
 ///
 /// ```
 /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -449,7 +451,7 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
 }
 
-/// A constant f32 tensor with these elements, row-major.
+/// Returns a constant f32 tensor with these elements, row-major.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -468,7 +470,7 @@ fn literal_of(elements: &[f32], ty: Type) -> Tensor {
     constant(&elements, ty)
 }
 
-/// A constant tensor of floats with these elements, row-major; devices round them.
+/// Returns a constant tensor of floats with these elements, row-major; devices round them.
 #[track_caller]
 pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
@@ -480,7 +482,7 @@ pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "literal")
 }
 
-/// A constant i32 vector of indices.
+/// Returns a constant i32 vector of indices.
 #[track_caller]
 pub(super) fn indices(indices: &[usize]) -> Tensor {
     let data = indices.iter().map(|&index| Number::Int(index as i64)).collect();
@@ -494,7 +496,8 @@ fn counts_to(ty: &Type, axis: usize) -> bool {
     !ty.dtype.is_integer() || Number::Int(last as i64).fits(ty.dtype)
 }
 
-/// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
+/// Returns the index along `axis`, in a tensor of the given shape: positions, as
+/// `iota(DType::I32, [context], 0)`.
 ///
 /// ```
 /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -59,7 +59,7 @@ impl<'g> Commit<'g> {
         }
     }
 
-    /// Type of a value that an op of the entry block must define.
+    /// Returns the type of a value that an op of the entry block must define.
     fn ty(&self, value: ValueId, what: impl Fn() -> String) -> Result<&'g Type, VerifyError> {
         match self.homes.get(&value) {
             Some(home) if *home == self.graph.entry => Ok(self.graph.ty(value)),

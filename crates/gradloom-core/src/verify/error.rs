@@ -7,7 +7,7 @@ use std::fmt;
 /// A broken invariant: a bug of the stage that made the graph, or of the text's author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Which invariant, and how it is broken.
+    /// The invariant, and the way in which it is broken.
     pub message: String,
     /// The op that breaks it, in its text form.
     pub op: Option<String>,
@@ -16,12 +16,12 @@ pub struct VerifyError {
 }
 
 impl VerifyError {
-    /// An error that no single op is to blame for.
+    /// Creates an error that no single op is to blame for.
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), op: None, origin: None }
     }
 
-    /// An error in an op, which need not be well-formed.
+    /// Creates an error in an op, which need not be well-formed.
     pub(super) fn in_op(graph: &Graph, op: OpId, message: impl Into<String>) -> Self {
         let origin = graph.ops.get(op).and_then(|op| graph.origin(op)).cloned();
         Self { message: message.into(), op: Some(graph.op_text(op)), origin }

@@ -40,7 +40,7 @@ fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
     extents.iter().try_fold(factor as u64, times).is_some_and(|product| product <= most)
 }
 
-/// Whether the axes of a value are few, and its bytes can be counted.
+/// Checks that the axes of a value are few, and that its bytes can be counted.
 pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
     // The words of an i64 are one more axis.
     let (rank, most) = (ty.shape.rank(), MAX_RANK - usize::from(ty.dtype == DType::I64));
@@ -55,7 +55,7 @@ pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
     Err(format!("{ty} has more elements than {counters}"))
 }
 
-/// Whether the shape rule of an op can be applied without overflow. The operands' types have passed
+/// Checks that the shape rule of an op can be applied without overflow. The operands' types have passed
 /// [`check_type`].
 pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<(), String> {
     match kind {

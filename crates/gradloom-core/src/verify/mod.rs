@@ -20,8 +20,8 @@ pub use size::MAX_EXPANDED_OPS;
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, ValueId};
 
-/// How deep blocks may nest: an op of the entry block that runs a block counts as one. Stages may recurse
-/// over blocks.
+/// Maximum depth to which blocks may nest: an op of the entry block that runs a block counts as one. Stages
+/// may recurse over blocks.
 pub const MAX_BLOCK_DEPTH: usize = 64;
 
 /// The block that defines each value that a reachable block defines.

@@ -16,7 +16,7 @@ pub const MAX_EXPANDED_OPS: usize = 1 << 18;
 /// Operands and axes that count for one op.
 const FEW: usize = 16;
 
-/// The number of ops that an op counts for.
+/// Returns the number of ops that an op counts for.
 fn weight(graph: &Graph, op: &Op) -> usize {
     let axes: usize = op.results.iter().map(|&value| graph.ty(value).shape.rank()).sum();
     1 + (op.operands.len() + axes) / FEW

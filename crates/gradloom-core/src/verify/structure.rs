@@ -22,7 +22,7 @@ pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
     Ok(check.homes)
 }
 
-/// Reachable blocks in an order in which each comes after the blocks that its ops run.
+/// Returns the reachable blocks in an order in which each comes after the blocks that its ops run.
 pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
     // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how
     // many of its ops are done.
@@ -112,7 +112,7 @@ impl Structure<'_> {
         Ok(())
     }
 
-    /// The results' types are what the shape rule gives.
+    /// Checks that the results' types are what the shape rule gives.
     fn check_types(&self, op: &Op) -> Result<(), String> {
         let graph = self.graph;
         check_extents(graph, &op.kind, &op.operands)?;

@@ -1,6 +1,6 @@
 //! Every public function is in a table.
 
-/// Names of the public functions of a source, without those of its tests.
+/// Returns the names of the public functions of a source, without those of its tests.
 fn functions(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().expect("a part before the tests");
     let mut names = Vec::new();

@@ -182,14 +182,15 @@ impl Report {
     }
 }
 
-/// The most memory that the process ever had, where the system says so.
+/// Returns the most memory that the process has ever had, where the system reports it.
 fn most_memory() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Types of a tensor: of each rank, without elements, larger than any memory, and of each dtype.
+/// Returns the types of a tensor: of each rank, without elements, larger than any memory, and of each
+/// dtype.
 pub(crate) fn types() -> Vec<Type> {
     let of = |dtype: DType, shape: &[usize]| Type::new(dtype, shape);
     vec![
@@ -213,7 +214,7 @@ pub(crate) fn types() -> Vec<Type> {
     ]
 }
 
-/// Fewer types, for a second and a third tensor.
+/// Returns fewer types, for a second and a third tensor.
 pub(crate) fn few_types() -> Vec<Type> {
     let of = |dtype: DType, shape: &[usize]| Type::new(dtype, shape);
     vec![

@@ -30,12 +30,12 @@ fn traced(model: &dyn Module, f: &dyn Fn(Tensor)) -> Result<(), Error> {
 /// A function, the name of its number in errors, and the range of the number.
 type Row = (&'static str, &'static str, Range, fn(Tensor, f64));
 
-/// Heads of attention.
+/// Returns x as heads of attention.
 fn heads(x: Tensor) -> Tensor {
     x.unsqueeze(0)
 }
 
-/// A number for each channel.
+/// Returns a tensor with a number for each channel.
 fn ones() -> Tensor {
     full(DType::F32, [3], 1.0)
 }

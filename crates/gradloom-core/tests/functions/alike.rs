@@ -11,7 +11,7 @@ type Extents = Vec<usize>;
 type OfTwo = fn(Tensor, Tensor) -> Tensor;
 type OfThree = fn(Tensor, Tensor, Tensor) -> Tensor;
 
-/// All shapes of at most so many axes, of at most so many elements each.
+/// Returns all shapes of at most so many axes, of at most so many elements each.
 fn shapes(rank: usize, extent: usize) -> Vec<Extents> {
     let mut all = vec![vec![]];
     for axes in 0..rank {

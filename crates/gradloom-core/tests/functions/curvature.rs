@@ -4,7 +4,7 @@
 use super::{Value, drawn, floats, ints, run};
 use gradloom_core::trace::{AttentionOptions, CrossEntropyOptions, Tensor, gradients};
 
-/// The first and second derivative of a function of each element.
+/// Computes the first and second derivative of a function of each element.
 fn derivatives(x: &[f64], f: impl Fn(Tensor) -> Tensor) -> [Vec<f64>; 2] {
     let found = run(&[floats(&[x.len()], x)], |x| {
         let first = gradients(f(x[0]).sum(), [x[0]])[0];
@@ -22,7 +22,7 @@ fn bell(x: f64) -> f64 {
     (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 
-/// The second derivative of `x tanh(softplus(x))`, from the formulas of its parts.
+/// Returns the second derivative of `x tanh(softplus(x))`, from the formulas of its parts.
 fn mish(x: f64) -> f64 {
     let (s, softplus) = (sigmoid(x), x.max(0.0) + (-x.abs()).exp().ln_1p());
     let t = softplus.tanh();
@@ -168,7 +168,7 @@ fn losses_bend_as_their_formulas_say() {
     println!("{count} comparisons");
 }
 
-/// The gradient of a weighted sum of the gradients, against central differences of the gradients.
+/// Checks the gradient of a weighted sum of the gradients against central differences of the gradients.
 #[track_caller]
 fn check_curvature(name: &str, values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) {
     const STEP: f64 = 1e-3;

@@ -49,7 +49,7 @@ impl Case {
         self
     }
 
-    /// The value, then the gradient of each input of floats.
+    /// Computes the value, then the gradient of each input of floats.
     fn run(&self, inputs: &[Value]) -> Vec<Vec<f64>> {
         let found = run_as(self.training, inputs, |x| {
             let y = (self.f)(x);
@@ -60,7 +60,7 @@ impl Case {
         found.into_iter().map(|tensor| tensor.to_f64()).collect()
     }
 
-    /// Poisons each place alone, and all at once; the number of comparisons.
+    /// Poisons each place alone, and all at once; returns the number of comparisons.
     fn check(&self) -> usize {
         let want = self.run(&self.inputs);
         let finite = want[1..].iter().flatten().all(|x| x.is_finite());
@@ -325,12 +325,12 @@ fn norms_of_zeros_have_gradients_of_zero() {
     }
 }
 
-/// Queries [2, 4, 3, 2], keys and values [2, 2, 5, 2]: two query heads share a key head.
+/// Returns the queries [2, 4, 3, 2], keys and values [2, 2, 5, 2]: two query heads share a key head.
 fn heads(queries: usize, keys: usize) -> Vec<Value> {
     vec![drawn(&[2, 4, queries, 2], 1), drawn(&[2, 2, keys, 2], 2), drawn(&[2, 2, keys, 2], 3)]
 }
 
-/// The elements of position `at` in all batches and heads of an input.
+/// Returns the elements of position `at` in all batches and heads of an input.
 fn position(input: usize, value: &Value, at: usize) -> Vec<(usize, usize)> {
     let (length, depth) = (value.ty.shape[2], value.ty.shape[3]);
     let all = 0..value.data.len();

@@ -8,7 +8,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect()
 }
 
-/// `y[.., k, ..] = x[.., index[.., k, ..], ..]`, position by position.
+/// Computes `y[.., k, ..] = x[.., index[.., k, ..], ..]`, position by position.
 fn picked(x: &Value, index: &Value, axis: usize) -> Vec<f64> {
     let (from, to) = (strides(&x.ty.shape), strides(&index.ty.shape));
     let at = |flat: usize| -> usize {

@@ -4,7 +4,7 @@ use super::{assert_near, check_gradients, drawn, error, floats, ints, value};
 use gradloom_core::ir::DType;
 use gradloom_core::trace::stack;
 
-/// The new axis before axis `at` of two tensors.
+/// Stacks two tensors along a new axis before axis `at`.
 fn stacked(shape: &[usize], at: usize, a: &[f64], b: &[f64]) -> Vec<f64> {
     let inner: usize = shape[at..].iter().product::<usize>().max(1);
     a.chunks(inner).zip(b.chunks(inner)).flat_map(|(a, b)| [a, b].concat()).collect()

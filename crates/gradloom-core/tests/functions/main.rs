@@ -35,7 +35,7 @@ fn ints(shape: &[usize], data: &[f64]) -> Value {
     Value { ty: Type::new(DType::I32, shape), data: data.to_vec() }
 }
 
-/// Numbers in -2..2, the same at every call.
+/// Draws numbers in -2..2, the same at every call.
 fn drawn(shape: &[usize], seed: u64) -> Value {
     let mut random = Random::new(seed);
     let data: Vec<f64> = (0..shape.iter().product()).map(|_| random.uniform(-2.0, 2.0)).collect();
@@ -67,13 +67,13 @@ fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>
     Ok(evaluate(&traced.graph, &leaf)?.outputs.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
-/// The one result of a function.
+/// Returns the one result of a function.
 #[track_caller]
 fn value(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) -> HostTensor {
     run(values, |x| vec![f(x)]).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
-/// The error of a function.
+/// Returns the error of a function.
 #[track_caller]
 fn error(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) -> Error {
     match run(values, |x| vec![f(x)]) {

@@ -22,13 +22,13 @@ fn case(name: &str, inputs: Vec<Value>, f: impl Fn(&[Tensor]) -> Tensor + 'stati
 }
 
 impl Case {
-    /// Only with numbers as they are: probabilities, logarithms of them.
+    /// Compares numbers only as they are, as for probabilities and logarithms of them.
     fn unscaled(mut self) -> Self {
         self.scales = false;
         self
     }
 
-    /// Compares with f32 for each magnitude; the number of comparisons.
+    /// Compares with f32 for each magnitude; returns the number of comparisons.
     fn check(&self, dtype: DType) -> usize {
         let scales: &[f64] = if self.scales { &[1.0, 300.0, 3e-3] } else { &[1.0] };
         for &scale in scales {
@@ -75,7 +75,7 @@ fn is_float(x: &Tensor) -> bool {
     x.dtype().is_float()
 }
 
-/// Probabilities.
+/// Draws probabilities.
 fn shares(shape: &[usize], seed: u64) -> Value {
     let mut value = drawn(shape, seed);
     value.data.iter_mut().for_each(|x| *x = (*x + 2.0) / 4.0);

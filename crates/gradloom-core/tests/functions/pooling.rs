@@ -4,8 +4,8 @@ use super::{Value, floats, run_as};
 use gradloom_core::trace::{PoolOptions, Tensor, gradients};
 use gradloom_testing::random::Random;
 
-/// The maximum of each window of an image and the gradient of `sum(y · (1, 2, ..))`, by PyTorch's loop: a
-/// later element wins if it is larger, or the first NaN.
+/// Computes the maximum of each window of an image and the gradient of `sum(y · (1, 2, ..))`, by PyTorch's
+/// loop: a later element wins if it is larger, or the first NaN.
 fn by_loops(image: &[f64], [height, width]: [usize; 2], windows: &[[usize; 4]]) -> (Vec<f64>, Vec<f64>) {
     let (mut values, mut slopes) = (Vec::new(), vec![0.0; height * width]);
     for (number, &[top, bottom, left, right]) in windows.iter().enumerate() {
@@ -43,7 +43,7 @@ fn assert_same(got: &[f64], want: &[f64], what: &str) {
     assert!(same, "{what}: {got:?}, not {want:?}");
 }
 
-/// Of few different elements, so that there are ties.
+/// Draws an image of few different elements, so that there are ties.
 fn image(random: &mut Random, shape: [usize; 2]) -> Value {
     let kinds = [-1.0, 0.0, 0.0, 2.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NAN, f64::INFINITY];
     // Images of numbers, of numbers and -inf, and of everything.

@@ -2,7 +2,7 @@
 
 use super::{assert_near, check_gradients, drawn, error, floats, ints, value};
 
-/// Each pair of elements of the halves, turned by its own angle.
+/// Turns each pair of elements of the halves by its own angle.
 fn turned(x: &[f64], time: usize, depth: usize, base: f64) -> Vec<f64> {
     let half = depth / 2;
     let mut y = vec![0.0; x.len()];

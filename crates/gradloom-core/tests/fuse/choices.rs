@@ -1,5 +1,5 @@
-//! What fusion chooses where more than one way is right: which kernels share a launch, what is kept and what
-//! is computed again, what runs when.
+//! Choices of fusion where more than one way is right: which kernels share a launch, which values are kept
+//! and which are computed again, and when kernels run.
 
 use super::kernels::{body, kernels, loads};
 use super::{fused, graph};
@@ -7,7 +7,8 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Kernel;
 
-/// Three products of `left` and `right` operands by number, as in `dot %3, %4`, over four square leaves.
+/// Builds three products of `left` and `right` operands by number, as in `dot %3, %4`, over four square
+/// leaves.
 fn products(operands: [[usize; 2]; 3]) -> Graph {
     let mut text: String = (0..4).map(|i| format!("%{i}: f32[4, 4] = input \"x{i}\"\n")).collect();
     for (i, [left, right]) in operands.into_iter().enumerate() {
@@ -102,7 +103,7 @@ fn a_concat_of_sums_is_written_by_those_that_compute_them_only_if_nobody_else_ne
     assert!(read.contains(&"concat".to_string()), "{read:?}");
 }
 
-/// `x · f(f(..f(s)))` with so many functions of one number.
+/// Builds `x · f(f(..f(s)))` with so many functions of one number.
 fn scaled_by_a_number_of(functions: usize) -> Graph {
     let mut text = "%0: f32[8, 8] = input \"x\"\n%1: f32[] = input \"s\"\n".to_string();
     for i in 0..functions {
@@ -173,8 +174,8 @@ fn kernels_that_read_the_same_are_one_and_so_are_single_numbers() {
     assert_eq!(kernels(&apart), ["map", "map"], "they read nothing in common");
 }
 
-/// Attention over [batch, heads, time, depth], whose results go where the given permutations of their axes
-/// put them.
+/// Builds an attention over [batch, heads, time, depth], whose results go where the given permutations of
+/// their axes put them.
 fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
     let mut text: String = ["q", "k", "v"]
         .iter()
@@ -211,7 +212,7 @@ fn attention_writes_its_result_in_the_order_in_which_all_read_it() {
     assert!(reads(&attention_seen_as(&[[0, 1, 3, 2]])));
 }
 
-/// `dot(v², w) + v` where v is the sine of a sum of so many inputs.
+/// Builds `dot(v², w) + v` where v is the sine of a sum of so many inputs.
 fn skip_connection_from_a_sum_of(inputs: usize) -> Graph {
     let mut text: String = (0..inputs).map(|i| format!("%{i}: f32[8, 8] = input \"x{i}\"\n")).collect();
     let mut next = inputs;

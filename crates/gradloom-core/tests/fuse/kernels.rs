@@ -1,4 +1,4 @@
-//! Which kernels the general rules find. Every graph's kernels are evaluated in float64, too.
+//! Kernels that the general rules find. Every graph's kernels are evaluated in float64, too.
 
 use super::{fused, graph, meaning};
 use gradloom_core::fuse::Fusion;
@@ -8,7 +8,7 @@ use gradloom_core::nn::{LayerNorm, Linear};
 use gradloom_core::passes;
 use gradloom_core::trace::{Input, Tensor, f32, gradients, i32, trace};
 
-/// A traced graph after the passes, whose results are outputs.
+/// Returns a traced graph after the passes, whose results are outputs.
 fn traced(inputs: &[Input], build: impl FnOnce(&[Tensor]) -> Vec<Tensor>) -> Graph {
     traced_with(&(), inputs, build)
 }
@@ -26,7 +26,7 @@ fn traced_with(
     passes::run(graph).0
 }
 
-/// Names of the kernels, in order; groups with their size.
+/// Returns the names of the kernels, in order; groups with their size.
 #[track_caller]
 pub(super) fn kernels(graph: &Graph) -> Vec<String> {
     meaning::check(graph, 7);

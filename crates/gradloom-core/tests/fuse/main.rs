@@ -11,7 +11,7 @@ use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, parse};
 use gradloom_testing::{generate, random};
 
-/// A graph from the lines of its text form.
+/// Parses a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));

@@ -7,7 +7,7 @@ use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_fused};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Values for leaves, drawn from their names.
+/// Draws values for a leaf from its name.
 fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let (name, ty) = match kind {
         OpKind::Input { name, ty } | OpKind::Param { name, ty } | OpKind::State { name, ty, .. } => {

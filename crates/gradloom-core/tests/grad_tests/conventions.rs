@@ -169,7 +169,7 @@ fn a_power_of_zero_has_no_slope_downwards() {
     assert!((db[1] - 0.5 * 2f64.ln()).abs() < 1e-15);
 }
 
-/// `x op limit ? x : other`.
+/// Appends `x op limit ? x : other`.
 fn clipped(x: &[f64], op: CompareOp, limit: f64, other: f64) -> Vec<f64> {
     let choose = |b: &mut Builder<'_>, x: &[ValueId]| {
         let (limit, other) = (b.splat_like(x[0], limit), b.splat_like(x[0], other));

@@ -294,7 +294,7 @@ fn expanding_a_graph_without_blocks_changes_nothing() {
     );
 }
 
-/// `x <= 0 ? 0 : x`, with the zeros as they come from the given number.
+/// Appends `x <= 0 ? 0 : x`, with the zeros as they come from the given number.
 fn rectified(b: &mut Builder<'_>, x: ValueId, zeros: impl Fn(&mut Builder<'_>) -> ValueId) -> [ValueId; 2] {
     let (limit, other) = (zeros(b), zeros(b));
     let condition = b.compare(CompareOp::Le, x, limit);

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 /// Random instances of each case.
 const INSTANCES: u64 = 24;
 
-/// Σ over the results of Σ (result · weights), with random weights, so that every element matters on its own.
+/// Appends Σ over the results of Σ (result · weights), with random weights, so that every element matters
+/// on its own.
 fn loss_of(b: &mut Builder<'_>, leaves: &mut Leaves, random: &mut Random, results: &[ValueId]) -> ValueId {
     let mut loss = b.number(0.0);
     for (i, &y) in
@@ -30,7 +31,8 @@ fn loss_of(b: &mut Builder<'_>, leaves: &mut Leaves, random: &mut Random, result
     loss
 }
 
-/// The loss as a function of one element, by its five-point central difference: the error is of fourth order.
+/// Returns the loss as a function of one element, by its five-point central difference: the error is of
+/// fourth order.
 fn difference(graph: &Graph, leaves: &Leaves, name: &str, element: usize) -> f64 {
     const STEP: f64 = 1e-3;
     let at = |offset: f64| {
@@ -144,8 +146,8 @@ fn a_gradient_for_one_operand_alone_is_the_same() {
     }
 }
 
-/// A position for each variant of [`OpKind`]: a new one must be added here, to `samples`, and then to the
-/// table of cases or to the list of what is not differentiable.
+/// Returns a position for each variant of [`OpKind`]: a new one must be added here, to `samples`, and then
+/// to the table of cases or to the list of what is not differentiable.
 fn position(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,

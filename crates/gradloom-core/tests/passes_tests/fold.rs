@@ -108,7 +108,7 @@ fn products_are_left_to_the_device() {
     );
 }
 
-/// What may trap is not computed once at load, so it must not stay.
+/// An op that may trap is not computed once at load, so it must not remain.
 #[test]
 fn lookups_of_constants_are_folded() {
     let folded = fold(&graph(

@@ -15,7 +15,7 @@ use gradloom_core::verify::verify;
 use gradloom_testing::{generate, random};
 use meaning::{Leaf, assert_alike};
 
-/// A graph from the lines of its text form.
+/// Returns a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -42,12 +42,12 @@ fn stays(pass: fn(&Graph) -> Graph, lines: &str) {
     assert_eq!(pass(&graph(lines)).to_string(), graph(lines).to_string());
 }
 
-/// How many ops of a name the entry block has.
+/// Returns the number of ops of a name in the entry block.
 fn count(graph: &Graph, name: &str) -> usize {
     graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
 }
 
-/// Names of the inputs in order.
+/// Returns the names of the inputs in order.
 fn inputs(graph: &Graph) -> Vec<String> {
     let names = graph.entry_ops().filter_map(|(_, op)| match &op.kind {
         OpKind::Input { name, .. } => Some(name.clone()),

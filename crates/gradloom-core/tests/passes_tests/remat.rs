@@ -10,12 +10,12 @@ use gradloom_core::passes::remat::{candidates, recompute};
 use gradloom_core::passes::run;
 use gradloom_core::verify::verify;
 
-/// The first `count` sets of candidates together.
+/// Returns the first `count` sets of candidates together.
 fn first(sets: &[Vec<OpId>], count: usize) -> IdSet<OpId> {
     sets[..count].iter().flatten().copied().collect()
 }
 
-/// The candidates by name, a line for each set.
+/// Returns the candidates by name, a line for each set.
 fn names(graph: &Graph, last: ValueId) -> Vec<String> {
     let name = |op: &OpId| graph.ops[*op].kind.name();
     candidates(graph, last).iter().map(|ops| ops.iter().map(name).collect::<Vec<_>>().join(" ")).collect()
@@ -156,7 +156,7 @@ fn parse_like(graph: &Graph, text: &str) -> Graph {
     parse(text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
 }
 
-/// What the ops cost is a matter of operations for each byte, but products and attention wait for all others.
+/// Ops are ordered by their operations for each byte, but products and attention wait for all others.
 #[test]
 fn a_short_product_waits_for_dear_maps() {
     // Two operations an element, against the ten of an exponential.

@@ -3,7 +3,8 @@
 use crate::{becomes, count, graph, stays};
 use gradloom_core::passes::simplify::simplify;
 
-/// An elementwise expression of `x` (`%0`), with `{c}` for a constant as `%1`, that is `x` itself.
+/// Checks that an elementwise expression of `x` (`%0`), with `{c}` for a constant as `%1`, becomes `x`
+/// itself.
 #[track_caller]
 fn is_x(constant: &str, op: &str) {
     let before = format!(
@@ -12,7 +13,7 @@ fn is_x(constant: &str, op: &str) {
     becomes(simplify, &before, "%0: f32[4] = input \"x\"\noutput \"y\" %0");
 }
 
-/// An elementwise expression that must stay.
+/// Checks that an elementwise expression stays.
 #[track_caller]
 fn stays_with(constant: &str, op: &str) {
     stays(
@@ -23,7 +24,7 @@ fn stays_with(constant: &str, op: &str) {
     );
 }
 
-/// A chain of ops on `x`, each line the next value.
+/// Checks the simplified form of a chain of ops on `x`, each line the next value.
 #[track_caller]
 fn chain(before: &str, after: &str) {
     becomes(simplify, before, after);

@@ -168,7 +168,7 @@ fn updates_are_added_to_what_they_would_meet() {
     stays(simplify, &format!("{lines}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5\noutput \"z\" %4"));
 }
 
-/// What a model does with one projection to queries, keys and values.
+/// A model splits one projection into queries, keys and values like this.
 #[test]
 fn the_gradient_of_a_split_is_one_concatenation() {
     let mut graph = Graph::new();

@@ -82,7 +82,7 @@ impl Case<'_> {
         ])
     }
 
-    /// The output and the log-sum-exp.
+    /// Computes the output and the log-sum-exp.
     fn results(&self) -> [Vec<f64>; 2] {
         let evaluation = self.with_values(|values| run(&self.text(), values)).unwrap();
         ["out", "sums"].map(|name| evaluation.output(name).unwrap().to_f64())
@@ -241,12 +241,13 @@ fn entries_of_the_block_table_are_checked_where_keys_exist() {
     );
 }
 
-/// Numbers without a pattern, small and of both signs.
+/// Returns numbers without a pattern, small and of both signs.
 fn noise(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 37 + seed * 101 + 11) % 53) as f64 / 26.5 - 1.0).collect()
 }
 
-/// Grouped heads, a causal mask with an offset, and a key length: everything that a gradient may meet.
+/// Checks gradients with grouped heads, a causal mask with an offset, and a key length: everything that a
+/// gradient may meet.
 fn check_gradient(offset: f64, length: f64) {
     let (q, k, v, seed) =
         (noise(2 * 4 * 3 * 2, 1), noise(2 * 2 * 5 * 2, 2), noise(2 * 2 * 5 * 3, 3), noise(72, 4));

@@ -3,7 +3,7 @@
 use crate::{eval, run};
 use gradloom_core::ir::parse;
 
-/// The numbers that digits stand for, `width` for each.
+/// Returns the numbers that digits stand for, `width` for each.
 fn words(digits: &str, width: usize) -> Vec<u32> {
     let word = |i| u32::from_str_radix(&digits[i..i + width], 16).unwrap();
     (0..digits.len()).step_by(width).map(word).collect()

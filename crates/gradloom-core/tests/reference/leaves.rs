@@ -1,4 +1,4 @@
-//! Where the values of leaves come from.
+//! Sources of the values of leaves.
 
 use crate::{assert_same, run};
 use gradloom_core::error::ErrorKind;

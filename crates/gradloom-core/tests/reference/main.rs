@@ -39,7 +39,7 @@ fn leaf(kind: &OpKind, values: Values<'_>) -> Option<HostTensor> {
     Some(HostTensor::from_f64(ty, values.iter().copied()))
 }
 
-/// Result `%9` of these lines.
+/// Returns the result `%9` of these lines.
 #[track_caller]
 fn eval(lines: &str, values: Values<'_>) -> Vec<f64> {
     match run(&format!("{lines}\noutput \"y\" %9"), values) {
@@ -48,7 +48,7 @@ fn eval(lines: &str, values: Values<'_>) -> Vec<f64> {
     }
 }
 
-/// The message with which these lines, whose result is `%9`, trap.
+/// Returns the message of the trap of these lines, whose result is `%9`.
 #[track_caller]
 fn trap(lines: &str, values: Values<'_>) -> String {
     let error = run(lines, values).expect_err("this traps");
@@ -56,14 +56,14 @@ fn trap(lines: &str, values: Values<'_>) -> String {
     error.message().to_string()
 }
 
-/// Equal bit for bit, except that NaNs are all alike.
+/// Asserts that numbers are equal bit for bit, except that NaNs are all alike.
 #[track_caller]
 fn assert_same(actual: Vec<f64>, expected: &[f64]) {
     let bits = |v: &[f64]| v.iter().map(|v| if v.is_nan() { NAN } else { *v }.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&actual), bits(expected), "{actual:?} instead of {expected:?}");
 }
 
-/// Equal up to a few roundings in float64.
+/// Asserts that numbers are equal up to a few roundings in float64.
 #[track_caller]
 fn assert_close(actual: Vec<f64>, expected: &[f64]) {
     assert_eq!(actual.len(), expected.len(), "{actual:?} instead of {expected:?}");

@@ -1,4 +1,4 @@
-//! What the stages produce from a real model is sound, survives its text, and means what it should.
+//! Results of the stages from a real model: sound, kept by their text, and of the right meaning.
 
 use gradloom_core::grad;
 use gradloom_core::ir::{Graph, Guard, OpKind, Output, Type, parse};
@@ -55,7 +55,7 @@ fn traced(model: &Model) -> Traced {
     trace(model, &inputs, true, |x| model.loss(x[0], x[1]), |loss| vec![loss]).unwrap()
 }
 
-/// The whole training step, and the name of each parameter with its gradient as an output `d name`.
+/// Builds the whole training step, and the name of each parameter with its gradient as an output `d name`.
 fn training_step(traced: &Traced) -> Graph {
     let mut graph = traced.graph.clone();
     let loss = traced.results[0];
@@ -73,8 +73,8 @@ fn training_step(traced: &Traced) -> Graph {
         .unwrap()
 }
 
-/// Values without a pattern for every leaf, the same for the same leaf. Parameters are moved by `along` times
-/// the gradients of an earlier run.
+/// Draws values without a pattern for every leaf, the same for the same leaf. Parameters are moved by
+/// `along` times the gradients of an earlier run.
 fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap();
     let seed = name.bytes().fold(17_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));

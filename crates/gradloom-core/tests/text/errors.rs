@@ -1,4 +1,4 @@
-//! What the parser says, and where.
+//! Messages of the parser's errors, and their places.
 
 use gradloom_core::ir::parse;
 

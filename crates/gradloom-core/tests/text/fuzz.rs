@@ -61,7 +61,7 @@ const PIECES: [&str; 40] = [
     "\u{fe}ß",
 ];
 
-/// Whatever comes out is an error or a graph that prints, and whose text parses to the same text.
+/// Checks that the result is an error or a graph that prints, and whose text parses to the same text.
 fn check(text: &str) -> bool {
     let Ok(graph) = parse_with(text, &customs()) else { return false };
     let _ = verify(&graph);

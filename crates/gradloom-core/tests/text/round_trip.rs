@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const EVERY_OP: &str = include_str!("every_op.txt");
 
-/// Everything of a graph that its text is to preserve.
+/// Asserts that two graphs are equal in everything that a text is to preserve.
 fn assert_same_structure(a: &Graph, b: &Graph) {
     fn entries<I: Id, T: Clone>(arena: &Arena<I, T>) -> Vec<T> {
         arena.iter().map(|(_, entry)| entry.clone()).collect()
@@ -28,8 +28,8 @@ fn assert_same_structure(a: &Graph, b: &Graph) {
     assert_eq!(names(a), names(b));
 }
 
-/// A number for each variant. A new primitive does not compile here until it has one; then it must be in the
-/// text.
+/// Returns a number for each variant. A new primitive does not compile here until it has one; then it must
+/// be in the text.
 fn variant(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,

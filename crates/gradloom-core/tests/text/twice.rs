@@ -30,7 +30,7 @@ impl CustomOp for Twice {
     }
 }
 
-/// All custom ops of the tests.
+/// Returns all custom ops of the tests.
 pub(crate) fn customs() -> Vec<Arc<dyn CustomOp>> {
     vec![Arc::new(Twice)]
 }
