@@ -17,7 +17,7 @@ use std::time::Instant;
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [u32; 16]);
 
-/// Lines for this many elements, as f32s between 0.5 and 1.5.
+/// Returns lines for this many elements, as f32s between 0.5 and 1.5.
 fn memory(elements: usize) -> Vec<Line> {
     let value = |i: usize| (0.5 + (i % 977) as f32 / 1000.0).to_bits();
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()

@@ -16,7 +16,7 @@ use std::time::Instant;
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [f32; 16]);
 
-/// Lines for this many elements, between 0.5 and 1.5.
+/// Returns lines for this many elements, between 0.5 and 1.5.
 fn memory(elements: usize) -> Vec<Line> {
     let value = |i: usize| 0.5 + (i % 977) as f32 / 1000.0;
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()
@@ -27,7 +27,7 @@ struct Shape {
     name: String,
     batch: usize,
     extents: [usize; 3],
-    /// Whether the operands are stored by columns.
+    /// True for operands that are stored by columns.
     by_columns: [bool; 2],
 }
 
@@ -37,7 +37,7 @@ impl Shape {
     }
 }
 
-/// The three products of each linear layer of a GPT training step, over 1,024 tokens.
+/// Returns the three products of each linear layer of a GPT training step, over 1,024 tokens.
 fn training_step(label: &str, width: usize, vocabulary: usize) -> Vec<Shape> {
     let tokens = 1024;
     let layers = [
@@ -85,7 +85,7 @@ fn shapes() -> Vec<Shape> {
     all
 }
 
-/// Seconds of the fastest run of each function.
+/// Returns the seconds of the fastest run of each function.
 fn race(mut functions: [&mut dyn FnMut(); 2]) -> [f64; 2] {
     let mut best = [f64::INFINITY; 2];
     let begin = Instant::now();

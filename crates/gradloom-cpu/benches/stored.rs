@@ -71,7 +71,7 @@ fn read(pool: &Pool, words: &[u64]) -> u64 {
     total.into_inner()
 }
 
-/// The median and the least.
+/// Returns the median and the least.
 fn summary(mut times: Vec<f64>) -> [f64; 2] {
     times.sort_by(f64::total_cmp);
     [times[times.len() / 2], times[0]]

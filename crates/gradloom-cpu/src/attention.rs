@@ -25,7 +25,7 @@ use gradloom_core::kernel::Launch;
 use gradloom_device::memory::counted;
 use operands::Operands;
 
-/// A kernel for an `Attention`.
+/// Returns a kernel for an `Attention`.
 ///
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.
@@ -33,7 +33,7 @@ pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dy
     Box::new(Attention::new(launch, spec, InstructionSet::detect()))
 }
 
-/// A kernel for an `AttentionGrad`.
+/// Returns a kernel for an `AttentionGrad`.
 ///
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.

@@ -31,7 +31,7 @@ pub(super) fn prepare_group(
 
 struct Group {
     members: Vec<Member>,
-    /// For each phase, the batches that run as one task each.
+    /// Batches of each phase, which run as one task each.
     batches: [Vec<Vec<Batch>>; PHASES],
 }
 
@@ -64,7 +64,7 @@ impl Member {
         }
     }
 
-    /// The member's share of the group's call.
+    /// Returns the member's share of the group's call.
     fn call<'a>(&self, call: &Call<'a>) -> Call<'a> {
         Call {
             pool: call.pool,
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Parts of several sizes, one of them without tasks of its own.
+    /// Returns parts of several sizes, one of them without tasks of its own.
     fn parts(random: &mut Random) -> Vec<Job> {
         let mut jobs: Vec<Job> = [(3, 5), (1, 40_000), (700, 300), (0, 4), (2, 2), (2000, 1)]
             .into_iter()

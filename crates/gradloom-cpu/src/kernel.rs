@@ -16,8 +16,8 @@ pub trait Prepared: Send + Sync {
     /// A [`Trap`] when the operands' values forbid a result; the writes are then unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
 
-    /// The tasks that the kernel consists of, where they may run beside those of other kernels. A kernel that
-    /// can trap has none.
+    /// Returns the tasks that the kernel consists of, where they may run beside those of other kernels. A
+    /// kernel that can trap has none.
     fn tasks(&self) -> Option<&dyn Tasks> {
         None
     }
@@ -29,11 +29,11 @@ pub(super) const PHASES: usize = 2;
 /// A kernel in pieces: all tasks of phase 0, in any order and at the same time, then all of phase 1. How many
 /// there are depends on the launch alone.
 pub trait Tasks: Send + Sync {
-    /// Number of tasks of a phase; may be 0.
+    /// Returns the number of tasks of a phase; may be 0.
     fn count(&self, phase: usize) -> usize;
 
-    /// What a task of a phase takes, in nanoseconds of one core, roughly: small tasks are run several at a
-    /// time.
+    /// Returns the rough cost of a task of a phase, in nanoseconds on one core: small tasks are run several
+    /// at a time.
     fn cost(&self, phase: usize) -> usize;
 
     /// Runs a task.
@@ -74,7 +74,7 @@ pub struct Call<'a> {
 unsafe impl Sync for Call<'_> {}
 
 impl Call<'_> {
-    /// Address of element `offset` of a read's buffer.
+    /// Returns the address of element `offset` of a read's buffer.
     ///
     /// The pointer is computed without a bounds check; dereferencing it is up to the kernel.
     #[inline]
@@ -82,20 +82,21 @@ impl Call<'_> {
         self.reads[read].cast::<T>().wrapping_add(offset)
     }
 
-    /// Address of element `offset` of a write's buffer.
+    /// Returns the address of element `offset` of a write's buffer.
     #[inline]
     pub fn write<T>(&self, write: usize, offset: usize) -> *mut T {
         self.writes[write].cast::<T>().wrapping_add(offset)
     }
 
-    /// Address of byte `offset` of the workspace.
+    /// Returns the address of byte `offset` of the workspace.
     #[inline]
     pub fn scratch(&self, offset: usize) -> *mut u8 {
         self.scratch.wrapping_add(offset)
     }
 }
 
-/// Why a kernel has no result: an index out of range, an integer division by zero, a user's op that failed.
+/// Reason why a kernel has no result: an index out of range, an integer division by zero, a user's op that
+/// failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
     /// A description of the trap, with the offending number and its position.
@@ -103,7 +104,7 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// A trap with this message.
+    /// Creates a trap with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
@@ -129,7 +130,7 @@ impl Default for FirstFault {
 }
 
 impl FirstFault {
-    /// No fault so far.
+    /// Creates a record without faults.
     pub fn new() -> Self {
         Self(AtomicUsize::new(usize::MAX))
     }
@@ -139,7 +140,7 @@ impl FirstFault {
         self.0.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// The least position that was noted, once the run has ended.
+    /// Returns the least position that was noted, once the run has ended.
     pub fn get(&self) -> Option<usize> {
         let position = self.0.load(Ordering::Relaxed);
         (position != usize::MAX).then_some(position)

@@ -44,7 +44,7 @@ use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use prepare::{prepare, prepare_with};
 
-/// Returns a description of the machine that this runs on.
+/// Returns the machine that this runs on.
 pub fn describe() -> Machine {
     Machine::detect()
 }

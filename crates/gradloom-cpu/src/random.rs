@@ -9,7 +9,7 @@ use gradloom_device::host::random::{LANES, WORDS, lanes};
 use gradloom_device::host::{InstructionSet, work};
 use gradloom_device::multiversion;
 
-/// The words of [`LANES`] blocks from `block` on, one block after the other.
+/// Writes the words of [`LANES`] blocks from `block` on, one block after the other.
 ///
 /// # Safety
 /// None of its own; unsafe as [`multiversion!`] wants it.

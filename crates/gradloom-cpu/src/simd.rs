@@ -65,26 +65,26 @@ pub(super) unsafe trait Simd: Copy {
         run(self, code);
     }
 
-    /// A number in all lanes.
+    /// Returns a number in all lanes.
     fn splat(self, value: f32) -> Self::F32s;
-    /// `a + b`.
+    /// Returns `a + b`.
     fn add(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// `a - b`.
+    /// Returns `a - b`.
     fn sub(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// `a · b`.
+    /// Returns `a · b`.
     fn mul(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// `a · b + c`, where the product is rounded only if there is no instruction for both.
+    /// Returns `a · b + c`, where the product is rounded only if there is no instruction for both.
     fn mul_add(self, a: Self::F32s, b: Self::F32s, c: Self::F32s) -> Self::F32s;
-    /// The larger one; `b` if that is NaN, either if `a` is.
+    /// Returns the larger one; `b` if that is NaN, either if `a` is.
     fn max(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// `then` where `a < b`, `otherwise` elsewhere.
+    /// Returns `then` where `a < b`, and `otherwise` elsewhere.
     fn select_less(self, a: Self::F32s, b: Self::F32s, then: Self::F32s, otherwise: Self::F32s)
     -> Self::F32s;
-    /// 2 to the power n, for n from -126 to 127 in the low 9 bits of each lane.
+    /// Returns 2 to the power n, for n from -126 to 127 in the low 9 bits of each lane.
     fn power_of_two(self, n: Self::F32s) -> Self::F32s;
-    /// The sum of all lanes.
+    /// Returns the sum of all lanes.
     fn sum(self, a: Self::F32s) -> f32;
-    /// The largest lane, if none is NaN.
+    /// Returns the largest lane, if none is NaN.
     fn largest(self, a: Self::F32s) -> f32;
 
     /// Reads a vector from any address.
@@ -139,7 +139,7 @@ pub(super) unsafe trait Simd: Copy {
         }
     }
 
-    /// The first `count` lanes of `a`, and `otherwise` in the others.
+    /// Returns the first `count` lanes of `a`, and `otherwise` in the others.
     #[inline(always)]
     fn first(self, count: usize, a: Self::F32s, otherwise: Self::F32s) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];
@@ -151,7 +151,7 @@ pub(super) unsafe trait Simd: Copy {
         }
     }
 
-    /// As many i8.
+    /// Loads an i8 for each lane, as f32.
     ///
     /// # Safety
     /// They must be readable.
@@ -161,7 +161,7 @@ pub(super) unsafe trait Simd: Copy {
         unsafe { self.load_each(|i| f32::from((*from.add(i)).cast_signed())) }
     }
 
-    /// The low or the high four bits of as many bytes, less 8.
+    /// Loads the low or the high four bits of a byte for each lane, less 8.
     ///
     /// # Safety
     /// They must be readable.
@@ -172,7 +172,7 @@ pub(super) unsafe trait Simd: Copy {
         unsafe { self.load_each(|i| f32::from(*from.add(i) >> shift & 0xf) - 8.0) }
     }
 
-    /// As many f16.
+    /// Loads an f16 for each lane, as f32.
     ///
     /// # Safety
     /// They must be readable.
@@ -182,7 +182,7 @@ pub(super) unsafe trait Simd: Copy {
         unsafe { self.load_each(|i| half::from_f16(*from.add(i))) }
     }
 
-    /// As many bf16.
+    /// Loads a bf16 for each lane, as f32.
     ///
     /// # Safety
     /// They must be readable.
@@ -192,13 +192,13 @@ pub(super) unsafe trait Simd: Copy {
         unsafe { self.load_each(|i| half::from_bf16(*from.add(i))) }
     }
 
-    /// An f16 in all lanes.
+    /// Returns an f16 in all lanes.
     #[inline(always)]
     fn splat_f16(self, bits: u16) -> Self::F32s {
         self.splat(half::from_f16(bits))
     }
 
-    /// A vector, lane by lane.
+    /// Returns a vector, lane by lane.
     #[inline(always)]
     fn load_each(self, lane: impl Fn(usize) -> f32) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];

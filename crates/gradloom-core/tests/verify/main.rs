@@ -30,7 +30,7 @@ const SOUND: &str = "graph {
   guard \"y\" %7
 }";
 
-/// The sound graph after a change.
+/// Returns the sound graph after a change.
 fn broken(change: impl FnOnce(&mut Graph)) -> VerifyError {
     let mut graph = parse(SOUND).unwrap();
     verify(&graph).unwrap();
@@ -38,13 +38,13 @@ fn broken(change: impl FnOnce(&mut Graph)) -> VerifyError {
     verify(&graph).expect_err("the change breaks the graph")
 }
 
-/// The error of a text that parses.
+/// Returns the error of a text that parses.
 fn broken_text(lines: &str) -> VerifyError {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap();
     verify(&graph).expect_err("this graph is broken")
 }
 
-/// The first op of this name, in any block.
+/// Returns the first op of this name, in any block.
 fn op_named(graph: &Graph, name: &str) -> OpId {
     graph.ops.iter().find(|(_, op)| op.kind.name() == name).unwrap().0
 }

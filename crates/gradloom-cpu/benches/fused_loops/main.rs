@@ -19,7 +19,7 @@ use std::time::Instant;
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [u32; 16]);
 
-/// f32s between 0.5 and 1.5, or small integers.
+/// Returns f32s between 0.5 and 1.5, or small integers.
 fn memory(dtype: DType, elements: usize) -> Vec<Line> {
     let value = |i: usize| match dtype {
         DType::F32 => (0.5 + (i % 977) as f32 / 1000.0).to_bits(),
@@ -28,7 +28,7 @@ fn memory(dtype: DType, elements: usize) -> Vec<Line> {
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()
 }
 
-/// One launch of all bodies.
+/// Times one launch of all bodies.
 fn bench(name: &str, all: &[Builder]) {
     if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !name.contains(&filter)) {
         return;
@@ -102,7 +102,7 @@ fn bench(name: &str, all: &[Builder]) {
     println!();
 }
 
-/// What the machine's memory gives: reading alone, and the system's copy.
+/// Measures the machine's memory bandwidth: reading alone, and the system's copy.
 fn bandwidth() {
     let (from, mut to) = (memory(DType::F32, 1 << 26), memory(DType::F32, 1 << 26));
     let bytes = 64 * from.len();

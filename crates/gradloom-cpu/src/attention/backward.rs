@@ -135,7 +135,7 @@ impl Task<'_> {
         }
     }
 
-    /// One block of queries against one block of keys.
+    /// Processes one block of queries against one block of keys.
     ///
     /// # Safety
     /// As [`Task::run`]; the last query must see a key of the block.
@@ -199,7 +199,7 @@ impl Task<'_> {
         }
     }
 
-    /// A strip of queries: its rows of `p` and `ds`, and its part of dq.
+    /// Computes a strip of queries: its rows of `p` and `ds`, and its part of dq.
     ///
     /// # Safety
     /// As [`Task::block`]; `first` is the first query of the block.
@@ -271,7 +271,7 @@ impl Task<'_> {
         unsafe { multiply(simd, count, 0..most, left, keys.keys, dq) };
     }
 
-    /// For each query of a block, its output times its output's cotangent.
+    /// Computes, for each query of a block, its output times its output's cotangent.
     ///
     /// # Safety
     /// As [`Task::run`].
@@ -288,20 +288,20 @@ impl Task<'_> {
         }
     }
 
-    /// Address of a row of dq.
+    /// Returns the address of a row of dq.
     #[inline(always)]
     fn dq(&self, head: usize, query: usize) -> *mut f32 {
         let head = self.kv_head * self.operands.shape.group() + head;
         self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
-    /// Address of a row of dk.
+    /// Returns the address of a row of dk.
     #[inline(always)]
     fn dk(&self, key: usize) -> *mut f32 {
         self.call.write(1, self.operands.results[1].row(self.batch, self.kv_head, key))
     }
 
-    /// Address of a row of dv.
+    /// Returns the address of a row of dv.
     #[inline(always)]
     fn dv(&self, key: usize) -> *mut f32 {
         self.call.write(2, self.operands.results[2].row(self.batch, self.kv_head, key))

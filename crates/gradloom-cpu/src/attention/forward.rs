@@ -156,7 +156,7 @@ impl Task<'_> {
         unsafe { pack_stored_rows(simd, keys.len(), operands.shape.value_depth, row, operands.steps().1, to) }
     }
 
-    /// A strip of queries of one head.
+    /// Computes a strip of queries of one head.
     ///
     /// # Safety
     /// As [`Task::block`].
@@ -218,7 +218,7 @@ impl Task<'_> {
         unsafe { multiply(simd, queries.len(), 0..most, probabilities, packed_values, output) };
     }
 
-    /// [`Task::block`] for so few rows that packing would cost more than it saves.
+    /// Computes [`Task::block`] for so few rows that packing would cost more than it saves.
     ///
     /// # Safety
     /// As [`Task::block`]; keys and values must be contiguous.
@@ -257,7 +257,7 @@ impl Task<'_> {
         }
     }
 
-    /// The products of a query with keys.
+    /// Computes the products of a query with keys.
     ///
     /// # Safety
     /// As [`Task::block_of_few_rows`]; the keys' elements must be `E`, and there must be room for the scores.
@@ -279,7 +279,7 @@ impl Task<'_> {
         }
     }
 
-    /// [`single::weighted_sum`] of the values of keys.
+    /// Computes the [`single::weighted_sum`] of the values of keys.
     ///
     /// # Safety
     /// As [`Task::block_of_few_rows`]; the values' elements must be `E`, and there must be a weight for each.
@@ -299,14 +299,15 @@ impl Task<'_> {
         unsafe { single::weighted_sum(simd, weights, keys.len(), value, to, columns, rescale) };
     }
 
-    /// Address of an output row; rows count the task's queries of each head of the group in turn.
+    /// Returns the address of an output row; rows count the task's queries of each head of the group in
+    /// turn.
     #[inline(always)]
     fn output(&self, row: usize) -> *mut f32 {
         let (head, query) = self.head_and_query(row);
         self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
-    /// The head and the query of a row of the task.
+    /// Returns the head and the query of a row of the task.
     #[inline(always)]
     fn head_and_query(&self, row: usize) -> (usize, usize) {
         let head = self.kv_head * self.operands.shape.group() + row / self.queries.len();

@@ -28,12 +28,12 @@ impl View {
         Self { read, offset: layout.offset, strides, step }
     }
 
-    /// Distance between rows.
+    /// Returns the distance between rows.
     pub(super) fn row_stride(&self) -> usize {
         self.strides[2]
     }
 
-    /// Address of a row.
+    /// Returns the address of a row.
     #[inline(always)]
     pub(super) fn row<E>(&self, call: &Call<'_>, batch: usize, head: usize, row: usize) -> *const E {
         let [b, h, r] = self.strides;
@@ -55,12 +55,12 @@ impl ResultView {
         Self { offset: layout.offset, strides: [layout.strides[0], layout.strides[1], layout.strides[2]] }
     }
 
-    /// Distance between rows.
+    /// Returns the distance between rows.
     pub(super) fn row_stride(&self) -> usize {
         self.strides[2]
     }
 
-    /// Offset of a row in the result's buffer.
+    /// Returns the offset of a row in the result's buffer.
     #[inline(always)]
     pub(super) fn row(&self, batch: usize, head: usize, row: usize) -> usize {
         let [b, h, r] = self.strides;
@@ -79,7 +79,7 @@ struct Table {
 }
 
 impl Table {
-    /// Pool block of keys `block·block_size ..` of a sequence.
+    /// Returns the pool block of the keys from `block·block_size` on of a sequence.
     #[inline(always)]
     fn entry(&self, call: &Call<'_>, batch: usize, block: usize) -> i32 {
         let at = self.offset + batch * self.strides[0] + block * self.strides[1];
@@ -97,7 +97,7 @@ struct Given {
 }
 
 impl Given {
-    /// What it says of a sequence.
+    /// Returns its value for a sequence.
     fn of(self, call: &Call<'_>, batch: usize) -> i64 {
         // SAFETY: the operand has an element, or one for each sequence; of one, the stride is 0.
         i64::from(unsafe { *call.read::<i32>(self.read, self.offset + batch * self.stride) })
@@ -114,7 +114,7 @@ pub(super) struct Operands {
     pub(super) q: View,
     k: View,
     v: View,
-    /// What keys and values consist of.
+    /// Storage forms of keys and values.
     pub(super) forms: [Form; 2],
     causal: bool,
     query_offset: Option<Given>,
@@ -157,7 +157,7 @@ impl Operands {
         }
     }
 
-    /// Looks at the key lengths, and at the table.
+    /// Checks the key lengths and the table.
     ///
     /// # Errors
     /// If a key length is not in `0..=keys`, or the table's entry for a key below that length is not a block
@@ -178,7 +178,7 @@ impl Operands {
         Ok(())
     }
 
-    /// Which keys the queries of a sequence see, after [`Operands::check`].
+    /// Returns the keys that the queries of a sequence see. [`Operands::check`] must have passed.
     pub(super) fn mask(&self, call: &Call<'_>, batch: usize) -> Mask {
         let length = self.key_length.map_or(self.shape.keys, |length| length.of(call, batch) as usize);
         let offset = self.query_offset.map_or(0, |offset| offset.of(call, batch));
@@ -199,22 +199,22 @@ impl Operands {
         Ok(())
     }
 
-    /// Address of a key, whose elements are of [`Operands::forms`], of which the mask's length and the table
-    /// have been checked.
+    /// Returns the address of a key, whose elements are of [`Operands::forms`], of which the mask's length
+    /// and the table have been checked.
     #[inline(always)]
     pub(super) fn key<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.k.row(call, batch, head, row)
     }
 
-    /// Address of a value, likewise.
+    /// Returns the address of a value, likewise.
     #[inline(always)]
     pub(super) fn value<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.v.row(call, batch, head, row)
     }
 
-    /// Distance between the elements of a key, and of a value.
+    /// Returns the distance between the elements of a key, and of a value.
     pub(super) fn steps(&self) -> (usize, usize) {
         (self.k.step, self.v.step)
     }
@@ -239,14 +239,14 @@ pub(super) struct Gradient {
 }
 
 impl Gradient {
-    /// From the last three reads, of which the first has this number.
+    /// Creates the operands from the last three reads, of which the first has number `first`.
     pub(super) fn new(reads: &[Access], first: usize) -> Self {
         let view = |i: usize| View::new(first + i, &reads[i].layout);
         Self { output: view(0), log_sum: view(1), cotangent: view(2) }
     }
 }
 
-/// Which keys a query sees: the first so many.
+/// Keys that each query sees, always a prefix of the sequence's keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mask {
     causal: bool,
@@ -255,7 +255,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// Number of keys that a query sees; never fewer for a later query.
+    /// Returns the number of keys that a query sees, which never decreases from one query to the next.
     #[inline(always)]
     pub(super) fn visible(&self, query: usize) -> usize {
         if !self.causal {

@@ -10,7 +10,7 @@ use crate::simd::Simd;
 /// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
 pub(super) const MOST_ROWS: usize = 2;
 
-/// `a · b` for `depth` elements, `steps` apart.
+/// Returns `a · b` for `depth` elements, `steps` apart.
 ///
 /// # Safety
 /// `a` and `b` must lead to so many elements.
@@ -39,8 +39,8 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
     sum + simd.sum(simd.add(sums[0], sums[1]))
 }
 
-/// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without
-/// `rescale`, `to` is overwritten.
+/// Computes `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements;
+/// without `rescale`, `to` is overwritten.
 ///
 /// # Safety
 /// Each value must lead to `columns` contiguous elements, `weights` to `count`; nothing else may touch `to`.

@@ -140,8 +140,8 @@ unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
     }
 }
 
-/// `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal number;
-/// NaN stays NaN.
+/// Returns `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal
+/// number; NaN stays NaN.
 ///
 /// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation
 /// error is 2e-9.

@@ -90,13 +90,13 @@ impl Setup {
         key < self.length && (!self.spec.causal || key as i64 <= i64::from(self.offset) + query as i64)
     }
 
-    /// Row (batch, head, i) of a `[batch, heads, extent, depth]` tensor in row-major order.
+    /// Returns row (batch, head, i) of a `[batch, heads, extent, depth]` tensor in row-major order.
     fn row(values: &[f64], at: [usize; 3], heads: usize, extent: usize, depth: usize) -> &[f64] {
         let start = ((at[0] * heads + at[1]) * extent + at[2]) * depth;
         &values[start..start + depth]
     }
 
-    /// Probabilities `[batch, heads, queries, keys]` and log-sum-exps.
+    /// Returns the probabilities `[batch, heads, queries, keys]` and log-sum-exps.
     fn probabilities(&self, q: &[f64], k: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let s = self.shape;
         let (mut all, mut log_sums) = (Vec::new(), Vec::new());
@@ -121,7 +121,7 @@ impl Setup {
             .map(move |i| (i / (s.heads * s.queries), i / s.queries % s.heads, i % s.queries))
     }
 
-    /// Output and log-sum-exps.
+    /// Returns the output and the log-sum-exps.
     fn expected(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let s = self.shape;
         let (p, log_sums) = self.probabilities(q, k);
@@ -136,7 +136,7 @@ impl Setup {
         (output, log_sums)
     }
 
-    /// dq, dk and dv, by the chain rule through the matrix of probabilities.
+    /// Returns dq, dk and dv, by the chain rule through the matrix of probabilities.
     fn expected_gradients(&self, q: &[f64], k: &[f64], v: &[f64], g: &[f64]) -> [Vec<f64>; 3] {
         let s = self.shape;
         let (p, _) = self.probabilities(q, k);
@@ -254,7 +254,7 @@ fn heads_of_one_tensor() {
     assert_near("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
 }
 
-/// A setup with a block table, its reads, and the keys and values that they stand for.
+/// Returns a setup with a block table, its reads, and the keys and values that they stand for.
 fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>; 3]) {
     let mut setup = Setup::random(random, &[queries]);
     let (blocks, pool) = (random.pick(&[1, 3, 30]), 37);

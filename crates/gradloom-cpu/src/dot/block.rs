@@ -30,7 +30,7 @@ impl MatrixOperand {
         Self { start, free_stride: view.free_stride, contract_stride: view.contract_stride }
     }
 
-    /// The same operand, starting at a later element.
+    /// Returns the same operand, starting at a later element.
     pub(super) fn from(&self, free: usize, contract: usize) -> Self {
         Self { start: self.at(free, contract), ..*self }
     }
@@ -48,7 +48,7 @@ pub(super) struct Stepped<'a> {
     pub(super) steps: &'a SteppedView,
     pub(super) column: usize,
     pub(super) depth: usize,
-    /// Where each of the block's contracted indices is, from the start, if the operand is read in place.
+    /// Offset of each of the block's contracted indices from `start`, if the operand is read in place.
     pub(super) row_offsets: Option<&'a [usize]>,
 }
 
@@ -61,7 +61,8 @@ pub(super) struct StoredOperand {
 }
 
 impl StoredOperand {
-    /// Bytes from the first element of a column to that of a contracted index, which begins a block.
+    /// Returns the bytes from the first element of a column to that of a contracted index, which begins a
+    /// block.
     pub(super) fn bytes_to(form: Form, contract: usize, contract_stride: usize) -> usize {
         match form {
             Form::Blocks(format) => contract / BLOCK * format.block_bytes(),
@@ -77,12 +78,13 @@ pub(super) struct Product {
     pub(super) start: *mut f32,
     /// Distance between rows; columns are neighbours.
     pub(super) row_stride: usize,
-    /// Whether there is room for one block of rows only, which then is handed on before the next.
+    /// True if there is room for only one block of rows, which is then handed on before the next one is
+    /// computed.
     pub(super) reused: bool,
 }
 
-/// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where
-/// their product starts.
+/// A block, and the action after each of its strips: `finish` gets a range of the block's rows and the
+/// address where their product starts.
 pub(super) struct Block<'a> {
     pub(super) rows: usize,
     pub(super) columns: usize,
@@ -94,11 +96,11 @@ pub(super) struct Block<'a> {
     pub(super) row_block: usize,
     /// Contracted indices that are taken together.
     pub(super) depth_block: usize,
-    /// Whether the operands may lie beyond the second-level cache.
+    /// True if the operands may not fit in the second-level cache.
     pub(super) far: bool,
     /// Room for the packed right operand, if it is packed.
     pub(super) packed_right: Option<*mut f32>,
-    /// Where the right operand's elements are, if its indices take several strides; `right` is not read then.
+    /// Right operand, if its contracted indices take several strides; `right` is not read then.
     pub(super) stepped: Option<Stepped<'a>>,
     /// The right operand, if it is not f32, with the strides of `right`, which is not read then.
     pub(super) stored: Option<StoredOperand>,
@@ -164,7 +166,7 @@ impl Block<'_> {
         }
     }
 
-    /// All of a block of few rows.
+    /// Computes all of a block of few rows.
     ///
     /// # Safety
     /// As [`Block::multiply`].
@@ -241,7 +243,7 @@ impl Block<'_> {
         }
     }
 
-    /// The product of some rows with all columns, over a range of contracted indices.
+    /// Computes the product of some rows with all columns, over a range of contracted indices.
     ///
     /// # Safety
     /// As [`Block::multiply`].
@@ -308,7 +310,7 @@ impl Vectorized for PackRight<'_, '_> {
     }
 }
 
-/// All of a block of few rows, whose right operand has contiguous rows or columns.
+/// Computes all of a block of few rows, whose right operand has contiguous rows or columns.
 ///
 /// # Safety
 /// As [`Block::multiply`].

@@ -87,14 +87,14 @@ impl Epilogue {
         }
     }
 
-    /// The epilogue of a product without elements: reductions of nothing, and rows without columns.
+    /// Runs the epilogue of a product without elements: reductions of nothing, and rows without columns.
     pub(super) fn run_on_nothing(&self, call: &Call<'_>, faults: &Faults) {
         self.with_panel(call, 0, 0..self.columns, faults, |panel| {
             panel.run(0..self.rows, 0..self.columns, std::ptr::dangling(), self.columns);
         });
     }
 
-    /// Number of tasks of [`Epilogue::finish`].
+    /// Returns the number of tasks of [`Epilogue::finish`].
     pub(super) fn finish_tasks(&self) -> usize {
         self.program.finish_tasks()
     }

@@ -25,10 +25,10 @@ use gradloom_device::host::current_worker;
 use gradloom_device::memory::counted;
 use std::ops::Range;
 
-/// Operands of a product up to so many bytes together are taken to be in the second-level cache.
+/// Total bytes of the operands of a product up to which they are assumed to be in the second-level cache.
 const NEAR: usize = 1 << 20;
 
-/// A kernel for a `Dot`.
+/// Returns a kernel for a `Dot`.
 ///
 /// # Panics
 /// When the reads' layouts are not those of a [`DotProblem`](gradloom_codegen::cpu::DotProblem), or the
@@ -38,7 +38,7 @@ pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
     Box::new(Dot::new(launch, None, InstructionSet::detect(), Loops::Native))
 }
 
-/// A kernel for a product with an epilogue.
+/// Returns a kernel for a product with an epilogue.
 ///
 /// # Panics
 /// As [`prepare_dot`].
@@ -62,7 +62,7 @@ struct Dot {
     /// operand, raw product.
     shared: usize,
     sections: [usize; 2],
-    /// Where the rows of a right operand are that is read in place though its indices take several strides.
+    /// Row offsets of a right operand that is read in place although its indices take several strides.
     row_offsets: Vec<usize>,
     level: InstructionSet,
 }
@@ -142,7 +142,7 @@ impl Tasks for Dot {
 }
 
 impl Dot {
-    /// A block of the product, and the epilogue on it unless sums were split.
+    /// Computes a block of the product, and runs the epilogue on it unless sums were split.
     fn first_phase(&self, call: &Call<'_>, index: usize, faults: &Faults) {
         if self.plan.elements() == 0 {
             return self.epilogue.iter().for_each(|epilogue| epilogue.run_on_nothing(call, faults));
@@ -163,13 +163,13 @@ impl Dot {
         }
     }
 
-    /// The epilogue's columns of a task.
+    /// Returns the epilogue's columns of a task.
     fn columns(&self, task: &DotTask) -> Range<usize> {
         if self.plan.transposed { 0..1 } else { task.columns.clone() }
     }
 
-    /// One task's block of one product. `finish` gets rows of the epilogue, the address of their first
-    /// element, and the distance between rows.
+    /// Computes one task's block of one product. `finish` gets rows of the epilogue, the address of their
+    /// first element, and the distance between rows.
     fn block(
         &self,
         call: &Call<'_>,
@@ -239,7 +239,7 @@ impl Dot {
         unsafe { dispatch(self.level, block) };
     }
 
-    /// Where a part of the product lies, or `None` if it goes to the thread's scratch.
+    /// Returns the address of a part of the product, or `None` if the part goes to the thread's scratch.
     fn part(&self, call: &Call<'_>, part: usize) -> Option<*mut f32> {
         match (self.direct, self.plan.schedule.parts()) {
             (Some((write, offset)), _) if part == 0 => Some(call.write(write, offset)),
@@ -251,7 +251,7 @@ impl Dot {
         }
     }
 
-    /// This thread's scratch: room for the packed right operand, and for the raw product.
+    /// Returns this thread's scratch: room for the packed right operand, and for the raw product.
     fn scratch(&self, call: &Call<'_>) -> [*mut f32; 2] {
         let worker = current_worker();
         assert!(worker < self.threads, "dot: no scratch for this many threads");

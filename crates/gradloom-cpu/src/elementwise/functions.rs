@@ -16,7 +16,7 @@ use gradloom_core::ir::DType::{self, BF16, Bool, F16, F32, I32, I64, U8, U32};
 use gradloom_core::ir::half;
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
-/// The loop that computes an op.
+/// Returns the loop that computes an op.
 ///
 /// # Panics
 /// For an op on a dtype that shape inference refuses, and for a pair that is none.
@@ -118,7 +118,7 @@ macro_rules! loops {
     ($Op:ident, $count:literal, $function:ident, $formula:ident, $has_formula:ident {
         $($op:ident { $($dtype:pat => $kind:ident $args:tt $body:tt)* })*
     }) => {
-        /// The loop of an op on elements of a dtype.
+        /// Returns the loop of an op on elements of a dtype.
         #[allow(unused_braces)]
         pub(crate) fn $function(op: $Op, dtype: DType, level: InstructionSet) -> MapFn {
             match op {
@@ -138,7 +138,7 @@ fn refused(op: &str, dtype: DType) -> ! {
     panic!("gradloom launched {op} on {dtype} elements; please report this")
 }
 
-/// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
+/// Returns the loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
 /// `c second (a first b)`. None for functions that are not worth it. Each of the two is rounded.
 pub(crate) fn pair(
     first: BinaryOp,
@@ -166,7 +166,7 @@ pub(crate) fn pair(
     })
 }
 
-/// The loop of a comparison.
+/// Returns the loop of a comparison.
 pub(crate) fn compare(op: CompareOp, dtype: DType, level: InstructionSet) -> MapFn {
     macro_rules! of {
         ($T:ty) => {
@@ -189,7 +189,7 @@ pub(crate) fn compare(op: CompareOp, dtype: DType, level: InstructionSet) -> Map
     }
 }
 
-/// The loop of a selection between two operands.
+/// Returns the loop of a selection between two operands.
 pub(crate) fn select(dtype: DType, level: InstructionSet) -> MapFn {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 => {
@@ -203,7 +203,7 @@ pub(crate) fn select(dtype: DType, level: InstructionSet) -> MapFn {
     }
 }
 
-/// The loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
+/// Returns the loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
 pub(crate) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),

@@ -9,24 +9,24 @@ use crate::multiversion;
 use gradloom_codegen::cpu::loops::OPERANDS;
 use std::mem::MaybeUninit;
 
-/// Where the elements of an operand are: rows of elements next to each other, or of one repeated element.
+/// Location of an operand's elements: rows of contiguous elements, or of one repeated element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
     /// First element of the first row.
     pub(crate) start: *const u8,
     /// Bytes from the start of a row to the next.
     pub(crate) row_stride: usize,
-    /// Whether a row has one element, which stands for all.
+    /// True if a row has one element, which stands for all.
     pub(crate) repeated: bool,
 }
 
 impl Operand {
-    /// An operand of one row.
+    /// Returns an operand of one row.
     pub(crate) fn row(start: *const u8) -> Self {
         Self { start, row_stride: 0, repeated: false }
     }
 
-    /// The bits of a 4-byte element.
+    /// Returns the bits of a 4-byte element.
     ///
     /// # Safety
     /// The operand has it.
@@ -37,7 +37,7 @@ impl Operand {
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
-    /// The placeholder for operands that a function does not have.
+    /// Returns the placeholder for operands that a function does not have.
     pub(crate) fn none() -> Self {
         Self::row(std::ptr::null())
     }
@@ -52,7 +52,7 @@ pub(crate) struct Target {
     pub(crate) row_stride: usize,
 }
 
-/// Computes `rows` rows of `columns` results from as many elements of each operand.
+/// Computes `rows` rows of `columns` results from the corresponding elements of each operand.
 ///
 /// # Safety
 /// The machine has the level that the function was made for. The operands that the function has can be read,
@@ -72,14 +72,14 @@ const CHUNK: usize = 64;
 pub(super) trait Map1: 'static {
     type A: Copy + Default;
     type R: Copy;
-    /// The result, branch-free.
+    /// Computes the result without branches.
     fn apply(a: Self::A) -> Self::R;
-    /// Whether [`Map1::apply`] is wrong for this element.
+    /// Returns whether [`Map1::apply`] is wrong for this element.
     #[inline(always)]
     fn is_rare(_: Self::A) -> bool {
         false
     }
-    /// The result for a rare element, at any cost.
+    /// Computes the result for a rare element; it may be slow.
     fn rare(a: Self::A) -> Self::R {
         Self::apply(a)
     }
@@ -149,12 +149,12 @@ struct Row<T> {
     next: *const T,
     /// Elements from a chunk to the next: none for an operand whose only element fills the chunk's buffer.
     step: usize,
-    /// Whether results take the elements' place.
+    /// True if results overwrite the elements.
     overwritten: bool,
 }
 
 impl<T: Copy + Default> Row<T> {
-    /// Row number `row`, for results that go to `target`.
+    /// Returns row `row`, whose results go to `target`.
     ///
     /// # Safety
     /// The operand has that row. `padded` is a buffer that nothing else touches while the row is read; it is
@@ -170,7 +170,7 @@ impl<T: Copy + Default> Row<T> {
         Self { next: start.cast(), step: CHUNK, overwritten: start == target }
     }
 
-    /// The next chunk: in its place, or, where results will overwrite it, copied to the buffer.
+    /// Returns the next chunk: in its place, or, where results will overwrite it, copied to the buffer.
     ///
     /// # Safety
     /// The row has as many more elements; `padded` is what [`Row::new`] was given.
@@ -187,7 +187,7 @@ impl<T: Copy + Default> Row<T> {
         }
     }
 
-    /// The last `left < CHUNK` elements, padded to a whole chunk.
+    /// Returns the last `left < CHUNK` elements, padded to a whole chunk.
     ///
     /// # Safety
     /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
@@ -280,19 +280,19 @@ unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; O
 }
 
 multiversion! {
-    /// The [`MapFn`] of a function of one element.
+    /// Runs a function of one element; a [`MapFn`].
     pub(super) fn map1<F: Map1>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
     ) = map1_body, up to AVX2;
 }
 multiversion! {
-    /// The [`MapFn`] of a function of two elements.
+    /// Runs a function of two elements; a [`MapFn`].
     pub(super) fn map2<F: Map2>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
     ) = map2_body, up to AVX2;
 }
 multiversion! {
-    /// The [`MapFn`] of a function of three elements.
+    /// Runs a function of three elements; a [`MapFn`].
     pub(super) fn map3<F: Map3>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
     ) = map3_body, up to AVX2;

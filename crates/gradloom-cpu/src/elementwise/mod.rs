@@ -107,7 +107,7 @@ impl Elementwise {
         Box::new(Self::new(launch, map, cheap))
     }
 
-    /// Whether the result takes the place of an operand in this call.
+    /// Returns whether the result overlaps an operand in this call.
     fn in_place(&self, call: &Call<'_>) -> bool {
         let write = call.writes[0].addr();
         let write = write + self.write_span.start..write + self.write_span.end;

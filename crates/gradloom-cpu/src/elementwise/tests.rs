@@ -11,12 +11,12 @@ fn shapes() -> Vec<Shape> {
     lists.into_iter().take(if cfg!(miri) { 6 } else { 9 }).map(Shape::from).collect()
 }
 
-/// A float as the nearest f32, any other number as it is.
+/// Returns a float as the nearest f32, any other number as it is.
 fn rounded(dtype: DType, value: f64) -> f64 {
     if dtype == DType::F32 { f64::from(value as f32) } else { value }
 }
 
-/// The number's low 32 bits as the dtype has them.
+/// Returns the number's low 32 bits as the dtype has them.
 fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),

@@ -72,7 +72,7 @@ pub(super) struct Tile {
 }
 
 impl Program {
-    /// Whether running it can trap.
+    /// Returns whether running the program can trap.
     pub(crate) fn can_trap(&self) -> bool {
         self.can_trap
     }
@@ -325,7 +325,7 @@ impl Totals {
         self.tiles += 1;
     }
 
-    /// Leaves the sums of all tiles in the running sums.
+    /// Adds the sums of all tiles to the running sums.
     ///
     /// # Safety
     /// As [`Totals::before_tile`].
@@ -351,7 +351,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The tile that follows another.
+    /// Returns the tile that follows another.
     fn after(&self, tile: &Tile) -> Option<Tile> {
         let column = tile.column + tile.columns;
         if column < self.columns.end {
@@ -361,7 +361,7 @@ impl Walk<'_> {
         self.strip_after(tile).map(|strip| Tile { columns, ..strip })
     }
 
-    /// The strip that follows the one with a tile, as one tile.
+    /// Returns the strip that follows the one with a tile, as one tile.
     fn strip_after(&self, tile: &Tile) -> Option<Tile> {
         let row = tile.row + tile.rows;
         let rows = self.height.min(self.rows.end.saturating_sub(row));

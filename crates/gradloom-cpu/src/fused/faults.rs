@@ -18,7 +18,7 @@ struct Fault {
 }
 
 impl Faults {
-    /// No faults so far.
+    /// Creates a record without faults.
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -43,7 +43,7 @@ impl Faults {
         *first = Some(Fault { node, position, message });
     }
 
-    /// The outcome of the run.
+    /// Returns the outcome of the run.
     ///
     /// # Errors
     /// For the first fault.

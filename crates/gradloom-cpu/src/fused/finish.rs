@@ -54,7 +54,7 @@ impl Program {
         }
     }
 
-    /// Number of tasks of [`Program::finish`].
+    /// Returns the number of tasks of [`Program::finish`].
     pub(crate) fn finish_tasks(&self) -> usize {
         if self.column_results.is_empty() {
             return usize::from(!self.uniform_results.is_empty());
@@ -62,7 +62,7 @@ impl Program {
         self.columns.div_ceil(PIECE).max(1)
     }
 
-    /// Nanoseconds that a task of [`Program::finish`] takes, roughly.
+    /// Returns the nanoseconds that a task of [`Program::finish`] takes, roughly.
     pub(crate) fn finish_cost(&self, panels: usize) -> usize {
         100 + panels * self.columns.min(PIECE) * self.column_results.len() / 8
     }
@@ -115,7 +115,7 @@ impl Program {
         }
     }
 
-    /// [`Program::with_task`] without faults to come.
+    /// Calls [`Program::with_task`] for a program that cannot trap.
     ///
     /// # Safety
     /// As there; the program cannot trap.

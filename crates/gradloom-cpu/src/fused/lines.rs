@@ -20,7 +20,7 @@ pub(super) struct Lines(Vec<Line>);
 
 #[cfg(not(all(test, unix, not(miri))))]
 impl Lines {
-    /// The first of so many lines. What was in them may stay.
+    /// Returns the address of at least `lines` lines. They may keep their previous content.
     pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
         if self.0.len() < lines {
             self.0.resize(lines, Line([0; LINE / 4]));

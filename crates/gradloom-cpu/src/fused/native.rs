@@ -15,10 +15,10 @@ pub(super) struct Native {
     pub(super) steps: loops::Native<Segment>,
     /// Bytes of the largest frame.
     pub(super) frame_bytes: usize,
-    /// Whether tiles can have any size: nothing goes through registers of a tile's size, and no row is
+    /// True if tiles can have any size: nothing goes through registers of a tile's size, and no row is
     /// reduced tile by tile.
     pub(super) any_size: bool,
-    /// Whether columns are reduced, which has another order where there is only one.
+    /// True if columns are reduced; a single column is reduced in a different order.
     pub(super) reduces_columns: bool,
 }
 
@@ -87,7 +87,7 @@ impl Task<'_> {
 
 #[cfg(test)]
 impl Native {
-    /// Numbers of the instructions of each pass's tiles that stay interpreted.
+    /// Returns the numbers of the instructions of each pass's tiles that stay interpreted.
     pub(super) fn interpreted(&self) -> Vec<Vec<usize>> {
         let number = |step: &Step<Segment>| match step {
             Step::Interpreted(number) => Some(*number),

@@ -4,7 +4,7 @@ use super::execute::{Task, Tile};
 use gradloom_codegen::cpu::loops::Slot;
 
 impl Task<'_> {
-    /// The column within the tile that a row's index names.
+    /// Returns the column within the tile that a row's index names.
     ///
     /// # Safety
     /// The row is one of the tile's, and the slot has an i32 for it.

@@ -28,7 +28,7 @@ pub(super) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// All lines of a tile, in so many steps.
+    /// Creates a prefetcher of all lines of a tile, in `steps` steps.
     pub(super) fn new(program: &'a Program, task: &Task<'_>, tile: Tile, steps: usize) -> Self {
         let streams = &program.streams[..program.streams.len().min(STREAMS)];
         let mut shares = [0; STREAMS];
@@ -60,7 +60,8 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Rows of a stream's tile, the lines of each, and where they are; rows without gaps are one.
+/// Returns the number of rows of a stream's tile, the lines of each, and their location; rows without gaps
+/// are one.
 fn rows(task: &Task<'_>, tile: &Tile, slot: Slot) -> (usize, usize, Operand) {
     let operand = task.on_tile(slot, tile);
     let bytes = tile.columns * task.memory.addresses[slot as usize].bytes;

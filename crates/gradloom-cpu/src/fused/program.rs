@@ -18,11 +18,11 @@ pub(crate) struct Program {
     pub(super) functions: Vec<MapFn>,
     /// The loops of each of its reductions.
     pub(super) reductions: Vec<Reduction>,
-    /// How the operand of each gather is read.
+    /// Reader of each gather's operand.
     pub(super) sources: Vec<StridedReader>,
-    /// Where the elements of each scatter go.
+    /// Destinations of each scatter's elements.
     pub(super) scatters: Vec<Places>,
-    /// Where the results of column reductions go.
+    /// Destinations of the results of column reductions.
     pub(super) columns_at: Vec<Places>,
     /// Machine code for the instructions, if there is any.
     pub(super) native: Option<Native>,

@@ -28,13 +28,13 @@ impl Segment {
         Ok(Self { code, streaming, of: of.clone() })
     }
 
-    /// Bytes of memory that a run needs.
+    /// Returns the bytes of memory that a run needs.
     pub(super) fn frame_bytes(&self) -> usize {
         let streaming = self.streaming.as_ref().map_or(0, |(code, _)| code.frame_bytes());
         self.code.frame_bytes().max(streaming)
     }
 
-    /// The slots that are read from memory or written to it.
+    /// Returns the slots that are read from memory or written to it.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.of.slots()
     }

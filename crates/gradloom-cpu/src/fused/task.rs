@@ -11,7 +11,7 @@ use crate::index::Places;
 use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
 
 impl Task<'_> {
-    /// A slot's elements at the positions of a tile.
+    /// Returns a slot's elements at the positions of a tile.
     pub(super) fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start =
@@ -19,7 +19,7 @@ impl Task<'_> {
         Operand { start, row_stride: address.row_stride, repeated: address.repeated }
     }
 
-    /// A row-level or uniform slot's elements at the rows of a tile, as one row.
+    /// Returns a row-level or uniform slot's elements at the rows of a tile, as one row.
     pub(super) fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start = address.base.wrapping_add(tile.row * address.row_step);
@@ -130,7 +130,9 @@ impl Task<'_> {
         }
     }
 
-    /// Whether the rows of all operands follow each other, so that a tile's rows can be taken as one.
+    /// Returns whether the rows of all operands follow each other without gaps, so that a tile's rows can
+    /// be processed as one. Turns operands that repeat one element per row into columns if there is one
+    /// column.
     fn flatten(&self, slots: &[Slot; OPERANDS], from: &mut [Operand; OPERANDS], columns: usize) -> bool {
         for (&slot, operand) in slots.iter().zip(from) {
             if slot == NONE || (operand.repeated && operand.row_stride == 0) {
@@ -264,7 +266,7 @@ impl Task<'_> {
     }
 }
 
-/// The operands of a function. (`array::map` would be a call.)
+/// Returns the operands of a function. (`array::map` would be a call.)
 #[inline(always)]
 fn operands_of(slots: &[Slot; OPERANDS], operand: impl Fn(Slot) -> Operand) -> [Operand; OPERANDS] {
     let get = |slot: Slot| if slot == NONE { Operand::none() } else { operand(slot) };

@@ -14,7 +14,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Over axes `start..end` of a layout, counted from 0.
+    /// Creates the places over axes `start..end` of a layout, counted from 0.
     pub(crate) fn new(layout: &Layout, start: usize, end: usize) -> Self {
         let part = Layout {
             offset: 0,
@@ -24,7 +24,7 @@ impl Places {
         Self { axes: part.collapsed() }
     }
 
-    /// The place of the element at a row-major position.
+    /// Returns the place of the element at a row-major position.
     #[inline]
     pub(crate) fn at(&self, mut position: usize) -> usize {
         let mut place = 0;
@@ -79,7 +79,7 @@ impl Indices {
         self.extents.iter().product()
     }
 
-    /// The index at a row-major position.
+    /// Returns the index at a row-major position.
     ///
     /// # Safety
     /// The position must be below the number of indices.
@@ -89,7 +89,7 @@ impl Indices {
         unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
     }
 
-    /// The row at a row-major position; one that is not there is above all others, unless
+    /// Returns the row at a row-major position; one that is not there is above all others, unless
     /// [`Indices::check`] passed.
     ///
     /// # Safety
@@ -100,7 +100,7 @@ impl Indices {
         unsafe { self.value(call, position) as usize }
     }
 
-    /// Looks at all indices.
+    /// Checks all indices.
     ///
     /// # Errors
     /// For the first index that is not in `0..rows`.

@@ -45,7 +45,7 @@ impl Shapes {
         [&self.batch[..], &self.index, &self.row].concat().into()
     }
 
-    /// For each index, the row of x that it names, counted over the batch.
+    /// Returns for each index the row of x that it names, counted over the batch.
     fn named(&self, index: &Tensor) -> Vec<usize> {
         let per_batch: usize = self.index.iter().product();
         let values = index.values();
@@ -170,7 +170,7 @@ fn an_index_out_of_range_is_named() {
     assert!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message.contains("0 rows"));
 }
 
-/// A shape, the extents of a window, and starts at which it fits.
+/// Returns a shape, the extents of a window, and starts at which it fits.
 fn window(random: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     let shape: Vec<usize> = (0..random.below(4)).map(|_| random.below(8)).collect();
     let sizes: Vec<usize> = shape.iter().map(|&n| random.below(n + 1)).collect();
@@ -178,7 +178,7 @@ fn window(random: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     (shape, sizes, starts)
 }
 
-/// Row-major positions of a window.
+/// Returns the row-major positions of a window.
 fn places(shape: &[usize], sizes: &[usize], starts: &[usize]) -> Vec<usize> {
     let limits: Vec<usize> = starts.iter().zip(sizes).map(|(start, size)| start + size).collect();
     let layout = Layout::contiguous(&shape.into()).slice(starts, &limits, &vec![1; shape.len()]);

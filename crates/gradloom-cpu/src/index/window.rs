@@ -81,7 +81,7 @@ struct Starts {
 }
 
 struct Axis {
-    /// Which read the start is, and where it stands in its buffer.
+    /// Number of the read that holds the start, and the offset in its buffer.
     read: usize,
     offset: usize,
     stride: usize,
@@ -90,7 +90,8 @@ struct Axis {
 }
 
 impl Starts {
-    /// For a window into a layout; `reads` are the starts, of which the first is read number `first`.
+    /// Creates the starts of a window into a layout; `reads` are the starts, of which the first is read
+    /// number `first`.
     fn new(first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
         let axes = reads.iter().enumerate().map(|(a, start)| Axis {
             read: first + a,
@@ -102,7 +103,7 @@ impl Starts {
         Self { axes: axes.collect() }
     }
 
-    /// The offset of the window, in elements.
+    /// Returns the offset of the window, in elements.
     ///
     /// # Errors
     /// When the window exceeds the tensor.

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 trait Quants: Copy {
     const FORMAT: BlockFormat;
 
-    /// A vector of them from element `first` on.
+    /// Returns a vector of them from element `first` on.
     ///
     /// # Safety
     /// `quants` must lead to the bytes behind a block's scale, and the vector must end within the block.
@@ -47,7 +47,7 @@ impl Quants for Q4 {
     }
 }
 
-/// The scale of a block, in all lanes.
+/// Returns the scale of a block, in all lanes.
 ///
 /// # Safety
 /// There must be a block.
@@ -101,8 +101,8 @@ unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize
     }
 }
 
-/// `target = rows · right`, where the blocks of column j of `right` start `j·stride` bytes behind the first.
-/// Rows are contiguous.
+/// Computes `target = rows · right`, where the blocks of column j of `right` start `j·stride` bytes behind
+/// the first. Rows are contiguous.
 ///
 /// # Safety
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of [`BLOCK`],

@@ -12,15 +12,15 @@ use gradloom_codegen::cpu::FEW_ROWS;
 
 /// Contracted indices that are added in one walk along the columns.
 const STEP: usize = 4;
-/// Contracted indices after those of a step for whose elements memory is asked.
+/// Prefetch distance, in contracted indices after those of a step.
 const AHEAD: usize = 16;
 /// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the
 /// processor need not wait.
 pub(super) const GROUP: usize = 8;
 pub(super) const GROUP_OF_SEVERAL: usize = 4;
 
-/// `target = rows · right`, where the row of `right` at contracted index p starts at `right + p·stride`: adds
-/// up multiples of these rows.
+/// Computes `target = rows · right` by adding up multiples of the rows of `right`; the row at contracted
+/// index p starts at `right + p·stride`.
 ///
 /// # Safety
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
@@ -158,8 +158,8 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     }
 }
 
-/// `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and columns are
-/// contiguous.
+/// Computes `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and
+/// columns are contiguous.
 ///
 /// # Safety
 /// As [`add_rows`]; `rows.step` must be 1.
@@ -179,10 +179,10 @@ pub(crate) unsafe fn dots<S: Simd, E: Stored>(
 
 /// A right operand whose columns are read one by one.
 pub(super) trait Columns: Copy {
-    /// The operand from a column on.
+    /// Returns the operand from a column on.
     fn from(self, column: usize) -> Self;
 
-    /// Products of `R` rows with the first `C` columns.
+    /// Computes the products of `R` rows with the first `C` columns.
     ///
     /// # Safety
     /// As [`add_rows`]; `rows.step` must be 1.
@@ -195,7 +195,7 @@ pub(super) trait Columns: Copy {
     );
 }
 
-/// Products of up to [`FEW_ROWS`] rows with all columns of the target, some at a time.
+/// Computes the products of up to [`FEW_ROWS`] rows with all columns of the target, some at a time.
 ///
 /// # Safety
 /// As [`Columns::dots`].
@@ -265,7 +265,7 @@ impl<E: Stored> Columns for Contiguous<E> {
     }
 }
 
-/// `R` rows and `C` columns.
+/// Computes `R` rows and `C` columns.
 ///
 /// # Safety
 /// As [`dots`].

@@ -219,7 +219,7 @@ unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
     }
 }
 
-/// First column and width of each panel.
+/// Returns the first column and the width of each panel.
 #[inline(always)]
 pub(super) fn panels(columns: usize, lanes: usize) -> impl Iterator<Item = (usize, usize)> {
     let padded = columns.next_multiple_of(lanes);

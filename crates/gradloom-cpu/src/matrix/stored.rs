@@ -20,7 +20,7 @@ pub(crate) trait Stored: Copy {
     /// So many numbers must be readable.
     unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::F32s;
 
-    /// The number.
+    /// Returns the number as f32.
     fn widen(self) -> f32;
 }
 
@@ -190,7 +190,7 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     Panels { start: to, depth, columns: rows }
 }
 
-/// A vector of numbers `step` apart, or zeros after the first `count`.
+/// Returns a vector of numbers `step` apart, or zeros after the first `count`.
 ///
 /// # Safety
 /// So many numbers must be readable.
@@ -200,7 +200,7 @@ unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: 
     unsafe { if step == 1 { E::load_up_to(simd, count, from) } else { gather(simd, count, from, step) } }
 }
 
-/// A vector of numbers `step` apart, or zeros after the first `count`.
+/// Returns a vector of numbers `step` apart, or zeros after the first `count`.
 ///
 /// # Safety
 /// So many numbers must be readable.

@@ -20,7 +20,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The same operand, starting at a later row and contracted index.
+    /// Returns the same operand, starting at a later row and contracted index.
     #[inline(always)]
     pub(crate) fn at(self, row: usize, index: usize) -> Self {
         Self { start: self.start.wrapping_add(row * self.row_stride + index * self.step), ..self }
@@ -43,27 +43,27 @@ pub(crate) struct Target {
     pub(crate) row_stride: usize,
     /// Columns that are wanted; those of a whole vector may be written if `padded`.
     pub(crate) columns: usize,
-    /// Whether rows have room up to a whole vector.
+    /// True if rows have room up to a whole vector.
     pub(crate) padded: bool,
-    /// Whether to add to what is there.
+    /// True to add to the existing values.
     pub(crate) accumulate: bool,
 }
 
 impl Target {
-    /// Address of the start of a row.
+    /// Returns the address of the start of a row.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> *mut f32 {
         self.start.wrapping_add(row * self.row_stride)
     }
 
-    /// The same rows, starting at a later column.
+    /// Returns the same rows, starting at a later column.
     #[inline(always)]
     pub(crate) fn from(self, column: usize) -> Self {
         Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self }
     }
 }
 
-/// `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
+/// Computes `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
 ///
 /// # Safety
 /// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nothing else may touch
@@ -121,7 +121,7 @@ impl Vectorized for Multiply {
     }
 }
 
-/// `R` rows of the product, panel by panel.
+/// Computes `R` rows of the product, panel by panel.
 ///
 /// # Safety
 /// As [`multiply`].
@@ -175,20 +175,21 @@ pub(crate) struct Columns<'a> {
     pub(crate) start: *const f32,
     pub(crate) steps: Steps<'a>,
     pub(crate) count: usize,
-    /// Whether operands may have to come from beyond the second-level cache, and should be asked for early.
+    /// True if the operands may not fit in the second-level cache, and should be prefetched.
     pub(crate) far: bool,
 }
 
-/// Where a right operand's contracted indices are.
+/// Location of a right operand's contracted indices.
 #[derive(Clone, Copy)]
 pub(crate) enum Steps<'a> {
-    /// At equal distances.
+    /// Equal distances.
     Equal(usize),
-    /// At these distances from the first column's start.
+    /// Distances from the first column's start.
     Table(&'a [usize]),
 }
 
-/// `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level cache.
+/// Computes `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level
+/// cache.
 ///
 /// # Safety
 /// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which
@@ -298,10 +299,10 @@ struct Tile {
     depth: usize,
     left: Rows,
     right: *const f32,
-    /// Distance between contracted indices of the right operand, or where each is from the start.
+    /// Distance between contracted indices of the right operand, or the distance of each from the start.
     right_step: usize,
     table: *const usize,
-    /// Whether operands may have to come from beyond the second-level cache.
+    /// True if the operands may not fit in the second-level cache.
     far: bool,
     target: *mut f32,
     row_stride: usize,
@@ -309,13 +310,12 @@ struct Tile {
     last: usize,
 }
 
-/// How far ahead operands are asked for: contracted indices of the right one, and of a left one with
-/// contiguous rows.
+/// Prefetch distances: contracted indices of the right operand, and of a left one with contiguous rows.
 const AHEAD: usize = 32;
 const AHEAD_IN_ROW: usize = 64;
 
 impl Tile {
-    /// Asks for what is needed some steps after contracted index `p`, whose elements are at `left` and
+    /// Prefetches what is needed some steps after contracted index `p`, whose elements are at `left` and
     /// `right`.
     #[inline(always)]
     fn prefetch<const V: usize>(&self, lanes: usize, p: usize, left: *const f32, right: *const f32) {
@@ -328,8 +328,8 @@ impl Tile {
         }
     }
 
-    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written;
-    /// with `TABLE`, the right operand's contracted indices are where the table says.
+    /// Computes `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and
+    /// written; with `TABLE`, the right operand's contracted indices are where the table says.
     ///
     /// # Safety
     /// As [`multiply`].
@@ -407,7 +407,7 @@ impl<const R: usize, const V: usize, const MASKED: bool, const TABLE: bool> Vect
     }
 }
 
-/// Asks for the cache line of an address.
+/// Prefetches the cache line of an address.
 #[inline(always)]
 pub(super) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

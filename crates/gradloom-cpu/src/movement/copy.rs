@@ -90,7 +90,7 @@ impl CopyLoop {
         }
     }
 
-    /// Number of tasks that the copy is split into.
+    /// Returns the number of tasks that the copy is split into.
     pub(crate) fn tasks(&self) -> usize {
         self.total_blocks.div_ceil(self.blocks_per_task)
     }
@@ -251,7 +251,7 @@ impl Prepared for CopyKernel {
 }
 
 impl CopyLoop {
-    /// Whether every element's place is its source, when both buffers are the same.
+    /// Returns whether each element's destination is its source, given that both buffers are the same.
     fn is_in_place(&self) -> bool {
         let axes = self.outer.iter().chain([&self.rows, &self.columns]);
         self.from_offset == self.to_offset && axes.into_iter().all(|axis| axis.from == axis.to)

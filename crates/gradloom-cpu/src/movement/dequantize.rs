@@ -39,7 +39,7 @@ struct Dequantize {
     blocks_of_row: usize,
     /// Distance between neighbours in a row.
     step: usize,
-    /// Of the operand and the result.
+    /// Offsets of the operand and the result.
     offsets: [usize; 2],
     blocks: usize,
     level: InstructionSet,

@@ -11,8 +11,8 @@ use memmap2::{Mmap, MmapMut};
 pub(super) struct Executable(Mmap);
 
 impl Executable {
-    /// A routine's code, and the bytes of the frame that it wants. None if it needs more mask registers than
-    /// there are, or the system allows no machine code.
+    /// Returns a routine's code, and the bytes of the frame that it wants. None if it needs more mask
+    /// registers than there are, or the system allows no machine code.
     pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
         match assemble(routine)? {
             Ok((code, frame_bytes)) => Some((Self::of(&code)?, frame_bytes)),

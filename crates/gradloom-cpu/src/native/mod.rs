@@ -23,8 +23,8 @@ pub(crate) struct Compiled {
     frame_bytes: usize,
 }
 
-/// What the caller fills in before a call, at the start of [`Compiled::frame_bytes`] bytes that are aligned
-/// to 64.
+/// Arguments of a call, which the caller fills in at the start of a frame: [`Compiled::frame_bytes`] bytes,
+/// aligned to 64.
 pub(crate) struct Call {
     frame: *mut u8,
 }
@@ -44,7 +44,7 @@ impl Compiled {
         Some(compiled)
     }
 
-    /// Bytes of memory that a call needs.
+    /// Returns the number of bytes of memory that a call needs.
     pub(crate) fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
@@ -76,7 +76,7 @@ impl Call {
         Self { frame }
     }
 
-    /// The address of an operand's first element, and the bytes from a row to the next.
+    /// Sets the address of an operand's first element, and the bytes from a row to the next.
     ///
     /// # Safety
     /// The routine has an operand of this number.
@@ -90,7 +90,7 @@ impl Call {
         }
     }
 
-    /// Whether all of an operand's rows start at addresses that are a vector's multiple.
+    /// Returns whether all rows of an operand start at addresses aligned to a vector.
     ///
     /// # Safety
     /// The operand was filled in.
@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// The number of the first column, for routines that count columns.
+    /// Sets the number of the first column, for routines that count columns.
     ///
     /// # Safety
     /// As [`Call::new`].

@@ -23,8 +23,8 @@ pub(super) struct Executable {
 }
 
 impl Executable {
-    /// A routine's function, and the bytes of the frame that it wants. None if it is too long, or the host
-    /// does not compile it.
+    /// Returns a routine's function, and the bytes of the frame that it wants. None if it is too long, or
+    /// the host does not compile it.
     pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
         let (code, frame_bytes) = assemble(routine)?;
         // SAFETY: the host reads the bytes before it returns.

@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-/// Bits that functions treat in ways of their own, and random ones; as elements of a dtype.
+/// Returns bits that functions treat in ways of their own, and random ones; as elements of a dtype.
 fn elements(dtype: DType, count: usize, random: &mut Random) -> Vec<u32> {
     let special: [f32; 18] = [
         0.0,
@@ -106,7 +106,7 @@ fn same(a: u32, b: u32) -> bool {
     a == b || (f32::from_bits(a).is_nan() && f32::from_bits(b).is_nan())
 }
 
-/// The dtypes of the operands and of the result.
+/// Returns the dtypes of the operands and of the result.
 fn dtypes(op: MapOp) -> (Vec<DType>, DType) {
     match op {
         MapOp::Unary(_, dtype) => (vec![dtype], dtype),
@@ -118,7 +118,7 @@ fn dtypes(op: MapOp) -> (Vec<DType>, DType) {
     }
 }
 
-/// Every op that has a lowering.
+/// Returns every op that has a lowering.
 fn ops() -> Vec<MapOp> {
     let mut ops: Vec<MapOp> = Vec::new();
     for dtype in DTYPES {
@@ -137,8 +137,8 @@ fn ops() -> Vec<MapOp> {
     ops
 }
 
-/// A routine of one op, with its operands and then its result; operand `row`, if any, has one element for
-/// each row.
+/// Returns a routine of one op, with its operands and then its result; operand `row`, if any, has one
+/// element for each row.
 fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     let (from, to) = dtypes(op);
     let mut builder = Builder::default();
@@ -157,14 +157,14 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
-/// What a routine becomes.
+/// Target that a routine is compiled for.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     MachineCode,
     Wasm,
 }
 
-/// The ways that this machine can run.
+/// Returns the targets that this machine can run.
 fn ways() -> impl Iterator<Item = Way> {
     has_level().then_some(Way::MachineCode).into_iter().chain([Way::Wasm])
 }
@@ -200,7 +200,7 @@ fn call_from(
     }
 }
 
-/// An operand.
+/// Returns the number of an operand.
 fn n(number: usize) -> OperandNumber {
     OperandNumber::new(number)
 }
@@ -209,7 +209,8 @@ fn has_level() -> bool {
     InstructionSet::detect() == InstructionSet::Avx512
 }
 
-/// What lines compute for one element, on any machine; `operands` are read, the result is what is stored.
+/// Returns the value that the lines compute and store for one element, on any machine; `operands` are the
+/// elements read.
 fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
     let mut values = vec![0u32; lines.values];
     let mut stored = None;
@@ -510,8 +511,7 @@ fn columns_have_their_numbers_in_the_middle_of_rows_too() {
     }
 }
 
-/// What rows have would take every register that the lines leave, of which there are many; picks need some,
-/// too.
+/// The values of rows would take every register that the lines leave free; picks need some, too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
     for way in ways() {

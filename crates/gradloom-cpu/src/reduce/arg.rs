@@ -56,7 +56,8 @@ impl<F: Extreme> ArgReduce<F> {
         }
     }
 
-    /// The extreme element of a row first, by the fast reduction; then where it stands.
+    /// Returns the position of the extreme element of a row: finds the element with the fast reduction,
+    /// then its position.
     ///
     /// # Safety
     /// `from` is the operand's buffer, and the split walks along rows.

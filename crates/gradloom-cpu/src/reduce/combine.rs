@@ -21,16 +21,16 @@ pub(crate) trait Reducer: Send + Sync + 'static {
 
 /// An order, for the position of the extreme element. NaN comes before all numbers.
 pub(super) trait Extreme: Reducer {
-    /// Whether `a` is strictly ahead of `b`.
+    /// Returns whether `a` comes strictly before `b`.
     fn ahead(a: Self::T, b: Self::T) -> bool;
-    /// Whether `a` is the extreme element `b`.
+    /// Returns whether `a` is the extreme element `b`.
     #[inline(always)]
     fn is(a: Self::T, b: Self::T) -> bool {
         a == b || (is_nan(a) && is_nan(b))
     }
 }
 
-/// Whether a value is not even equal to itself.
+/// Returns whether a value is NaN: it is not equal to itself.
 #[inline(always)]
 #[allow(clippy::eq_op)]
 fn is_nan<T: PartialOrd>(a: T) -> bool {
@@ -85,13 +85,13 @@ reducers! { $
     MinU32: Min of U32 => u32, u32::MAX, u32::min;
 }
 
-/// The larger of two, or a NaN.
+/// Returns the larger of two, or a NaN.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// The smaller of two, or a NaN.
+/// Returns the smaller of two, or a NaN.
 #[inline(always)]
 fn smaller(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }

@@ -112,7 +112,8 @@ fn tree<F: Reducer>(value: &dyn Fn(usize) -> F::T, range: Range<usize>) -> F::T 
     }
 }
 
-/// Where to cut `n > leaf` elements in two: in the middle, at a multiple of `leaf`.
+/// Returns the position at which to split `n > leaf` elements in two: near the middle, at a multiple of
+/// `leaf`.
 fn middle(n: usize, leaf: usize) -> usize {
     n.div_ceil(leaf).div_ceil(2) * leaf
 }

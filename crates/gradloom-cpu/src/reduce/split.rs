@@ -91,12 +91,12 @@ impl Split {
         Self { direction, source, outputs, reduced, strip, strips, chunk, chunks }
     }
 
-    /// Number of tasks: every strip with every chunk.
+    /// Returns the number of tasks: every strip with every chunk.
     pub(super) fn tasks(&self) -> usize {
         self.strips * self.chunks
     }
 
-    /// Ranges of outputs and of reduced elements that a task handles.
+    /// Returns the ranges of outputs and of reduced elements that a task handles.
     pub(super) fn ranges(&self, task: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let (chunk, strip) = (task / self.strips, task % self.strips);
         let outputs = strip * self.strip..((strip + 1) * self.strip).min(self.outputs);
@@ -105,7 +105,7 @@ impl Split {
     }
 }
 
-/// Extent and stride of the last of the axes that is longer than 1.
+/// Returns the extent and the stride of the last of the axes that is longer than 1.
 fn innermost(layout: &Layout, axes: &[usize]) -> Option<(usize, usize)> {
     axes.iter().rev().map(|&a| (layout.shape[a], layout.strides[a])).find(|&(extent, _)| extent != 1)
 }

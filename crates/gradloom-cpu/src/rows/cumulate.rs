@@ -63,17 +63,17 @@ reductions! {
     MinU32 u32 as u32: u32::MAX, |a, b| a.min(b);
 }
 
-/// Elements that follow each other so far apart.
+/// Elements: the address of the first one, and the distance between them.
 type From<T> = (*const T, isize);
-/// Their results.
+/// Results of such elements, in the same form.
 type To<T> = (*mut T, isize);
-/// What writes the totals of elements, counted on from one.
+/// Function that writes the running totals of elements, starting from a given total.
 type Totals<F> = unsafe fn(From<<F as Reduction>::T>, To<<F as Reduction>::T>, usize, <F as Reduction>::Sum);
 
 /// Elements that are combined before the total joins them, so that one block need not wait for the other.
 const BLOCK: usize = 8;
 
-/// The total of `count` elements that follow each other `stride` apart.
+/// Returns the total of `count` elements that lie `stride` apart.
 ///
 /// # Safety
 /// They can be read.
@@ -95,7 +95,7 @@ multiversion! {
     fn total<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum = total_body;
 }
 
-/// The totals of `count` elements up to each one, from a total on.
+/// Writes the totals of `count` elements up to and including each one, starting from `sum`.
 ///
 /// # Safety
 /// The elements can be read, and the results written.
@@ -196,7 +196,7 @@ struct Cumulate<F: Reduction> {
 }
 
 impl<F: Reduction> Cumulate<F> {
-    /// The elements of a row from the `start`th of the walk on, and the results.
+    /// Returns the elements of a row from position `start` of the walk on, and their results.
     fn from(&self, call: &Call<'_>, row: usize, start: usize) -> (From<F::T>, To<F::T>) {
         let extent = self.rows.extent;
         let (at, direction) = if self.reverse { (extent - 1 - start, -1) } else { (start, 1) };

@@ -1,13 +1,14 @@
-//! Numbers whose order is that of elements.
+//! Numbers that sort in the order of elements.
 //!
 //! An element becomes a u32 key, and with its index in the row a u64: then no two are equal, and any sort is
 //! stable.
 
 /// Elements that can be put in order.
 pub(super) trait Element: Copy + Send + Sync + 'static {
-    /// The order of keys is that of elements; NaN is above all numbers, and zeros are equal.
+    /// Returns the key of the element. Keys have the order of elements; NaN is above all numbers, and zeros
+    /// are equal.
     fn key(self) -> u32;
-    /// The element of a key, unless several have it.
+    /// Returns the element of a key, unless several have it.
     fn of_key(key: u32) -> Option<Self>;
 }
 
@@ -55,13 +56,13 @@ impl Element for u32 {
     }
 }
 
-/// A key and an index as one number.
+/// Returns a key and an index as one number.
 #[inline(always)]
 pub(super) fn packed(key: u32, index: usize) -> u64 {
     u64::from(key) << 32 | index as u64
 }
 
-/// The key and the index.
+/// Returns the key and the index.
 #[inline(always)]
 pub(super) fn unpacked(packed: u64) -> (u32, usize) {
     ((packed >> 32) as u32, packed as u32 as usize)

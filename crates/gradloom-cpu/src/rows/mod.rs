@@ -17,7 +17,7 @@ use gradloom_core::kernel::Access;
 pub(super) use cumulate::prepare as prepare_cumulate;
 pub(super) use sort::prepare as prepare_sort;
 
-/// Where the rows of the only operand are.
+/// Location of the rows of the only operand.
 struct Source {
     offset: usize,
     places: Places,
@@ -31,7 +31,7 @@ impl Source {
         Self { offset: layout.offset, places: Places::new(layout, 0, last), stride: layout.strides[last] }
     }
 
-    /// The first element of a row.
+    /// Returns the address of the first element of a row.
     fn row<T>(&self, call: &Call<'_>, row: usize) -> *const T {
         call.read(0, self.offset + self.places.at(row))
     }

@@ -44,7 +44,7 @@ struct Found {
     numbers: [u64; ROOM],
     len: usize,
     keep: usize,
-    /// What is not below it is not among the least.
+    /// Exclusive upper bound: a further number that is not below it is not among the least.
     limit: u64,
 }
 

@@ -65,7 +65,7 @@ struct Sort<E> {
     source: Source,
     /// Elements of a row that are wanted.
     count: usize,
-    /// What inverts keys, for descending order.
+    /// Mask that inverts keys, for descending order.
     flip: u32,
     plan: SortPlan,
     /// Offsets of elements and indices.
@@ -110,7 +110,7 @@ impl<E: Element> Sort<E> {
         }
     }
 
-    /// Each task sorts some rows on its stack.
+    /// Sorts whole rows, in tasks that sort some rows on their stacks.
     fn whole_rows(&self, call: &Call<'_>) {
         let Rows { rows, extent } = self.rows;
         let together = (GRAIN / 8 / extent).max(1);
@@ -128,7 +128,7 @@ impl<E: Element> Sort<E> {
         });
     }
 
-    /// Each task selects of a piece of a row; then, each of a row.
+    /// Selects in two phases: each task selects from a piece of a row, then each selects from a row.
     fn selections(&self, call: &Call<'_>, piece: usize) {
         let Rows { rows, extent } = self.rows;
         let (pieces, keep) = (extent.div_ceil(piece), self.count);
@@ -168,7 +168,7 @@ impl<E: Element> Sort<E> {
         });
     }
 
-    /// All tasks sort a row, digit by digit.
+    /// Sorts a row digit by digit, in all tasks.
     fn by_digits(&self, call: &Call<'_>, row: usize) {
         let (extent, pieces) = (self.rows.extent, self.rows.pieces());
         let scratch = call.scratch;
@@ -215,7 +215,7 @@ impl<E: Element> Sort<E> {
     }
 }
 
-/// Bits 8 `digit` to 8 `digit` + 7 of a number's key.
+/// Returns bits 8 `digit` to 8 `digit` + 7 of a number's key.
 #[inline(always)]
 fn digit_of(number: u64, digit: u32) -> usize {
     (number >> (32 + 8 * digit)) as usize % DIGITS
@@ -235,7 +235,7 @@ unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
     }
 }
 
-/// A list's numbers in order, in it or in another of its length.
+/// Returns a list's numbers in order, in it or in another of its length.
 fn sorted<'l>(list: &'l mut [u64], other: &'l mut [u64]) -> &'l [u64] {
     if list.len() <= COMPARED {
         list.sort_unstable();
@@ -270,7 +270,7 @@ struct Numbers(*mut u64);
 unsafe impl Sync for Numbers {}
 
 impl Numbers {
-    /// `count` numbers from `start` on.
+    /// Returns `count` numbers from `start` on.
     ///
     /// # Safety
     /// They lie within the scratch, and no other reference to them is alive.
@@ -281,14 +281,15 @@ impl Numbers {
     }
 }
 
-/// How often each piece of a row has each digit, or where it puts the next one.
+/// Number of occurrences of each digit in each piece of a row, or the position of the next number with that
+/// digit.
 struct Counts(*mut u32);
 
 // SAFETY: as of [`Numbers`].
 unsafe impl Sync for Counts {}
 
 impl Counts {
-    /// Those of a piece.
+    /// Returns the counts of a piece.
     ///
     /// # Safety
     /// No other reference to them is alive.

@@ -19,7 +19,7 @@ fn load<S: Simd>(simd: S, lanes: &Lanes) -> S::F32s {
     unsafe { simd.load(lanes.as_ptr()) }
 }
 
-/// The lanes of a vector; NaN in those that it has not.
+/// Returns the lanes of a vector; NaN in those that it has not.
 fn lanes<S: Simd>(simd: S, vector: S::F32s) -> Vec<f32> {
     let mut lanes = [f32::NAN; WIDEST];
     // SAFETY: no vector has more lanes.

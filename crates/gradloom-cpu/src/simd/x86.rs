@@ -17,7 +17,7 @@ impl Avx2 {
     }
 }
 
-/// All bits in the first `count` lanes of eight.
+/// Returns a mask with all bits set in the first `count` lanes of eight.
 #[inline(always)]
 fn first_of_8(count: usize) -> __m256i {
     static LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -120,7 +120,7 @@ impl Avx512 {
     }
 }
 
-/// A bit for each of the first `count` lanes of 16.
+/// Returns a mask with a bit for each of the first `count` lanes of 16.
 #[inline(always)]
 fn first_of_16(count: usize) -> __mmask16 {
     ((1u32 << count.min(16)) - 1) as __mmask16

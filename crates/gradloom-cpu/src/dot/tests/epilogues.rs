@@ -42,7 +42,7 @@ impl Builder {
     }
 }
 
-/// A product with an epilogue, with all the scratch that it needs.
+/// Returns a product with an epilogue, with all the scratch that it needs.
 fn with_epilogue(
     axes: DotAxes,
     reads: Vec<Tensor>,
@@ -81,7 +81,7 @@ impl Setup {
         Self { case, body, launch }
     }
 
-    /// The product, row by row.
+    /// Returns the product, row by row.
     fn product(&self) -> Vec<f64> {
         let (rows, columns) = (self.body.rows, self.body.columns);
         let [l, r] = [0, 1].map(|i| self.case.reads[i].values());
@@ -119,7 +119,7 @@ const EXTENTS: [[usize; 3]; 13] = [
     [4, 0, 3],
 ];
 
-/// A bias: one row, repeated.
+/// Returns a bias: one row, repeated.
 fn bias(random: &mut Random, rows: usize, columns: usize) -> Tensor {
     let vector = Tensor::dense(random, &[1, columns].into());
     Tensor { layout: vector.layout.broadcast(&[rows, columns].into()), ..vector }
@@ -268,7 +268,8 @@ fn a_batch_with_factors_of_rows() {
     }
 }
 
-/// What a plan promises about scratch: direct results need none for the raw product.
+/// A plan asks for scratch only where it is needed: results that take the raw product directly need none
+/// for it.
 #[test]
 fn scratch_is_asked_for_where_it_is_needed() {
     let mut random = Random(25);

@@ -35,18 +35,19 @@ fn workspace(launch: &Launch, threads: usize) -> usize {
     )
 }
 
-/// The product of two matrices.
+/// Returns the axes of a product of two matrices.
 fn matrix_axes() -> DotAxes {
     DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() }
 }
 
-/// A matrix in a random layout, by rows or by columns.
+/// Returns a matrix in a random layout, by rows or by columns.
 fn matrix(random: &mut Random, [rows, columns]: [usize; 2], by_columns: bool) -> Tensor {
     let order = if by_columns { [1, 0] } else { [0, 1] };
     Tensor::in_order(random, &[rows, columns].into(), &order)
 }
 
-/// The product in float64, from the definition: all index tuples of batch, free and contracted axes.
+/// Returns the product in float64, from the definition: all index tuples of batch, free and contracted
+/// axes.
 fn expected(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> Vec<f64> {
     let extents =
         |operand: &Tensor, list: &[usize]| list.iter().map(|&a| operand.layout.shape[a]).collect::<Vec<_>>();
@@ -77,7 +78,7 @@ fn expected(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> Vec<f64> {
     result
 }
 
-/// All index tuples below the extents, in row-major order.
+/// Returns all index tuples below the extents, in row-major order.
 fn tuples(extents: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &extent in extents {
@@ -86,7 +87,7 @@ fn tuples(extents: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// What lowering does for an operand that does not fit.
+/// Returns the copy that lowering makes of an operand that the kernel cannot read as it is.
 fn copied(operand: Tensor, order: Option<Vec<usize>>) -> Tensor {
     let Some(order) = order else { return operand };
     let permuted = Tensor { layout: operand.layout.permute(&order), ..operand.clone() };

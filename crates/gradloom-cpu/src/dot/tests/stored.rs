@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::element_bits;
 use gradloom_core::ir::BlockFormat;
 
-/// Random blocks of `rows` rows of `elements`, and their numbers.
+/// Returns random blocks of `rows` rows of `elements`, and their numbers.
 fn blocks(random: &mut Random, format: BlockFormat, rows: usize, elements: usize) -> (Tensor, Vec<f64>) {
     let size = format.block_bytes();
     let row = format.bytes_of(elements).unwrap();

@@ -12,7 +12,7 @@ use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};
 use gradloom_core::kernel::{Body, Level, Node, NodeKind, Store};
 
-/// The results, in row-major order; `reads` are the operands in row-major order.
+/// Returns the results, in row-major order; `reads` are the operands in row-major order.
 pub(super) fn interpret(body: &Body, reads: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut values: Vec<Vec<f64>> = Vec::new();
     for node in &body.nodes {
@@ -37,7 +37,8 @@ pub(super) fn interpret(body: &Body, reads: &[Vec<f64>]) -> Vec<Vec<f64>> {
     stores.iter().map(result).collect()
 }
 
-/// Which element of a value of level `of` belongs to element `i` of one of level `level`.
+/// Returns the index of the element, in a value of level `of`, that belongs to element `i` of a value of
+/// level `level`.
 fn place(body: &Body, i: usize, level: Level, of: Level) -> usize {
     match (level, of) {
         (_, Level::Uniform) => 0,
@@ -93,7 +94,8 @@ fn round(dtype: DType, value: f64) -> f64 {
     if dtype == DType::F32 { f64::from(value as f32) } else { value }
 }
 
-/// An elementwise op on one element, by the op's own loop: the fused kernel has the same bits.
+/// Computes an elementwise op on one element with the op's own loop, so that the fused kernel has the same
+/// bits.
 fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
     let elements: Vec<u32> = operands.iter().map(|&x| bits(Number::of(dtype, x), dtype)).collect();
     let mut all = [Operand::none(); OPERANDS];

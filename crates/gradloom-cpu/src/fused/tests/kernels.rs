@@ -116,7 +116,8 @@ fn layer_norm_of_short_and_long_rows() {
     }
 }
 
-/// The losses of rows of logits against labels, and the softmax less one at the label.
+/// Returns a body that computes the losses of rows of logits against labels, and the softmax less one at
+/// the label.
 fn cross_entropy(rows: usize, columns: usize) -> Body {
     let mut b = Builder::new(rows, columns);
     let x = b.load(0, DType::F32, Level::Element);
@@ -292,7 +293,7 @@ fn not_a_number_stays_in_its_row_and_column() {
     }
 }
 
-/// For each pass of a body, the instructions that stay interpreted, where there is machine code.
+/// Returns for each pass of a body the instructions that stay interpreted, if there is machine code.
 fn interpreted(body: &Body, reads: Vec<Tensor>, shapes: &[&[usize]]) -> Option<Vec<Vec<usize>>> {
     let job = job(body, reads, shapes.iter().map(|shape| dense(shape)).collect());
     let program = Program::new(body, &job.launch(), InstructionSet::detect(), Loops::Native);

@@ -10,7 +10,7 @@ use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Kernel, Layout};
 
-/// A launch of a body.
+/// Returns a launch of a body.
 fn job(body: &Body, reads: Vec<Tensor>, results: Vec<(DType, Layout, Option<usize>)>) -> Job {
     body.check().expect("a valid body");
     Job { workspace: loop_workspace(body), kernel: Kernel::Loop(body.clone()), reads, results }

@@ -52,7 +52,7 @@ impl Generator<'_> {
         NodeId(self.body.nodes.len() as u32 - 1)
     }
 
-    /// A node of a dtype; a new one if there is none.
+    /// Returns a node of a dtype; a new one if there is none.
     fn any(&mut self, dtype: DType) -> NodeId {
         let known: Vec<NodeId> = (0..self.body.nodes.len())
             .filter(|&i| self.body.nodes[i].dtype == dtype)
@@ -75,7 +75,7 @@ impl Generator<'_> {
         self.push(NodeKind::Constant(Number::Float(value)), DType::F32)
     }
 
-    /// A node of level `Element` whose reduction is exact.
+    /// Returns a node of level `Element` whose reduction is exact.
     fn reducible(&mut self, op: ReduceOp, dtype: DType) -> NodeId {
         let mut node = self.any(dtype);
         if self.body.node(node).level != Level::Element {
@@ -198,7 +198,7 @@ impl Generator<'_> {
     }
 }
 
-/// A layout of distinct elements: contiguous, a window of a wider one, or permuted.
+/// Returns a layout of distinct elements: contiguous, a window of a wider one, or permuted.
 fn window(random: &mut Random, shape: &Shape) -> Layout {
     let rank = shape.rank();
     match random.below(4) {

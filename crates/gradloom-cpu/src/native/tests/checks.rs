@@ -1,8 +1,8 @@
-//! What the checks of machine code find.
+//! Errors that the checks of machine code find.
 
 use super::*;
 
-/// A routine of many lines whose values live long and short, with masks and invariants.
+/// Returns a routine of many lines whose values live long and short, with masks and invariants.
 fn tangled(random: &mut Random) -> Routine {
     let mut builder = Builder::default();
     let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];

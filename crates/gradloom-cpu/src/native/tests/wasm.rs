@@ -5,7 +5,7 @@ use gradloom_codegen::cpu::machine::wasm::{FUNCTION, MEMORY, assemble};
 use wasmi::{Engine, Linker, MemoryType, Module, Store};
 
 const PAGE: usize = 65536;
-/// What lies between operands, and must stay.
+/// Filler between operands, which must not change.
 const BETWEEN: u8 = 0xa5;
 
 /// Calls the module of a routine; see [`super::call`]. One of the operands, in turn, ends where the memory
@@ -78,7 +78,7 @@ pub(super) fn call(
     assert_eq!(stray, None, "a byte outside of operands and frame was written");
 }
 
-/// Whether an operand has an element for each column.
+/// Returns whether an operand has an element for each column.
 fn has_columns(routine: &Routine, operand: OperandNumber) -> bool {
     let lines = routine.picks.iter().map(|pick| &pick.lines).chain([&routine.lines]);
     lines.flat_map(|lines| &lines.all).any(|line| match line.op {
