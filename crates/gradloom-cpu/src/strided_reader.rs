@@ -15,7 +15,7 @@ pub(super) const BLOCK: usize = 512;
 #[repr(align(64))]
 pub(super) struct Buffer {
     elements: [MaybeUninit<u32>; BLOCK],
-    /// Whether the buffer holds the repeated element of a splat.
+    /// True if the buffer holds the repeated element of a splat.
     filled: bool,
 }
 
@@ -56,7 +56,7 @@ impl StridedReader {
         Self::of_layout(&access.layout, access.dtype.bytes())
     }
 
-    /// The elements of a layout in the order of its axes; elements have 1, 2 or 4 bytes.
+    /// Creates a reader of a layout's elements in the order of its axes; elements have 1, 2 or 4 bytes.
     pub(super) fn of_layout(layout: &Layout, element_bytes: usize) -> Self {
         let groups = layout.collapsed();
         let order = match groups[..] {
@@ -80,8 +80,8 @@ impl StridedReader {
         Self { offset: layout.offset, element_bytes, order }
     }
 
-    /// Whether neighbours in row-major order lie far apart while others lie close, as in a transposed matrix:
-    /// staging then uses little of each cache line that it touches.
+    /// Returns whether neighbours in row-major order lie far apart while others lie close, as in a
+    /// transposed matrix: staging then uses little of each cache line that it touches.
     pub(super) fn runs_across(&self) -> bool {
         match &self.order {
             Order::Contiguous | Order::Splat => false,
@@ -92,7 +92,7 @@ impl StridedReader {
         }
     }
 
-    /// Address of `count` elements from row-major position `start`, next to each other.
+    /// Returns the address of `count` contiguous elements from row-major position `start` on.
     ///
     /// # Safety
     /// `base` is the operand's buffer; `start + count` is at most the number of elements; `count` is at most
@@ -189,7 +189,7 @@ impl StridedReader {
     }
 }
 
-/// Distance from the first element to the one at a row-major position.
+/// Returns the distance from the first element to the one at a row-major position.
 fn position(axes: &[Axis], mut start: usize) -> usize {
     let mut position = 0;
     for axis in axes {

@@ -1,5 +1,5 @@
-//! For tests: tensors of any dtype in random strided layouts, and runs that must not depend on threads or
-//! instruction set.
+//! Helpers for tests: tensors of any dtype in random strided layouts, and runs that must not depend on
+//! threads or instruction set.
 //!
 //! Positions of a buffer that are not the operand's hold garbage, which is NaN, and so do results and scratch
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
@@ -14,12 +14,13 @@ const GARBAGE: u32 = 0x7fc1_7fc1;
 /// Elements before and after a result.
 const GUARD: usize = 4;
 
-/// How many cases of `all` a test draws: few under Miri, which is a thousand times slower.
+/// Returns the number of cases out of `all` that a test draws: few under Miri, which is a thousand times
+/// slower.
 pub(super) fn rounds(all: usize) -> usize {
     if cfg!(miri) { all.div_ceil(50) } else { all }
 }
 
-/// Bits of an element that tests of `dtype` like to see: mostly small numbers, sometimes any.
+/// Returns random bits of an element, for tests of `dtype`: mostly small numbers, sometimes any.
 fn element(random: &mut Random, dtype: DType) -> u32 {
     let special = random.below(20) == 0;
     match dtype {
@@ -71,7 +72,7 @@ impl Tensor {
         }
     }
 
-    /// Random elements in a layout.
+    /// Returns random elements in a layout.
     pub(super) fn in_layout(random: &mut Random, dtype: DType, layout: Layout) -> Self {
         let mut tensor = Self::new(dtype, layout, 0);
         tensor.words.resize((tensor.layout.end() + 3) * dtype.bytes() / 4 + 1, GARBAGE);
@@ -81,12 +82,12 @@ impl Tensor {
         tensor
     }
 
-    /// Random elements, contiguous from the start of the buffer.
+    /// Returns random elements, contiguous from the start of the buffer.
     pub(super) fn contiguous(random: &mut Random, dtype: DType, shape: &Shape) -> Self {
         Self::in_layout(random, dtype, Layout::contiguous(shape))
     }
 
-    /// Random elements with the axes in any order, with steps, gaps and repeated axes.
+    /// Returns random elements with the axes in any order, with steps, gaps and repeated axes.
     pub(super) fn random(random: &mut Random, dtype: DType, shape: &Shape) -> Self {
         let rank = shape.rank();
         let mut order: Vec<usize> = (0..rank).collect();
@@ -105,14 +106,14 @@ impl Tensor {
         Self::in_layout(random, dtype, Layout { offset, shape: shape.clone(), strides })
     }
 
-    /// Random f32 elements in [-1, 1), contiguous.
+    /// Returns random f32 elements in [-1, 1), contiguous.
     pub(super) fn dense(random: &mut Random, shape: &Shape) -> Self {
         let values: Vec<f32> = (0..shape.elements()).map(|_| random.float()).collect();
         Self::f32(shape.clone(), &values)
     }
 
-    /// Random f32 elements in [-1, 1), laid out at random: axes in any order, gaps between rows, an offset,
-    /// now and then an axis that repeats.
+    /// Returns random f32 elements in [-1, 1), laid out at random: axes in any order, gaps between rows, an
+    /// offset, now and then an axis that repeats.
     pub(super) fn strided(random: &mut Random, shape: &Shape) -> Self {
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         if random.below(2) == 0 {
@@ -142,17 +143,17 @@ impl Tensor {
         tensor
     }
 
-    /// A contiguous i32 tensor of these elements.
+    /// Returns a contiguous i32 tensor of these elements.
     pub(super) fn i32(shape: impl Into<Shape>, values: &[i32]) -> Self {
         Self::of_bits(DType::I32, shape, values.iter().map(|&v| v as u32))
     }
 
-    /// A contiguous f32 tensor of these elements.
+    /// Returns a contiguous f32 tensor of these elements.
     pub(super) fn f32(shape: impl Into<Shape>, values: &[f32]) -> Self {
         Self::of_bits(DType::F32, shape, values.iter().map(|v| v.to_bits()))
     }
 
-    /// A contiguous tensor of these elements' bits.
+    /// Returns a contiguous tensor of these elements' bits.
     pub(super) fn of_bits(
         dtype: DType,
         shape: impl Into<Shape>,
@@ -164,30 +165,30 @@ impl Tensor {
         tensor
     }
 
-    /// Positions of the elements in row-major order.
+    /// Returns the positions of the elements in row-major order.
     pub(super) fn positions(&self) -> Vec<usize> {
         positions(&self.layout)
     }
 
-    /// The elements' bits in row-major order.
+    /// Returns the elements' bits in row-major order.
     pub(super) fn elements(&self) -> Vec<u32> {
         self.positions().into_iter().map(|p| self.bits(p)).collect()
     }
 
-    /// The elements in row-major order; every dtype's fit into a float64.
+    /// Returns the elements in row-major order; every dtype's fit into a float64.
     pub(super) fn values(&self) -> Vec<f64> {
         self.positions().into_iter().map(|p| value(self.dtype, self.bits(p))).collect()
     }
 }
 
-/// A contiguous tensor of these elements, by their bits.
+/// Returns a contiguous tensor of these elements, by their bits.
 pub(super) fn element_bits(dtype: DType, shape: impl Into<Shape>, bits: &[u32]) -> Tensor {
     let mut tensor = Tensor::contiguous(&mut Random(1), dtype, &shape.into());
     bits.iter().enumerate().for_each(|(i, &bits)| tensor.set(i, bits));
     tensor
 }
 
-/// Positions of a layout's elements in row-major order.
+/// Returns the positions of a layout's elements in row-major order.
 pub(super) fn positions(layout: &Layout) -> Vec<usize> {
     let mut all = vec![layout.offset];
     for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
@@ -315,7 +316,7 @@ pub(super) struct Job {
 struct Line([u32; 16]);
 
 impl Job {
-    /// An op with contiguous results behind a guard.
+    /// Returns an op with contiguous results behind a guard.
     pub(super) fn of_op(kind: OpKind, reads: Vec<Tensor>, results: &[(DType, Shape)]) -> Self {
         let behind_a_guard = |(dtype, shape): &(DType, Shape)| {
             (*dtype, Layout { offset: GUARD, ..Layout::contiguous(shape) }, None)

@@ -1,4 +1,4 @@
-//! How the library computes each product: the fastest of what it offers, measured once.
+//! Fastest algorithm of the library for each product, measured once.
 //!
 //! In: a product, and addresses of memory for it. Out: an algorithm. Always holds: a product is computed the
 //! same way whenever a program is loaded, so a choice is measured only where it can be kept.
@@ -19,10 +19,11 @@ const MOST: usize = 8;
 const MULTIPLICATIONS: usize = 1 << 31;
 const RUNS: std::ops::RangeInclusive<usize> = 2..=16;
 const ROUNDS: usize = 3;
-/// What another one than the library's first choice must gain.
+/// Factor on the time of the library's first choice: another algorithm is chosen only if it takes less than
+/// that.
 const GAIN: f64 = 0.98;
 
-/// The choices for a GPU.
+/// Algorithms chosen for a GPU.
 #[derive(Debug)]
 pub(super) struct Algorithms {
     known: Mutex<HashMap<LibraryProduct, Algorithm>>,
@@ -34,7 +35,7 @@ impl Algorithms {
         Self { known: Mutex::default(), kept }
     }
 
-    /// How a product is computed. Measuring writes to the result and to the scratch.
+    /// Returns the algorithm that computes a product. Measuring writes to the result and to the scratch.
     ///
     /// # Errors
     /// When the library has no way, or the device is lost.
@@ -74,7 +75,7 @@ fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
     if rest.is_empty() { words.try_into().ok() } else { None }
 }
 
-/// The first one, or one that is faster.
+/// Returns the first algorithm, or one that is faster.
 fn fastest(
     gpu: &Arc<Gpu>,
     product: &LibraryProduct,
@@ -107,8 +108,8 @@ fn fastest(
     Ok(best)
 }
 
-/// Seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small product, a
-/// call takes the host longer than the device.
+/// Returns the seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small
+/// product, a call takes the host longer than the device.
 fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
     let LibraryProduct { batch, m, n, k, .. } = call.product;
     let call = Call::Product(call);

@@ -32,12 +32,12 @@ impl Clock {
         self.gpu.ask("note the time", |driver| driver.record(event, self.gpu.stream))
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub(super) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// The time between two points, once the device is past the second.
+    /// Returns the time between two points, once the device is past the second.
     ///
     /// # Errors
     /// As [`Gpu::wait`].

@@ -154,7 +154,8 @@ impl Cublas {
         Ok(described)
     }
 
-    /// The layout of a matrix of so many rows and columns, as its transpose if it lies by rows.
+    /// Returns the layout of a matrix with `rows` rows and `columns` columns, as its transpose if it lies
+    /// by rows.
     fn layout(&self, matrix: &LibraryMatrix, rows: usize, columns: usize) -> Fallible<Pointer> {
         let [rows, columns] = if matrix.by_rows { [columns, rows] } else { [rows, columns] };
         let (dtype, stride) = (type_of(matrix.dtype), matrix.stride as i64);
@@ -270,7 +271,7 @@ impl Drop for Cublas {
 struct Described<'c> {
     functions: &'c Functions,
     operation: Option<Pointer>,
-    /// Of the library's operands and of the result.
+    /// Layouts of the library's operands and of the result.
     layouts: Vec<Pointer>,
 }
 
@@ -310,12 +311,12 @@ const BATCH_DISTANCE: c_int = 6;
 // `cublasLtMatmulPreferenceAttributes_t`.
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
-/// Of the operands and of the results.
+/// Attributes with the least alignments of the operands and of the results.
 const LEAST_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
 /// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of sums wait in scratch, in f32.
 const REDUCTION_IN_SCRATCH: u32 = 2;
 
-/// `cudaDataType_t` of a dtype.
+/// Returns the `cudaDataType_t` of a dtype.
 fn type_of(dtype: DType) -> c_int {
     match dtype {
         DType::F16 => 2,

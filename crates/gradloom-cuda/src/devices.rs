@@ -34,11 +34,12 @@ pub struct CudaReport {
     pub driver: (i32, i32),
 }
 
-/// The NVIDIA GPUs that CUDA can use on this machine, in the driver's order. None if there is no driver.
+/// Returns the NVIDIA GPUs that CUDA can use on this machine, in the driver's order; none if there is no
+/// driver.
 ///
 /// # Errors
-/// What keeps them from being used, with the remedy: a driver that is too old or does not start, a missing
-/// compiler.
+/// When they cannot be used because the driver is too old or does not start, or the compiler is missing.
+/// The error names the remedy.
 pub fn cuda_devices() -> Result<Vec<CudaReport>> {
     let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
     let driver = driver.map_err(|failure| not_started(&failure))?;

@@ -1,5 +1,5 @@
-//! What this backend asks of a CUDA driver: NVIDIA's ([`super::nvidia`]), or, in tests, one that runs nothing
-//! and notes what it was asked for (`fake.rs`).
+//! Functions that this backend needs of a CUDA driver: NVIDIA's ([`super::nvidia`]), or, in tests, one that
+//! runs nothing and records the calls (`fake.rs`).
 //!
 //! Handles are plain numbers, so that a driver can be anything. Always holds for the callers: a context is
 //! current ([`Driver::enter`]) before anything is asked of it; memory is freed and modules are unloaded only
@@ -44,11 +44,11 @@ pub(super) struct Failure {
     pub(super) call: &'static str,
     /// The driver's number of the error.
     pub(super) code: u32,
-    /// What it says.
+    /// Message of the driver.
     pub(super) text: String,
 }
 
-/// From which version on, as in [`Driver::version`], edges of graphs have data of their own.
+/// First version, as in [`Driver::version`], in which edges of graphs have data of their own.
 pub(super) const EDGE_DATA: i32 = 12_030;
 
 /// The driver's number for missing memory.
@@ -59,7 +59,8 @@ impl Failure {
         self.code == OUT_OF_MEMORY
     }
 
-    /// Whether nothing more can be done on the device in this process: a kernel or the device itself failed.
+    /// Returns whether the device is unusable for the rest of the process: a kernel or the device itself
+    /// failed.
     pub(super) fn is_loss(&self) -> bool {
         // CUDA's driver API, "CUresult": deinitialised, ECC, illegal address, launch timeout, context is
         // destroyed, assertion, hardware stack, illegal instruction, misaligned address, invalid address
@@ -80,7 +81,7 @@ pub(super) type Fallible<T> = Result<T, Failure>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     pub(super) name: String,
-    /// As (9, 0).
+    /// Compute capability, as (9, 0).
     pub(super) capability: (i32, i32),
     /// Bytes of its memory.
     pub(super) bytes: usize,
@@ -102,14 +103,14 @@ pub(super) struct KernelCall {
 pub(super) struct ProductCall {
     pub(super) product: LibraryProduct,
     pub(super) algorithm: Algorithm,
-    /// Of the left operand, the right one, the result, and the product's scratch.
+    /// Addresses of the left operand, the right one, the result, and the product's scratch.
     pub(super) addresses: [Address; 4],
 }
 
-/// How the library computes a product, in its own words.
+/// Algorithm of the library for a product, in the library's own encoding.
 pub(super) type Algorithm = [u64; 8];
 
-/// What a stream does, or a node of a graph.
+/// Operation of a stream, or node of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Kernel(KernelCall),
@@ -118,11 +119,11 @@ pub(super) enum Call {
 
 /// The vendor's library of matrix products, opened for a device, whose context is current.
 pub(super) trait Products: fmt::Debug + Send + Sync {
-    /// Its version, which tells its algorithms from those of others.
+    /// Returns the library's version: algorithms of different versions differ.
     fn version(&self) -> usize;
-    /// Ways to compute a product, best first by the library's own estimate, but so many at most.
+    /// Returns ways to compute a product, at most `most`, best first by the library's own estimate.
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>>;
-    /// See [`ProductCall`].
+    /// Computes a product; see [`ProductCall`].
     fn multiply(
         &self,
         product: &LibraryProduct,
@@ -134,21 +135,21 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
 
 /// A CUDA driver.
 pub(super) trait Driver: fmt::Debug + Send + Sync {
-    /// As 13000 for 13.0.
+    /// Returns the version, as 13000 for 13.0.
     fn version(&self) -> Fallible<i32>;
     fn device_count(&self) -> Fallible<usize>;
     fn properties(&self, device: usize) -> Fallible<Properties>;
     fn retain(&self, device: usize) -> Fallible<Context>;
     fn release(&self, device: usize);
-    /// Makes the context that of the calling thread.
+    /// Makes the context current in the calling thread.
     fn enter(&self, context: Context) -> Fallible<()>;
-    /// Free bytes of the device's memory.
+    /// Returns the free bytes of the device's memory.
     fn free_bytes(&self) -> Fallible<usize>;
 
     fn allocate(&self, bytes: usize) -> Fallible<Address>;
     /// Waits for the device, and frees memory.
     fn free(&self, address: Address);
-    /// Memory of the host that the device reads and writes under the same address.
+    /// Allocates memory of the host that the device reads and writes under the same address.
     fn allocate_host(&self, bytes: usize) -> Fallible<Address>;
     fn free_host(&self, address: Address);
     /// Sets bytes to a value.
@@ -161,16 +162,16 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
 
     fn stream(&self) -> Fallible<Stream>;
     fn destroy_stream(&self, stream: Stream);
-    /// `timed`: it can be held against others.
+    /// Returns a new event; a `timed` one can be compared with others by [`Driver::elapsed`].
     fn event(&self, timed: bool) -> Fallible<Event>;
     fn destroy_event(&self, event: Event);
     fn record(&self, event: Event, stream: Stream) -> Fallible<()>;
-    /// Whether the device is past an event.
+    /// Returns whether the device is past an event.
     fn is_done(&self, event: Event) -> Fallible<bool>;
-    /// Milliseconds from one timed event to another; the device is past both.
+    /// Returns the milliseconds from one timed event to another; the device must be past both.
     fn elapsed(&self, from: Event, to: Event) -> Fallible<f32>;
 
-    /// The library of products for the current context; none if it is missing.
+    /// Returns the library of products for the current context; none if it is missing.
     fn products(&self) -> Option<Box<dyn Products>>;
 
     fn load(&self, cubin: &[u8]) -> Fallible<Module>;
@@ -185,10 +186,10 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// Adds a kernel that starts when all blocks of the kernel before it let it or are done, and itself waits
     /// for that one to be done. From [`EDGE_DATA`] and compute capability 9.0 on.
     fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node>;
-    /// What is asked of a stream meanwhile, as a graph instead of being done.
+    /// Captures the operations that `ask` requests of the stream as a graph, instead of executing them.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;
-    /// Adds what another graph has, as nodes of this one where it is kernels in a row, which starts when the
-    /// nodes before it are done. Gives the last node.
+    /// Adds what another graph has, as nodes of this one if it is a sequence of kernels, which starts when
+    /// the nodes before it are done. Returns the last node.
     fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node>;
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec>;
     fn destroy_exec(&self, exec: GraphExec);

@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     payload: Payload,
     /// Number of the step that is being prepared.
     step: u64,
-    /// Which items are set for it, as bits, and which of the larger inputs.
+    /// Bits of the items that are set for it, and flags of the larger inputs that are.
     there: u64,
     larger_there: Vec<bool>,
     /// The counter, the places of results, and the tables of both kernels.
@@ -86,7 +86,7 @@ impl Exchange {
         })
     }
 
-    /// The kernel that a step starts with.
+    /// Returns the kernel that a step starts with.
     pub(super) fn begin(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             on_device(&self.memory).at(0),
@@ -100,7 +100,7 @@ impl Exchange {
         KernelCall { function, blocks: 1, threads: 1024, parameters }
     }
 
-    /// The kernel that hands results out.
+    /// Returns the kernel that hands results out.
     pub(super) fn results(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             on_device(&self.memory).at(0),
@@ -147,7 +147,7 @@ impl Exchange {
         true
     }
 
-    /// Has the inputs copied that the first kernel does not copy.
+    /// Copies the inputs that the first kernel does not copy.
     ///
     /// # Errors
     /// When the device is lost.
@@ -160,13 +160,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// Has the bytes of an item copied to where they belong.
+    /// Copies the bytes of an item to where they belong.
     fn copy(&self, item: &Item, plan: &Plan, memory: &Regions) -> Result<()> {
         let (to, start) = place(plan, memory, item);
         to.write(start, &self.ring.bytes()[self.slot()..][counted(item.bytes.start)..counted(item.bytes.end)])
     }
 
-    /// Has everything that was set copied at once, for launches that run by themselves.
+    /// Immediately copies everything that was set, for launches that run by themselves.
     ///
     /// # Errors
     /// When the device is lost.
@@ -207,7 +207,7 @@ impl Exchange {
     }
 }
 
-/// Where an item goes.
+/// Returns the memory and the offset of an item.
 fn place<'m>(plan: &Plan, memory: &'m Regions, item: &Item) -> (&'m CudaMemory, usize) {
     let (region, offset) =
         item.buffer.map_or((Region::Step, 0), |i| (plan.buffers[i].region, plan.buffers[i].offset));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Where the device's memory begins.
+/// Start of the device's memory.
 const BASE: Address = 1 << 40;
 
 /// See the module.
@@ -21,16 +21,16 @@ pub(super) struct Fake {
     state: Arc<Mutex<State>>,
 }
 
-/// What the driver was asked for.
+/// Record of the calls to the driver, and its settings for tests.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The names of all calls that can fail, in order.
     pub(super) calls: Vec<&'static str>,
-    /// The number of the call that fails, and with which error.
+    /// Number of the call that fails, and its error.
     pub(super) fails: Option<(usize, u32)>,
-    /// Whether the device never gets past an event.
+    /// True if the device never gets past an event.
     pub(super) hangs: bool,
-    /// True where the library of products is not installed.
+    /// True if the library of products is not installed.
     pub(super) lacks_products: bool,
     /// Bytes of the device's memory; as many as are asked for, if there is no number.
     pub(super) bytes: Option<usize>,
@@ -78,7 +78,7 @@ impl State {
         assert_eq!(self.live.get(&handle), Some(&what), "handles are used while they live");
     }
 
-    /// The bytes of a range of the device's memory.
+    /// Returns the bytes of a range of the device's memory.
     fn range(&mut self, address: Address, bytes: usize) -> &mut [u8] {
         let (start, memory) =
             self.memory.range_mut(..=address).next_back().expect("the address was allocated");
@@ -96,17 +96,17 @@ impl State {
         Node(number)
     }
 
-    /// Bytes of the device's memory that are in use.
+    /// Returns the bytes of the device's memory that are in use.
     pub(super) fn used(&self) -> usize {
         self.memory.values().map(Vec::len).sum()
     }
 
-    /// Allocations that these are.
+    /// Returns the number of allocations on the device.
     pub(super) fn memories(&self) -> usize {
         self.memory.len()
     }
 
-    /// What was not given back.
+    /// Returns a description of everything that was not given back.
     pub(super) fn left(&self) -> String {
         let (memory, host) = (self.memory.len(), self.host.len());
         format!("{memory} allocations, {host} of the host, {} contexts, {:?}", self.retained, self.live)

@@ -33,7 +33,8 @@ pub(super) struct Gpu {
     events: Mutex<Vec<Event>>,
 }
 
-/// How long a wait asks the device without a pause; then it lets other threads run, and later it sleeps.
+/// Time waited up to which a wait polls the device without a pause, time up to which it yields to other
+/// threads, and the sleep between later polls.
 const SPIN: Duration = Duration::from_micros(200);
 const YIELD: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(100);
@@ -77,8 +78,8 @@ impl Gpu {
         })
     }
 
-    /// The architecture that kernels are compiled for, as `sm_90a`: of the newest kind, with what only it
-    /// has.
+    /// Returns the architecture that kernels are compiled for, such as `sm_90a`: of the newest kind, with
+    /// the features that only it has.
     pub(super) fn architecture(&self) -> String {
         let (major, minor) = self.properties.capability;
         format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
@@ -96,12 +97,12 @@ impl Gpu {
             .map_err(|failure| self.failed(&failure, || format!("the GPU cannot {what}: {failure}")))
     }
 
-    /// The library of products, if it is there.
+    /// Returns the library of products, if it is there.
     pub(super) fn products(&self) -> Option<&dyn Products> {
         self.products.get_or_init(|| self.ask("open", |driver| Ok(driver.products())).ok()?).as_deref()
     }
 
-    /// Has the stream do something.
+    /// Runs a call on the stream.
     ///
     /// # Errors
     /// When the device is lost, or refuses it.
@@ -117,7 +118,7 @@ impl Gpu {
         products.multiply(&call.product, &call.algorithm, call.addresses, stream)
     }
 
-    /// Whether kernels of graphs can start before those before them are done.
+    /// Returns whether a kernel of a graph can start before those that precede it are done.
     pub(super) fn starts_early(&self) -> bool {
         self.properties.capability >= (9, 0) && self.version >= EDGE_DATA
     }
@@ -142,7 +143,7 @@ impl Gpu {
         }
     }
 
-    /// The error of a call that failed; notes it if the device is lost.
+    /// Returns the error of a call that failed; notes it if the device is lost.
     fn failed(&self, failure: &Failure, message: impl FnOnce() -> String) -> Error {
         if failure.is_loss() {
             self.lose(format!("the GPU was lost: {failure}"));
@@ -157,7 +158,7 @@ impl Gpu {
     }
 
     /// # Errors
-    /// What went wrong so far: nothing that was computed since can be relied on.
+    /// The device's first error, if it has one: nothing that was computed since can be relied on.
     pub(super) fn check(&self) -> Result<()> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         match &*health {
@@ -203,7 +204,7 @@ impl Gpu {
         self.mark()?.wait(Stop::default())
     }
 
-    /// A point in the stream behind everything that was asked for so far.
+    /// Returns a point in the stream behind everything that was asked for so far.
     ///
     /// # Errors
     /// When the device is lost, or has no more events.
@@ -241,12 +242,12 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// See [`Gpu::wait`].
+    /// Waits for the point; see [`Gpu::wait`].
     pub(super) fn wait(&self, stop: Stop<'_>) -> Result<()> {
         self.gpu.wait(self.event, stop)
     }
 
-    /// Whether the device is past the point, or lost.
+    /// Returns whether the device is past the point, or lost.
     pub(super) fn is_over(&self) -> bool {
         self.gpu.ask("tell whether a step is done", |driver| driver.is_done(self.event)).unwrap_or(true)
     }

@@ -11,7 +11,7 @@ pub(super) struct Building<'g> {
 }
 
 impl<'g> Building<'g> {
-    /// One without nodes.
+    /// Creates a graph without nodes.
     ///
     /// # Errors
     /// When the device is lost, or refuses it.
@@ -41,7 +41,7 @@ impl<'g> Building<'g> {
         })
     }
 
-    /// The graph as one that can be launched.
+    /// Returns the graph as one that can be launched.
     ///
     /// # Errors
     /// When the device is lost, or refuses it.

@@ -1,4 +1,4 @@
-//! What was made or measured for a GPU, in files of the user's cache.
+//! Files in the user's cache with results that were made or measured for a GPU.
 //!
 //! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with
 //! the cache is never an error.
@@ -23,7 +23,7 @@ impl Kept {
         Some(self.folder.as_ref()?.join(format!("{:016x}.{kind}", hash(key.as_bytes()))))
     }
 
-    /// What was kept of a kind that was made from this.
+    /// Returns the content of this kind that was made from `key`, if it is kept.
     pub(super) fn read(&self, kind: &str, key: &str) -> Option<Vec<u8>> {
         let bytes = regular_file::read(&self.file(kind, key)?, LARGEST).ok()?;
         let content = bytes.strip_prefix(&MAGIC)?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A compiler of CUDA C.
 pub(super) trait Compiler: fmt::Debug + Send + Sync {
-    /// Its version, as a text that tells it from others.
+    /// Returns its version, as a text that distinguishes it from others.
     fn version(&self) -> String;
     /// # Errors
     /// The compiler's messages.
@@ -37,9 +37,9 @@ impl Compiler for Nvrtc {
 /// The kernels of a device.
 pub(super) struct Kernels {
     compiler: OnceLock<Option<Arc<dyn Compiler>>>,
-    /// Where machine code is kept.
+    /// Cache of machine code.
     kept: Kept,
-    /// By their texts.
+    /// Loaded kernels, by their texts.
     loaded: Mutex<HashMap<String, (Module, Function)>>,
     /// Bytes of machine code that the cache had.
     pub(super) found: AtomicUsize,
@@ -55,7 +55,8 @@ impl fmt::Debug for Kernels {
 pub(super) type Text<'t> = (&'t str, &'t str);
 
 impl Kernels {
-    /// Kernels that NVIDIA's compiler makes, when the first one is needed, unless another is given.
+    /// Creates the kernels that NVIDIA's compiler makes, when the first one is needed, unless another is
+    /// given.
     pub(super) fn new(kept: Kept, compiler: Option<Arc<dyn Compiler>>) -> Self {
         let known = OnceLock::new();
         if compiler.is_some() {
@@ -65,7 +66,7 @@ impl Kernels {
         Self { compiler: known, kept, loaded: Mutex::default(), found: AtomicUsize::new(0) }
     }
 
-    /// The functions of kernels, in their order.
+    /// Returns the functions of kernels, in their order.
     ///
     /// # Errors
     /// When there is no compiler, a text is refused, or the device takes no kernel; `blame` adds where it
@@ -102,7 +103,7 @@ impl Kernels {
         Ok(texts.iter().map(|(source, _)| loaded[*source].1).collect())
     }
 
-    /// The machine code of texts, from the cache or the compiler.
+    /// Returns the machine code of texts, from the cache or the compiler.
     fn cubins(&self, gpu: &Gpu, sources: &[&str]) -> Result<Vec<std::result::Result<Vec<u8>, String>>> {
         if sources.is_empty() {
             return Ok(Vec::new());
@@ -143,7 +144,7 @@ impl Kernels {
     }
 }
 
-/// The error of a machine without NVIDIA's compiler.
+/// Returns the error of a machine without NVIDIA's compiler.
 pub(super) fn no_compiler() -> Error {
     Error::new(ErrorKind::Device, "NVIDIA's runtime compiler (NVRTC) is not on this machine").help(format!(
         "install CUDA 12 or newer, or the Python package `nvidia-cuda-nvrtc`, and name its file in {VARIABLE} if \
@@ -151,7 +152,7 @@ pub(super) fn no_compiler() -> Error {
     ))
 }
 
-/// Applies a function to all, in as many threads as there are cores.
+/// Applies a function to all, in parallel threads, at most one for each core.
 fn in_threads<T: Send>(sources: &[&str], f: impl Fn(&str) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::default();

@@ -121,7 +121,7 @@ impl CudaProgram {
     }
 }
 
-/// What the stream does for a kernel of the plan; nothing for one without work.
+/// Returns the operation of the stream for a kernel of the plan; none for a kernel without work.
 fn call(
     gpu: &Arc<Gpu>,
     unit: &CudaUnit,
@@ -168,7 +168,7 @@ fn call(
     })
 }
 
-/// Numbers of a kernel's own, on the device.
+/// Creates a table of a kernel's own numbers on the device.
 fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     match with(bytes.len() as u64) {

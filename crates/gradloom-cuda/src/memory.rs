@@ -17,7 +17,7 @@ pub(crate) struct CudaMemory {
 }
 
 impl CudaMemory {
-    /// `None` when the device has not that much memory.
+    /// Allocates memory; returns `None` if the device has not that much.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
         // Whole words are copied, and the library looks behind what is there.
         let whole = bytes.checked_next_multiple_of(16)?.checked_add(ROOM_BEHIND)?;
@@ -120,7 +120,7 @@ impl HostBuffer {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) };
     }
 
-    /// The bytes, which the device has written and does not write now.
+    /// Returns the bytes, which the device has written and does not write now.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the memory has as many bytes, initialised; the device is past the step that wrote them.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }

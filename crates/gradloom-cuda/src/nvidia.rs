@@ -42,7 +42,7 @@ fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
 }
 
 impl Nvidia {
-    /// The driver; `None` if its library is not installed.
+    /// Returns the driver; `None` if its library is not installed.
     ///
     /// # Errors
     /// When it does not initialise: there is no device, or it does not suit the kernel of the system.
@@ -68,7 +68,7 @@ impl Nvidia {
     }
 }
 
-/// The parameters of a kernel as the driver takes them: pointers to the values.
+/// Returns the parameters of a kernel as the driver takes them: pointers to the values.
 fn pointers(call: &KernelCall) -> Vec<*mut c_void> {
     call.parameters.iter().map(|value| ptr::from_ref(value).cast_mut().cast()).collect()
 }
@@ -364,10 +364,10 @@ fn is_kernel(node: sys::CUgraphNode) -> bool {
     known && kind == Kind::CU_GRAPH_NODE_TYPE_KERNEL
 }
 
-/// The nodes of a graph that is kernels one after the other, in order, with the edge to each from the one
-/// before it; none of any other graph.
+/// Returns the nodes of a graph that is kernels one after the other, in order, each with the edge from its
+/// predecessor; `None` for any other graph.
 fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNode, sys::CUgraphEdgeData)>> {
-    /// What the library takes for a product is one kernel, or two.
+    /// Room for nodes and edges; the library computes a product with one kernel, or two.
     const MOST: usize = 8;
     let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
@@ -394,7 +394,8 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     Some(in_a_row(nodes, &edges)?.into_iter().map(|node| (node, data_to(node))).collect())
 }
 
-/// Nodes in the order of their edges, if each but the last has one to the next, and there are no others.
+/// Returns the nodes in the order of their edges, if each but the last has one to the next, and there are
+/// no others.
 fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>> {
     let mut row = vec![*nodes.iter().find(|&node| edges.iter().all(|(_, to)| to != node))?];
     while let Some((_, next)) = edges.iter().find(|(from, _)| *from == row[row.len() - 1]) {
@@ -434,12 +435,12 @@ fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallib
     Ok(Node(node.expose_provenance()))
 }
 
-/// The driver's pointer behind a handle.
+/// Returns the driver's pointer that a handle stands for.
 fn handle<T>(number: usize) -> *mut T {
     ptr::with_exposed_provenance_mut(number)
 }
 
-/// The pointer's number of an address of the host.
+/// Converts an address of the host to the number of a pointer.
 fn host(address: Address) -> usize {
     usize::try_from(address).expect("addresses of the host fit its words")
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What [`Device::cuda_with`](crate::Device::cuda_with) opens: the first GPU, computing in f32, whose steps
-/// are replayed as graphs, unless something else is asked for.
+/// Options for [`Device::cuda_with`](crate::Device::cuda_with). By default it opens the first GPU, computes
+/// in f32, and replays steps as graphs.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
     pub(super) index: usize,
@@ -21,23 +21,24 @@ pub struct CudaOptions {
     pub(super) overrides: Overrides,
 }
 
-/// How steps run.
+/// Mode in which steps run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// As graphs of their kernels.
+    /// True to run them as graphs of their kernels.
     pub(super) captured: bool,
-    /// With arena and scratch filled with NaN before each step: it may rely on nothing in them.
+    /// True to fill arena and scratch with NaN before each step, to show that the step relies on nothing
+    /// in them.
     pub(super) poisoned: bool,
 }
 
-/// What tests exchange.
+/// Replacements for tests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
     pub(super) driver: Option<Arc<dyn Driver>>,
     pub(super) compiler: Option<Arc<dyn Compiler>>,
-    /// The folder for compiled kernels, instead of the user's cache folder.
+    /// Folder for compiled kernels, instead of the user's cache folder.
     pub(super) cache: Option<PathBuf>,
-    /// No folder at all.
+    /// True for no folder at all.
     pub(super) no_cache: bool,
 }
 
@@ -55,7 +56,7 @@ impl Default for CudaOptions {
 }
 
 impl CudaOptions {
-    /// The target of programs for such a GPU.
+    /// Returns the target of programs for such a GPU.
     pub fn target(&self) -> Target {
         Target::cuda(Limits { library: self.library, ..Limits::cuda() }, self.precision)
     }
@@ -67,7 +68,7 @@ impl CudaOptions {
         self
     }
 
-    /// What programs on the device compute in, unless they say otherwise: see [`Precision`].
+    /// Sets the precision of programs on the device that do not set their own: see [`Precision`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self

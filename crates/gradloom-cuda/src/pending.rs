@@ -26,12 +26,13 @@ impl Stagings {
         Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
     }
 
-    /// The layout of the results.
+    /// Returns the layout of the results.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
 
-    /// Memory that no step uses: one whose step may still run is used again behind it, as steps run in order.
+    /// Returns memory that no step uses: memory of a step that may still run is used again behind it, as
+    /// steps run in order.
     pub(super) fn take(&self) -> Result<HostBuffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.map_or_else(|| HostBuffer::new(&self.gpu, self.results.bytes(), "results"), Ok)
@@ -41,7 +42,7 @@ impl Stagings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Number of times that results were read so far.
+    /// Returns the number of times that results were read so far.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
@@ -52,15 +53,15 @@ impl Stagings {
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,
     run: u64,
-    /// None once it was read.
+    /// Memory of the host for the results; `None` once it was read.
     staging: Option<HostBuffer>,
     end: Arc<Mark>,
-    /// Those that are woken at its end.
+    /// Wakers that are woken at its end.
     wakers: Vec<Waker>,
 }
 
 impl PendingStep {
-    /// A step whose results go to memory of the host, just submitted.
+    /// Creates the pending step of a submission whose results go to memory of the host.
     pub(super) fn new(stagings: &Arc<Stagings>, run: u64, staging: HostBuffer, end: Arc<Mark>) -> Self {
         Self { stagings: Arc::clone(stagings), run, staging: Some(staging), end, wakers: Vec::new() }
     }

@@ -43,7 +43,7 @@ impl CudaProgram {
         Ok(())
     }
 
-    /// A kernel of the step, for people.
+    /// Returns the name of a kernel of the step to show to users.
     fn name(&self, kernel: usize) -> String {
         match self.replay.nodes[kernel].member {
             Member::Begin => "begin".to_string(),

@@ -33,13 +33,13 @@ pub(super) struct CudaProgram {
     pub(super) gpu: Arc<Gpu>,
     pub(super) plan: Arc<Plan>,
     pub(super) memory: Regions,
-    /// What the step's kernels are and touch.
+    /// Kernels of the step, and the memory that they touch.
     pub(super) replay: Replay,
-    /// Each of its nodes as something that the stream does.
+    /// Operation of the stream for each node of `replay`.
     pub(super) calls: Vec<Call>,
     /// A graph for each segment, unless kernels are launched one by one.
     pub(super) graphs: Vec<GraphExec>,
-    /// What the host runs, behind each segment but the last.
+    /// Launches that run on the host, behind each segment but the last.
     pub(super) host: Vec<HostLaunch>,
     pub(super) exchange: Exchange,
     /// Numbers that kernels have of their own.
@@ -59,9 +59,9 @@ pub(super) struct CudaProgram {
     pub(super) in_flight: VecDeque<Arc<Mark>>,
     pub(super) unique: usize,
     pub(super) profile: Spans,
-    /// For the time of a whole step, if that is wanted: its start and its end.
+    /// Clock for the time of a whole step, if that is wanted: its start and its end.
     pub(super) clock: Option<Clock>,
-    /// Whether both belong to the last step.
+    /// True if both belong to the last step.
     pub(super) is_timed: bool,
     /// See [`Mode`](super::options::Mode).
     pub(super) poisoned: bool,
@@ -74,7 +74,7 @@ impl CudaProgram {
         (on_device(memory), start)
     }
 
-    /// The place of an access's first element.
+    /// Returns the place of an access's first element.
     fn place_of(&self, access: &Access) -> (&CudaMemory, usize) {
         let (memory, start) = self.place(self.plan.buffer_of[&access.buffer]);
         (memory, start + access.layout.offset * access.dtype.bytes())

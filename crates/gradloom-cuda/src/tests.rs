@@ -31,7 +31,7 @@ fn loss((table, inner, dropout, outer): &Model, ids: Tensor, y: Tensor) -> Tenso
     (outer.forward(dropout.forward(hidden)) - y).square().mean()
 }
 
-/// A driver, and options for a device of it, without a cache on the disk.
+/// Returns a driver, and options for a device of it, without a cache on the disk.
 fn fake() -> (Arc<Fake>, CudaOptions) {
     let driver = Arc::new(Fake::default());
     let overrides = Overrides {
@@ -123,7 +123,7 @@ fn uncaptured_steps_launch_the_same_kernels() {
     assert_eq!((state.replays, state.launches), (1, kernels));
 }
 
-/// With a library for products of any size, and 16 bits.
+/// Returns a driver with a library for products of any size, and options with 16 bits.
 fn with_library() -> (Arc<Fake>, CudaOptions) {
     let (driver, options) = fake();
     (driver, CudaOptions { library: Some(1), precision: Precision::Bf16, ..options })
@@ -274,8 +274,8 @@ fn a_device_that_hangs_is_an_error_once_the_watchdog_barks() {
     assert_eq!(train.step((&IDS, &Y)).map(|_| ()).unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// All of a device's life: opened, a program compiled, steps, the store read, everything given back. Gives
-/// the number of calls of the driver before the last part.
+/// Runs a device's whole life: opens it, compiles a program, runs steps, reads the store, and gives
+/// everything back. Returns the number of calls of the driver before the last part.
 fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Result<usize> {
     let device = Device::cuda_with(options)?;
     let mut train = compiled(&device)?;

@@ -5,7 +5,7 @@
 
 use syn::{Attribute, Error, Result};
 
-/// Whether a field is marked with `#[module(skip)]`.
+/// Returns whether a field is marked with `#[module(skip)]`.
 pub(crate) fn is_skipped(attributes: &[Attribute]) -> Result<bool> {
     let mut skipped = false;
     for attribute in ours(attributes) {
@@ -23,7 +23,7 @@ pub(crate) fn is_skipped(attributes: &[Attribute]) -> Result<bool> {
     Ok(skipped)
 }
 
-/// The struct or enum itself, and a variant, take no `#[module(..)]`.
+/// Returns an error if the struct or enum itself, or a variant, has a `#[module(..)]`.
 pub(crate) fn reject_on_item(attributes: &[Attribute]) -> Result<()> {
     match ours(attributes).next() {
         None => Ok(()),

@@ -10,7 +10,7 @@ use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{GenericParam, Generics, Ident, Path, Type, TypePath, parse_quote};
 
-/// `generics` with `Module` bounds for what `fields` use.
+/// Returns `generics` with `Module` bounds for what `fields` use.
 pub(crate) fn with_module_bounds<'a>(
     generics: &Generics,
     fields: impl Iterator<Item = &'a Type>,
@@ -49,7 +49,7 @@ impl Uses<'_> {
             && path.segments.first().is_some_and(|segment| self.parameters.contains(&&segment.ident))
     }
 
-    /// Whether the type is `<T as Trait>::Name` for a type parameter.
+    /// Returns whether the type is `<T as Trait>::Name` for a type parameter.
     fn is_qualified_parameter(&self, ty: &TypePath) -> bool {
         match ty.qself.as_ref().map(|qualified| &*qualified.ty) {
             Some(Type::Path(inner)) => inner.qself.is_none() && self.starts_with_parameter(&inner.path),

@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, Member, Result, Type};
 
-/// The implementation of `Module`, or all errors that the input has.
+/// Returns the implementation of `Module`, or all errors that the input has.
 pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     let mut errors = attributes::reject_on_item(&input.attrs).err();
     let name = &input.ident;
@@ -40,8 +40,8 @@ pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The match over the variants of an enum, and the types of the fields that it visits. The only field of a
-/// variant without names is visited in the variant's place, as that of `Some` is.
+/// Returns the match over the variants of an enum, and the types of the fields that it visits. The only
+/// field of a variant without names is visited in the variant's place, as that of `Some` is.
 fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream, Vec<&'a Type>) {
     let mut types = Vec::new();
     let mut arms = Vec::new();
@@ -84,7 +84,7 @@ fn add(errors: &mut Option<Error>, error: Error) {
     }
 }
 
-/// The fields without `#[module(skip)]`, and how each is reached.
+/// Returns the fields without `#[module(skip)]`, and how each is reached.
 fn visited<'a>(fields: &'a Fields, errors: &mut Option<Error>) -> Vec<(Member, &'a Field)> {
     let mut visited = Vec::new();
     for (index, field) in fields.iter().enumerate() {

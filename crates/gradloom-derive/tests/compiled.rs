@@ -8,7 +8,7 @@ extern crate self as gradloom;
 use gradloom_derive::Module;
 use std::marker::PhantomData;
 
-/// What the generated code refers to.
+/// Items that the generated code refers to.
 pub mod nn {
     /// Collects the paths of the leaves.
     pub struct Visitor<'a> {

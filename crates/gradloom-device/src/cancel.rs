@@ -6,7 +6,7 @@
 use gradloom_core::error::Result;
 pub use token::CancelToken;
 
-/// What may end a run: the caller's token, if there is one. A page has none.
+/// Condition that may end a run: the caller's token, if there is one. A page has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stop<'a> {
     token: Option<&'a CancelToken>,
@@ -24,7 +24,7 @@ impl Stop<'_> {
         Ok(())
     }
 
-    /// Whether there is something that can end the run.
+    /// Returns whether anything can end the run.
     pub fn is_possible(self) -> bool {
         self.token.is_some()
     }
@@ -38,7 +38,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// What ends the program's runs.
+    /// Returns the condition that ends the program's runs.
     pub fn stop(&self) -> Stop<'_> {
         Stop { token: self.given.as_ref(), ..Stop::default() }
     }
@@ -94,7 +94,7 @@ mod token {
     }
 
     impl CancelToken {
-        /// A token that [`CancelToken::cancel`] alone ends runs by.
+        /// Creates a token without a deadline: only [`CancelToken::cancel`] ends runs.
         ///
         /// ```
         /// let token = gradloom_runtime::CancelToken::new();
@@ -104,7 +104,7 @@ mod token {
             Self::default()
         }
 
-        /// A token that ends runs from a moment on, too.
+        /// Creates a token with a deadline, from which on it ends runs, too.
         ///
         /// ```
         /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -123,7 +123,8 @@ mod token {
             Self { deadline: Some(deadline), ..Self::default() }
         }
 
-        /// A token whose deadline is so much later than now; none where the clock does not reach so far.
+        /// Creates a token with a deadline after `timeout`, or without one if the clock does not reach that
+        /// far.
         ///
         /// ```
         /// use std::time::Duration;
@@ -145,7 +146,7 @@ mod token {
             self.cancelled.store(true, Ordering::Relaxed);
         }
 
-        /// Whether it was cancelled, or its deadline has passed.
+        /// Returns whether the token was cancelled, or its deadline has passed.
         ///
         /// ```
         /// use std::time::Duration;

@@ -91,7 +91,7 @@ fn check_size(ty: &Type, elements: usize) -> Result<()> {
 }
 
 impl DeviceTensor {
-    /// Memory for a tensor, in which the elements are 0.
+    /// Allocates memory for a tensor whose elements are 0.
     pub fn new(backend: &Arc<dyn Backend>, ty: Type) -> Result<Self> {
         backend.check()?;
         if !backend.is_resident() {
@@ -115,7 +115,7 @@ impl DeviceTensor {
         Ok(Self { backend: Arc::clone(backend), ty, memory: Arc::new(memory) })
     }
 
-    /// The type of its elements.
+    /// Returns the type of its elements.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -129,7 +129,7 @@ impl DeviceTensor {
         self.ty.dtype
     }
 
-    /// Its extents.
+    /// Returns its extents.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -141,7 +141,7 @@ impl DeviceTensor {
         &self.ty.shape
     }
 
-    /// Bytes of its elements.
+    /// Returns the bytes of its elements.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -153,7 +153,7 @@ impl DeviceTensor {
         self.ty.bytes()
     }
 
-    /// The same elements, row-major, in another shape. Nothing is copied.
+    /// Returns the same elements, row-major, in another shape. Nothing is copied.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -200,7 +200,7 @@ impl DeviceTensor {
         read_as(&self.described(), self.ty.dtype, &self.to_host()?)
     }
 
-    /// The elements as bytes of the host.
+    /// Returns the elements as bytes of the host.
     pub fn to_host(&self) -> Result<Elements> {
         Elements::filled(counted(self.bytes()), &self.described(), |bytes| self.memory.read(0, bytes))
     }
@@ -220,7 +220,7 @@ impl DeviceTensor {
         &self.memory
     }
 
-    /// Whether programs of a device can take it.
+    /// Returns whether programs of a device can take the tensor.
     pub fn is_on(&self, backend: &Arc<dyn Backend>) -> bool {
         Arc::ptr_eq(&self.backend, backend)
     }

@@ -19,8 +19,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// As many bytes, which `fill` is to set; they are 0 before. `what` says of what they are, for the
-    /// message.
+    /// Returns `bytes` bytes that `fill` sets; they are 0 before. `what` names them in the error message.
     ///
     /// # Errors
     /// When there is not that much memory; that of `fill`.
@@ -63,8 +62,8 @@ impl Elements {
         self.bytes += bytes.len();
     }
 
-    /// The elements as f32, in the same memory where they have as many bytes each; nothing stays behind.
-    /// `what` is for the message.
+    /// Returns the elements as f32, in the same memory where they have as many bytes each; nothing stays
+    /// behind. `what` is for the message.
     ///
     /// # Errors
     /// When an integer is not an f32, or elements of another size have no memory for a copy.
@@ -83,7 +82,7 @@ impl Elements {
         Ok(memory)
     }
 
-    /// The elements as f32, which stay here, too. `what` is for the message.
+    /// Returns the elements as f32, which stay here, too. `what` is for the message.
     ///
     /// # Errors
     /// When an integer is not an f32, or there is no memory for a copy.
@@ -127,7 +126,7 @@ impl fmt::Debug for Elements {
     }
 }
 
-/// An f32, from the bytes of a number of 32 bits; integers must be exactly representable.
+/// Returns an f32, from the bytes of a number of 32 bits; integers must be exactly representable.
 fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
     let integer = match dtype {
         DType::I32 => i64::from(i32::from_ne_bytes(bytes)),
@@ -152,7 +151,7 @@ fn no_memory(bytes: usize, what: &dyn Display) -> Error {
         .help("give out less: a sum or a slice of it, or a smaller batch")
 }
 
-/// What an output is called in messages. A text of it is made for a message alone, as a step allocates
+/// Name of an output in messages. It is formatted only when a message is written, as a step allocates
 /// nothing.
 #[derive(Debug)]
 pub struct OutputName<'a>(&'a str);
@@ -163,12 +162,12 @@ impl Display for OutputName<'_> {
     }
 }
 
-/// The output of this name, for messages.
+/// Returns the output with this name, for messages.
 pub fn output(name: &str) -> OutputName<'_> {
     OutputName(name)
 }
 
-/// Zeros for a copy on the host.
+/// Returns zeros for a copy on the host.
 ///
 /// # Errors
 /// When there is not that much memory.

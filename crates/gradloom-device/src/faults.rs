@@ -67,12 +67,13 @@ impl Faults {
         self.state().armed = None;
     }
 
-    /// Whether the fault that was asked for has not happened yet.
+    /// Returns whether the requested fault has not happened yet.
     pub fn is_armed(&self) -> bool {
         self.state().armed.is_some()
     }
 
-    /// How many operations of this kind the device was asked for so far, those that failed among them.
+    /// Returns the number of operations of this kind that the device was asked for so far, including those
+    /// that failed.
     pub fn count(&self, fault: Fault) -> u64 {
         self.state().counts[fault as usize]
     }
@@ -106,8 +107,8 @@ impl Faults {
 }
 
 impl Device {
-    /// The same device with faults on demand, to test what a program does when memory runs out, a kernel
-    /// fails, or a result cannot be read.
+    /// Returns the same device with faults on demand, to test what a program does when memory runs out, a
+    /// kernel fails, or a result cannot be read.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;

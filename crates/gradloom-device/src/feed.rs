@@ -26,8 +26,8 @@ pub enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Elements of a dtype that lie in memory as bytes, in native order; none of a bool, which is no input,
-    /// and where the bytes are not aligned as elements are, or end within one.
+    /// Returns the elements of a dtype that lie in memory as bytes, in native order; none of a bool, which
+    /// is no input, and where the bytes are not aligned as elements are, or end within one.
     pub fn of_bytes(dtype: DType, bytes: &'a [u8]) -> Option<Data<'a>> {
         Some(match dtype {
             DType::F32 => Data::F32(elements_of(bytes)?),
@@ -72,7 +72,7 @@ impl Data<'_> {
         }
     }
 
-    /// The elements as bytes of the host, in native order.
+    /// Returns the elements as bytes of the host, in native order.
     ///
     /// # Errors
     /// When they are on a device, and cannot be read.
@@ -126,7 +126,7 @@ impl Data<'_> {
     }
 }
 
-/// The type of an input as it was declared, for messages: of one of its micro-batches.
+/// Returns the type of an input as it was declared, for messages: of one of its micro-batches.
 pub fn declared(ty: &Type, micro_batches: usize) -> String {
     let mut shape = ty.shape.to_vec();
     match shape.first_mut() {
@@ -139,13 +139,13 @@ pub fn declared(ty: &Type, micro_batches: usize) -> String {
     }
 }
 
-/// Numbers as bytes, in native order.
+/// Returns numbers as bytes, in native order.
 pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
     // SAFETY: numbers have no padding, and the borrow lasts as long as theirs.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Bytes as numbers, where they are whole ones.
+/// Returns bytes as numbers, if they are whole ones.
 fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: any bits are a number.
     let (before, elements, after) = unsafe { bytes.align_to() };
@@ -153,7 +153,7 @@ fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
     (bytes.is_empty() || (before.is_empty() && after.is_empty())).then_some(elements)
 }
 
-/// Types of elements that callers pass, of which any bits are one.
+/// Element types that callers pass, for which all bit patterns are valid.
 pub trait Number {}
 impl Number for f32 {}
 impl Number for i32 {}
@@ -236,7 +236,7 @@ mod of_half {
             one for each declared input"
 )]
 pub trait Feed<'a, const N: usize> {
-    /// The data in the order of the inputs.
+    /// Returns the data in the order of the inputs.
     fn feed(self) -> [Data<'a>; N];
 }
 

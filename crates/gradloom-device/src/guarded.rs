@@ -19,7 +19,7 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// So many bytes; `None` when the system has not that many.
+    /// Allocates `bytes` bytes; returns `None` if the system has not that many.
     pub fn new(bytes: usize) -> Option<Self> {
         let page = page();
         let inner = bytes.checked_next_multiple_of(page)?;
@@ -40,7 +40,7 @@ impl Guarded {
         Some(Self { mapping, pages, start })
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

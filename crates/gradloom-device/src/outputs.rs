@@ -13,16 +13,16 @@ use std::marker::PhantomData;
 pub trait Outputs {
     /// Host data.
     type Read;
-    /// The tensors in order.
+    /// Returns the tensors in order.
     fn tensors(self) -> Vec<Tensor>;
-    /// The data from the tensors' elements in order.
+    /// Returns the data from the tensors' elements in order.
     ///
     /// # Errors
     /// When an integer is not an f32, or elements are of another type than was said.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
     /// A [`DeviceTensor`] for each tensor, in the form in which the closure returned them.
     type OnDevice;
-    /// The form, of one for each tensor in order.
+    /// Returns the tensors in that form, from one for each in order.
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice;
 }
 
@@ -72,7 +72,7 @@ pub trait Element: Sized + sealed::FromBytes {
 
 mod sealed {
     pub trait FromBytes: Sized {
-        /// Elements from their bytes, in the machine's order.
+        /// Returns the elements from their bytes, in the machine's order.
         fn all(bytes: &[u8]) -> Vec<Self>;
     }
 }
@@ -103,7 +103,7 @@ impl sealed::FromBytes for bool {
     }
 }
 
-/// The elements of an output as they are.
+/// Returns the elements of an output as they are.
 ///
 /// # Errors
 /// When they are of another type.
@@ -115,7 +115,7 @@ pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Re
         .help(format!("read it as {dtype}, or convert it in the model with `.cast(..)`")))
 }
 
-/// A result that stays on the device.
+/// Returns a result that stays on the device.
 fn next_tensor(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
     tensors.next().expect("one for each tensor")
 }

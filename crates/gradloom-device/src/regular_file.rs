@@ -27,7 +27,7 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Why a file was refused, inside of the [`io::Error`] of this module's functions.
+/// Reason why a file was refused, inside of the [`io::Error`] of this module's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The path leads to something else.
@@ -39,12 +39,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The refusal in an error, if it is one.
+    /// Returns the refusal in an error, if it is one.
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// The refusal of a file's partial file, as one of the file.
+    /// Returns the refusal of a file's partial file as one of the file.
     pub fn beside(self) -> Self {
         match self {
             Self::NotRegular(what) => Self::PartialNotRegular(what),
@@ -52,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::NotRegular(_) => "put a regular file in its place, or name another one",
@@ -122,7 +122,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut file, bytes)
 }
 
-/// The bytes of a regular file of at most `limit` bytes.
+/// Returns the bytes of a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`open`], a [`Refusal`] of a larger file, and [`ErrorKind::OutOfMemory`].
@@ -132,7 +132,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a regular file of at most `limit` bytes.
+/// Returns the text of a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`read`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
@@ -250,7 +250,7 @@ mod tests {
     }
 }
 
-/// The system would not let the file be written; what was there before is untouched.
+/// Returns the error of a file that the system could not write; its previous content is untouched.
 pub fn unwritable(file: &str, source: &io::Error) -> gradloom_core::error::Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),

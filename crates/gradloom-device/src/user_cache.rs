@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// gradloom's folder in the user's cache, as the system's conventions have it; none where the environment
-/// names none.
+/// Returns gradloom's folder in the user's cache, as the system's conventions have it; none where the
+/// environment names none.
 pub fn folder() -> Option<PathBuf> {
     user_folder(|name| std::env::var_os(name)).map(|folder| folder.join("gradloom"))
 }

@@ -19,13 +19,13 @@ pub enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// The widest level that this machine has.
+    /// Returns the widest level that this machine has.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
         *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(InstructionSet::Baseline))
     }
 
-    /// Every level that this machine has, narrowest first.
+    /// Returns every level that this machine has, narrowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
         let mut levels = vec![InstructionSet::Baseline];
@@ -88,7 +88,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The name in the text of `/proc/cpuinfo`; Linux on AArch64 gives none.
+/// Returns the name in the text of `/proc/cpuinfo`; Linux on AArch64 gives none.
 fn model_name(information: &str) -> Option<String> {
     information.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -96,8 +96,8 @@ fn model_name(information: &str) -> Option<String> {
     })
 }
 
-/// Bytes of main memory and swap, where the system tells (Linux): more than that no program can have. A
-/// WebAssembly module has 4 GiB.
+/// Returns the bytes of main memory and swap, where the system tells (Linux): more than that no program can
+/// have. A WebAssembly module has 4 GiB.
 pub fn memory() -> Option<u64> {
     if cfg!(target_arch = "wasm32") {
         return Some(1 << 32);
@@ -109,7 +109,7 @@ pub fn memory() -> Option<u64> {
     kilobytes("MemTotal:")?.checked_add(kilobytes("SwapTotal:").unwrap_or(0))?.checked_mul(1024)
 }
 
-/// Bytes of the largest cache, where the system tells (Linux); otherwise what is common.
+/// Returns the bytes of the largest cache, where the system tells (Linux); otherwise what is common.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -121,12 +121,12 @@ pub fn last_level_cache() -> usize {
     })
 }
 
-/// A file of the system's, where there are files.
+/// Returns the text of a system file; `None` if it cannot be read, or if there are no files.
 fn text_of(path: &str) -> Option<String> {
     if cfg!(target_family = "wasm") { None } else { std::fs::read_to_string(path).ok() }
 }
 
-/// A number such as `32768K`.
+/// Parses a number such as `32768K`.
 fn kilobytes(text: &str) -> Option<usize> {
     text.trim().strip_suffix('K')?.parse().ok()
 }

@@ -16,20 +16,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks for work, or waits for the last task, before it sleeps. Longer than the pause
-/// between two kernels of a step, shorter than a scheduler's time slice.
+/// Time for which a thread looks for work, or waits for the last task, before it sleeps. Longer than the
+/// pause between two kernels of a step, shorter than a scheduler's time slice.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// Whether this kind of system starts threads; where it does not, the code for them can be left out.
+/// True if the target can start threads; if it cannot, the code for them can be left out.
 const CAN_START_THREADS: bool = cfg!(any(not(target_family = "wasm"), target_os = "wasi"));
 
 thread_local! {
-    /// Number of this thread among those of the run that it takes part in.
+    /// Number of this thread within the run that it takes part in.
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells it; 0 outside
-/// of runs.
+/// Returns the number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells
+/// it; 0 outside of runs.
 pub fn current_worker() -> usize {
     WORKER.get().unwrap_or(0)
 }
@@ -57,7 +57,7 @@ struct Shared {
     unfinished: Padded<AtomicUsize>,
     /// Workers that sleep, or are about to.
     sleepers: AtomicUsize,
-    /// Whether the caller sleeps, or is about to.
+    /// True if the caller sleeps, or is about to.
     caller_sleeps: AtomicBool,
     closing: AtomicBool,
     /// Guards falling asleep: a thread that wakes others takes it between changing the state and notifying.
@@ -77,8 +77,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller included; at least one. Fewer where the system refuses to
-    /// start threads.
+    /// Creates a pool of `threads` threads, the caller included; at least one. It has fewer if the system
+    /// refuses to start threads.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             job: AtomicPtr::new(ptr::null_mut()),
@@ -101,7 +101,7 @@ impl Pool {
         Self { shared, workers, running: Mutex::new(()) }
     }
 
-    /// Number of threads, the caller included.
+    /// Returns the number of threads, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -203,7 +203,7 @@ fn spin_until(done: impl Fn() -> bool) -> bool {
 }
 
 impl Shared {
-    /// A worker's life.
+    /// Runs a worker until the pool closes.
     fn work(&self, worker: usize) {
         WORKER.set(Some(worker));
         let called = || self.unclaimed.0.load(SeqCst) > 0 || self.closing.load(SeqCst);
@@ -250,7 +250,7 @@ impl Shared {
         true
     }
 
-    /// Wakes as many sleeping workers as there is work for.
+    /// Wakes up to `wanted` sleeping workers.
     fn wake(&self, wanted: usize) {
         let sleepers = self.sleepers.load(SeqCst);
         if sleepers == 0 {

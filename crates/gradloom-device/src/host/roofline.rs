@@ -1,4 +1,4 @@
-//! The limits of a device, and a measurement of those of the processor: multiplications and additions per
+//! Limits of a device, and a measurement of the processor's limits: multiplications and additions per
 //! second, and bytes per second.
 //!
 //! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
@@ -35,19 +35,19 @@ impl Roofline {
         Self { threads, flops: peak(&pool), bandwidth, products: None }
     }
 
-    /// Bytes a second for a kernel that moves so many bytes: that of the smallest working set that holds
-    /// them.
+    /// Returns the bytes a second for a kernel that moves `bytes` bytes: that of the smallest working set
+    /// that holds them.
     pub fn bandwidth_for(&self, bytes: u64) -> f64 {
         let fits = self.bandwidth.iter().find(|(set, _)| *set >= bytes);
         fits.or(self.bandwidth.last()).map_or(f64::INFINITY, |(_, rate)| *rate)
     }
 
-    /// Seconds that a kernel takes at least.
+    /// Returns the minimum seconds that a kernel takes.
     pub fn seconds(&self, flops: u64, bytes: u64) -> f64 {
         self.at_rate(self.flops, flops, bytes)
     }
 
-    /// Seconds that a product takes at least.
+    /// Returns the minimum seconds that a product takes.
     pub fn product_seconds(&self, flops: u64, bytes: u64) -> f64 {
         self.at_rate(self.products.unwrap_or(self.flops), flops, bytes)
     }
@@ -57,7 +57,7 @@ impl Roofline {
     }
 }
 
-/// Sizes in bytes from the caches next to the cores to the memory.
+/// Returns sizes in bytes from the caches next to the cores to the memory.
 fn working_sets(threads: usize) -> Vec<usize> {
     // 192 KiB a thread lie in the second-level caches of the last ten years. What cores share grows with
     // their number, but a machine with very many of them has other uses for its memory.
@@ -69,7 +69,7 @@ fn working_sets(threads: usize) -> Vec<usize> {
     sets
 }
 
-/// The least of several times.
+/// Returns the least of several times.
 fn best(runs: usize, mut run: impl FnMut()) -> Duration {
     let time = |_| {
         let began = Instant::now();
@@ -79,8 +79,8 @@ fn best(runs: usize, mut run: impl FnMut()) -> Duration {
     (0..runs).map(time).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
 }
 
-/// `a = b + s * c` (McCalpin's STREAM): bytes a second, two arrays read and one written; that a cache line is
-/// fetched before it is written is not counted.
+/// Measures `a = b + s * c` (McCalpin's STREAM) in bytes a second, two arrays read and one written; that a
+/// cache line is fetched before it is written is not counted.
 fn triad(pool: &Pool, working_set: usize) -> f64 {
     let elements = working_set / 3 / size_of::<f32>() / pool.threads();
     type Arrays = [Vec<f32>; 3];
@@ -124,8 +124,8 @@ fn peak(pool: &Pool) -> f64 {
     (2 * CHAINS * lanes * ROUNDS * tasks) as f64 / time.as_secs_f64()
 }
 
-/// The function that keeps the widest units busy for [`ROUNDS`] rounds, and how many elements they take at
-/// once.
+/// Returns the function that keeps the widest units busy for [`ROUNDS`] rounds, and how many elements they
+/// take at once.
 fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -141,7 +141,7 @@ struct Uniform {
 }
 
 impl Uniform {
-    /// Between a bound below and above 0.
+    /// Creates a uniform distribution between `-bound` and `bound`.
     fn within(bound: f64) -> Self {
         Self { low: -bound, width: bound + bound }
     }

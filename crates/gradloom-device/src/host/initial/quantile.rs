@@ -1,7 +1,7 @@
 //! Quantiles of the normal distribution.
 
-/// The number that a share of normal numbers, above 0 and below 1, lies below, to about seven digits:
-/// algorithm AS 241, PPND7 (M. J. Wichura, 1988).
+/// Returns the number that a share of normal numbers, above 0 and below 1, lies below, to about seven
+/// digits: algorithm AS 241, PPND7 (M. J. Wichura, 1988).
 #[inline(always)]
 pub(super) fn of_normal(share: f64) -> f64 {
     let q = share - 0.5;

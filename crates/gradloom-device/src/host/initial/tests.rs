@@ -16,7 +16,7 @@ fn elements_of(init: &Init, shape: impl Into<Shape>, key: InitialKey) -> Vec<f32
 /// Numbers of a sample.
 const SAMPLE: usize = if cfg!(debug_assertions) { 1 << 18 } else { 1 << 20 };
 
-/// Standard normal numbers.
+/// Returns standard normal numbers.
 fn standard_normal(key: InitialKey) -> Vec<f64> {
     let values = elements_of(&Init::Normal { std: 1.0 }, [SAMPLE], key);
     values.into_iter().map(f64::from).collect()
@@ -27,7 +27,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / n
 }
 
-/// The probability that a standard normal number is less.
+/// Returns the probability that a standard normal number is less.
 fn cumulative(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
@@ -72,7 +72,7 @@ fn an_element_depends_on_its_position_its_parameter_and_the_seed() {
     }
 }
 
-/// What every machine must give: the same was seen on x86-64 and in WebAssembly.
+/// Every machine gives these bits: they were seen on x86-64 and in WebAssembly.
 #[test]
 fn the_bits_are_those_of_other_machines() {
     for (init, first, all) in [
@@ -107,8 +107,8 @@ fn normal_numbers_have_the_moments() {
     assert!((deviation / 0.02 - 1.0).abs() < 0.006, "deviation {deviation}");
 }
 
-/// Kolmogorov and Smirnov's distance of the distribution of `values` from `cumulative`, times the root of
-/// their number.
+/// Returns Kolmogorov and Smirnov's distance of the distribution of `values` from `cumulative`, times the
+/// root of their number.
 fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;

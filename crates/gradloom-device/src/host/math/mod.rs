@@ -19,7 +19,7 @@ pub use normal::normal_pair;
 pub use pow::pow;
 pub use trigonometric::{LARGE_ANGLE, cos, sin};
 
-/// [`polynomial`] of a float64.
+/// Returns the [`polynomial`] of a float64.
 #[inline(always)]
 fn polynomial64<const N: usize>(x: f64, c: [f64; N]) -> f64 {
     c.iter().rev().fold(0.0, |sum, &c| sum * x + c)

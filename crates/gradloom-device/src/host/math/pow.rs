@@ -26,7 +26,7 @@ const EXP: [f64; 11] = [
     1.0 / 3_628_800.0,
 ];
 
-/// log2 of a finite x > 0 that is normal in float64; absolute error below 1e-12.
+/// Returns log2 of a finite x > 0 that is normal in float64; absolute error below 1e-12.
 #[inline(always)]
 fn log2(x: f64) -> f64 {
     // The exponent relative to sqrt(1/2), biased so that it is positive: there is no vector shift that keeps
@@ -40,7 +40,7 @@ fn log2(x: f64) -> f64 {
     n + 2.0 * LOG2_E * s * polynomial64(s * s, ATANH)
 }
 
-/// 2^x; 0 or infinite as an f32 beyond 200.
+/// Returns 2^x; 0 or infinite as an f32 beyond 200.
 #[inline(always)]
 fn exp2(x: f64) -> f64 {
     let x = if x < -200.0 { -200.0 } else { x };
@@ -51,8 +51,8 @@ fn exp2(x: f64) -> f64 {
     polynomial64(r * LN_2, EXP) * power
 }
 
-/// x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)` and
-/// `pow(1, y)` are 1 even for NaN; a negative x wants an integer y.
+/// Returns x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)`
+/// and `pow(1, y)` are 1 even for NaN; a negative x wants an integer y.
 #[inline(always)]
 pub fn pow(x: f32, y: f32) -> f32 {
     let base = x.abs();

@@ -4,7 +4,8 @@
 use super::*;
 use gradloom_codegen::cpu::lanes::Scalar;
 
-/// Distance in units in the last place of the f32s around the exact value; 0 for equal special values.
+/// Returns the distance in units in the last place of the f32s around the exact value; 0 for equal special
+/// values.
 fn error(got: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if exact.is_nan() || nearest.is_infinite() || got.is_infinite() || got.is_nan() {

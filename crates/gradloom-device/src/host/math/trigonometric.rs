@@ -32,7 +32,7 @@ const COS: [f64; 4] = [
     -2.720_568_432_475_903e-7,
 ];
 
-/// sin(x + quarters·pi/2).
+/// Returns sin(x + quarters·pi/2).
 #[inline(always)]
 fn sin_with_phase(x: f32, quarters: u32) -> f32 {
     let x = f64::from(x);
@@ -47,19 +47,19 @@ fn sin_with_phase(x: f32, quarters: u32) -> f32 {
     (if quadrant & 2 == 0 { value } else { -value }) as f32
 }
 
-/// The sine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
+/// Returns the sine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
     sin_with_phase(x, 0)
 }
 
-/// The cosine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
+/// Returns the cosine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
 #[inline(always)]
 pub fn cos(x: f32) -> f32 {
     sin_with_phase(x, 1)
 }
 
-/// The constants of `c`, rounded to f32.
+/// Returns the constants of `c`, rounded to f32.
 const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     let mut narrow = [0.0; N];
     let mut i = 0;
@@ -70,8 +70,8 @@ const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     narrow
 }
 
-/// Sine and cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant stands in the
-/// word's first bits, so nothing is lost in reducing the angle.
+/// Returns the sine and the cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant
+/// stands in the word's first bits, so nothing is lost in reducing the angle.
 #[inline(always)]
 pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
     let quadrant = word.wrapping_add(1 << 29) >> 30;
