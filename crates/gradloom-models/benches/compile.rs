@@ -1,4 +1,4 @@
-//! How long compiling takes as programs grow: `cargo bench -p gradloom-models --bench compile [filter]`.
+//! Compile time as programs grow: `cargo bench -p gradloom-models --bench compile [filter]`.
 //!
 //! Prints, for each program, the ops after the passes, the launches, and the seconds from the trace to a
 //! loaded program on the CPU. Nothing is run. Compiling is meant to be near linear: a program with twice the
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 /// Elements of the vectors that are computed on.
 const ELEMENTS: usize = 64;
-/// Times that a program is compiled, if that is quick; the fastest counts.
+/// Number of times that a program is compiled if that is quick; the fastest counts.
 const RUNS: usize = 3;
-/// What is slower than this is compiled once.
+/// Compile time above which a program is compiled only once.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// What a program has become.
+/// Size of a compiled program.
 struct Size {
     ops: usize,
     launches: usize,
-    /// Of the step arena.
+    /// Bytes of the step arena.
     bytes: u64,
 }
 
@@ -74,7 +74,7 @@ fn report(filter: &str, name: &str, compile: impl Fn() -> Size) {
     println!("{name:<28} {ops:>9} {launches:>9} {bytes:>11} {:>9.3}", fastest.as_secs_f64());
 }
 
-/// A training step of `y = sum of x * p` over many parameters.
+/// Compiles a training step of `y = sum of x * p` over many parameters.
 fn sum(device: &Device, count: usize, clipped: bool) -> Size {
     let params: Vec<Param> = (0..count).map(|_| Param::new([ELEMENTS], Init::Zeros)).collect();
     let trainer = Trainer::new(params)
@@ -96,14 +96,14 @@ fn links(x: Tensor, length: usize) -> Tensor {
     (0..length / 2).fold(x, |y, _| (y + x).tanh())
 }
 
-/// A forward program of one long chain.
+/// Compiles a forward program of one long chain.
 fn chain(device: &Device, length: usize) -> Size {
     let session = Session::new((), device, 0).expect("no names to clash");
     let infer = session.infer([f32("x", [ELEMENTS])], |(), [x]| links(x, length)).expect("it compiles");
     Size::of(infer.program().graph(), infer.plan())
 }
 
-/// A training step through one long chain.
+/// Compiles a training step through one long chain.
 fn chain_gradient(device: &Device, length: usize) -> Size {
     let train = Trainer::new((Param::new([ELEMENTS], Init::Zeros),))
         .inputs([f32("x", [ELEMENTS])])
@@ -114,7 +114,7 @@ fn chain_gradient(device: &Device, length: usize) -> Size {
     Size::of(&train.stages().passes, train.plan())
 }
 
-/// A training step of a narrow GPT-2.
+/// Compiles a training step of a narrow GPT-2.
 fn gpt2(device: &Device, layers: usize) -> Size {
     let config =
         Gpt2Config { vocabulary: 256, context: 64, width: 64, heads: 4, layers, ..Gpt2Config::default() };

@@ -20,16 +20,16 @@ pub enum AnyConfig {
 /// Sizes that make no model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AnyConfigError {
-    /// Of a GPT-2.
+    /// An error of a GPT-2.
     #[error(transparent)]
     Gpt2(#[from] gpt2::ConfigError),
-    /// Of the Llama family.
+    /// An error of a model of the Llama family.
     #[error(transparent)]
     Llama(#[from] LlamaConfigError),
 }
 
 impl AnyConfigError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::Gpt2(error) => error.remedy(),
@@ -39,7 +39,7 @@ impl AnyConfigError {
 }
 
 impl AnyConfig {
-    /// Number of different tokens.
+    /// Returns the number of different tokens.
     pub fn vocabulary(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.vocabulary,
@@ -47,7 +47,7 @@ impl AnyConfig {
         }
     }
 
-    /// The same with another number of tokens.
+    /// Returns the configuration with another number of tokens.
     #[must_use]
     pub fn with_vocabulary(mut self, vocabulary: usize) -> Self {
         match &mut self {
@@ -57,7 +57,7 @@ impl AnyConfig {
         self
     }
 
-    /// Number of positions: the longest text that the model can read.
+    /// Returns the number of positions: the longest text that the model can read.
     pub fn context(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.context,
@@ -65,7 +65,7 @@ impl AnyConfig {
         }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn layers(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.layers,
@@ -81,7 +81,7 @@ impl AnyConfig {
         }
     }
 
-    /// Length of the vector that stands for one position.
+    /// Returns the length of the vector that stands for one position.
     pub fn width(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.width,
@@ -89,7 +89,7 @@ impl AnyConfig {
         }
     }
 
-    /// Length of the vectors within an MLP.
+    /// Returns the length of the vectors within an MLP.
     pub fn mlp_width(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.mlp_width(),
@@ -97,7 +97,7 @@ impl AnyConfig {
         }
     }
 
-    /// Number of trainable numbers. Only meaningful for a configuration that
+    /// Returns the number of trainable parameters. Only meaningful for a configuration that
     /// [`validate`](Self::validate) accepts.
     pub fn parameters(&self) -> usize {
         match self {
@@ -106,7 +106,7 @@ impl AnyConfig {
         }
     }
 
-    /// Whether there is a model of these sizes.
+    /// Checks that a model of these sizes can be built.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -118,7 +118,7 @@ impl AnyConfig {
         Ok(())
     }
 
-    /// A model of these sizes.
+    /// Builds a model of these sizes.
     ///
     /// # Errors
     /// When there is no such model.
@@ -148,8 +148,8 @@ impl AnyModel {
         }
     }
 
-    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
-    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
+    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         match self {

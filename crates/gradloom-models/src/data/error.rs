@@ -4,7 +4,7 @@ use gradloom_runtime::files::FileKind;
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
-/// Why there is nothing to train on.
+/// Reason why there is nothing to train on.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// The name matches no file, folder or pattern.
@@ -80,7 +80,7 @@ pub enum DataError {
     Shard {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason, for the message.
         reason: String,
     },
     /// A file of another kind, named as one of tokens.
@@ -115,7 +115,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             DataError::Missing { .. } => "check the spelling".to_string(),

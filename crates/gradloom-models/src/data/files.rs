@@ -35,13 +35,13 @@ pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
 pub struct TextFile {
     /// The path.
     pub path: PathBuf,
-    /// Whether it was named outright, and not found in a folder or by a pattern.
+    /// True if the file was named directly, rather than found in a folder or by a pattern.
     pub named: bool,
 }
 
 impl TextFile {
-    /// Opens the file, if its beginning is that of a text, and gives its size in bytes; `None` for one that
-    /// was not named and is empty or no text.
+    /// Opens the file if its beginning is that of a text, and returns it with its size in bytes; returns
+    /// `None` for a file that was not named and is empty or not text.
     ///
     /// # Errors
     /// When it cannot be read, or was named and is empty or no text.
@@ -62,7 +62,7 @@ impl TextFile {
     }
 }
 
-/// The files that paths lead to, as [`load`] takes them, without reading them.
+/// Returns the files that paths lead to, as [`load`] takes them, without reading them.
 ///
 /// # Errors
 /// When a path leads nowhere, or a folder cannot be read.
@@ -82,7 +82,7 @@ pub fn text_files<P: AsRef<str>>(paths: &[P]) -> Result<Vec<TextFile>, DataError
     Ok(files)
 }
 
-/// The files of a folder or pattern; `None` for a file that is named outright.
+/// Returns the files of a folder or pattern; `None` for a file that is named directly.
 fn found(given: &str) -> Result<Option<Vec<PathBuf>>, DataError> {
     let path = Path::new(given);
     if path.is_dir() {
@@ -158,7 +158,8 @@ const LARGEST: u64 = 64 << 30;
 /// Bytes that tell most binary files from text.
 const BEGINNING: u64 = 1 << 16;
 
-/// The bytes of a file. Of one that turns out to be no text, the beginning is enough: it may be a disk image.
+/// Returns the bytes of a file; for a file that turns out to be no text, such as a disk image, only the
+/// beginning.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let file = regular_file::open_to_read(path)?;
     let mut bytes = Vec::new();
@@ -173,8 +174,8 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// All files below a folder that no ignore file leaves out, sorted by path. Links to folders are not
-/// followed, so there are no cycles.
+/// Collects all files below a folder that no ignore file leaves out, sorted by path. Links to folders are
+/// not followed, so there are no cycles.
 fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let mut entries =
@@ -196,7 +197,7 @@ fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Re
     Ok(())
 }
 
-/// The files that a pattern matches, sorted by path.
+/// Returns the files that a pattern matches, sorted by path.
 pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
     let wrong = |error: glob::PatternError| DataError::Pattern {
         pattern: pattern.to_string(),

@@ -46,7 +46,8 @@ impl Ignored {
         self.0.iter_mut().for_each(|patterns| drop(patterns.pop()));
     }
 
-    /// Whether a path in the folder that was entered last is left out; the innermost pattern decides.
+    /// Returns whether a path in the folder that was entered last is left out; the innermost pattern
+    /// decides.
     pub(super) fn leaves_out(&self, path: &Path, is_folder: bool) -> bool {
         let of_each = self.0.iter().flat_map(|patterns| patterns.iter().rev());
         let mut verdicts = of_each.map(|patterns| patterns.matched(path, is_folder));

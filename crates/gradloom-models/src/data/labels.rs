@@ -1,4 +1,4 @@
-//! Targets of tokens: what a loss compares each position with, and which positions count.
+//! Targets of tokens: the values that a loss compares positions with, and the positions that count.
 //!
 //! In: ids of tokens, row-major `[rows, time]`. Out: targets of the same shape, [`IGNORED`] where a position
 //! does not count, for [`Tensor::cross_entropy_with`]; or rows of probabilities, all zero where it does not,
@@ -37,7 +37,7 @@ use std::ops::Range;
 /// The target of a position that does not count: PyTorch's number for it.
 pub const IGNORED: i32 = -100;
 
-/// Why there are no targets.
+/// Reason why there are no targets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LabelError {
     /// The ids are not whole rows.
@@ -51,11 +51,11 @@ pub enum LabelError {
     /// Not one entry for each target, or for each row.
     #[error("{given} entries are given for {wanted} {what}")]
     Count {
-        /// What has one entry each.
+        /// Name of the items that need one entry each.
         what: &'static str,
-        /// Entries that there must be.
+        /// Number of entries that are needed.
         wanted: usize,
-        /// Entries that there are.
+        /// Number of entries that were given.
         given: usize,
     },
     /// A completion that is not within its row.
@@ -81,7 +81,7 @@ pub enum LabelError {
     /// A share that is none.
     #[error("the {what} is {share}")]
     Share {
-        /// What it is a share of.
+        /// Name of the share.
         what: &'static str,
         /// The number.
         share: f64,
@@ -97,7 +97,7 @@ pub enum LabelError {
 }
 
 impl LabelError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::Rows { .. } => "give whole rows, and the number of tokens of one".to_string(),
@@ -112,7 +112,7 @@ impl LabelError {
     }
 }
 
-/// The token after each position; the last one of a row does not count, as nothing follows.
+/// Returns the token after each position; the last one of a row does not count, as nothing follows.
 ///
 /// # Errors
 /// When the ids are not rows of `time`.
@@ -137,8 +137,9 @@ pub fn masked(mut targets: Vec<i32>, counts: &[bool]) -> Result<Vec<i32>, LabelE
     Ok(targets)
 }
 
-/// The next tokens where they belong to the completion of their row, not to its prompt or its padding. The
-/// completions are ranges of positions of their tokens; the token at 0 follows nothing and is never a target.
+/// Returns the next tokens that belong to the completion of their row, and not to its prompt or its
+/// padding. Completions are ranges of positions of their tokens; the token at 0 follows nothing and is
+/// never a target.
 ///
 /// # Errors
 /// When the ids are not rows of `time`, or there is not one completion within each.
@@ -175,8 +176,9 @@ pub fn smoothed(targets: &[i32], classes: usize, part: f64) -> Result<Vec<f32>, 
     Ok(rows)
 }
 
-/// Mean cross-entropy, in nats, of logits `[B.., classes]` with rows of probabilities of the same shape, over
-/// the rows that are not zero: unlike [`Tensor::cross_entropy`], whose mean is over all.
+/// Returns the mean cross-entropy, in nats, of logits `[B.., classes]` with rows of probabilities of the
+/// same shape, over the rows that are not zero; [`Tensor::cross_entropy`], in contrast, takes the mean over
+/// all rows.
 #[track_caller]
 #[must_use]
 pub fn soft_loss(logits: Tensor, rows: Tensor) -> Tensor {
@@ -187,10 +189,10 @@ fn share(what: &'static str, share: f64) -> Result<(), LabelError> {
     if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(LabelError::Share { what, share }) }
 }
 
-/// Draws which tokens a model of masked language is to find, as BERT does (Devlin et al., 2019). Of those
-/// that are chosen, eight of ten become the mask token, one of ten any token, and one stays.
+/// Draws the tokens that a masked language model is to predict, as BERT does (Devlin et al., 2019). Of the
+/// chosen tokens, eight of ten become the mask token, one of ten becomes any token, and one stays.
 ///
-/// What is drawn is a function of (seed, step, position): a resumed run needs its step number alone.
+/// The draw is a function of (seed, step, position), so a resumed run needs only its step number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskedTokens {
     seed: u64,
@@ -227,13 +229,13 @@ impl MaskedTokens {
         Ok(Self { rate, ..self })
     }
 
-    /// Never chooses these tokens: padding, separators.
+    /// Excludes these tokens from the choice: padding, separators.
     #[must_use]
     pub fn spare(self, tokens: &[i32]) -> Self {
         Self { spared: tokens.to_vec(), ..self }
     }
 
-    /// The inputs of a step, and its targets: the tokens that were chosen, [`IGNORED`] elsewhere.
+    /// Returns the inputs of a step, and its targets: the tokens that were chosen, [`IGNORED`] elsewhere.
     pub fn draw(&self, step: u64, ids: &[i32]) -> (Vec<i32>, Vec<i32>) {
         let below = |word: u32, share: f64| f64::from(word) < share * 4_294_967_296.0;
         let drawn = ids.iter().zip(0u32..).map(|(&id, position)| {

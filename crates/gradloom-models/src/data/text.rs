@@ -20,17 +20,17 @@ pub struct Text {
 pub struct Skipped {
     /// The path of the file.
     pub path: PathBuf,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub reason: String,
 }
 
 impl Text {
-    /// Text that is no file's, as the one built into a program.
+    /// Makes a text that comes from no file, such as the one built into a program.
     pub fn built_in(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), sources: Vec::new(), skipped: Vec::new() }
     }
 
-    /// SHA-256 of the bytes in hexadecimal: two runs with one fingerprint read the same data.
+    /// Returns the SHA-256 of the bytes in hexadecimal: two runs with one fingerprint read the same data.
     pub fn fingerprint(&self) -> String {
         Sha256::digest(&self.bytes).iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -40,8 +40,8 @@ impl Text {
 /// such bytes.
 const LARGEST_ODD_SHARE: f64 = 0.3;
 
-/// The evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL byte,
-/// or too many control characters and broken UTF-8 sequences.
+/// Returns evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL
+/// byte, or too many control characters and broken UTF-8 sequences.
 pub(super) fn binary_evidence(bytes: &[u8]) -> Option<String> {
     let evidence = odd_bytes(bytes)?;
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);

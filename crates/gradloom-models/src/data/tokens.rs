@@ -1,7 +1,7 @@
 //! Tokens to draw from, in memory or in files.
 //!
-//! In: tokens, or open shards. Out: any range of them. Always holds: of tokens in files, only what is drawn
-//! is read.
+//! In: tokens, or open shards. Out: any range of them. Always holds: of tokens in files, only those that
+//! are drawn are read.
 
 use super::{DataError, TokenShards};
 
@@ -21,7 +21,7 @@ impl From<Vec<i32>> for Tokens {
 }
 
 impl Tokens {
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(tokens) => tokens.len(),
@@ -29,7 +29,7 @@ impl Tokens {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -49,7 +49,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// The first `count` tokens and the others.
+    /// Returns the first `count` tokens and the others.
     ///
     /// # Panics
     /// When there are fewer tokens.

@@ -1,21 +1,20 @@
-//! Beam search: which sequences go on, and which have ended.
+//! Beam search.
 //!
-//! In: log-probabilities of what follows each running sequence. Out: for each sequence that goes on, which
-//! one it continues and by which token, so that the caller can fork what it keeps for a sequence; in the end
-//! the best hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Always holds:
-//! running sequences are in order of their scores; of equal scores the earlier sequence, then the lower id,
-//! comes first.
+//! In: log-probabilities of the next token of each running sequence. Out: for each sequence that goes on,
+//! the one that it continues and the token that it appends, so that the caller can fork its state of a
+//! sequence; in the end, the best hypotheses. The rules are those of transformers 5.24
+//! (`generate(num_beams=..)`). Always holds: running sequences are in order of their scores; of equal
+//! scores the earlier sequence, then the lower id, comes first.
 
-/// When to stop although sequences are running.
+/// Condition for stopping while sequences are running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyStopping {
-    /// As soon as there are as many hypotheses as beams (`early_stopping=True`).
+    /// There are as many hypotheses as beams (`early_stopping=True`).
     Full,
-    /// When, besides, the best running sequence would not be among them if it ended now
-    /// (`early_stopping=False`).
+    /// Besides, the best running sequence would not be among them if it ended now (`early_stopping=False`).
     #[default]
     Hopeless,
-    /// When, besides, it could not be among them at any length up to the greatest (`early_stopping="never"`).
+    /// Besides, it could not be among them at any length up to the greatest (`early_stopping="never"`).
     Never,
 }
 
@@ -27,9 +26,9 @@ pub struct BeamOptions {
     /// The score of a hypothesis of n new tokens is the sum of their log-probabilities over n to this power:
     /// above 0 favours longer ones, below 0 shorter ones.
     pub length_penalty: f64,
-    /// When to stop.
+    /// Condition for stopping early.
     pub early_stopping: EarlyStopping,
-    /// New tokens of a hypothesis, at most; at least 1.
+    /// Most new tokens of a hypothesis; at least 1.
     pub most: usize,
     /// Tokens that end a sequence.
     pub ends: Vec<i32>,
@@ -43,7 +42,7 @@ pub enum BeamError {
     Nothing {
         /// Number of beams.
         beams: usize,
-        /// New tokens at most.
+        /// Most new tokens.
         most: usize,
     },
     /// The length penalty is not a number.
@@ -52,9 +51,9 @@ pub enum BeamError {
     /// The numbers do not come in rows of one length, one for each running sequence.
     #[error("{numbers} log-probabilities for {rows} running sequences")]
     Rows {
-        /// How many there are.
+        /// Number of log-probabilities.
         numbers: usize,
-        /// Running sequences.
+        /// Number of running sequences.
         rows: usize,
     },
     /// A log-probability is NaN or above 0.
@@ -70,7 +69,7 @@ pub enum BeamError {
 }
 
 impl BeamError {
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Nothing { .. } => "search with at least one beam, for at least one token",
@@ -86,17 +85,17 @@ impl BeamError {
 pub struct Hypothesis {
     /// The tokens, with the one that ended it.
     pub tokens: Vec<i32>,
-    /// Of a running sequence the sum of log-probabilities; of a hypothesis this over its length to the power
-    /// of the length penalty.
+    /// Sum of log-probabilities of a running sequence; of a hypothesis, this sum divided by its length to
+    /// the power of the length penalty.
     pub score: f64,
 }
 
 /// A continuation of a running sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// Which of the sequences that ran before it continues.
+    /// Index of the running sequence that it continues, among those before the step.
     pub parent: usize,
-    /// By which token.
+    /// Token that it appends.
     pub token: i32,
 }
 
@@ -108,15 +107,15 @@ pub struct Beams {
     length: usize,
     running: Vec<Hypothesis>,
     ended: Vec<Hypothesis>,
-    /// Whether no running sequence can become one of the best any more.
+    /// True if no running sequence can become one of the best any more.
     hopeless: bool,
 }
 
-/// How far rounding may lift the logarithm of a probability of 1.
+/// Largest value that rounding may give the logarithm of a probability of 1.
 const SLACK: f64 = 1e-3;
 
 impl Beams {
-    /// A search of which one sequence without new tokens runs: the prompt.
+    /// Begins a search with one running sequence without new tokens: the prompt.
     ///
     /// # Errors
     /// When there are no beams or no tokens, or the length penalty is not finite.
@@ -132,14 +131,14 @@ impl Beams {
         Ok(Self { options, length: 0, running: vec![prompt], ended: Vec::new(), hopeless: false })
     }
 
-    /// The running sequences, the best first: none once the search is over.
+    /// Returns the running sequences, the best first: none once the search is over.
     pub fn running(&self) -> &[Hypothesis] {
         &self.running
     }
 
-    /// Goes on by a token, given the log-probabilities of all tokens after each running sequence, row by row.
-    /// Gives the sequences that run now, in order; none when the search is over. Tokens of `-inf` are never
-    /// taken.
+    /// Extends the sequences by a token, given the log-probabilities of all tokens after each running
+    /// sequence, row by row. Returns the sequences that run now, in order; none when the search is over.
+    /// Tokens of `-inf` are never taken.
     ///
     /// # Errors
     /// When the numbers are not as many rows, or one is NaN or above 0; nothing changes then.
@@ -181,7 +180,7 @@ impl Beams {
         Ok(extensions)
     }
 
-    /// The hypotheses, the best first, at most as many as beams. Where a search is broken off, running
+    /// Returns the hypotheses, the best first, at most as many as beams. If a search is broken off, running
     /// sequences follow those that ended, as if they ended now.
     pub fn finish(mut self) -> Vec<Hypothesis> {
         let divisor = self.divisor(self.length.max(1));
@@ -191,8 +190,8 @@ impl Beams {
         self.ended
     }
 
-    /// The likeliest continuations in order: more than there are beams, so that enough of them go on however
-    /// many end.
+    /// Returns the likeliest continuations in order: more than there are beams, so that enough of them go
+    /// on however many end.
     fn candidates(
         &self,
         log_probabilities: &[f32],
@@ -236,7 +235,7 @@ impl Beams {
         libm::pow(length as f64, self.options.length_penalty)
     }
 
-    /// Whether the best running sequence is worse than all hypotheses, of which there are enough.
+    /// Returns whether there are enough hypotheses, all of them better than the best running sequence.
     fn is_hopeless(&self) -> bool {
         let patient =
             self.options.early_stopping == EarlyStopping::Never && self.options.length_penalty > 0.0;
@@ -273,7 +272,7 @@ mod tests {
         serde_json::from_str(include_str!("../../../../tests/data/generation.json")).unwrap()
     }
 
-    /// Log-probabilities by position and last token.
+    /// Returns log-probabilities by position and last token.
     fn logs(oracle: &Oracle, position: usize, last: i32) -> Vec<f32> {
         let start = (position * oracle.vocabulary + last as usize) * oracle.vocabulary;
         let row = &oracle.table[start..start + oracle.vocabulary];

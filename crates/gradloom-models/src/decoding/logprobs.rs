@@ -1,8 +1,9 @@
 //! Log-probabilities of tokens on the host.
 
-/// The natural logarithms of the probabilities that the logits give, without temperature and truncation: of
-/// `token`, NaN if it is not there, and of the `n` likeliest tokens with their ids, the likeliest first. Of
-/// equal logits the lower id comes first; NaN is above all numbers and makes all results NaN.
+/// Returns the natural logarithms of the probabilities that the logits give, without temperature and
+/// truncation: of `token`, NaN if it is not there, and of the `n` likeliest tokens with their ids, the
+/// likeliest first. Of equal logits the lower id comes first; NaN is above all numbers and makes all
+/// results NaN.
 pub fn logprobs(logits: &[f32], token: usize, n: usize) -> (f64, Vec<(usize, f64)>) {
     let values: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
     let most = values.iter().copied().fold(f64::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });

@@ -1,10 +1,10 @@
-//! The choice of the next token, and the text that tokens make.
+//! Choice of the next token, and conversion of tokens to text.
 //!
-//! In: logits of what follows a text, and [`Sampling`]. Out: tokens, on the host ([`Sampling::choose`]) or on
-//! the device for many texts at once ([`Choices`]), one by one, with a draft model ([`speculate`]) or in
-//! beams ([`Beams`]); and their text, up to a stop string ([`StopStream`]). Always holds: the tokens depend
-//! on the prompt, the model, the settings and the seed alone, up to rounding. Who computes the logits, and
-//! when, is the [generator](crate::generator)'s.
+//! In: logits of the next token of a text, and [`Sampling`]. Out: tokens, on the host
+//! ([`Sampling::choose`]) or on the device for many texts at once ([`Choices`]), one by one, with a draft
+//! model ([`speculate`]) or in beams ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
+//! Always holds: the tokens depend only on the prompt, the model, the settings and the seed, up to
+//! rounding. Computing the logits is the [generator](crate::generator)'s task.
 
 mod beam;
 mod device;

@@ -19,8 +19,8 @@ pub struct ShardPaths {
 }
 
 impl ShardPaths {
-    /// The files that paths lead to: a file or pattern that ends in `.bin`, or a folder that has `train.bin`,
-    /// `NAME_train.bin` or `NAME_train_000001.bin`. `None` if the paths are of text.
+    /// Finds the files that paths lead to: a file or pattern that ends in `.bin`, or a folder that has
+    /// `train.bin`, `NAME_train.bin` or `NAME_train_000001.bin`. Returns `None` if the paths are of text.
     ///
     /// # Errors
     /// When some are of text and others of tokens, or a pattern matches nothing.
@@ -50,7 +50,7 @@ impl ShardPaths {
         Ok((!is_text && !paths.is_empty()).then_some(all))
     }
 
-    /// The folder of the first file, where its tokenizer may lie.
+    /// Returns the folder of the first file, where its tokenizer may be.
     pub fn folder(&self) -> Option<&Path> {
         let first = self.training.first().or(self.held_out.first())?;
         first.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
@@ -61,13 +61,13 @@ fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "bin")
 }
 
-/// Whether a name says that the file is of a part of the data.
+/// Returns whether the file's name contains the name of a part of the data, such as `train`.
 fn has_part(path: &Path, part: &str) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.split('_').any(|word| word == part)
 }
 
-/// The files of tokens in a folder, sorted by name; none if it is one of text.
+/// Returns the files of tokens in a folder, sorted by name; none if the folder holds text.
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let entries =

@@ -17,7 +17,7 @@ pub enum ShardFormat {
     NanoGpt,
 }
 
-/// How the tokens lie in a file.
+/// Layout of the tokens in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes before the first token.
@@ -27,10 +27,10 @@ pub(super) struct Layout {
     pub(super) tokens: usize,
 }
 
-/// The layout of a file of `size` bytes that begins with `head`.
+/// Returns the layout of a file of `size` bytes that begins with `head`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// When the file is not one of tokens; the error says what is wrong with it.
 pub(super) fn layout(head: &[u8], size: u64) -> Result<Layout, String> {
     let number = |at: usize| {
         head.get(4 * at..4 * at + 4).map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four bytes")))
@@ -62,7 +62,7 @@ pub(super) fn layout(head: &[u8], size: u64) -> Result<Layout, String> {
     }
 }
 
-/// The header of a file of so many tokens.
+/// Returns the header of a file of so many tokens.
 pub(super) fn header(width: usize, tokens: i32) -> Vec<u8> {
     let (magic, version, _) = KINDS.into_iter().find(|kind| kind.2 == width).expect("two or four bytes");
     let mut header: Vec<u8> = [magic, version, tokens].into_iter().flat_map(i32::to_le_bytes).collect();

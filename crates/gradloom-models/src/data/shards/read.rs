@@ -73,22 +73,22 @@ impl TokenShards {
         Ok(Self { shards: shards.into(), range: 0..first, vocabulary })
     }
 
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The files, in the order of their tokens.
+    /// Returns the paths of the files, in the order of their tokens.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
 
-    /// Bytes of all files.
+    /// Returns the number of bytes of all files.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.bytes.len()).sum()
     }
@@ -115,7 +115,7 @@ impl TokenShards {
         Ok(())
     }
 
-    /// The first `count` tokens and the others.
+    /// Returns the first `count` tokens and the others.
     ///
     /// # Panics
     /// When there are fewer tokens.
@@ -126,8 +126,8 @@ impl TokenShards {
         (part(self.range.start..place), part(place..self.range.end))
     }
 
-    /// SHA-256, in hexadecimal, of the files' sizes and of samples of their bytes: files that are larger than
-    /// memory would take long to read whole.
+    /// Returns the SHA-256, in hexadecimal, of the files' sizes and of samples of their bytes: reading
+    /// files that are larger than memory as a whole would take long.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         for shard in self.shards.iter() {

@@ -29,7 +29,8 @@ pub struct ShardWriter {
 const MOST: usize = i32::MAX as usize;
 
 impl ShardWriter {
-    /// For tokens below `vocabulary`, with at most `shard_tokens` in a file; nanoGPT has one file.
+    /// Makes a writer of tokens below `vocabulary`, with at most `shard_tokens` in a file; nanoGPT has one
+    /// file.
     ///
     /// # Errors
     /// When nanoGPT's tokens of 16 bits cannot hold the vocabulary.

@@ -337,7 +337,8 @@ mod tests {
         }
     }
 
-    /// What Python writes beyond JSON is read in every file, and a byte order mark is skipped.
+    /// JSON as Python writes it (`NaN`, `Infinity`, lone surrogates) is read in every file, and a byte
+    /// order mark is skipped.
     #[test]
     fn python_may_have_written_any_of_them() {
         let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ use tokenizers::{ModelWrapper, PaddingParams, TruncationParams};
 pub struct Bpe {
     name: String,
     inner: tokenizers::Tokenizer,
-    /// The same, for which special tokens in a text are text; made when it is first needed.
+    /// The same, except that special tokens in a text are text; made when it is first needed.
     literal: OnceLock<Box<tokenizers::Tokenizer>>,
     /// The bytes of each token, by its id; empty where an id has no token.
     pieces: Vec<Box<[u8]>>,
@@ -38,14 +38,15 @@ pub struct Bpe {
     usual_end: Option<&'static str>,
 }
 
-/// What becomes of special tokens when text is encoded.
+/// Treatment of special tokens when text is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokens {
-    /// Those that the tokenizer puts around a text are added, and those in the text are found.
+    /// Tokens that the tokenizer puts around a text are added, and special tokens in the text are found.
     Added,
-    /// Those in the text are found; none is added.
+    /// Special tokens in the text are found; none is added.
     Found,
-    /// None: what is spelt like one is text, as the words of a user should be.
+    /// Nothing is added or found: text that is spelt like a special token is encoded as text, as the words
+    /// of a user should be.
     Text,
 }
 
@@ -102,7 +103,7 @@ impl Bpe {
         Ok(tokenizer)
     }
 
-    /// Around a tokenizer that was read or trained.
+    /// Wraps a tokenizer that was read or trained.
     pub(super) fn of(inner: tokenizers::Tokenizer, name: &str, spelling: Spelling) -> Self {
         let largest = inner.get_vocab(true).values().copied().max();
         let ids = 0..largest.map_or(0, |id| id + 1);
@@ -134,12 +135,13 @@ impl Bpe {
         tokenizer
     }
 
-    /// The same with these roles of tokens.
+    /// Returns the tokenizer with these roles of tokens.
     pub fn with_roles(self, roles: Roles) -> Self {
         Self { roles, ..self }
     }
 
-    /// The same where the first token of each pair, which no text has, is written as the second one.
+    /// Returns the tokenizer with the first token of each pair, which no text has, written as the second
+    /// one.
     pub(super) fn with_equal(mut self, pairs: &[(usize, usize)]) -> Self {
         for &(id, of) in pairs {
             self.pieces[id] = self.pieces[of].clone();
@@ -147,22 +149,22 @@ impl Bpe {
         self
     }
 
-    /// The names of tokens with a role, and the chat template.
+    /// Returns the names of tokens with a role, and the chat template.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// The id of a token as the file spells it.
+    /// Returns the id of a token as the file spells it.
     pub fn id(&self, token: &str) -> Option<i32> {
         self.inner.token_to_id(token).map(|id| id as i32)
     }
 
-    /// A token as the file spells it.
+    /// Returns a token as the file spells it.
     pub fn token(&self, id: i32) -> Option<String> {
         self.inner.id_to_token(u32::try_from(id).ok()?)
     }
 
-    /// Ids of a text, with a choice of what becomes of special tokens.
+    /// Returns the ids of a text, with a choice of the treatment of special tokens.
     ///
     /// # Errors
     /// When the text has a character that no token stands for.
@@ -181,7 +183,7 @@ impl Bpe {
         Ok(encoded.get_ids().iter().map(|&id| id as i32).collect())
     }
 
-    /// The text of a tokenizer.json that makes the same tokenizer.
+    /// Returns the text of a tokenizer.json that makes the same tokenizer.
     ///
     /// # Panics
     /// Never: what was read can be written.
@@ -207,7 +209,8 @@ impl Bpe {
         Ok(())
     }
 
-    /// SHA-256 of [`Bpe::to_json`] in hexadecimal: two tokenizers with one fingerprint give the same ids.
+    /// Returns the SHA-256 of [`Bpe::to_json`] in hexadecimal: two tokenizers with one fingerprint give the
+    /// same ids.
     pub fn fingerprint(&self) -> String {
         Sha256::digest(self.to_json()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -227,7 +230,7 @@ impl Bpe {
         model.unk_token.is_some() && (!model.fuse_unk || self.id(c.encode_utf8(&mut [0; 4])).is_some())
     }
 
-    /// The bytes of all tokens; `None` where merges may lead to tokens that are not spelt as the text.
+    /// Returns the bytes of all tokens; `None` if merges may lead to tokens that are not spelt as the text.
     pub(super) fn literal_tokens(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let is_odd = |piece: &[u8]| piece.len() > 1 && piece.windows(3).any(|bytes| bytes == b"<0x");
         let is_literal = self.spelling == Spelling::Bytes || !self.pieces.iter().any(|piece| is_odd(piece));

@@ -20,15 +20,16 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message.
+    /// Makes a message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
     }
 }
 
 impl Bpe {
-    /// The text of messages. With `add_generation_prompt` it ends where the answer begins. Encode it with
-    /// [`SpecialTokens::Found`](super::SpecialTokens::Found): the template has put all tokens there.
+    /// Returns the text of messages. With `add_generation_prompt` it ends where the answer begins. Encode
+    /// it with [`SpecialTokens::Found`](super::SpecialTokens::Found): the template has put all tokens
+    /// there.
     ///
     /// # Errors
     /// When there is no template, it is malformed, or it refuses the messages.
@@ -40,7 +41,7 @@ impl Bpe {
         self.chat_text(messages, add_generation_prompt, SystemTime::now())
     }
 
-    /// As [`Bpe::apply_chat_template`], at another time, for templates that tell the date: that of UTC.
+    /// Like [`Bpe::apply_chat_template`], at another time, for templates that tell the date: that of UTC.
     ///
     /// # Errors
     /// As there.

@@ -1,8 +1,8 @@
-//! What a tokenizer.json must have before the crate `tokenizers` reads it.
+//! Checks of a tokenizer.json, before the crate `tokenizers` reads it.
 //!
-//! In: the JSON. Out: how it spells bytes, or the first thing that is wrong. Always holds: what passes is a
-//! byte-pair encoding whose merges are of its vocabulary, and whose ids are few enough for a table. The crate
-//! takes that for granted, and does not return an error for every file in which it is not so.
+//! In: the JSON. Out: the spelling of bytes, or the first fault. Always holds: a file that passes is a
+//! byte-pair encoding whose merges are of its vocabulary, and whose ids are few enough for a table. The
+//! crate takes that for granted, and does not return an error for every file in which it is not so.
 
 use super::TokenizerError;
 use super::pieces::Spelling;

@@ -151,8 +151,8 @@ impl Cuts {
         self.search(text, of, &mut 0)
     }
 
-    /// As [`Cuts::last`]; adds to `steps` those that it took, which go with the bytes of the text behind the
-    /// place.
+    /// Searches as [`Cuts::last`] does; adds to `steps` the steps that it took, which grow with the bytes
+    /// of the text behind the place.
     fn search(&self, text: &[u8], of: &Bpe, steps: &mut usize) -> Option<usize> {
         let (normal, words) = self.steps.as_ref()?;
         let mut end = text.len().checked_sub(self.plain.longest.max(self.normalized.longest) + MARGIN)?;
@@ -312,7 +312,7 @@ impl Image {
         made
     }
 
-    /// The place in the image of one in the text.
+    /// Returns the place in the image of one in the text.
     fn place(&self, at: usize) -> usize {
         self.places[at - self.from] as usize
     }
@@ -330,7 +330,7 @@ impl Image {
     }
 }
 
-/// The character that normalization puts before a text.
+/// Returns the character that normalization puts before a text.
 fn put_before(normal: &[Normal]) -> Option<char> {
     match normal.first() {
         Some(Normal::Prepend(sign)) => Some(*sign),
@@ -338,7 +338,8 @@ fn put_before(normal: &[Normal]) -> Option<char> {
     }
 }
 
-/// A token, and what of it stands in a text where its first character was put before.
+/// Returns the part of a token that stands in a text if its first character was put before the text, and
+/// the whole token.
 fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
     let put = put.unwrap_or(' ').to_string();
     let without = token.strip_prefix(b" ").or_else(|| token.strip_prefix(put.as_bytes()));
@@ -373,7 +374,7 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
     }
 }
 
-/// The character that ends at a place of UTF-8.
+/// Returns the character that ends at a place of UTF-8.
 fn before(text: &[u8], at: usize) -> Option<char> {
     let goes_on = |place: &usize| text[*place] & 0xc0 == 0x80;
     let from = (at.saturating_sub(4)..at).rev().find(|place| !goes_on(place))?;
@@ -381,7 +382,7 @@ fn before(text: &[u8], at: usize) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// The character that begins at a place of UTF-8.
+/// Returns the character that begins at a place of UTF-8.
 fn after(text: &[u8], at: usize) -> Option<char> {
     let length = match *text.get(at)? {
         0..0x80 => 1,
@@ -393,7 +394,7 @@ fn after(text: &[u8], at: usize) -> Option<char> {
     from_utf8(text.get(at..at + length)?).ok()?.chars().next()
 }
 
-/// The steps of a part of a tokenizer, if all are known.
+/// Returns the steps of a part of a tokenizer, if all are known.
 fn sequence<T>(part: &Value, name: &str, step: &dyn Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     match &part[name] {
         _ if part.is_null() => Some(Vec::new()),
@@ -454,7 +455,7 @@ impl Normal {
         }
     }
 
-    /// The character that becomes of one, whatever is around it.
+    /// Returns the character that a character becomes, whatever is around it.
     fn image(&self, c: char) -> Option<char> {
         let single = |text: &mut dyn Iterator<Item = char>| text.next().filter(|_| text.next().is_none());
         match self {
@@ -508,8 +509,8 @@ impl Words {
         }
     }
 
-    /// The characters of both sides as the next step has them; `None` where the step may tell whether both
-    /// are there. Sets `is_edge` where surely one word ends and another begins: from there on, steps see each
+    /// Returns the characters of both sides after the step; `None` if the step may depend on whether both
+    /// are there. Sets `is_edge` if one word surely ends and another begins: from there on, steps see each
     /// side alone.
     fn pass(&self, a: char, b: char, is_edge: &mut bool) -> Option<(char, char)> {
         match self {
@@ -566,7 +567,7 @@ mod tests {
     use crate::data::{LongText, Tokenizer};
     use serde_json::json;
 
-    /// A tokenizer without words whose tokens cross a run of one letter at every place.
+    /// Makes a tokenizer without words whose tokens cross a run of one letter at every place.
     fn tokenizer(letter: char, run: usize, added: &[(usize, bool)], normalizer: &Value) -> Bpe {
         let mut vocabulary: Vec<String> = (0..=255).map(|byte| character_of(byte).to_string()).collect();
         let mut merges = Vec::new();
@@ -594,7 +595,7 @@ mod tests {
         Bpe::from_json(file.to_string().as_bytes(), "t").unwrap()
     }
 
-    /// The steps that it takes to cut a text in pieces, and the number of these.
+    /// Returns the number of steps that it takes to cut a text in pieces, and the number of pieces.
     fn steps(bpe: &Bpe, text: &[u8]) -> (usize, usize) {
         let (steps, mut pieces) = (std::cell::Cell::new(0), 0);
         let mut long = LongText::new(text);

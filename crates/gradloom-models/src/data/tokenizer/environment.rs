@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Steps that a template may take; one for a few messages takes some hundreds.
 const STEPS: u64 = 10_000_000;
 
-/// The text that a template makes of variables, at a time.
+/// Renders a template with variables, at a time.
 pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Result<String, Fault> {
     caught(|| {
         let template = jinja::readable(template)?;

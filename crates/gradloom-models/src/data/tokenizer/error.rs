@@ -3,7 +3,7 @@
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
-/// Why a tokenizer cannot be had, or text cannot be converted.
+/// Reason why a tokenizer cannot be had, or text cannot be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// There is nothing of this name.
@@ -31,7 +31,7 @@ pub enum TokenizerError {
     Malformed {
         /// The file.
         name: String,
-        /// What is wrong, and where.
+        /// The fault and its place.
         reason: String,
     },
     /// JSON of another kind.
@@ -111,7 +111,7 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::Missing { .. } => "check the spelling",
@@ -143,7 +143,7 @@ impl TokenizerError {
         .to_string()
     }
 
-    /// The error of a piece that begins so many bytes later.
+    /// Returns the error of a piece that begins so many bytes later.
     #[must_use]
     pub fn later_by(mut self, bytes: u64) -> Self {
         if let Self::NoByte { offset, .. } = &mut self {

@@ -91,7 +91,7 @@ impl<'t> Blocks<'t> {
     }
 }
 
-/// The places of tokens that stand in no brackets.
+/// Returns the places of tokens that stand in no brackets.
 fn top_level(tokens: &[(usize, &str)]) -> impl Iterator<Item = usize> {
     let mut depth = 0usize;
     let places = tokens.iter().enumerate().filter_map(move |(place, (_, token))| {
@@ -106,7 +106,7 @@ fn top_level(tokens: &[(usize, &str)]) -> impl Iterator<Item = usize> {
     places.collect::<Vec<_>>().into_iter()
 }
 
-/// The length of a raw block with its tags.
+/// Returns the length of a raw block with its tags.
 fn raw(tag: &str) -> Option<usize> {
     let is = |tag: &str, name: &str| {
         let inner = tag.strip_prefix("{%")?.trim_start_matches(['-', '+']).trim_start();
@@ -172,7 +172,7 @@ fn rewritten<'t>(
     Ok(length)
 }
 
-/// The changes by which an attribute of a method's name is asked for by [`ATTRIBUTE`].
+/// Returns the changes by which an attribute of a method's name is asked for by [`ATTRIBUTE`].
 fn attribute(tokens: &[(usize, &str)], place: usize) -> Vec<(usize, usize, String)> {
     let Some(&(at, name)) = tokens.get(place + 1).filter(|token| METHODS.contains(&token.1)) else {
         return Vec::new();
@@ -187,7 +187,8 @@ fn attribute(tokens: &[(usize, &str)], place: usize) -> Vec<(usize, usize, Strin
     vec![(tokens[first].0, 0, "(".to_string()), (from, at + name.len() - from, filter)]
 }
 
-/// The changes by which the values of a `with` do not see its names: all of Jinja's are made before.
+/// Returns the changes by which the values of a `with` do not see its names: all of Jinja's are made
+/// before.
 fn apart(tag: &str, tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     let top: Vec<usize> = top_level(tokens).collect();
     let signs = |sign: &'static str| top.iter().copied().filter(move |&place| tokens[place].1 == sign);
@@ -206,7 +207,7 @@ fn apart(tag: &str, tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     changes
 }
 
-/// The changes by which a loop asks [`EACH`] for its items.
+/// Returns the changes by which a loop asks [`EACH`] for its items.
 fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     let mut top = top_level(tokens).skip_while(|&place| tokens[place].1 != "in");
     let Some(first) = top.next().map(|place| place + 1).filter(|&first| first < tokens.len()) else {
@@ -217,7 +218,7 @@ fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     vec![(tokens[first].0, 0, format!("{EACH}((")), (at + last.len(), 0, "))".to_string())]
 }
 
-/// A string as minijinja reads it, of one as Python does.
+/// Converts a string's escapes from Python's to minijinja's.
 fn escapes(text: &str) -> Result<String, String> {
     let (mut out, mut rest, mut lines) = (String::new(), text, 0);
     while let Some(at) = rest.find('\\') {
@@ -254,7 +255,7 @@ fn escapes(text: &str) -> Result<String, String> {
     Ok(out + rest + &"\n".repeat(lines))
 }
 
-/// The words, numbers, strings and signs of a tag with their places, and the length of the tag.
+/// Returns the words, numbers, strings and signs of a tag with their places, and the length of the tag.
 fn tokens<'t>(tag: &'t str, end: &str) -> (Vec<(usize, &'t str)>, usize) {
     let (mut tokens, mut at, mut depth) = (Vec::new(), 2, 0usize);
     if tag[at..].starts_with(['-', '+']) {
@@ -286,7 +287,7 @@ fn tokens<'t>(tag: &'t str, end: &str) -> (Vec<(usize, &'t str)>, usize) {
     (tokens, tag.len())
 }
 
-/// The length of a string with its quotes.
+/// Returns the length of a string with its quotes.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -324,7 +325,8 @@ fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
     }
 }
 
-/// The first token of what ends at a place, with all calls, indices and attributes, but no filters.
+/// Returns the first token of the expression that ends at a place, with all calls, indices and attributes,
+/// but no filters.
 fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
     loop {
         // Back over what is in brackets.
@@ -350,7 +352,7 @@ fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
     }
 }
 
-/// The last token of the operand that begins at a place.
+/// Returns the last token of the operand that begins at a place.
 fn operand(tokens: &[(usize, &str)], mut at: usize) -> usize {
     let is = |at: usize, signs: &[&str]| tokens.get(at).is_some_and(|(_, token)| signs.contains(token));
     while is(at, &["-", "+"]) {

@@ -27,23 +27,23 @@ pub struct LongText<R> {
 }
 
 impl<R: Read> LongText<R> {
-    /// The text that a reader gives.
+    /// Makes the text that a reader gives.
     pub fn new(from: R) -> Self {
         Self::with_sizes(from, BLOCK, LONGEST)
     }
 
-    /// The text that goes on with another one, which was cut as by [`LongText::cut`].
+    /// Makes a text that continues another one, which was cut as by [`LongText::cut`].
     pub fn within(from: R) -> Self {
         Self { start: Start::Within, ..Self::new(from) }
     }
 
-    /// The best place to cut a text in two that are no longer one: the last one before a word, or between two
-    /// characters.
+    /// Returns the best place to cut a text in two, which are then separate texts: the last one before a
+    /// word, or between two characters.
     pub fn cut(text: &[u8]) -> usize {
         last_cut(text).unwrap_or_else(|| between_characters(text, text.len().saturating_sub(1)))
     }
 
-    /// The text that a reader gives, which is read and cut by so many bytes, at least 1.
+    /// Makes the text that a reader gives, read and cut in blocks of so many bytes, at least 1.
     pub fn with_block(from: R, block: usize) -> Self {
         Self::with_sizes(from, block.max(1), LONGEST)
     }
@@ -53,7 +53,7 @@ impl<R: Read> LongText<R> {
         Self { from, buffer, given: 0, block, longest, start: Start::Text, ended: false }
     }
 
-    /// The next piece, which is not empty, and where it begins; `None` at the end. `last_cut` is
+    /// Returns the next piece, which is not empty, and where it begins; `None` at the end. `last_cut` is
     /// [`Tokenizer::last_cut`](super::Tokenizer::last_cut).
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl<R: Read> LongText<R> {
     }
 }
 
-/// The last place before which a word ends and after which one begins.
+/// Returns the last place before which a word ends and after which one begins.
 fn last_cut(text: &[u8]) -> Option<usize> {
     let is_place = |w: &[u8]| {
         matches!(w[1], b' ' | b'\n') && w[0].is_ascii_alphanumeric() && w[2].is_ascii_alphanumeric()
@@ -97,7 +97,7 @@ fn last_cut(text: &[u8]) -> Option<usize> {
     text.windows(3).rposition(is_place).map(|before| before + 1)
 }
 
-/// The last place up to `at` that is not within a UTF-8 character.
+/// Returns the last place up to `at` that is not within a UTF-8 character.
 fn between_characters(text: &[u8], at: usize) -> usize {
     // A character has at most three bytes that go on from another one.
     let goes_on = |place: &usize| text.get(*place).is_some_and(|byte| byte & 0xc0 == 0x80);

@@ -1,8 +1,8 @@
 //! Conversion of text to token numbers and back.
 //!
 //! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: the bytes of the ids of a
-//! text, one after the other, are that text, so text can be written token by token; a tokenizer file alone
-//! decides otherwise, by a normalizer that changes what it reads.
+//! text, one after the other, are that text, so text can be written token by token. The only exception is a
+//! tokenizer file with a normalizer that changes the text.
 
 mod beside;
 mod bpe;
@@ -35,10 +35,10 @@ pub use special::Roles;
 ///
 /// Decoding the tokens of a text gives that text, byte for byte, if the tokenizer has no normalizer.
 pub trait Tokenizer: Send + Sync {
-    /// Name in messages: `bytes`, or the file that it came from.
+    /// Returns the name in messages: `bytes`, or the file that it came from.
     fn name(&self) -> &str;
 
-    /// Number of different tokens: ids are `0..vocabulary`.
+    /// Returns the number of different tokens: ids are `0..vocabulary`.
     fn vocabulary(&self) -> usize;
 
     /// Appends the ids of a piece of text. Special tokens that are spelt out in it are found; none is added.
@@ -50,32 +50,33 @@ pub trait Tokenizer: Send + Sync {
     /// Appends the bytes of one token, as it stands within a text; an id outside the vocabulary has none.
     fn decode(&self, token: i32, bytes: &mut Vec<u8>);
 
-    /// Returns the last place at which a text that may go on can be cut: the ids of what is before it and of
-    /// what is behind it ([`Start::Within`]) are those of the whole.
+    /// Returns the last place at which a text that may go on can be cut: the ids of the part before it and
+    /// of the part behind it ([`Start::Within`]) are those of the whole.
     fn last_cut(&self, text: &[u8]) -> Option<usize>;
 
-    /// Whether encoding puts a space before a text, as SentencePiece's vocabularies have it, which decoding a
-    /// whole text takes away again.
+    /// Returns whether encoding puts a space before a text, as SentencePiece's vocabularies do; decoding a
+    /// whole text removes it again.
     fn adds_a_space(&self) -> bool {
         false
     }
 
-    /// The token between one document and the next, and after the last one; `None` if there is none.
+    /// Returns the token between one document and the next, and after the last one; `None` if there is
+    /// none.
     fn end_of_text(&self) -> Option<i32> {
         None
     }
 
-    /// The token that a model's texts begin with, where the tokenizer says that one is put before them.
+    /// Returns the token that a model's texts begin with, if the tokenizer puts one before them.
     fn beginning(&self) -> Option<i32> {
         None
     }
 
-    /// Whether a token is one of control, as the end of a text, and no part of what a reader sees.
+    /// Returns whether a token is a control token, such as the end of a text, which readers do not see.
     fn is_special(&self, token: i32) -> bool {
         Some(token) == self.end_of_text()
     }
 
-    /// Ids of a whole text of any length.
+    /// Returns the ids of a whole text of any length.
     ///
     /// # Errors
     /// As [`Tokenizer::encode_piece`]; the offset is that in the text.
@@ -108,7 +109,7 @@ pub trait Tokenizer: Send + Sync {
         }
     }
 
-    /// The text of ids, from its beginning.
+    /// Returns the text of ids, from its beginning.
     fn decode_all(&self, ids: &[i32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         ids.iter().for_each(|&id| self.decode(id, &mut bytes));
@@ -119,7 +120,7 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// Where a piece of text begins.
+/// Position of a piece of text within its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the beginning of a text.

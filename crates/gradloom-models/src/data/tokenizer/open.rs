@@ -13,7 +13,7 @@ use std::path::Path;
 /// Most bytes of a tokenizer's file; those of vocabularies of 256,000 tokens have some 30 million.
 const LARGEST: u64 = 1 << 28;
 
-/// A file, if it is there.
+/// Reads a file, if it is there.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
     match regular_file::read(path, LARGEST) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -22,29 +22,29 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
     }
 }
 
-/// The tokens of a byte-pair encoding and what is known of them, as a GGUF file has it.
+/// The tokens of a byte-pair encoding and their properties, as a GGUF file has them.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    /// The tokens; the place of each is its id.
+    /// The tokens; the index of each is its id.
     pub tokens: Vec<String>,
     /// Pairs with a space between them, the earliest merged first.
     pub merges: Vec<String>,
     /// For SentencePiece's encodings: the score of each token, from which merges follow; empty for those over
     /// bytes.
     pub scores: Vec<f32>,
-    /// Ids of tokens of control.
+    /// Ids of control tokens.
     pub special: Vec<i32>,
     /// Ids of other tokens that are found in a text before it is split into words.
     pub added: Vec<i32>,
-    /// The regular expressions that split a text into words, each of them what those before it left; none for
-    /// GPT-2's.
+    /// Regular expressions that split a text into words, each of which splits the parts that those before
+    /// it left; none for GPT-2's.
     pub words: Vec<String>,
-    /// Whether a word that is a token is that token, whatever the merges, as Llama 3 has it.
+    /// True if a word that is a token is encoded as that token, whatever the merges, as in Llama 3.
     pub whole_words: bool,
-    /// Whether [`Roles::bos`] is put before a text that is encoded with
+    /// True if [`Roles::bos`] is put before a text that is encoded with
     /// [`SpecialTokens::Added`](super::SpecialTokens::Added).
     pub begins_with_bos: bool,
-    /// For SentencePiece's encodings: whether a text begins as it is, without a space that is put before it.
+    /// For SentencePiece's encodings: true if no space is put before a text.
     pub starts_plain: bool,
     /// Tokens with a role.
     pub roles: Roles,
@@ -171,7 +171,7 @@ fn added(token: &str, id: &Value, special: bool) -> Value {
            "normalized": false, "special": special})
 }
 
-/// A tokenizer.json of an encoding over bytes, as GPT-2's.
+/// Returns a tokenizer.json of an encoding over bytes, such as GPT-2's.
 pub(super) fn over_bytes(
     tokens: Map<String, Value>,
     merges: Vec<Value>,
@@ -199,7 +199,7 @@ pub(super) fn over_bytes(
     })
 }
 
-/// A tokenizer.json of an encoding over characters with bytes for the others, as Llama 2's.
+/// Returns a tokenizer.json of an encoding over characters, with bytes for the others, such as Llama 2's.
 fn sentence_piece(
     tokens: Map<String, Value>,
     merges: Vec<Value>,

@@ -187,7 +187,7 @@ impl Classes {
     }
 }
 
-/// The class of one character.
+/// Returns the class of one character.
 fn single(c: char) -> ClassUnicode {
     ClassUnicode::new([ClassUnicodeRange::new(c, c)])
 }

@@ -6,16 +6,16 @@
 
 use serde_json::Value;
 
-/// How a vocabulary spells bytes.
+/// Spelling of bytes in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// A character for each byte, as GPT-2 has it.
+    /// One character for each byte, as in GPT-2.
     Bytes,
     /// Text with a sign for the space, and `<0x0A>` for a byte, as SentencePiece has it.
     Text {
-        /// The sign for the space.
+        /// Sign for the space.
         space: char,
-        /// Whether a space at the beginning of a whole text is one that encoding put there.
+        /// True if a space at the beginning of a whole text was put there by encoding.
         strips: bool,
     },
 }
@@ -24,7 +24,7 @@ pub(super) enum Spelling {
 pub(super) const SPACE: char = '▁';
 
 impl Spelling {
-    /// That of a decoder; otherwise what it has that is not understood.
+    /// Returns the spelling of a decoder; otherwise, the part of it that is not supported.
     pub(super) fn of(decoder: &Value) -> Result<Self, String> {
         let kind = |step: &Value| step["type"].as_str().unwrap_or("none").to_string();
         let steps = match decoder["decoders"].as_array() {
@@ -58,7 +58,7 @@ impl Spelling {
         }
     }
 
-    /// The bytes of a token.
+    /// Returns the bytes of a token.
     pub(super) fn bytes(self, token: &str) -> Vec<u8> {
         match self {
             Self::Bytes => {
@@ -72,7 +72,7 @@ impl Spelling {
         }
     }
 
-    /// The sign for a space.
+    /// Returns the sign for a space.
     pub(super) fn space(self) -> char {
         match self {
             Self::Bytes => character_of(b' '),
@@ -80,7 +80,7 @@ impl Spelling {
         }
     }
 
-    /// A text whose spaces may be signs, with spaces.
+    /// Returns a text in which signs for spaces are replaced by spaces.
     pub(super) fn spaced(self, text: &str) -> String {
         match self {
             Self::Bytes => text.to_string(),
@@ -88,7 +88,7 @@ impl Spelling {
         }
     }
 
-    /// The token of a single byte.
+    /// Returns the token of a single byte.
     pub(super) fn token_of(self, byte: u8) -> String {
         match self {
             Self::Bytes => character_of(byte).to_string(),
@@ -97,20 +97,20 @@ impl Spelling {
     }
 }
 
-/// The byte of `<0x0A>`.
+/// Returns the byte of `<0x0A>`.
 fn hexadecimal(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_plain = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_plain.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Whether a byte stands for itself in GPT-2's spelling: the visible characters of Latin-1.
+/// Returns whether a byte stands for itself in GPT-2's spelling: the visible characters of Latin-1.
 fn is_visible(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// GPT-2's character for a byte (Radford et al., 2019, `bytes_to_unicode` of their encoder): itself if it is
-/// visible; the others, in their order, are the characters from U+0100 on.
+/// Returns GPT-2's character for a byte (Radford et al., 2019, `bytes_to_unicode` of their encoder): the
+/// byte itself if it is visible; the others, in their order, are the characters from U+0100 on.
 pub(super) fn character_of(byte: u8) -> char {
     if is_visible(byte) {
         return char::from(byte);
@@ -119,7 +119,7 @@ pub(super) fn character_of(byte: u8) -> char {
     char::from_u32(0x100 + before as u32).expect("below the surrogates")
 }
 
-/// The byte of such a character.
+/// Returns the byte that such a character stands for; `None` if it stands for none.
 fn byte_of(character: char) -> Option<u8> {
     match u32::from(character) {
         code @ 0..=0xff => u8::try_from(code).ok().filter(|&byte| is_visible(byte)),

@@ -37,8 +37,8 @@ struct Split {
     right: usize,
 }
 
-/// Every pair of tokens that make another one, by token and then by the length of the left one; and the
-/// number of steps that it took to find them.
+/// Returns every pair of tokens that make another one, by token and then by the length of the left one, and
+/// the number of steps that it took to find them.
 fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
     let forward: Vec<Vec<u8>> = tokens.iter().map(|token| token.clone().into_bytes()).collect();
     let backward: Vec<Vec<u8>> = tokens.iter().map(|token| token.bytes().rev().collect()).collect();
@@ -68,7 +68,7 @@ fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
     (found, steps)
 }
 
-/// For each string, the longest of the others that it begins with, but for the empty one.
+/// Returns, for each string, the longest of the others that it begins with, except the empty one.
 fn beginnings(strings: &[Vec<u8>]) -> Vec<Option<usize>> {
     let mut order: Vec<usize> = (0..strings.len()).filter(|&id| !strings[id].is_empty()).collect();
     order.sort_unstable_by(|&a, &b| strings[a].cmp(&strings[b]));

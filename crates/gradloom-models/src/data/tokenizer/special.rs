@@ -1,7 +1,8 @@
-//! The tokens of control that a tokenizer's folder names, and its chat template.
+//! The control tokens that a tokenizer's folder names, and its chat template.
 //!
-//! In: `tokenizer_config.json` with what others change of it. Out: [`Roles`], and the configuration again.
-//! Always holds: what a file does not say is none; what is written is what was read, but for what changed.
+//! In: `tokenizer_config.json` with the changes that other files make to it. Out: [`Roles`], and the
+//! configuration again. Always holds: a role that no file has is `None`; the configuration is written as it
+//! was read, except for the roles that changed.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -9,17 +10,17 @@ use std::collections::BTreeMap;
 /// Names of tokens with a role, and the chat template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles {
-    /// Begins a text.
+    /// Token that begins a text.
     pub bos: Option<String>,
-    /// Ends a text.
+    /// Token that ends a text.
     pub eos: Option<String>,
-    /// Stands for what has no token.
+    /// Token for unknown text.
     pub unk: Option<String>,
-    /// Fills a batch up.
+    /// Token that pads a batch.
     pub pad: Option<String>,
     /// A template in Jinja that makes a text of messages.
     pub chat_template: Option<String>,
-    /// All that `tokenizer_config.json` says, also of other roles; it goes along with the tokenizer.
+    /// All contents of `tokenizer_config.json`, also of other roles; they go along with the tokenizer.
     pub config: Map<String, Value>,
 }
 
@@ -96,7 +97,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What is written is what was read: other keys, flags and lists of templates stay as they are.
+    /// A configuration is written as it was read: other keys, flags and lists of templates stay as they
+    /// are.
     #[test]
     fn a_configuration_changes_where_roles_do() {
         let config = json!({

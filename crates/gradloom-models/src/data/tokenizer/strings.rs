@@ -64,7 +64,7 @@ pub(super) fn spread(earliest: &mut [u32]) {
     }
 }
 
-/// The node of the longest beginning of a string with which what a node stands for ends after one more byte.
+/// Returns the node of the longest beginning of a string that ends the string of `node` with one more byte.
 fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
     loop {
         *steps += 1;
@@ -78,7 +78,7 @@ fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
     }
 }
 
-/// Every beginning of strings that are in order and differ, the shortest first.
+/// Returns the nodes of all beginnings of strings, the shortest first. The strings are sorted and distinct.
 fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
     let mut nodes = vec![Node::default()];
     // The strings that begin as each of the nodes of one length does.

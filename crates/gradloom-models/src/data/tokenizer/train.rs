@@ -16,7 +16,7 @@ use tokenizers::{AddedToken, ProgressFormat, parallelism};
 const END_OF_TEXT: &str = "<|endoftext|>";
 /// Fewest tokens: every byte and the end of a text.
 const LEAST: usize = 257;
-/// How often a pair must stand in the text to become a token.
+/// Least number of occurrences of a pair in the text for it to become a token.
 const OFTEN: u64 = 2;
 
 impl Bpe {

@@ -1,7 +1,8 @@
-//! Which tokens of a row can be drawn: top-k, top-p and min-p by bounds, without a sort.
+//! The tokens of a row that can be drawn: top-k, top-p and min-p by bounds, without a sort.
 //!
-//! In: how far logits are behind the likeliest one of their row, and temperatures. Out: weights, those of
-//! excluded tokens 0. Always holds: of tokens that a bound finds equal, those of the lowest ids are kept.
+//! In: the distances of logits behind the likeliest one of their row, and temperatures. Out: weights, 0 for
+//! excluded tokens. Always holds: of the tokens at the distance of a bound, those with the lowest ids are
+//! kept.
 //!
 //! Tokens are compared by whole numbers: their distance behind the likeliest, in units of which the farthest
 //! token has about 2^30. That is finer than f32 tells logits of usual sizes apart. So that a logit of -10^9,
@@ -34,12 +35,12 @@ pub(super) struct Cut {
     pub(super) min_p: Option<Tensor>,
 }
 
-/// A bound of rows, each `[rows, 1]`: nearer tokens are kept, and of those at this distance the first few.
+/// A bound of each row, as tensors `[rows, 1]`: nearer tokens are kept, and the first few at this distance.
 #[derive(Clone, Copy)]
 struct Bound {
     /// i32.
     distance: Tensor,
-    /// How many at the distance are kept, u32.
+    /// Number of tokens at the distance that are kept, u32.
     room: Tensor,
 }
 
@@ -52,9 +53,9 @@ struct Tokens {
 }
 
 impl Cut {
-    /// The weights that are drawn from, f32 `[rows, vocabulary]`: 1 for the likeliest token, 0 for excluded
-    /// ones. `behind` has the logits of the row's likeliest token less those of each, `[rows, vocabulary]`;
-    /// `temperature` `[rows, 1]` is above 0.
+    /// Returns the weights that are drawn from, f32 `[rows, vocabulary]`: 1 for the likeliest token, 0 for
+    /// excluded ones. `behind` has the logits of the row's likeliest token less those of each,
+    /// `[rows, vocabulary]`; `temperature` `[rows, 1]` is above 0.
     #[track_caller]
     pub(super) fn weights(&self, behind: Tensor, temperature: Tensor, ids: Tensor) -> Tensor {
         let range = behind.is_finite().select(behind, 0.0).max_keep(1).minimum(temperature * FAR);
@@ -78,7 +79,7 @@ impl Cut {
 }
 
 impl Tokens {
-    /// The bound of the `k` likeliest tokens.
+    /// Returns the bound of the `k` likeliest tokens.
     #[track_caller]
     fn most(&self, k: Tensor) -> Bound {
         let nearer = |distance: Tensor| count(self.distances.lt(distance));
@@ -86,7 +87,8 @@ impl Tokens {
         Bound { distance, room: k - nearer(distance) }
     }
 
-    /// The bound of the likeliest tokens that have the part `p` of what the first bound keeps.
+    /// Returns the bound of the likeliest tokens that have the part `p` of the weight that the first bound
+    /// keeps.
     #[track_caller]
     fn nucleus(&self, p: Tensor, first: Option<Bound>) -> Bound {
         let mass = |which: Tensor| which.select(self.weights, 0.0).sum_keep(1);
@@ -121,7 +123,7 @@ impl Tokens {
     }
 }
 
-/// How many elements of each row are true, u32 `[rows, 1]`.
+/// Returns the number of elements of each row that are true, u32 `[rows, 1]`.
 #[track_caller]
 fn count(which: Tensor) -> Tensor {
     which.cast(DType::U32).sum_keep(1)

@@ -13,19 +13,19 @@ impl LastTokens {
     /// The id that stands for the token that its row chose in the step before.
     pub const ID: i32 = -1;
 
-    /// The state of so many rows, under a name.
+    /// Makes the state of so many rows, under a name.
     pub fn new(rows: usize, name: impl Into<String>) -> Self {
         Self(State::new([rows], DType::I32, 0.0).in_place().named(name.into()))
     }
 
-    /// Ids, i32 `[rows, 1]`, in which [`LastTokens::ID`] is replaced.
+    /// Returns ids, i32 `[rows, 1]`, in which [`LastTokens::ID`] is replaced.
     #[track_caller]
     #[must_use]
     pub fn resolve(&self, ids: Tensor) -> Tensor {
         ids.eq(Self::ID).select(self.0.tensor().unsqueeze(1), ids)
     }
 
-    /// The state comes into being with the program that this is called in, if no other one needs it before.
+    /// Makes the program in which this is called create the state, unless another one needed it before.
     #[track_caller]
     pub fn declare(&self) {
         // An update without effect, for which nothing is launched; a state that is only looked up is dropped.

@@ -25,8 +25,8 @@ use gradloom_core::trace::{Tensor, full, iota};
 pub use last::LastTokens;
 use search::greatest;
 
-/// What the rows of a program may ask for: it is traced for this, and what is left out costs nothing. A key
-/// for programs that were compiled before.
+/// Settings that the rows of a program may use. The program is traced for these, and those that are left
+/// out cost nothing. Also serves as the key of compiled programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choices {
     /// Every row takes the likeliest token, whatever its temperature.
@@ -60,7 +60,7 @@ pub struct Chosen {
     /// i32 `[rows]`. -1 where a logit is NaN or infinite, also after biases and penalties, or all tokens are
     /// excluded.
     pub token: Tensor,
-    /// What [`Choices::logprobs`] asks for.
+    /// Log-probabilities, if [`Choices::logprobs`] asks for them.
     pub logprobs: Option<Logprobs>,
 }
 
@@ -85,7 +85,7 @@ impl Sampling {
     /// Length of [`Sampling::words`].
     pub const WORDS: usize = 2;
 
-    /// A row of [`Rows::numbers`].
+    /// Returns a row of [`Rows::numbers`].
     pub fn numbers(&self) -> [f32; Self::NUMBERS] {
         let temperature = match self.temperature {
             0.0 => 0.0,
@@ -95,14 +95,14 @@ impl Sampling {
             .map(|x| x as f32)
     }
 
-    /// A row of [`Rows::words`] for the token at a position of the generated text: the random word of the
-    /// draw, and how many tokens are kept.
+    /// Returns a row of [`Rows::words`] for the token at a position of the generated text: the random word
+    /// of the draw, and the number of tokens that are kept.
     pub fn words(&self, position: u64) -> [u32; Self::WORDS] {
         let top_k = self.top_k.map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
         [self.word(position, Draw::Token), top_k]
     }
 
-    /// A row of [`Rows::bias`].
+    /// Returns a row of [`Rows::bias`].
     ///
     /// # Errors
     /// When a token is not in the vocabulary.
@@ -117,7 +117,7 @@ impl Sampling {
 }
 
 impl Past {
-    /// [`Rows::past`] after these tokens of the output, i32 `[rows]`; -1 adds nothing.
+    /// Returns [`Rows::past`] after these tokens of the output, i32 `[rows]`; -1 adds nothing.
     #[track_caller]
     #[must_use]
     pub fn after(past: Tensor, token: Tensor) -> Tensor {
@@ -127,7 +127,7 @@ impl Past {
 }
 
 impl Choices {
-    /// What these rows ask for, without log-probabilities.
+    /// Returns the settings that these rows use, without log-probabilities.
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Sampling>) -> Self {
         let none = Self { greedy_only: true, ..Self::default() };
         let draws = rows.into_iter().filter(|sampling| sampling.temperature != 0.0);
@@ -180,7 +180,7 @@ impl Choices {
     }
 }
 
-/// The logits after biases and penalties.
+/// Returns the logits after biases and penalties.
 #[track_caller]
 fn adjusted(logits: Tensor, rows: Rows, repetition: Tensor, presence: Tensor, frequency: Tensor) -> Tensor {
     let logits = rows.bias.map_or(logits, |bias| logits + bias);
@@ -191,9 +191,9 @@ fn adjusted(logits: Tensor, rows: Rows, repetition: Tensor, presence: Tensor, fr
     past.gt(0).select(repeated, logits) - lowered
 }
 
-/// The id of each row, i32 `[rows, 1]`, up to which the weights sum to more than the part
-/// `random / 2^32` of all of them. The weights are rounded to whole numbers that sum to about 2^31: these add
-/// up to the same sum in any order, so what is drawn does not depend on how a device adds.
+/// Returns the id of each row, i32 `[rows, 1]`, up to which the weights sum to more than the part
+/// `random / 2^32` of all of them. The weights are rounded to whole numbers that sum to about 2^31: these
+/// add up to the same sum in any order, so the draw does not depend on how a device adds.
 #[track_caller]
 fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     const ALL: f64 = 2_147_483_648.0;
@@ -204,7 +204,7 @@ fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     greatest(search::bits(vocabulary), random, |id| ids.lt(id).select(whole, 0).sum_keep(1).le(target))
 }
 
-/// The high 32 bits of products of u32, made of products of 16 bits.
+/// Returns the high 32 bits of products of u32, made of products of 16 bits.
 #[track_caller]
 fn high_product(a: Tensor, b: Tensor) -> Tensor {
     const LOW: i32 = 0xffff;

@@ -5,7 +5,7 @@
 use super::wrong;
 use minijinja::Error;
 
-/// A time in seconds since 1970, of UTC, as `strftime` writes it.
+/// Formats a time in seconds since 1970, in UTC, as `strftime` does.
 pub(in super::super) fn date(seconds: i64, format: &str) -> Result<String, Error> {
     const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
     const MONTHS: [&str; 12] = [

@@ -96,7 +96,7 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
     );
 }
 
-/// A dictionary of another or of pairs, and of names.
+/// Makes a dictionary from another one or from pairs, and from named arguments.
 fn dictionary(given: Option<&Value>, named: Kwargs) -> Result<Value, Error> {
     let mut items = Vec::new();
     if let Some(given) = given {

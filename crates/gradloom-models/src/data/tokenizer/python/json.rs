@@ -7,7 +7,7 @@ use super::{DEEPEST, Range, arguments, float, is_namespace, text, wrong};
 use minijinja::Error;
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 
-/// The filter `tojson` of transformers.
+/// Implements the filter `tojson` of transformers.
 pub(in super::super) fn to_json(value: &Value, given: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let [ascii, indent, separators, sort] = arguments(&given.into_values(), names)?;

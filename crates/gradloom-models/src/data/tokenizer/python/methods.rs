@@ -23,7 +23,7 @@ pub(super) struct Range {
 const MOST: i64 = 100_000;
 
 impl Range {
-    /// The numbers from a start to a stop.
+    /// Returns the numbers from a start to a stop.
     pub(super) fn of(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
         let (start, stop) = stop.map_or((0, first), |stop| (first, stop));
         let range = Self { start, stop, step: step.unwrap_or(1) };
@@ -103,7 +103,7 @@ impl Object for Method {
     }
 }
 
-/// An attribute of a value, which of a dictionary is a method.
+/// Returns an attribute of a value; an attribute of a dictionary is a method.
 pub(in super::super) fn attribute(of: &Value, name: &str) -> Result<Value, Error> {
     match of.kind() {
         ValueKind::Map if !is_namespace(of) => {
@@ -187,7 +187,7 @@ fn of_number(number: &Value, name: &str, args: &[Value]) -> Option<Result<Value,
     })
 }
 
-/// The places of a part of so many items, as Python cuts it.
+/// Returns the places of a part of so many items, as Python cuts it.
 fn bounds(length: usize, start: Option<Value>, end: Option<Value>) -> (usize, usize) {
     let place = |value: Option<Value>, default: usize| match value.and_then(|value| value.as_i64()) {
         Some(at) if at < 0 => length.saturating_sub(at.unsigned_abs() as usize),
@@ -202,7 +202,7 @@ pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// The lines of a text, each with the length of its end.
+/// Returns the lines of a text, each with the length of its end.
 pub(super) fn lines(text: &str) -> Vec<(&str, usize)> {
     let (mut lines, mut rest) = (Vec::new(), text);
     let is_end = |c| matches!(c, '\n'..='\r' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
@@ -218,7 +218,7 @@ pub(super) fn lines(text: &str) -> Vec<(&str, usize)> {
     lines
 }
 
-/// A character as the first of a word.
+/// Returns a character as the first one of a word.
 fn title(c: char) -> String {
     match c {
         'Ǆ'..='ǆ' => "ǅ".to_string(),
@@ -408,7 +408,8 @@ fn of_string(state: &State<'_, '_>, text: &str, name: &str, args: &[Value]) -> O
     Some(found)
 }
 
-/// The part of a text between two places with the number of characters before it, if it begins within.
+/// Returns the part of a text between two places with the number of characters before it, if it begins
+/// within.
 fn cut(text: &str, start: Option<Value>, end: Option<Value>) -> Option<(usize, &str)> {
     let length = text.chars().count();
     let (start, end) = bounds(length, start, end);
@@ -416,7 +417,7 @@ fn cut(text: &str, start: Option<Value>, end: Option<Value>) -> Option<(usize, &
     (start <= end && start <= length).then(|| (start, &text[byte(start)..byte(end)]))
 }
 
-/// A text without blanks, or characters of a set, at its ends.
+/// Returns a text without blanks, or characters of a set, at its ends.
 pub(super) fn stripped<'t>(text: &'t str, of: Option<&str>, left: bool, right: bool) -> &'t str {
     let is_blank = |c: char| of.map_or_else(|| is_space(c), |of| of.contains(c));
     let text = if left { text.trim_start_matches(is_blank) } else { text };
@@ -476,7 +477,7 @@ fn filled(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     }))
 }
 
-/// A text in the middle of so many columns.
+/// Returns a text in the middle of so many columns.
 pub(super) fn centered(text: &str, width: usize, fill: char) -> Result<String, Error> {
     if width > WIDEST {
         return Err(wrong(format!("a text of {width} columns")));

@@ -42,7 +42,7 @@ pub(super) fn each(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// The arguments of a call by their names, `None` of Python being as good as none.
+/// Returns the arguments of a call by their names; Python's `None` counts as no argument.
 fn arguments<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (given, named): (Rest<Value>, Kwargs) = from_args(args)?;
     if given.len() > N {
@@ -60,7 +60,7 @@ fn arguments<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option
     Ok(found)
 }
 
-/// `left % right`: a format, or the rest of a division.
+/// Computes `left % right`: a format, or the remainder of a division.
 pub(super) fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
     if let Some(format) = left.as_str() {
         return formatted(format, right).map(Value::from);
@@ -82,7 +82,7 @@ pub(super) fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
 /// Widest column of a format.
 const WIDEST: usize = 1 << 16;
 
-/// A format of C's kind.
+/// Formats values by a format of C's kind.
 fn formatted(format: &str, right: &Value) -> Result<String, Error> {
     let mut values = match right.downcast_object::<Tuple>() {
         Some(tuple) => tuple.to_vec(),
@@ -228,14 +228,14 @@ fn converted(
     })
 }
 
-/// A number with an exponent as C writes it: with a sign, and two digits or more.
+/// Returns a number with an exponent as C writes it: with a sign, and two digits or more.
 fn exponent(text: &str) -> String {
     let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
     let sign = if power.starts_with('-') { '-' } else { '+' };
     format!("{digits}e{sign}{:0>2}", power.trim_start_matches('-'))
 }
 
-/// A number by the format `%g`.
+/// Returns a number by the format `%g`.
 fn general(size: f64, precision: usize, keeps_zeros: bool) -> String {
     let whole = format!("{size:.0$e}", precision - 1);
     let (digits, power) = whole.split_once('e').unwrap_or((&whole, "0"));

@@ -6,7 +6,7 @@ use super::{DEEPEST, LONGEST, exponent, is_namespace, wrong};
 use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
 
-/// A value as `str` has it.
+/// Returns a value as `str` writes it.
 pub(in super::super) fn text(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
     match value.as_str() {
@@ -28,7 +28,7 @@ pub(super) enum Form {
     Sorted,
 }
 
-/// A number as Python has it.
+/// Returns a number as Python writes it.
 pub(super) fn float(number: f64) -> String {
     let short = format!("{number:e}");
     let power = short.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
