@@ -1,20 +1,20 @@
-//! Which tokens a text has so far, for penalties on repeating them.
+//! The tokens that a text has so far, for penalties on repeating them.
 //!
-//! In: the tokens of the prompt, then those of the output as they come. Out: how often each is there, for the
-//! host by token and for devices as a row of the vocabulary. Always holds: a token of the prompt is never
-//! counted as one of the output.
+//! In: the tokens of the prompt, then those of the output as they come. Out: the number of times that each
+//! occurs, for the host by token and for devices as a row of the vocabulary. Always holds: a token of the
+//! prompt is never counted as one of the output.
 
 use std::collections::BTreeMap;
 
 /// The tokens of a text, counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// For each token that the text has: two for each time in the output, and one if the prompt has it.
+    /// For each token of the text: two for each occurrence in the output, plus one if it is in the prompt.
     codes: BTreeMap<i32, i32>,
 }
 
 impl Past {
-    /// A text with this prompt and no output yet.
+    /// Returns the counts of a text with this prompt and no output yet.
     pub fn new(prompt: &[i32]) -> Self {
         Self { codes: prompt.iter().map(|&token| (token, 1)).collect() }
     }
@@ -24,14 +24,14 @@ impl Past {
         *self.codes.entry(token).or_default() += 2;
     }
 
-    /// The tokens in order, each with the number of times that the output has it.
+    /// Returns the tokens in order, each with the number of times that the output has it.
     pub fn tokens(&self) -> impl Iterator<Item = (i32, i32)> {
         self.codes.iter().map(|(&token, code)| (token, code >> 1))
     }
 
-    /// What [`Choices::choose`](super::Choices::choose) takes as a row of `past`: for each token of the
-    /// vocabulary two for each time that the output has it, and one if the prompt has it. Tokens that are not
-    /// in the vocabulary are left out.
+    /// Returns a row of `past` for [`Choices::choose`](super::Choices::choose): for each token of the
+    /// vocabulary, two for each occurrence in the output, plus one if it is in the prompt. Tokens that are
+    /// not in the vocabulary are left out.
     pub fn row(&self, vocabulary: usize) -> Vec<i32> {
         let mut row = vec![0; vocabulary];
         for (&token, &code) in &self.codes {

@@ -1,7 +1,8 @@
-//! Draws a token from logits on the host, in float64: the reference of what devices do.
+//! Drawing of a token from logits on the host, in float64: the reference for devices.
 //!
-//! In: logits, [`Sampling`] and what the text has so far. Out: the distribution that is drawn from, and the
-//! draw. Always holds: equal arguments give the same token; excluded tokens have probability 0 exactly.
+//! In: logits, [`Sampling`] and the tokens of the text so far. Out: the distribution that is drawn from,
+//! and the draw. Always holds: equal arguments give the same token; excluded tokens have probability 0
+//! exactly.
 
 use super::{Past, Sampling, SamplingError};
 use gradloom_core::philox::philox4x32;
@@ -9,13 +10,13 @@ use gradloom_core::philox::philox4x32;
 /// Sets the counters of generation apart from those of data and random tensors.
 const DOMAIN: u32 = 0x7465_7874;
 
-/// What a random number decides. Numbers of different purposes are independent, also at one position.
+/// Purpose of a random number. Numbers of different purposes are independent, also at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Draw {
     /// A token from a model's distribution.
     Token = 0,
-    /// Whether a drafted token is accepted.
+    /// The acceptance of a drafted token.
     Accept = 1,
     /// A token in place of a rejected one, or after accepted ones.
     Correction = 2,
@@ -31,7 +32,8 @@ impl Sampling {
         Ok(draw(&probabilities, self.uniform(position, Draw::Token)))
     }
 
-    /// The probability of each token, given all logits. At temperature 0 it is 1 for the likeliest token.
+    /// Returns the probability of each token, given all logits. At temperature 0 it is 1 for the likeliest
+    /// token.
     ///
     /// # Errors
     /// When the settings are out of range, a bias is for a token that is not there, a logit is NaN or
@@ -78,7 +80,7 @@ impl Sampling {
         Ok(weights)
     }
 
-    /// The logits after biases and penalties.
+    /// Returns the logits after biases and penalties.
     fn adjusted(&self, logits: &[f32], past: &Past) -> Result<Vec<f64>, SamplingError> {
         let broken = |value: f32| value.is_nan() || value == f32::INFINITY;
         if let Some((token, &value)) = logits.iter().enumerate().find(|(_, value)| broken(**value)) {
@@ -105,7 +107,7 @@ impl Sampling {
         Ok(values)
     }
 
-    /// A number in 0..1 for each position and purpose, a multiple of 2^-32.
+    /// Returns a number in 0..1 for each position and purpose, a multiple of 2^-32.
     pub fn uniform(&self, position: u64, draw: Draw) -> f64 {
         f64::from(self.word(position, draw)) / 4_294_967_296.0
     }
@@ -117,8 +119,8 @@ impl Sampling {
     }
 }
 
-/// The inverse of the distribution function at `uniform`, from 0 to below 1: the least id up to which the
-/// weights sum to more than that part of all of them. Weights are not negative, and not all 0.
+/// Returns the inverse of the distribution function at `uniform`, from 0 to below 1: the least id up to
+/// which the weights sum to more than that part of all of them. Weights are not negative, and not all 0.
 pub fn draw(weights: &[f64], uniform: f64) -> usize {
     let target = uniform * weights.iter().sum::<f64>();
     let mut sum = 0.0;

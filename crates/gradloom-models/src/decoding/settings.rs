@@ -1,4 +1,4 @@
-//! How the next token is chosen: the settings of a request, and what is wrong with them.
+//! Settings that choose the next token in a request, and the errors in them.
 //!
 //! In: numbers from a user. Out: [`Sampling`] that [`Sampling::validate`] accepts, or the first problem with
 //! its remedy. Always holds: accepted settings are finite, but for biases of `-inf`, which exclude a token.
@@ -36,7 +36,7 @@ pub struct Sampling {
     pub frequency: f64,
     /// Added to the logits of these tokens, by id; `-inf` excludes a token.
     pub bias: BTreeMap<i32, f64>,
-    /// Decides the draws.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
@@ -114,7 +114,7 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Temperature(_) => "0 takes the likeliest token, 1 follows the model, above 1 gets wilder",
@@ -132,7 +132,7 @@ impl SamplingError {
 }
 
 impl Sampling {
-    /// Whether tokens can be drawn with these settings.
+    /// Checks that tokens can be drawn with these settings.
     ///
     /// # Errors
     /// The first setting that is out of range. Numbers are judged as the f32 that devices compute with.
@@ -156,7 +156,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// Whether the text that came before changes what is drawn.
+    /// Returns whether the text so far changes what is drawn.
     pub fn has_penalties(&self) -> bool {
         self.repetition != 1.0 || self.presence != 0.0 || self.frequency != 0.0
     }

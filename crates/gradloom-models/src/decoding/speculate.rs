@@ -1,18 +1,19 @@
-//! Speculative decoding: which drafted tokens a larger model accepts, and what follows them.
+//! Speculative decoding: acceptance of drafted tokens by a larger model, and the token that follows them.
 //!
 //! In: tokens that a draft model drew, the distributions that it drew them from, and those of the target
 //! model at the same places, all after temperature and truncation
-//! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: how many tokens stay, and the next
-//! one. Always holds: the tokens have exactly the distribution of the target model's own: Leviathan, Kalman
-//! and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023), algorithm 1 and appendix
-//! A.1; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023).
+//! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: the number of tokens that are kept,
+//! and the next one. Always holds: the tokens have exactly the distribution of the target model's own:
+//! Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
+//! algorithm 1 and appendix A.1; Chen et al., "Accelerating Large Language Model Decoding with Speculative
+//! Sampling" (2023).
 
 use super::sampling::draw;
 
-/// What the target model makes of a draft.
+/// Result of verifying a draft against the target model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// How many of the drafted tokens stay.
+    /// Number of drafted tokens that are kept.
     pub count: usize,
     /// The token that follows them.
     pub next: usize,
@@ -50,7 +51,7 @@ pub enum SpeculationError {
         place: usize,
         /// The token.
         token: usize,
-        /// What the draft model gives it; 0 if it does not have it.
+        /// Probability of the token by the draft model; 0 if the token is not in its vocabulary.
         probability: f64,
     },
     /// A number is not a probability, or a row has none above 0.
@@ -64,7 +65,7 @@ pub enum SpeculationError {
 }
 
 impl SpeculationError {
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Places { .. } => "give a draft distribution for each drafted token, and one target more",
@@ -81,9 +82,9 @@ impl SpeculationError {
 /// draft was drawn with, such as those of [`Draw::Accept`](super::Draw::Accept) and
 /// [`Draw::Correction`](super::Draw::Correction).
 ///
-/// The token x stays with probability min(1, target(x) / draft(x)). The first one that does not is replaced
-/// by a draw from max(0, target - draft), and what was drafted behind it is dropped. Where all stay, the next
-/// token is drawn from the last distribution.
+/// The token x is kept with probability min(1, target(x) / draft(x)). The first one that is not kept is
+/// replaced by a draw from max(0, target - draft), and the drafted tokens behind it are dropped. If all are
+/// kept, the next token is drawn from the last distribution.
 ///
 /// # Errors
 /// When the arguments do not belong together. Nothing is decided then.
@@ -149,8 +150,8 @@ mod tests {
         (cell as f64 + 0.5) / GRID as f64
     }
 
-    /// The exact distribution of the outcomes of one place: every drafted token by its probability, every
-    /// uniform number by the middle of its cell, between the thresholds.
+    /// Returns the exact distribution of the outcomes of one place: every drafted token by its probability,
+    /// every uniform number by the middle of its cell, between the thresholds.
     fn marginal(draft: &[f64], target: &[f64], next: &[f64]) -> Vec<f64> {
         let mut first = vec![0.0; target.len()];
         for (token, &q) in draft.iter().enumerate().filter(|(_, q)| **q > 0.0) {

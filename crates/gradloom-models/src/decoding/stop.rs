@@ -1,8 +1,8 @@
 //! Text that ends where one of several strings appears.
 //!
-//! In: the bytes of tokens as they come. Out: text that can be shown. Always holds: what was given out has no
-//! stop string and no start of one that a later byte could complete; all pieces together are the text before
-//! the first stop string, wherever the bytes were cut.
+//! In: the bytes of tokens as they come. Out: text that can be shown. Always holds: the text returned so
+//! far has no stop string and no start of one that a later byte could complete; all pieces together are the
+//! text before the first stop string, wherever the bytes were cut.
 
 use super::Utf8Stream;
 
@@ -17,7 +17,7 @@ pub struct StopStream {
 }
 
 impl StopStream {
-    /// A text that ends before the first of these strings. Empty ones are ignored.
+    /// Makes a text that ends before the first of these strings. Empty ones are ignored.
     pub fn new(stops: &[impl AsRef<str>]) -> Self {
         let stops = stops.iter().map(|stop| stop.as_ref().to_string()).collect();
         Self { stops, ..Self::default() }
@@ -33,12 +33,12 @@ impl StopStream {
         self.take(&text)
     }
 
-    /// The stop string that ended the text, as an index of those given, if one did.
+    /// Returns the stop string that ended the text, as an index into those given; `None` if none did.
     pub fn stopped(&self) -> Option<usize> {
         self.found
     }
 
-    /// The rest of the text, when no more bytes will come.
+    /// Returns the rest of the text, when no more bytes will come.
     pub fn finish(&mut self) -> String {
         if self.found.is_some() {
             return String::new();
@@ -82,7 +82,7 @@ impl StopStream {
 mod tests {
     use super::*;
 
-    /// The text before the stop string that is complete first, character by character.
+    /// Returns the text before the stop string that is complete first, character by character.
     fn reference(text: &str, stops: &[&str]) -> (String, Option<usize>) {
         for (at, c) in text.char_indices() {
             let seen = &text[..at + c.len_utf8()];

@@ -3,24 +3,25 @@
 use super::Utf8Stream;
 use crate::data::{Start, Tokenizer};
 
-/// Collects tokens and gives the text that they complete: all of it is
-/// [`Tokenizer::decode_all`] of all tokens, with U+FFFD for what is no character.
+/// Collects tokens and returns the text that they complete: all pieces together are
+/// [`Tokenizer::decode_all`] of all tokens, with U+FFFD for bytes that are no character.
 #[derive(Debug)]
 pub struct TextStream<'t, T: ?Sized> {
     tokenizer: &'t T,
     stream: Utf8Stream,
     bytes: Vec<u8>,
-    /// Whether a space that comes next is one that encoding put before the text.
+    /// True if a space that comes next is one that encoding put before the text.
     at_start: bool,
 }
 
 impl<'t, T: Tokenizer + ?Sized> TextStream<'t, T> {
-    /// For the tokens of a whole text.
+    /// Makes a stream for the tokens of a whole text.
     pub fn new(tokenizer: &'t T) -> Self {
         Self::from(tokenizer, Start::Text)
     }
 
-    /// For tokens that begin a text or, as those that a model writes after a prompt, go on with one.
+    /// Makes a stream for tokens that begin a text or that continue one, such as those that a model writes
+    /// after a prompt.
     pub fn from(tokenizer: &'t T, start: Start) -> Self {
         let at_start = start == Start::Text && tokenizer.adds_a_space();
         Self { tokenizer, stream: Utf8Stream::default(), bytes: Vec::new(), at_start }
@@ -39,7 +40,7 @@ impl<'t, T: Tokenizer + ?Sized> TextStream<'t, T> {
         self.stream.push(&self.bytes)
     }
 
-    /// The rest of the text, when no more tokens will come.
+    /// Returns the rest of the text, when no more tokens will come.
     pub fn finish(self) -> String {
         self.stream.finish()
     }

@@ -30,13 +30,13 @@ impl Utf8Stream {
         text
     }
 
-    /// The rest of the text, when no more bytes will come.
+    /// Returns the rest of the text, when no more bytes will come.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// Whether more bytes could make these a character.
+/// Returns whether the bytes are the beginning of a character that more bytes could complete.
 fn may_continue(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

@@ -7,19 +7,20 @@ use gradloom_core::error::Result;
 use gradloom_runtime::Session;
 use std::collections::BTreeMap;
 
-/// How many questions a model answers right.
+/// Number of questions that a model answers correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
     /// Number of questions.
     pub questions: usize,
-    /// Those of which the right choice has the greatest log-probability.
+    /// Number of questions whose right choice has the greatest log-probability.
     pub right: usize,
-    /// Those of which it has the greatest log-probability for each byte of its text.
+    /// Number of questions whose right choice has the greatest log-probability for each byte of its text.
     pub right_by_byte: usize,
 }
 
 impl Accuracy {
-    /// Counts right answers, from the scores that [`score_choices`] gives. Of equal scores the first counts.
+    /// Counts right answers, from the scores that [`score_choices`] returns. Of equal scores, the first
+    /// counts.
     pub fn of(questions: &[Question], scores: &[Vec<f64>]) -> Self {
         let mut accuracy = Self { questions: questions.len(), ..Self::default() };
         for (question, scores) in questions.iter().zip(scores) {
@@ -31,12 +32,12 @@ impl Accuracy {
         accuracy
     }
 
-    /// The share of right answers.
+    /// Returns the share of right answers.
     pub fn accuracy(&self) -> f64 {
         self.right as f64 / self.questions as f64
     }
 
-    /// The share of right answers where scores are divided by the bytes of the choices.
+    /// Returns the share of right answers when scores are divided by the bytes of the choices.
     pub fn accuracy_by_byte(&self) -> f64 {
         self.right_by_byte as f64 / self.questions as f64
     }
@@ -49,8 +50,8 @@ fn best(scores: &[f64]) -> usize {
 /// The shortest texts that a program is compiled for.
 const SHORTEST: usize = 32;
 
-/// The log-probability of each choice of each question, in nats: the sum over the choice's tokens, each given
-/// all that stands before it. About `tokens` tokens are in a run.
+/// Returns the log-probability of each choice of each question, in nats: the sum over the choice's tokens,
+/// each given all tokens before it. About `tokens` tokens are in a run.
 ///
 /// # Errors
 /// When a text is beyond the model's context, when a token is not of the vocabulary, and as [`Scorer::new`]

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 /// A question of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its line in the file, from 1.
+    /// Line of the item in the file, from 1.
     pub line: usize,
-    /// What stands before every choice; may be empty.
+    /// Text before every choice; may be empty.
     pub context: String,
-    /// What may follow; at least two, none of them empty.
+    /// Texts that may follow; at least two, none of them empty.
     pub choices: Vec<String>,
-    /// The place of the choice that is right, from 0.
+    /// Index of the right choice, from 0.
     pub answer: usize,
 }
 
@@ -30,7 +30,7 @@ struct Line {
     answer: usize,
 }
 
-/// A number, or one in quotes, as the copies of HellaSwag on the Hub have it.
+/// Reads a number, or one in quotes, as the copies of HellaSwag on the Hub have it.
 fn place<'d, D: Deserializer<'d>>(from: D) -> Result<usize, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "the answer is no place, counted from 0")]
@@ -46,7 +46,7 @@ fn place<'d, D: Deserializer<'d>>(from: D) -> Result<usize, D::Error> {
     }
 }
 
-/// What is wrong with a file of questions.
+/// An error in a file of questions.
 #[derive(Debug, thiserror::Error)]
 pub enum ItemError {
     /// The system would not let the file be read, or it is no UTF-8.
@@ -70,12 +70,12 @@ pub enum ItemError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         problem: LineProblem,
     },
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
     /// It is no JSON object with these keys.
@@ -87,21 +87,21 @@ pub enum LineProblem {
     /// Fewer than two choices.
     #[error("it has {choices}, so there is nothing to choose")]
     TooFew {
-        /// How many, in words.
+        /// Number of choices, in words.
         choices: &'static str,
     },
     /// A choice without text.
     #[error("the choice {choice} is empty")]
     EmptyChoice {
-        /// Its place, from 0.
+        /// Index of the choice, from 0.
         choice: usize,
     },
     /// The answer is none of the choices.
     #[error("the answer is {answer}, and the choices are 0 to {last}")]
     Answer {
-        /// The answer as it is given.
+        /// The answer as given.
         answer: usize,
-        /// The place of the last choice.
+        /// Index of the last choice.
         last: usize,
     },
     /// A text that the tokenizer refuses.
@@ -116,7 +116,7 @@ pub enum LineProblem {
     /// More tokens than the model reads.
     #[error("the choice {choice} makes a text of {tokens} tokens, and the model reads {context}")]
     TooLong {
-        /// The place of the choice, from 0.
+        /// Index of the choice, from 0.
         choice: usize,
         /// Tokens of the context and the choice.
         tokens: usize,
@@ -126,7 +126,7 @@ pub enum LineProblem {
 }
 
 impl ItemError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Unreadable { source, .. } => {
@@ -152,9 +152,9 @@ const LIKE: &str =
 /// Most bytes of a file of questions.
 const LARGEST: u64 = 1 << 30;
 
-/// The questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
-/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0, also in quotes. Other
-/// keys and empty lines are left alone.
+/// Reads the questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
+/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0, also in quotes.
+/// Other keys and empty lines are ignored.
 ///
 /// # Errors
 /// When the file cannot be read or has no question; for the first line that cannot be used, with its number.

@@ -8,24 +8,24 @@ use gradloom_core::error::Error;
 use gradloom_runtime::Session;
 use std::time::Duration;
 
-/// How well a model predicts a text.
+/// Result of evaluating how well a model predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Perplexity {
-    /// The negative logarithms of the probabilities of all tokens that were scored, summed, in nats.
+    /// Sum of the negative logarithms of the probabilities of all scored tokens, in nats.
     pub nats: f64,
-    /// Number of tokens that were scored: all but the first.
+    /// Number of scored tokens: all but the first.
     pub tokens: usize,
     /// The time from the first run to the last, without that of compiling.
     pub took: Duration,
 }
 
 impl Perplexity {
-    /// The mean loss, in nats a token.
+    /// Returns the mean loss, in nats per token.
     pub fn loss(&self) -> f64 {
         self.nats / self.tokens as f64
     }
 
-    /// The perplexity: the exponential of the mean loss.
+    /// Returns the perplexity: the exponential of the mean loss.
     pub fn perplexity(&self) -> f64 {
         libm::exp(self.loss())
     }
@@ -37,7 +37,7 @@ impl Perplexity {
     }
 }
 
-/// Why a text was not scored.
+/// Reason why a text was not scored.
 #[derive(Debug, thiserror::Error)]
 pub enum PerplexityError {
     /// The text has fewer than two tokens: the first one has none before it.

@@ -1,4 +1,4 @@
-//! From the text of a question to tokens.
+//! Conversion of a question's text to tokens.
 
 use super::items::{Item, LineProblem};
 use crate::data::{Tokenizer, TokenizerError};
@@ -6,30 +6,30 @@ use crate::data::{Tokenizer, TokenizerError};
 /// A question whose choices the model is to rank, in tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The choices, each with what stands before it.
+    /// Choices, each with its context.
     pub choices: Vec<Choice>,
-    /// The place of the choice that is right.
+    /// Index of the right choice.
     pub answer: usize,
 }
 
-/// A choice, with what stands before it.
+/// A choice, with its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The tokens of the context and the choice.
     pub tokens: Vec<i32>,
-    /// How many of them, at the end, are the choice's; fewer than all.
+    /// Number of tokens, at the end, that are the choice's; fewer than all.
     pub scored: usize,
-    /// Bytes of the choice's text.
+    /// Number of bytes of the choice's text.
     pub bytes: usize,
 }
 
 impl Question {
-    /// The tokens of a question: first `beginning`, if the tokenizer's texts begin with a token, then the
-    /// context, a space unless there is a blank on either side, and the choice. As in lm-evaluation-harness,
-    /// context and choice are encoded as one text, blanks at the end of the context count to the choice, and
-    /// so do tokens that span the place where they meet.
+    /// Encodes a question: first `beginning`, if the tokenizer's texts begin with a token, then the
+    /// context, a space unless there is a blank on either side, and the choice. As in
+    /// lm-evaluation-harness, context and choice are encoded as one text, blanks at the end of the context
+    /// belong to the choice, and so do tokens that span the place where they meet.
     ///
-    /// Where the context is empty, `beginning` stands for it, or the token that ends a text.
+    /// If the context is empty, `beginning` stands in for it, or else the token that ends a text.
     ///
     /// # Errors
     /// When the tokenizer refuses the text, when nothing stands before a choice, and when a text has more

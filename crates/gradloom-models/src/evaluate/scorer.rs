@@ -7,7 +7,7 @@ use gradloom_runtime::{Infer, Session};
 
 /// A program that scores the tokens of texts of up to a length, a batch of them in a run.
 ///
-/// Shorter texts are filled up behind, and missing ones altogether: what is filled in stands after all that
+/// Shorter texts are padded at the end, and missing texts are all padding: it stands after everything that
 /// is scored, so it changes no score.
 #[derive(Debug)]
 pub struct Scorer {
@@ -37,13 +37,13 @@ impl Scorer {
         Ok(Self { program, batch, length, vocabulary: sizes.vocabulary })
     }
 
-    /// Number of texts in a run.
+    /// Returns the number of texts in a run.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// The logarithm of the probability, in nats, of each token but the first of each text, given those
-    /// before it in the text.
+    /// Returns the logarithm of the probability, in nats, of each token but the first of each text, given
+    /// those before it in the text.
     ///
     /// # Errors
     /// When a text has fewer than two tokens or more than the length and one, when a token is not in the

@@ -1,6 +1,6 @@
-//! How a text that is longer than the context is cut up.
+//! Division of a text that is longer than the context into spans.
 
-/// A part of a text that the model reads at once, and those of its tokens that are scored there.
+/// A part of a text that the model reads at once, with the number of its tokens that are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first token that is read.
@@ -12,17 +12,17 @@ pub struct Span {
 }
 
 impl Span {
-    /// The place of the first token that is scored.
+    /// Returns the index of the first token that is scored.
     pub fn first_scored(&self) -> usize {
         self.start + self.length + 1 - self.scored
     }
 }
 
-/// The spans of a text of so many tokens, as in transformers' guide to perplexity: each begins `stride`
-/// tokens after the one before it and reads up to `context` tokens, and scores those that none before it
-/// scored. So every token but the first is scored once, after `context - stride + 1` tokens at least, or all
-/// that there are. A stride of the context is the fastest; one of 1 gives each token all the context that can
-/// be had.
+/// Returns the spans of a text of `tokens` tokens, as in transformers' guide to perplexity: each begins
+/// `stride` tokens after the one before it, reads up to `context` tokens, and scores those that no earlier
+/// span scored. So every token but the first is scored once, given at least `context - stride + 1` tokens
+/// before it, or all of them if there are fewer. A stride equal to the context is the fastest; a stride of
+/// 1 gives each token the most context.
 ///
 /// # Panics
 /// When the stride is 0 or above the context.

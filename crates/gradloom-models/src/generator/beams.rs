@@ -8,8 +8,8 @@ use crate::kv::pages::SequenceId;
 use gradloom_core::error::{Error, Result};
 
 impl Generator {
-    /// The best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search beside
-    /// those of the requests must fit the memory; a text longer than the context is not searched.
+    /// Returns the best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search,
+    /// besides those of the requests, must fit the memory; a text longer than the context is not searched.
     ///
     /// # Errors
     /// When the options make no search, the prompt and `most` tokens do not fit the context, or there are too

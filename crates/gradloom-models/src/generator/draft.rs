@@ -14,8 +14,8 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Computes what is missing of a text; gives the logits of the tokens after each of the last `count`
-    /// tokens, all of which were missing.
+    /// Computes the missing tokens of a text; returns the logits of the tokens after each of the last
+    /// `count` tokens, all of which were missing.
     fn logits(&mut self, text: &[i32], count: usize) -> Result<Vec<Vec<f32>>> {
         let memory = &mut self.generator.memory;
         let ahead = text.len() - count;
@@ -28,7 +28,7 @@ impl Side<'_> {
         Ok(floats(&step, 0).chunks(vocabulary).take(count).map(<[f32]>::to_vec).collect())
     }
 
-    /// Forgets what is behind so many tokens.
+    /// Forgets all tokens behind the first `length`.
     fn cut(&mut self, length: usize) {
         let memory = &mut self.generator.memory;
         let length = length.min(memory.length(self.sequence));
@@ -37,12 +37,13 @@ impl Side<'_> {
 }
 
 impl Generator {
-    /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up to
-    /// `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
+    /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up
+    /// to `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
     /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
-    /// is handed on as it is accepted. Beyond the context of the draft model it proposes nothing; at that of
-    /// this model the text ends, also one that [rolls](Request::rolls). Gives why it has ended, and how many
-    /// of the proposed tokens were accepted, of how many.
+    /// token is passed to `on_token` as it is accepted. Beyond the context of the draft model, nothing is
+    /// proposed; at the end of this model's context the text ends, even if the request
+    /// [rolls](Request::rolls). Returns the reason why it has ended, and the numbers of accepted and of
+    /// proposed tokens.
     ///
     /// # Errors
     /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be

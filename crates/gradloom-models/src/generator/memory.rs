@@ -33,22 +33,22 @@ pub(super) const COPIES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     pub(super) sequence: SequenceId,
-    /// How many tokens behind those in memory are computed by a step that is under way.
+    /// Number of tokens behind those in memory that a step under way computes.
     pub(super) under_way: usize,
-    /// Those behind them, or what stands for one: [`LastTokens::ID`].
+    /// Tokens behind those, or [`LastTokens::ID`] in place of one.
     pub(super) tokens: &'a [i32],
-    /// How the next one is chosen; what rows without it choose is not read.
+    /// Settings that choose the next token; for rows without them, the chosen token is not read.
     pub(super) choice: Option<Choice<'a>>,
 }
 
 impl<'a> Row<'a> {
-    /// The tokens behind those in memory, with nothing to choose.
+    /// Makes a row of the tokens behind those in memory, with nothing to choose.
     pub(super) fn known(sequence: SequenceId, tokens: &'a [i32]) -> Self {
         Self { sequence, under_way: 0, tokens, choice: None }
     }
 }
 
-/// How a row chooses.
+/// Settings by which a row chooses its next token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) sampling: &'a Sampling,
@@ -80,7 +80,7 @@ impl Memory {
         self.vocabulary
     }
 
-    /// Whether the model has a token.
+    /// Returns whether the model has a token.
     pub(super) fn knows(&self, token: i32) -> bool {
         usize::try_from(token).is_ok_and(|id| id < self.session.sizes().vocabulary)
     }
@@ -89,23 +89,23 @@ impl Memory {
         self.session.sizes().context
     }
 
-    /// Whether the device works beside the host.
+    /// Returns whether the device works alongside the host.
     pub(super) fn is_beside_host(&self) -> bool {
         self.session.is_gpu()
     }
 
-    /// Begins a text; gives its sequence, which has the part of the tokens that is cached.
+    /// Begins a text; returns its sequence, which has the part of the tokens that is cached.
     pub(super) fn begin(&mut self, tokens: &[i32], shares: bool) -> SequenceId {
         if shares { self.pages.begin(tokens).sequence } else { self.pages.begin_private() }
     }
 
-    /// Number of tokens that are in memory.
+    /// Returns the number of tokens that are in memory.
     pub(super) fn length(&self, sequence: SequenceId) -> usize {
         self.pages.tokens(sequence).map_or(0, <[i32]>::len)
     }
 
-    /// Computes what is missing of a text, in pieces of at most `chunk` tokens; gives what the last piece
-    /// gives, with that head.
+    /// Computes the missing tokens of a text, in pieces of at most `chunk` tokens; returns the step of the
+    /// last piece, with that head.
     pub(super) fn read(
         &mut self,
         sequence: SequenceId,
@@ -217,7 +217,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// None where nothing is chosen. Rows that choose nothing have default settings.
+    /// Returns `None` if nothing is chosen. Rows that choose nothing have default settings.
     fn of(rows: &[Option<Row<'_>>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
         let Head::Choose { adjusts, .. } = form.head else { return Ok(None) };
         let (sampling, past) = (Sampling::default(), Past::default());
@@ -249,22 +249,22 @@ impl Settings {
     }
 }
 
-/// What a caller asked for that cannot be.
+/// Returns the error for a request that cannot be met.
 pub(super) fn refusal(message: impl Into<String>, help: impl Into<String>) -> Error {
     Error::new(ErrorKind::Feed, message).help(help)
 }
 
-/// An error of the pages as one of the library.
+/// Converts an error of the pages into one of the library.
 pub(super) fn refused(error: PagesError) -> Error {
     refusal(error.to_string(), error.remedy())
 }
 
-/// The elements of a step's output, which are f32.
+/// Returns the elements of a step's output, which are f32.
 pub(super) fn floats(step: &Step, output: usize) -> Vec<f32> {
     words(step, output).into_iter().map(f32::from_bits).collect()
 }
 
-/// The elements of a step's output, of 32 bits each.
+/// Returns the elements of a step's output, of 32 bits each.
 pub(super) fn words(step: &Step, output: usize) -> Vec<u32> {
     let (_, _, bytes) = step.outputs().nth(output).expect("the program gives it");
     bytes.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect()

@@ -1,8 +1,8 @@
-//! What a generator is made with.
+//! Options of a generator.
 
 use gradloom_core::ir::DType;
 
-/// How much a generator holds and does at once.
+/// Limits on what a generator holds in memory and does at once, and how it does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorOptions {
     /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
@@ -11,7 +11,7 @@ pub struct GeneratorOptions {
     pub blocks: usize,
     /// Tokens of a block. What texts have in common is shared in whole blocks.
     pub block_size: usize,
-    /// What keys and values are kept as: f32, or a float of 16 bits, which takes half the memory.
+    /// Type in which keys and values are kept: f32, or a float of 16 bits, which takes half the memory.
     pub dtype: DType,
     /// Texts that are in memory at once, at most. Others wait.
     pub rows: usize,
@@ -19,10 +19,11 @@ pub struct GeneratorOptions {
     pub chunk: usize,
     /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
     pub vocabulary: Option<usize>,
-    /// Whether a step for the next tokens is queued before those of the last one are read, which keeps the
-    /// device busy; a text that ends with a token of [`Request::ends`](super::Request::ends) is then computed
-    /// one token too far. Not set, where the device works beside the host. Never while a request under way
-    /// has penalties, for which the host counts tokens, and while prompts are read.
+    /// True if a step for the next tokens is queued before those of the last step are read. This keeps the
+    /// device busy, but a text that ends with a token of [`Request::ends`](super::Request::ends) is
+    /// computed one token too far. `None`: true if the device works alongside the host. Steps are never
+    /// queued ahead while a request under way has penalties, for which the host counts tokens, or while
+    /// prompts are read.
     pub ahead: Option<bool>,
     /// The name of the pool's states in the session's store. Generators of one session need names of their
     /// own.
@@ -41,7 +42,7 @@ impl GeneratorOptions {
 }
 
 impl Default for GeneratorOptions {
-    /// 16 texts over 1,024 blocks of 16 tokens.
+    /// Returns options for 16 texts over 1,024 blocks of 16 tokens.
     fn default() -> Self {
         Self::holding(16, 63 * 16)
     }

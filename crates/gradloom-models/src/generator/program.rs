@@ -1,4 +1,4 @@
-//! The programs of a generator: new tokens of some texts in, what follows them out.
+//! Programs of a generator, which compute new tokens of some texts and choose the next ones.
 
 use super::memory::COPIES;
 use crate::decoding::{Choices, LastTokens, Rows, Sampling};
@@ -11,7 +11,7 @@ use gradloom_core::trace::{Tensor, f32, i32, iota, u32};
 use gradloom_runtime::{Infer, Session};
 use std::fmt;
 
-/// What a step gives.
+/// Output of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Head {
     /// Nothing: a prompt that goes on.
@@ -19,7 +19,7 @@ pub(super) enum Head {
     /// The token after each row, and its log-probabilities if they are asked for.
     Choose {
         choices: Choices,
-        /// Whether a row has penalties or biases.
+        /// True if a row has penalties or biases.
         adjusts: bool,
     },
     /// The logits after each row's last token, `[rows, vocabulary]`.
@@ -28,7 +28,7 @@ pub(super) enum Head {
     Each,
 }
 
-/// A program's shape and what it gives.
+/// A program's shape and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Form {
     pub(super) rows: usize,
@@ -37,7 +37,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The least form that holds so many rows of so many tokens.
+    /// Returns the least form that holds so many rows of so many tokens.
     pub(super) fn holding(rows: usize, time: usize, head: Head) -> Self {
         Self { rows: rows.next_power_of_two(), time: time.next_power_of_two(), head }
     }
@@ -46,7 +46,8 @@ impl Form {
         BatchShape { rows: self.rows, time: self.time, blocks }
     }
 
-    /// Whether what it chooses can be read by the next step: it chooses after one token of each row.
+    /// Returns whether the next step can read the tokens that this one chooses: it chooses after one token
+    /// of each row.
     pub(super) fn hands_on(&self) -> bool {
         self.time == 1 && matches!(self.head, Head::Choose { .. })
     }

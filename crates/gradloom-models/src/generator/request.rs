@@ -1,4 +1,4 @@
-//! What is asked of a generator, and what it answers.
+//! Requests to a generator, and its answers.
 
 use crate::decoding::Sampling;
 use std::fmt;
@@ -8,25 +8,26 @@ use std::fmt;
 pub struct Request {
     /// The tokens that the model reads first, at least one.
     pub prompt: Vec<i32>,
-    /// How tokens are chosen.
+    /// Settings that choose the tokens.
     pub sampling: Sampling,
-    /// New tokens at most, at least 1.
+    /// Most new tokens; at least 1.
     pub most: usize,
     /// Tokens that end the text.
     pub ends: Vec<i32>,
-    /// Whether log-probabilities of the chosen tokens are wanted, with those of so many of the likeliest.
+    /// Number of the likeliest tokens whose log-probabilities are returned besides those of the chosen
+    /// tokens; `None` for no log-probabilities.
     pub logprobs: Option<usize>,
-    /// Whether blocks of keys and values are shared with other texts that begin alike. Without, the bits of
-    /// the logits do not depend on what was computed before, and nothing is found or left in the memory.
+    /// True if blocks of keys and values are shared with other texts that begin alike. If false, the bits
+    /// of the logits do not depend on what was computed before, and nothing is found or left in the memory.
     pub shares: bool,
-    /// True if the text goes on beyond the model's context. It is then read anew from its last half of a
-    /// context, at positions from 0, and what comes before that is not seen any more. Without, it ends there:
-    /// see [`Finish::Context`].
+    /// True if the text goes on beyond the model's context. It is then read anew from the last half of its
+    /// context, at positions from 0, and what comes before that is not seen any more. If false, it ends
+    /// there: see [`Finish::Context`].
     pub rolls: bool,
 }
 
 impl Request {
-    /// A request that draws up to `most` tokens from the model's own distribution.
+    /// Makes a request that draws up to `most` tokens from the model's own distribution.
     pub fn new(prompt: impl Into<Vec<i32>>, most: usize) -> Self {
         Self {
             prompt: prompt.into(),
@@ -50,29 +51,29 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What a step has brought for a request.
+/// Result of a step for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The next token.
     Token {
-        /// Whose it is.
+        /// Request that the token belongs to.
         request: RequestId,
         /// The token.
         token: i32,
-        /// What [`Request::logprobs`] asked for.
+        /// Log-probabilities, if [`Request::logprobs`] asked for them.
         logprobs: Option<TokenLogprobs>,
     },
     /// There are no more tokens, and the request is forgotten.
     Finished {
-        /// Which one.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// The reason.
         finish: Finish,
     },
 }
 
 impl Event {
-    /// Whose it is.
+    /// Returns the request that the event belongs to.
     pub fn request(&self) -> RequestId {
         match *self {
             Self::Token { request, .. } | Self::Finished { request, .. } => request,
@@ -84,22 +85,22 @@ impl Event {
 /// penalties, biases, temperature and truncation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
-    /// Of the token.
+    /// Log-probability of the token.
     pub own: f32,
     /// The likeliest tokens, the likeliest first.
     pub top: Vec<(i32, f32)>,
 }
 
-/// Why a text has ended.
+/// Reason why a text has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// The model chose one of [`Request::ends`], which is no token of the text.
+    /// The model chose one of [`Request::ends`], which is not part of the text.
     End(i32),
-    /// It has as many new tokens as were asked for.
+    /// The text has as many new tokens as were asked for.
     Length,
-    /// It is longer than the model's context, and not one that [rolls](Request::rolls).
+    /// The text is longer than the model's context, and does not [roll](Request::rolls).
     Context,
-    /// One of the stop strings came up: its index. Only for texts of a
+    /// One of the stop strings was found: its index. Only for texts of a
     /// [`TextGenerator`](super::TextGenerator).
     Stop(usize),
     /// The logits are not numbers, or every token is excluded.

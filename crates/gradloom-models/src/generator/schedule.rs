@@ -1,4 +1,4 @@
-//! Which texts go on in a step, and which must wait.
+//! Scheduling: the texts that go on in a step, and those that must wait.
 
 use super::GeneratorOptions;
 use super::memory::{Memory, refusal};
@@ -46,23 +46,23 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub struct Generator {
     pub(super) memory: Memory,
     pub(super) options: GeneratorOptions,
-    /// The oldest first.
+    /// Requests under way, the oldest first.
     pub(super) texts: BTreeMap<RequestId, Text>,
-    /// Those that are in memory, and those that wait for a place: a step looks at few of the others.
+    /// Texts that are in memory, and texts that wait for a place: a step looks at few of the others.
     running: BTreeSet<RequestId>,
     waiting: BTreeSet<RequestId>,
-    /// Kinds of what texts ask for, each with its number of texts.
+    /// Demands of texts, each with its number of texts.
     pub(super) wanted: HashMap<Wanted, usize>,
     /// The id of the next request.
     next: u64,
     /// A step that goes on from tokens that were not read when it was queued.
     ahead: Option<UnderWay>,
-    /// What was not handed out yet.
+    /// Events that were not handed out yet.
     pub(super) events: Vec<Event>,
     pub(super) totals: Totals,
 }
 
-/// What a generator has done so far.
+/// Counts of the work that a generator has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Tokens whose keys and values were computed, those of prompts and those that were chosen.
@@ -73,7 +73,7 @@ pub struct Totals {
     pub preempted: u64,
     /// Steps that were queued before the tokens of the step before were read.
     pub ahead: u64,
-    /// Times that a text was looked at to find what a step computes.
+    /// Times that a text was examined to find what a step computes.
     pub looked_at: u64,
 }
 
@@ -101,14 +101,14 @@ impl Wanted {
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) request: Request,
-    /// The prompt, and what was chosen.
+    /// The prompt, and the tokens chosen since.
     pub(super) tokens: Vec<i32>,
     /// Tokens at the beginning that are not seen any more.
     forgotten: usize,
     pub(super) past: Past,
-    /// None while it waits for a place.
+    /// `None` while it waits for a place.
     pub(super) sequence: Option<SequenceId>,
-    /// Steps under way that choose a token of it.
+    /// Number of steps under way that choose a token of it.
     pub(super) awaited: usize,
 }
 
@@ -117,7 +117,7 @@ impl Text {
         Self { request, tokens, forgotten: 0, past, sequence, awaited: 0 }
     }
 
-    /// The tokens that the model sees, the first at position 0.
+    /// Returns the tokens that the model sees, the first at position 0.
     pub(super) fn seen(&self) -> &[i32] {
         &self.tokens[self.forgotten..]
     }
@@ -138,8 +138,8 @@ const _: fn() = || {
 };
 
 impl Generator {
-    /// A generator without requests, over the parameters of a session, which it shares. It can go to another
-    /// thread, and so must the model.
+    /// Makes a generator without requests, over the parameters of a session, which it shares. It can go to
+    /// another thread, and so must the model.
     ///
     /// # Errors
     /// When there is no memory for the pool, or its sizes make none.
@@ -150,7 +150,7 @@ impl Generator {
         Self::over(Box::new(session.clone()), options)
     }
 
-    /// Over a session of any model: what a generator does is compiled once.
+    /// Makes a generator over a session of any model, so that the code of a generator is compiled once.
     fn over(session: Box<dyn Programs>, options: GeneratorOptions) -> Result<Self> {
         let all = session.sizes().vocabulary;
         let vocabulary = options.vocabulary.unwrap_or(all);
@@ -197,8 +197,9 @@ impl Generator {
         Ok(self.take(Text::new(request, tokens, past, None)))
     }
 
-    /// A second request that goes on from the text so far of the first, with settings of its own. Positions,
-    /// and so the numbers that decide the draws, go on where they are: the seed should be another.
+    /// Adds a second request that goes on from the text so far of the first, with settings of its own.
+    /// Positions, and so the numbers that decide the draws, go on where they are: the seed should be
+    /// another.
     ///
     /// # Errors
     /// When the request is unknown, or the settings are out of range.
@@ -229,12 +230,12 @@ impl Generator {
     }
 
     /// Goes on with each text by a token, and with some prompts by a piece: up to two steps of the device,
-    /// and one that is queued ahead ([`GeneratorOptions::ahead`]). Gives what has come; nothing when there is
+    /// and one that is queued ahead ([`GeneratorOptions::ahead`]). Returns the new events; none if there is
     /// nothing to do.
     ///
     /// # Errors
-    /// Of the device. Requests are as they were, and the step can be tried again; what came before the error
-    /// is handed out by the next one.
+    /// Of the device. Requests are as they were, and the step can be tried again; events from before the
+    /// error are returned by the next one.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let tokens = match self.ahead.take() {
             Some(ahead) => Some(ahead),
@@ -265,23 +266,23 @@ impl Generator {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Whether there is nothing to do, and nothing to hand out: what came before an error may be all that is
-    /// left.
+    /// Returns whether there is nothing to do and nothing to hand out: after an error, events from before
+    /// it may be all that is left.
     pub fn is_idle(&self) -> bool {
         self.texts.is_empty() && self.events.is_empty()
     }
 
-    /// Whether something came of a request that was not handed out, because of an error.
+    /// Returns whether there are events of a request that were not handed out because of an error.
     pub(super) fn holds_events_of(&self, request: RequestId) -> bool {
         self.events.iter().any(|event| event.request() == request)
     }
 
-    /// The requests that have not finished, the oldest first.
+    /// Returns the requests that have not finished, the oldest first.
     pub fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.texts.keys().copied()
     }
 
-    /// The prompt of a request, and what was chosen since.
+    /// Returns the prompt of a request, followed by the tokens chosen since.
     ///
     /// # Errors
     /// When the request is unknown: it may have finished.
@@ -289,12 +290,12 @@ impl Generator {
         Ok(&self.known(request)?.tokens)
     }
 
-    /// What was done since the generator was made, by its requests.
+    /// Returns the counts of the work done for the generator's requests since it was made.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The bookkeeping of the memory.
+    /// Returns the bookkeeping of the memory.
     pub fn pages(&self) -> &Pages {
         &self.memory.pages
     }
@@ -401,7 +402,7 @@ impl Generator {
         }
     }
 
-    /// Whether a step may be queued that goes on from tokens that were not read.
+    /// Returns whether a step may be queued that goes on from tokens that were not read.
     fn goes_ahead(&self) -> bool {
         let wanted = self.options.ahead.unwrap_or_else(|| self.memory.is_beside_host());
         wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
@@ -490,21 +491,21 @@ impl Generator {
         self.queue(planned, None)
     }
 
-    /// How many tokens of a text that begins are in memory.
+    /// Returns the number of tokens of a text that are found in memory when it begins.
     fn cached(&self, text: &Text) -> usize {
         if text.request.shares { self.memory.pages.cached(text.seen()) } else { 0 }
     }
 
-    /// Whether there is a place for one more text, and memory for what is to be computed of it and for the
-    /// next token of the others.
+    /// Returns whether there is a place for one more text, and memory for its tokens still to be computed
+    /// and for the next token of the others.
     fn admits(&self, pending: usize) -> bool {
         let (running, Counts { free, cached, .. }) = (self.running(), self.memory.pages.counts());
         let needed = (pending + 1).div_ceil(self.options.block_size) + running;
         running == 0 || running < self.options.rows && needed <= free + cached
     }
 
-    /// Whether a text that is being read has more blocks in common with this one than are in memory: it is
-    /// worth waiting for them.
+    /// Returns whether a text that is being read has more blocks in common with this one than are in
+    /// memory: it is worth waiting for them.
     fn will_be_cached(&self, id: RequestId) -> bool {
         let text = &self.texts[&id];
         let cached = self.cached(text);
@@ -518,7 +519,7 @@ impl Generator {
         text.request.shares && running.any(|other| being_read(&other) && common(other) > cached)
     }
 
-    /// The youngest text in memory that is younger than this one.
+    /// Returns the youngest text in memory that is younger than this one.
     fn youngest_after(&self, id: RequestId) -> Option<RequestId> {
         self.running.range((Excluded(id), Unbounded)).next_back().copied()
     }

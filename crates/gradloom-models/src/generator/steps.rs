@@ -53,13 +53,13 @@ pub(super) struct RowUnderWay {
 }
 
 impl UnderWay {
-    /// Whether a step over so many texts finds the tokens of this one, which are where a step of as many rows
-    /// looks for them.
+    /// Returns whether a step over so many texts can read the tokens of this one: they are kept where a
+    /// step of as many rows looks for them.
     pub(super) fn precedes(&self, texts: usize) -> bool {
         self.rows.len() == texts.next_power_of_two()
     }
 
-    /// The row that chooses a token of a text that is where it was.
+    /// Returns the row that chooses a token of a text that is where it was.
     pub(super) fn row_of(&self, id: RequestId, text: &Text) -> Option<usize> {
         let is_of = |row: &RowUnderWay| row.id == id && row.chooses && text.sequence == Some(row.sequence);
         self.rows.iter().position(|row| row.as_ref().is_some_and(is_of))
@@ -168,8 +168,8 @@ impl Generator {
         }
     }
 
-    /// What a step over these rows gives: enough for all texts under way, and all kinds of truncation if one
-    /// is asked for, so that few programs are compiled.
+    /// Returns the output of a step over these rows: enough for all texts under way, and all kinds of
+    /// truncation if one is asked for, so that few programs are compiled.
     fn head(&self, planned: &[New]) -> Head {
         let completes = |new: &New| self.pending(&self.texts[&new.id]) == Some(new.count);
         if !planned.iter().any(completes) {
@@ -214,7 +214,7 @@ impl Generator {
     }
 }
 
-/// What each of so many rows computes.
+/// Assigns the planned texts to rows: returns what each of `rows` rows computes.
 fn placed(planned: &[New], rows: usize) -> Vec<Option<New>> {
     let mut places = vec![None; rows];
     for new in planned {

@@ -41,41 +41,41 @@ impl fmt::Debug for TextGenerator<'_> {
     }
 }
 
-/// What a step has brought for a request of text.
+/// Result of a step for a request of text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
-    /// A token, and the text that is certain with it: none while characters are incomplete, or a stop string
-    /// may have begun.
+    /// A token, and the text that is certain with it: empty while characters are incomplete, or while a
+    /// stop string may have begun.
     Token {
-        /// Request that it is of.
+        /// Request that the token belongs to.
         request: RequestId,
         /// The token.
         token: i32,
         /// Text that follows the text before.
         text: String,
-        /// What [`Request::logprobs`] asked for.
+        /// Log-probabilities, if [`Request::logprobs`] asked for them.
         logprobs: Option<TokenLogprobs>,
     },
     /// There is no more text, and the request is forgotten.
     Finished {
-        /// Which one.
+        /// The request.
         request: RequestId,
-        /// What was held back.
+        /// Text that was held back.
         text: String,
-        /// Why.
+        /// The reason.
         finish: Finish,
     },
 }
 
 impl TextEvent {
-    /// Whose it is.
+    /// Returns the request that the event belongs to.
     pub fn request(&self) -> RequestId {
         match *self {
             Self::Token { request, .. } | Self::Finished { request, .. } => request,
         }
     }
 
-    /// What follows the text before.
+    /// Returns the text that follows the text before.
     pub fn text(&self) -> &str {
         match self {
             Self::Token { text, .. } | Self::Finished { text, .. } => text,
@@ -84,8 +84,9 @@ impl TextEvent {
 }
 
 impl<'t> TextGenerator<'t> {
-    /// A generator that speaks text. Of a model with more tokens than the tokenizer it should choose only the
-    /// tokenizer's: see [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
+    /// Makes a generator that takes and returns text. With a model that has more tokens than the tokenizer,
+    /// it should choose only the tokenizer's: see
+    /// [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
     pub fn new(generator: Generator, tokenizer: &'t dyn Tokenizer) -> Self {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
@@ -114,7 +115,7 @@ impl<'t> TextGenerator<'t> {
         Ok(id)
     }
 
-    /// As [`Generator::fork`]; the same stop strings end it.
+    /// Forks a request as [`Generator::fork`] does; the same stop strings end it.
     ///
     /// # Errors
     /// As there; also when a step has failed since the request's last token came, whose text is not known
@@ -130,7 +131,7 @@ impl<'t> TextGenerator<'t> {
         Ok(id)
     }
 
-    /// As [`Generator::cancel`].
+    /// Cancels a request as [`Generator::cancel`] does.
     ///
     /// # Errors
     /// As there.
@@ -140,7 +141,7 @@ impl<'t> TextGenerator<'t> {
         Ok(())
     }
 
-    /// As [`Generator::step`].
+    /// Makes a step as [`Generator::step`] does.
     ///
     /// # Errors
     /// As there.
@@ -175,7 +176,7 @@ impl<'t> TextGenerator<'t> {
         Ok(events)
     }
 
-    /// The generator of tokens.
+    /// Returns the generator of tokens.
     pub fn generator(&self) -> &Generator {
         &self.generator
     }

@@ -18,15 +18,16 @@ pub enum Architecture {
     Llama,
 }
 
-/// How a tensor's elements lie in a GGUF file, other than in Hugging Face's.
+/// Layout of a tensor's elements in a GGUF file, compared with Hugging Face's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Alike.
+    /// The same layout.
     Same,
-    /// A matrix by columns: GPT-2's linear layers are `[in, out]` at Hugging Face, and `[out, in]` in GGUF.
+    /// The transposed matrix: GPT-2's linear layers are `[in, out]` at Hugging Face, and `[out, in]` in
+    /// GGUF.
     Transposed,
-    /// The rows of each query head are in another order: where Hugging Face has the first halves of the pairs
-    /// that a position rotates, then the second halves, llama.cpp has pair after pair.
+    /// Another order of the rows of each query head: Hugging Face has the first halves of the pairs that a
+    /// position rotates, then the second halves; llama.cpp has pair after pair.
     QueryPairs,
     /// The same for the heads of the keys.
     KeyPairs,
@@ -69,10 +70,10 @@ const LLAMA_PARTS: [(&str, &str, Layout); 9] = [
 ];
 
 impl Architecture {
-    /// All that are read.
+    /// All supported architectures.
     pub const ALL: [Self; 2] = [Self::Gpt2, Self::Llama];
 
-    /// The name in the metadata, and Hugging Face's `model_type`.
+    /// Returns the name in the metadata, which is also Hugging Face's `model_type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -80,7 +81,7 @@ impl Architecture {
         }
     }
 
-    /// The name in Hugging Face's files of a tensor of a GGUF file, and how its elements lie; none if there
+    /// Returns the name in Hugging Face's files of a tensor of a GGUF file, and its layout; `None` if there
     /// is no such tensor.
     pub fn hugging_face_name(self, name: &str) -> Option<(String, Layout)> {
         let (singles, parts, blocks) = match self {
@@ -104,7 +105,7 @@ impl Architecture {
 }
 
 impl Gguf {
-    /// The kind of the model.
+    /// Returns the kind of the model.
     ///
     /// # Errors
     /// When it is another than those that are read, or the file is one of several that have a model together.

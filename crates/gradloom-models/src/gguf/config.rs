@@ -1,8 +1,8 @@
-//! The configuration that the same model has at Hugging Face.
+//! Configuration of the same model at Hugging Face.
 //!
-//! In: the metadata, and the shape of the token embedding. Out: what is in `config.json`, under the names of
-//! transformers' `GPT2Config` and `LlamaConfig`. Always holds: what the metadata says and the configuration
-//! cannot is an error, so that no model computes something else than the file means.
+//! In: the metadata, and the shape of the token embedding. Out: the contents of `config.json`, under the
+//! names of transformers' `GPT2Config` and `LlamaConfig`. Always holds: metadata that the configuration
+//! cannot express is an error, so that no model computes something else than the file means.
 
 use super::error::{damaged, unread};
 use super::{Architecture, FromValue, Gguf, Tensor};
@@ -24,7 +24,7 @@ const SAMPLING: [(&str, &str); 5] = [
 ];
 
 impl Gguf {
-    /// What `config.json` of the same model says at Hugging Face.
+    /// Returns the contents of `config.json` for the same model at Hugging Face.
     ///
     /// # Errors
     /// When the architecture is not read, the metadata lacks something, or it says what a configuration of
@@ -126,7 +126,7 @@ impl Gguf {
         }))
     }
 
-    /// Query heads of a Llama.
+    /// Returns the number of query heads of a Llama.
     pub(super) fn query_heads(&self) -> Result<usize> {
         self.size("llama.attention.head_count")
     }
@@ -179,9 +179,9 @@ impl Gguf {
         Ok(scaling.into())
     }
 
-    /// Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for long ones,
-    /// and a transition between them (`_compute_llama3_parameters` of transformers). All of Llama 3.1 to 3.3
-    /// share the other numbers, which the file does not have.
+    /// Returns Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for
+    /// long ones, and a transition between them (`_compute_llama3_parameters` of transformers). All of
+    /// Llama 3.1 to 3.3 share the other numbers, which the file does not have.
     fn llama3(&self, factors: &Tensor<'_>, theta: f64, head: usize) -> Result<Value> {
         const ORIGINAL: f64 = 8192.0;
         const LOW: f64 = 1.0;
@@ -218,7 +218,7 @@ impl Gguf {
         }
     }
 
-    /// A number as its shortest decimal: 1e-5, where the f32 is 9.99999974e-6.
+    /// Returns a number as its shortest decimal: 1e-5 for the f32 9.99999974e-6.
     fn positive(&self, key: &str) -> Result<f64> {
         let number: f32 = self.require(key)?;
         if number > 0.0 && number.is_finite() {
@@ -230,7 +230,7 @@ impl Gguf {
 
 const ONE_SIZE: &str = "models whose heads rotate in part, or have values of another size, are not read";
 
-/// The number whose shortest decimal is the same.
+/// Returns the number whose shortest decimal is the same.
 fn decimal(number: f32) -> f64 {
     number.to_string().parse().expect("Rust reads what it writes")
 }

@@ -3,7 +3,7 @@
 //! In: bytes. Out: numbers and texts, little-endian. Always holds: nothing is allocated, and no length is
 //! trusted before that many bytes are there.
 
-/// What is wrong with the bytes, for the end of a message.
+/// A fault in the bytes, as the end of a message.
 pub(super) type Fault = String;
 
 /// A place in bytes.
@@ -49,13 +49,13 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A text: its length in 64 bits, then bytes, which should be UTF-8.
+    /// Reads a text: its length in 64 bits, then bytes, which should be UTF-8.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Fault> {
         let length = self.u64()?;
         self.take(length)
     }
 
-    /// A text that is UTF-8.
+    /// Reads a text that is UTF-8.
     pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
         let at = self.at;
         std::str::from_utf8(self.text()?).map_err(|_| format!("the text at byte {at} is not UTF-8"))

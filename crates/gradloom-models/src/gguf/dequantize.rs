@@ -11,7 +11,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::half::{from_bf16, from_f16};
 use std::array::from_fn;
 
-/// The elements of whole blocks, one after the other.
+/// Returns the elements of whole blocks, one after the other.
 ///
 /// # Errors
 /// When the type is none of f32, f16, bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; when the bytes
@@ -41,7 +41,7 @@ pub fn dequantize(ty: TensorType, bytes: &[u8]) -> Result<Vec<f32>> {
     })
 }
 
-/// Whether elements of a type are read.
+/// Returns whether elements of a type can be read.
 pub(super) fn is_read(ty: TensorType) -> bool {
     dequantize(ty, &[]).is_ok()
 }
@@ -55,17 +55,17 @@ fn blocks<const B: usize, const N: usize>(bytes: &[u8], block: impl Fn(&[u8; B])
     elements
 }
 
-/// The f16 at an offset.
+/// Returns the f16 at an offset, as f32.
 fn scale(block: &[u8], at: usize) -> f32 {
     from_f16(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
-/// The nibble of element `i`: a run of bytes has twice as many elements, the low halves first.
+/// Returns the nibble of element `i`: a run of bytes has twice as many elements, the low halves first.
 fn nibble(bytes: &[u8], run: usize, i: usize) -> u8 {
     bytes[i / (2 * run) * run + i % run] >> (i / run % 2 * 4) & 15
 }
 
-/// Bit 4 of element `i` of a block of 32: bit `i` of four bytes.
+/// Returns bit 4 of element `i` of a block of 32: bit `i` of four bytes.
 fn fifth_bit(bytes: &[u8], i: usize) -> u8 {
     (bytes[i / 8] >> (i % 8) & 1) << 4
 }
@@ -100,10 +100,11 @@ fn q8_0(block: &[u8; 34]) -> [f32; 32] {
     from_fn(|i| d * f32::from(block[2 + i] as i8))
 }
 
-/// The scale and the minimum of each of the eight runs of 32 elements of Q4_K and Q5_K: d and dmin, as f16,
-/// times numbers of 6 bits, which 12 bytes hold. Bytes 0 to 3 have the scales of runs 0 to 3 in their low 6
-/// bits, bytes 4 to 7 the minima. Of run r from 4 on, byte r + 4 has the low 4 bits of the scale and, above
-/// them, of the minimum; the upper 2 bits are those of byte r - 4 for the scale, of byte r for the minimum.
+/// Returns the scale and the minimum of each of the eight runs of 32 elements of Q4_K and Q5_K: d and dmin,
+/// as f16, times numbers of 6 bits, which 12 bytes hold. Bytes 0 to 3 have the scales of runs 0 to 3 in
+/// their low 6 bits, bytes 4 to 7 the minima. Of run r from 4 on, byte r + 4 has the low 4 bits of the
+/// scale and, above them, of the minimum; the upper 2 bits are those of byte r - 4 for the scale, of byte r
+/// for the minimum.
 fn scales_and_minima(block: &[u8]) -> [(f32, f32); 8] {
     let (d, dmin, packed) = (scale(block, 0), scale(block, 2), &block[4..16]);
     from_fn(|run| {

@@ -118,7 +118,7 @@ impl Header {
         alignment.ok_or_else(|| format!("`{KEY}` is {value:?} and no power of two"))
     }
 
-    /// Two tensors that share bytes.
+    /// Returns two tensors that share bytes, if there are any.
     fn overlap(&self) -> Option<(&str, &str)> {
         let places = self.tensors.iter().filter(|(_, place)| !place.bytes.is_empty());
         let mut places: Vec<_> =
@@ -129,7 +129,7 @@ impl Header {
     }
 }
 
-/// The error of a file that does not begin with `GGUF`.
+/// Returns the error of a file that does not begin with `GGUF`.
 fn no_gguf(bytes: &[u8], file: &str) -> Error {
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
     let message = match kind {
@@ -141,14 +141,14 @@ fn no_gguf(bytes: &[u8], file: &str) -> Error {
     error(file, message).help(kind.remedy())
 }
 
-/// What a header says of a tensor.
+/// Description of a tensor in the header.
 struct Info<'a> {
     name: &'a str,
     shape: Vec<usize>,
     ty: TensorType,
-    /// Bytes of its blocks.
+    /// Number of bytes of its blocks.
     length: usize,
-    /// From the beginning of the data.
+    /// Offset from the beginning of the data.
     offset: u64,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Info<'a> {
         Ok(Self { name, shape, ty, length, offset })
     }
 
-    /// The tensor in a file of `size` bytes whose data begins at `data`.
+    /// Returns the tensor's name and place in a file of `size` bytes whose data begins at `data`.
     fn placed(self, data: u64, size: usize) -> std::result::Result<(&'a str, Place), Fault> {
         let Self { name, shape, ty, length, offset } = self;
         let start = data.checked_add(offset).and_then(|start| usize::try_from(start).ok());

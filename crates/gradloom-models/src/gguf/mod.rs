@@ -2,8 +2,8 @@
 //!
 //! In: a file, mapped into memory. Out: its metadata and tensors as they are ([`Gguf`]); and the same model
 //! as Hugging Face's files have it: the configuration, the weights by their names there, and the tokenizer.
-//! Always holds: what is given lies within the file, and no more is allocated than a small multiple of it,
-//! whatever a header says.
+//! Always holds: everything that is returned lies within the file, and no more is allocated than a small
+//! multiple of it, whatever a header says.
 //!
 //! Quantised elements become f32 ([`dequantize`]): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; f32,
 //! f16 and bf16 stay as they are. [`quantize`] makes Q8_0 and Q4_0.
@@ -66,7 +66,7 @@ pub struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
-    /// The elements, row-major.
+    /// Returns the elements, row-major.
     ///
     /// # Errors
     /// When their type is not read; the message names it.
@@ -102,28 +102,28 @@ impl Gguf {
         Ok(Self { name, bytes, header })
     }
 
-    /// The path as it was given; for bytes, what stands for it in messages.
+    /// Returns the path as it was given; for bytes, the name that stands for it in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version of the format: 2 or 3.
+    /// Returns the version of the format: 2 or 3.
     pub fn version(&self) -> u32 {
         self.header.version
     }
 
-    /// The keys of the metadata, sorted.
+    /// Returns the keys of the metadata, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.header.metadata.keys().map(String::as_str)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn metadata(&self, key: &str) -> Option<Value<'_>> {
         // It was sound when the file was opened.
         self.header.metadata.get(key)?.value(&self.bytes).ok()
     }
 
-    /// The value of a key, if it is there. Integers may have any width that holds them.
+    /// Returns the value of a key, if it is there. Integers may have any width that holds them.
     ///
     /// # Errors
     /// When it is of another type, or an integer out of range.
@@ -135,7 +135,7 @@ impl Gguf {
         })
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a key that must be there.
     ///
     /// # Errors
     /// As [`get`](Self::get), and when it is not there.
@@ -145,12 +145,12 @@ impl Gguf {
         })
     }
 
-    /// All tensors, by name.
+    /// Returns all tensors, by name.
     pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
         self.header.tensors.iter().map(|(name, place)| self.placed(name, place))
     }
 
-    /// The tensor of this name.
+    /// Returns the tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         self.header.tensors.get_key_value(name).map(|(name, place)| self.placed(name, place))
     }
@@ -159,7 +159,7 @@ impl Gguf {
         Tensor { name, shape: &place.shape, ty: place.ty, bytes: &self.bytes[place.bytes.clone()] }
     }
 
-    /// A size in the metadata, which is not 0.
+    /// Returns a size in the metadata, which is not 0.
     fn size(&self, key: &str) -> Result<usize> {
         if self.metadata(key).is_none() {
             self.require::<usize>(key)?;
@@ -167,7 +167,7 @@ impl Gguf {
         self.size_or(key, 0)
     }
 
-    /// A size that follows from others if the metadata does not have it; not 0 either.
+    /// Returns a size that follows from others if the metadata does not have it; not 0 either.
     fn size_or(&self, key: &str, default: usize) -> Result<usize> {
         match self.size_of_all(key)?.unwrap_or(default) {
             0 => Err(damaged(&self.name, format_args!("the metadata makes `{key}` 0"))),

@@ -7,8 +7,8 @@ use super::types::TensorType;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{BLOCK, BlockFormat};
 
-/// The blocks of elements; [`dequantize`](super::dequantize) has their layout. Blocks do not cross rows: a
-/// tensor's rows must be multiples of 32.
+/// Returns the blocks of elements; [`dequantize`](super::dequantize) documents their layout. Blocks do not
+/// cross rows: a tensor's rows must be multiples of 32.
 ///
 /// # Errors
 /// When the type is another than Q8_0 and Q4_0; when the elements are no multiple of 32; when one is not
