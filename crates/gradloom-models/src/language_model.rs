@@ -1,4 +1,4 @@
-//! What generation and evaluation need of a model of text, whatever its architecture.
+//! Interface of language models for generation and evaluation, whatever the architecture.
 //!
 //! In: tokens, their positions, and a way to attend. Out: hidden states and logits. Always holds: attention
 //! is the only place where positions meet, so that caches, pages and plain training are ways to attend over
@@ -25,24 +25,24 @@ pub struct Sizes {
     pub depth: usize,
 }
 
-/// How a block attends: from its number and its queries `[batch, heads, time, depth]`, keys and values
-/// `[batch, key_heads, time, depth]`, to what stands in the queries' place.
+/// Attention of a block: a function of the block's number, its queries `[batch, heads, time, depth]`, and
+/// keys and values `[batch, key_heads, time, depth]`; the result has the shape of the queries.
 pub type Attend<'a> = dyn FnMut(usize, [Tensor; 3]) -> Tensor + 'a;
 
 /// A decoder-only transformer: each position sees those before it, and tells the token after it.
 pub trait LanguageModel: Module {
-    /// The sizes of the model.
+    /// Returns the sizes of the model.
     fn sizes(&self) -> Sizes;
 
-    /// What comes out of the last block, normalised: i32 ids `[batch, time]`, at positions i32 `[time]` or
-    /// `[batch, time]` below the context, give `[batch, time, width]`.
+    /// Returns the normalised output of the last block: i32 ids `[batch, time]`, at positions i32 `[time]`
+    /// or `[batch, time]` below the context, give `[batch, time, width]`.
     fn hidden(&self, ids: Tensor, positions: Tensor, attend: &mut Attend<'_>) -> Tensor;
 
-    /// Logits of the next token: `[.., width]` gives `[.., vocabulary]`.
+    /// Returns the logits of the next token: `[.., width]` gives `[.., vocabulary]`.
     fn logits(&self, hidden: Tensor) -> Tensor;
 
-    /// Logits of the token after each position of texts that begin at position 0: i32 `[batch, time]` gives
-    /// `[batch, time, vocabulary]`, with `time` up to the context.
+    /// Returns the logits of the token after each position of texts that begin at position 0: i32
+    /// `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
@@ -51,7 +51,7 @@ pub trait LanguageModel: Module {
     }
 }
 
-/// Attention of texts that are there as a whole.
+/// Attends causally over texts that are present as a whole.
 pub(crate) fn causal(_: usize, [q, k, v]: [Tensor; 3]) -> Tensor {
     q.attention(k, v, AttentionOptions::causal())
 }

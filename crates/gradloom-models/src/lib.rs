@@ -1,4 +1,4 @@
-//! Models for gradloom and what they need around them: GPT-2 and Llama, text data and generation.
+//! Models for gradloom and their surroundings: GPT-2 and Llama, text data and generation.
 //!
 //! - [`any_model`]: a model whose architecture a file decides.
 //! - [`evaluate`]: the perplexity of a text, and questions with choices.

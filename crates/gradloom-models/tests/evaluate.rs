@@ -23,7 +23,7 @@ fn session(name: &str) -> Session<AnyModel> {
     Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap()
 }
 
-/// Log-probabilities of all tokens but the first, from logits on the host.
+/// Returns the log-probabilities of all tokens but the first, from logits on the host.
 fn by_forward<M: LanguageModel>(session: &Session<M>, text: &[i32]) -> Vec<f64> {
     let read = text.len() - 1;
     let mut program = session.infer([i32("ids", [1, read])], |model, [ids]| model.forward(ids)).unwrap();

@@ -48,8 +48,8 @@ fn model() -> Gpt2 {
     Gpt2::new(&config).unwrap()
 }
 
-/// How many reads running a program takes: its outputs, its guards, and the places of the windows that it
-/// updates.
+/// Returns the number of reads that running a program takes: its outputs, its guards, and the places of the
+/// windows that it updates.
 fn reads(plan: &Plan) -> u64 {
     let windows = plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion);
     plan.outputs.len() as u64 + u64::from(!plan.guards.is_empty()) + u64::from(windows)
@@ -60,7 +60,7 @@ fn names_the_launch(error: &Error, plan: &Plan, launch: usize) {
     assert!(error.to_string().contains(&expected), "{error}");
 }
 
-/// AdamW, clipping, dropout, and a state of the user's that counts the batches.
+/// Compiles a step with AdamW, clipping, dropout, and a state of the user's that counts the batches.
 fn train(device: &Device) -> Result<Train<Gpt2, 2>, Error> {
     Trainer::new(model())
         .seed(5)
@@ -102,7 +102,8 @@ impl Undisturbed {
         Self { before, after, loss }
     }
 
-    /// After a fault before the commit: nothing has changed, and the next step is as if nothing had happened.
+    /// Checks that after a fault before the commit, nothing has changed, and the next step is as if nothing
+    /// had happened.
     fn goes_on(&self, train: &mut Train<Gpt2, 2>) {
         assert!(!train.store().is_lost());
         assert_eq!(content(&train.store()), self.before);

@@ -24,7 +24,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name)
 }
 
-/// What transformers computed of a folder; see scripts/oracle/hugging_face.py.
+/// Results of transformers for a folder; see scripts/oracle/hugging_face.py.
 struct Expected {
     ids: Vec<i32>,
     logits: Vec<f32>,
@@ -157,7 +157,7 @@ fn sixteen_bits_are_written_and_read() {
     }
 }
 
-/// The configuration of a folder with keys changed, and what becomes of it.
+/// Returns the configuration of a folder with keys changed, or the error about it.
 fn changed(name: &str, changes: Value) -> Result<AnyConfig, Error> {
     let mut json: Value =
         serde_json::from_slice(&std::fs::read(path(name).join("config.json")).unwrap()).unwrap();
@@ -283,7 +283,7 @@ fn parameters_are_counted_without_the_model() {
     }
 }
 
-/// The parameters of a file, with others added and some left out, under metadata.
+/// Returns the parameters of a file, with others added and some left out, under metadata.
 fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, &str)]) -> Weights {
     use safetensors::tensor::{Dtype, TensorView};
     let folder = Folder::open(path(name)).unwrap();

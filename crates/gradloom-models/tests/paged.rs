@@ -83,7 +83,7 @@ impl Paged {
     }
 }
 
-/// The logits after a text that is alone.
+/// Returns the logits after a text that is alone.
 fn alone(session: &Session<AnyModel>, text: &[i32]) -> Vec<f32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
     decoder.reset();

@@ -16,7 +16,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Trainer};
 use std::collections::HashSet;
 
-/// A GPU with cooperative matrices.
+/// Returns a GPU with cooperative matrices.
 fn large() -> Limits {
     Limits {
         invocations: 1024,
@@ -30,7 +30,7 @@ fn large() -> Limits {
     }
 }
 
-/// The training step that `gradloom bench` has for these sizes, before it is lowered.
+/// Returns the training step that `gradloom bench` has for these sizes, before it is lowered.
 fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
     let shape = [batch, config.context];
     let train = Trainer::new(Gpt2::new(config).unwrap())
@@ -43,10 +43,10 @@ fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
     train.stages().passes.clone()
 }
 
-/// What the shaders of a step come to.
+/// Counts of a step's shaders.
 struct Shaders {
     dispatches: usize,
-    /// Those that multiply cooperative matrices.
+    /// Number of dispatches that multiply cooperative matrices.
     cooperative: usize,
     /// Bytes.
     scratch: u64,
@@ -57,7 +57,7 @@ fn checked(graph: &Graph, precision: Precision) -> Shaders {
     checked_for(graph, &large(), precision)
 }
 
-/// The same for any GPU.
+/// Checks all shaders of a step for any GPU.
 fn checked_for(graph: &Graph, limits: &Limits, precision: Precision) -> Shaders {
     let choices = wgsl::Choices::by_rule(precision);
     let mut store = StoreLayout::default();

@@ -46,7 +46,7 @@ fn logits(session: &Session<AnyModel>, ids: &[i32]) -> Vec<f32> {
         .unwrap()
 }
 
-/// What the matrices of a session stand for once they are rounded, in a session in f32.
+/// Returns a session in f32 with the values that a session's matrices have once they are rounded.
 fn rounded(session: &Session<AnyModel>, config: &AnyConfig, stored: Stored) -> Session<AnyModel> {
     let copy = Session::new(config.build().unwrap(), &Device::cpu(), 0).unwrap();
     copy.materialize().unwrap();

@@ -10,12 +10,13 @@ use crate::data::{self, Bpe, Roles};
 use gradloom_core::error::Result;
 
 impl Gguf {
-    /// Whether the file has the data of a tokenizer.
+    /// Returns whether the file has the data of a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         self.metadata("tokenizer.ggml.model").is_some()
     }
 
-    /// The tokenizer that the file describes: merges of bytes (`gpt2`) or SentencePiece's (`llama`).
+    /// Returns the tokenizer that the file describes: merges of bytes (`gpt2`) or SentencePiece's
+    /// (`llama`).
     ///
     /// # Errors
     /// As [`Gguf::vocabulary`]; when the kind, or the way in which text is split, is not known; when tokens,
@@ -73,7 +74,7 @@ impl Gguf {
     }
 }
 
-/// The tokens of control; without types, those that begin and end a text.
+/// Returns the control tokens; without types, those that begin and end a text.
 fn special(found: &Vocabulary) -> Vec<i32> {
     if found.types.is_empty() {
         let mut ids: Vec<i32> = [found.bos, found.eos].into_iter().flatten().map(|id| id as i32).collect();

@@ -18,7 +18,7 @@ macro_rules! types {
         }
 
         impl TensorType {
-            /// The type of a number, if ggml has one.
+            /// Returns the type with this number, if ggml has one.
             pub(super) fn of(id: u32) -> Option<Self> {
                 Some(match id {
                     $($id => Self::$name,)*

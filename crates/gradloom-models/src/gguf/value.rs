@@ -75,7 +75,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// An integer, of any width.
+    /// Returns the value if it is an integer, of any width.
     fn integer(self) -> Option<i128> {
         Some(match self {
             Self::U8(x) => x.into(),
@@ -113,17 +113,17 @@ impl<'a> Array<'a> {
         Ok(Self { ty, length, bytes, deep })
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The elements in order.
+    /// Returns the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let (ty, deep, mut cursor) = (self.ty, self.deep, Cursor::new(self.bytes, 0));
         // They were checked when the file was opened; one that changes since then ends the array.
@@ -163,10 +163,10 @@ impl fmt::Display for Value<'_> {
 
 /// A type that values of metadata are read as.
 pub trait FromValue<'a>: Sized {
-    /// What is wanted, for messages: `a string`.
+    /// Returns the name of the type that is wanted, for messages: `a string`.
     fn wanted() -> String;
 
-    /// The value, if it is of a type that fits and in its range.
+    /// Returns the value if it is of a type that fits and in its range.
     fn from_value(value: Value<'a>) -> Option<Self>;
 }
 
@@ -224,7 +224,7 @@ impl<'a> FromValue<'a> for &'a str {
     }
 }
 
-/// A text in which what is not UTF-8 is replaced.
+/// A text in which bytes that are not UTF-8 are replaced.
 impl FromValue<'_> for String {
     fn wanted() -> String {
         "a string".to_string()

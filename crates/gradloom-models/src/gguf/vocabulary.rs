@@ -7,12 +7,12 @@ use super::Gguf;
 use super::error::damaged;
 use gradloom_core::error::Result;
 
-/// What a file says of the model's tokenizer.
+/// Contents of a file about the model's tokenizer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
     /// The kind: `gpt2` for merges of bytes, `llama` for SentencePiece's.
     pub model: String,
-    /// llama.cpp's name of how a text is split before: `gpt-2`, `llama-bpe`.
+    /// llama.cpp's name for the way to split a text into words: `gpt-2`, `llama-bpe`.
     pub pre: Option<String>,
     /// The tokens by id. Of the kind `gpt2`, bytes are written as GPT-2's `vocab.json` writes them; of
     /// `llama`, a space is `▁`.
@@ -27,15 +27,15 @@ pub struct Vocabulary {
     pub bos: Option<u32>,
     /// The token that ends a text.
     pub eos: Option<u32>,
-    /// The token of what has none.
+    /// The token for unknown text.
     pub unknown: Option<u32>,
-    /// The token that fills up.
+    /// The padding token.
     pub padding: Option<u32>,
-    /// Whether texts begin with [`bos`](Self::bos), if the file says so.
+    /// True if texts begin with [`bos`](Self::bos); `None` if the file does not say.
     pub add_bos: Option<bool>,
-    /// Whether texts end with [`eos`](Self::eos), if the file says so.
+    /// True if texts end with [`eos`](Self::eos); `None` if the file does not say.
     pub add_eos: Option<bool>,
-    /// Whether a space is put before a text, if the file says so.
+    /// True if a space is put before a text; `None` if the file does not say.
     pub add_space_prefix: Option<bool>,
     /// The template of a conversation, in Jinja's language.
     pub chat_template: Option<String>,
@@ -44,24 +44,25 @@ pub struct Vocabulary {
 /// The type of a token, with llama.cpp's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenType {
-    /// None that the file names; it is read as a piece of text.
+    /// A type that the file does not name; the token is read as a piece of text.
     Undefined = 0,
     /// A piece of text.
     Normal = 1,
-    /// The one for what has none.
+    /// The token for unknown text.
     Unknown = 2,
-    /// One that steers and stands for no text, such as the end.
+    /// A control token, which stands for no text, such as the end.
     Control = 3,
-    /// One that was added; it is found in a text before others are.
+    /// An added token, which is found in a text before others are.
     UserDefined = 4,
-    /// One that never comes.
+    /// A token that is never used.
     Unused = 5,
     /// A byte, written `<0x0A>`.
     Byte = 6,
 }
 
 impl TokenType {
-    /// The type of a number, as llama.cpp reads it: any that it does not know is none.
+    /// Returns the type of a number, as llama.cpp reads it: a number that it does not know is
+    /// [`TokenType::Undefined`].
     fn of(number: i32) -> Self {
         use TokenType::{Byte, Control, Normal, Undefined, Unknown, Unused, UserDefined};
         let known = [Normal, Unknown, Control, UserDefined, Unused, Byte];
@@ -70,7 +71,7 @@ impl TokenType {
 }
 
 impl Gguf {
-    /// What the file says of the tokenizer.
+    /// Returns the contents of the file about the tokenizer.
     ///
     /// # Errors
     /// When it has no kind or no tokens, or what it has does not fit together.

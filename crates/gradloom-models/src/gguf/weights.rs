@@ -28,8 +28,8 @@ struct Converted<'a> {
 }
 
 impl Gguf {
-    /// All tensors under their names at Hugging Face, as a file in memory: f16 and bf16 as they are, others
-    /// as f32.
+    /// Returns all tensors under their names at Hugging Face, as a file in memory: f16 and bf16 as they
+    /// are, others as f32.
     ///
     /// # Errors
     /// When the architecture or the type of a tensor is not read; when a tensor is not known, or its shape
@@ -87,8 +87,8 @@ impl Gguf {
         Ok(Converted { tensor, shape, layout, heads })
     }
 
-    /// Whether the output layer is the token embedding: then it is missing, or a copy, which programs that
-    /// quantise may have in another type.
+    /// Returns whether the output layer is the token embedding: the layer is then missing, or a copy, which
+    /// programs that quantise may have stored in another type.
     pub(super) fn is_tied(&self) -> Result<bool> {
         let (Some(output), Some(embedding)) = (self.tensor(OUTPUT), self.tensor(EMBEDDING)) else {
             return Ok(self.tensor(OUTPUT).is_none());
@@ -115,7 +115,7 @@ impl Gguf {
 }
 
 impl Tensor<'_> {
-    /// A row along the first dimension.
+    /// Returns a row along the first dimension.
     fn row(&self, row: usize) -> Result<Vec<f32>> {
         let size = self.bytes.len() / self.shape[0];
         dequantize(self.ty, &self.bytes[row * size..][..size])
@@ -156,7 +156,7 @@ impl View for Converted<'_> {
     }
 }
 
-/// The elements of a matrix with this many columns, column by column.
+/// Returns the elements of a matrix with this many columns, column by column.
 fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
     // A matrix without rows may have any number of columns.
@@ -171,7 +171,7 @@ fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
     result
 }
 
-/// The rows of each head in another order: the even ones, then the odd ones.
+/// Returns the rows of each head in another order: the even ones, then the odd ones.
 fn halves(bytes: &[u8], rows: usize, heads: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
     // Without rows, there may be any number of heads.

@@ -1,4 +1,4 @@
-//! How text is split into words before bytes are merged, by the names that llama.cpp gives.
+//! Ways to split text into words before bytes are merged, by the names that llama.cpp gives.
 //!
 //! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Always holds: the patterns are those of the
 //! tokenizer.json of the models that the name stands for, or of llama.cpp where it has its own.
@@ -8,9 +8,9 @@
 pub(super) struct Words {
     /// Regular expressions, each of which splits what those before it left; none for GPT-2's.
     pub(super) patterns: &'static [&'static str],
-    /// Whether a word that is a token is that token, whatever the merges.
+    /// True if a word that is a token is encoded as that token, whatever the merges.
     pub(super) whole: bool,
-    /// Whether texts begin with a token, where the file does not say so.
+    /// True if texts begin with a token when the file does not say.
     pub(super) begins: bool,
 }
 
@@ -48,7 +48,7 @@ const GPT4O: &[&str] = &[concat!(
 /// llama.cpp's own, for files of before names were given.
 const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"];
 
-/// The way of this name, if it is known.
+/// Returns the way of this name, if it is known.
 pub(super) fn find(name: &str) -> Option<Words> {
     let (patterns, whole, begins): (&[&str], bool, bool) = match name {
         "gpt-2" | "mpt" | "olmo" | "jais" | "phi-2" | "trillion" | "gigachat" | "a.x-4.0" | "mellum" => {

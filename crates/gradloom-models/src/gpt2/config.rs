@@ -47,7 +47,7 @@ fn is_usual(epsilon: &f64) -> bool {
 }
 
 impl Default for Gpt2Config {
-    /// [`Gpt2Config::DEFAULT`].
+    /// Returns [`Gpt2Config::DEFAULT`].
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -61,7 +61,7 @@ pub const MOST_LAYERS: usize = 512;
 /// be.
 const SEARCHED: usize = 1 << 16;
 
-/// Whether a tensor has no more elements than 32-bit positions can count.
+/// Returns whether 32-bit positions can number all elements of a tensor.
 fn countable(rows: usize, columns: usize) -> bool {
     rows.checked_mul(columns).is_some_and(|n| n <= i32::MAX as usize)
 }
@@ -113,7 +113,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
@@ -163,12 +163,12 @@ impl Gpt2Config {
         tied: true,
     };
 
-    /// Length of the vectors between the two products of an MLP.
+    /// Returns the length of the vectors between the two products of an MLP.
     pub fn mlp_width(&self) -> usize {
         self.mlp_width.unwrap_or(self.width.saturating_mul(4))
     }
 
-    /// Number of trainable numbers; an output layer that is the token embedding counts once.
+    /// Returns the number of trainable parameters; an output layer that is the token embedding counts once.
     ///
     /// Only meaningful for a configuration that [`validate`](Self::validate) accepts.
     pub fn parameters(&self) -> usize {
@@ -184,7 +184,7 @@ impl Gpt2Config {
         block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
     }
 
-    /// Whether there is a model of these sizes.
+    /// Checks that a model of these sizes can be built.
     ///
     /// # Errors
     /// The first thing that is wrong.

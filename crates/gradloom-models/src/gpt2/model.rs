@@ -60,7 +60,7 @@ pub struct Mlp {
 const DEVIATION: f64 = 0.02;
 
 impl Gpt2 {
-    /// A model of these sizes.
+    /// Makes a model of these sizes.
     ///
     /// # Errors
     /// When there is no such model; see [`Gpt2Config::validate`].
@@ -88,7 +88,7 @@ impl Gpt2 {
         self
     }
 
-    /// The sizes of the model.
+    /// Returns the sizes of the model.
     pub fn config(&self) -> &Gpt2Config {
         &self.config
     }
@@ -100,18 +100,18 @@ impl Gpt2 {
         LanguageModel::forward(self, ids)
     }
 
-    /// The same of texts, or parts of one, that stand elsewhere: `positions` are i32 `[time]` or
-    /// `[batch, time]`, below the context. Positions are learnt vectors, so they say nothing about which
-    /// tokens see each other: each sees those before it in its row.
+    /// Like [`forward`](Self::forward), for texts, or parts of one, that begin elsewhere: `positions` are
+    /// i32 `[time]` or `[batch, time]`, below the context. Positions are learnt vectors and do not decide
+    /// which tokens see each other: each sees those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
         self.logits(self.hidden(ids, positions, &mut causal))
     }
 
-    /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give
+    /// Returns the logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give
     /// `[1, vocabulary]`.
     ///
-    /// What stands after the position does not count, so a short text may be filled up with anything.
+    /// Ids after the position have no effect, so a short text may be filled up with anything.
     #[track_caller]
     pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
         let hidden = self.hidden_from_start(ids);
@@ -119,15 +119,15 @@ impl Gpt2 {
         self.logits(hidden.reshape([time, width]).gather_rows(position))
     }
 
-    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
-    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
+    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
     }
 
-    /// What can be wrong here is the shape or dtype of the ids, so errors point at the caller's line; what
-    /// follows, in the blocks and in the logits, keeps its own lines, which tell more in `inspect`.
+    /// Returns the hidden states. Errors here, in the shape or dtype of the ids, point at the caller's
+    /// line; the blocks and logits keep their own lines, which tell more in `inspect`.
     #[track_caller]
     fn hidden_from_start(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!((sources(true), sources(false)), (5, 0));
     }
 
-    /// File and line that an error points at.
+    /// Returns the file and line that an error points at.
     fn place(error: &gradloom_core::error::Error) -> (&str, u32) {
         let origin = error.origin().expect("a place");
         (&origin.file, origin.line)

@@ -7,7 +7,7 @@ use super::Gpt2Config;
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// One line on what it is for.
+    /// Purpose of the preset, in one line.
     pub about: &'static str,
     /// The sizes of the model.
     pub config: Gpt2Config,
@@ -17,8 +17,8 @@ const fn bytes(layers: usize, heads: usize, width: usize, context: usize) -> Gpt
     Gpt2Config { vocabulary: 256, context, width, heads, layers, ..Gpt2Config::DEFAULT }
 }
 
-/// The shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the published
-/// weights.
+/// Returns the shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the
+/// published weights.
 const fn published(layers: usize, heads: usize, width: usize) -> Gpt2Config {
     Gpt2Config { width, heads, layers, dropout: 0.1, ..Gpt2Config::DEFAULT }
 }
@@ -34,13 +34,13 @@ pub const PRESETS: [Preset; 6] = [
 ];
 
 impl Preset {
-    /// The preset of this name.
+    /// Returns the preset of this name.
     pub fn find(name: &str) -> Option<&'static Preset> {
         const ALL: &[Preset] = &PRESETS;
         ALL.iter().find(|preset| preset.name == name)
     }
 
-    /// All names, as a message lists them.
+    /// Returns all names, as a message lists them.
     pub fn names() -> String {
         PRESETS.map(|preset| preset.name).join(", ")
     }

@@ -6,13 +6,13 @@ use crate::llama::{LlamaConfig, Rotary, RotaryScaling};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 
-/// The model that a `config.json` describes; `path` is what messages call it.
+/// Returns the model that a `config.json` describes; `path` names it in messages.
 ///
-/// Read are the model types `gpt2`, `llama`, and `mistral` without a window below the context. Keys that say
-/// nothing about the numbers that a model computes are left alone.
+/// The model types `gpt2`, `llama`, and `mistral` without a window below the context are read. Keys that do
+/// not affect the numbers that a model computes are ignored.
 ///
 /// # Errors
-/// When a key is missing or of another kind, or asks for what the models here do not have.
+/// When a key is missing or of another kind, or asks for something that the models here do not have.
 pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
     let Some(map) = config.as_object() else {
         return Err(wrong(path, "it is no JSON object".into()));
@@ -73,7 +73,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
 struct Usual {
     context: usize,
     mlp_width: usize,
-    /// As many as there are heads, if none.
+    /// `None` for as many as there are heads.
     key_heads: Option<usize>,
 }
 
@@ -108,7 +108,8 @@ fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
     })
 }
 
-/// Of transformers 5 (`rope_parameters` with all of it) or before (`rope_theta`, and `rope_scaling` or null).
+/// Reads the rotary settings of transformers 5 (`rope_parameters` with all of it) or before (`rope_theta`,
+/// and `rope_scaling` or null).
 fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
     let base = keys.number("rope_theta", Some(10_000.0))?;
     let found = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| keys.object(key).transpose());
@@ -130,7 +131,7 @@ fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
     Ok(Rotary { base, scaling })
 }
 
-/// The `config.json` of a model. It has no name of a data type: the tensors' own counts.
+/// Returns the `config.json` of a model. It has no name of a data type: the tensors' own counts.
 pub fn to_json(config: &AnyConfig) -> Value {
     match config {
         AnyConfig::Gpt2(config) => json!({
@@ -211,7 +212,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The value of a key, unless it is missing or null.
+    /// Returns the value of a key, unless it is missing or null.
     fn value(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }

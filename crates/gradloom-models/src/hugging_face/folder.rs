@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Most bytes of a `config.json`.
 const LARGEST: u64 = 16 << 20;
 
-/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or what is
-/// the same of another file.
+/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or the
+/// same of a GGUF file.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -28,8 +28,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Whether a path looks like such a folder: it has a `config.json` with a `model_type`. Runs of gradloom
-    /// have another one.
+    /// Returns whether a path looks like such a folder: it has a `config.json` with a `model_type`. The
+    /// `config.json` of gradloom's runs has none.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let bytes = regular_file::read(&path.as_ref().join("config.json"), LARGEST);
         let json = bytes.ok().and_then(|bytes| python_json::parse(&bytes).ok());
@@ -70,7 +70,7 @@ impl Folder {
     /// Reads the configuration of a folder, as its file has it and as sizes of a model.
     ///
     /// # Errors
-    /// When it is missing, cannot be read, or asks for what the models here do not have.
+    /// When it is missing, cannot be read, or asks for something that the models here do not have.
     pub fn configuration(path: impl AsRef<Path>) -> Result<(Value, AnyConfig)> {
         let path = path.as_ref();
         let file = path.join("config.json");
@@ -98,22 +98,22 @@ impl Folder {
         Ok(Self { path, json, config, weights: file.weights()?, stored: None, note: None })
     }
 
-    /// The path as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The sizes of the model.
+    /// Returns the sizes of the model.
     pub fn config(&self) -> &AnyConfig {
         &self.config
     }
 
-    /// The whole configuration as it is in the file.
+    /// Returns the whole configuration as it is in the file.
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    /// Reads what the folder, or the file, says of generating text.
+    /// Reads the settings for generating text of the folder or the file.
     ///
     /// # Errors
     /// As [`Generation::open`].
@@ -124,23 +124,23 @@ impl Folder {
         }
     }
 
-    /// Returns what a user should know: that the tensors contradict the configuration.
+    /// Returns a note for the user, if the tensors contradict the configuration.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The tensors.
+    /// Returns the tensors.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// The form in which the folder keeps matrices, if in fewer bits, as
+    /// Returns the form in which the folder keeps matrices, if in fewer bits, as
     /// [`save_stored`](super::save_stored) writes them.
     pub fn stored(&self) -> Option<Stored> {
         self.stored
     }
 
-    /// The model with its parameters, on a device: matrices in the form that the folder has.
+    /// Returns the model with its parameters, on a device: matrices in the form that the folder has.
     ///
     /// # Errors
     /// When the sizes make no model, when the tensors are not those of the model, or the device has no room.
@@ -148,8 +148,8 @@ impl Folder {
         self.session_stored(device, self.stored)
     }
 
-    /// The model with its parameters, on a device, with matrices that are kept in a form of fewer bits, or as
-    /// f32.
+    /// Returns the model with its parameters, on a device, with matrices that are kept in a form of fewer
+    /// bits, or as f32.
     ///
     /// # Errors
     /// As [`Folder::session`], and when the folder has them in another form of fewer bits.

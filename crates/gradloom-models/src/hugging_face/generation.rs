@@ -68,7 +68,7 @@ impl Generation {
         }
     }
 
-    /// Takes what a `config.json` says, such as that of a GGUF file.
+    /// Takes the settings of a `config.json`, such as that of a GGUF file.
     pub fn of_config(config: &Value) -> Self {
         let value = |key: &&str| config.get(*key).filter(|value| !value.is_null()).cloned();
         let keys = TOKENS.iter().chain(&SETTINGS);

@@ -1,4 +1,4 @@
-//! Which tensor of a file is which parameter.
+//! The parameters that the tensors of a file belong to, by name.
 
 use crate::any_model::AnyModel;
 use gradloom_core::error::{Error, ErrorKind, Result};

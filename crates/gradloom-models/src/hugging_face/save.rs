@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How a folder is written.
+/// Options for writing a folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saving {
     /// The type of the tensors: f32, f16 or bf16.
@@ -24,7 +24,7 @@ pub struct Saving {
 }
 
 impl Default for Saving {
-    /// f32, at most 5 GB in a file, as transformers does.
+    /// Returns f32, at most 5 GB in a file, as transformers does.
     fn default() -> Self {
         Self { dtype: DType::F32, shard_bytes: 5_000_000_000, extra: serde_json::Map::new() }
     }
@@ -35,7 +35,7 @@ struct Parameter {
     name: String,
     /// Its extents here, and the type of the file's elements.
     ty: Type,
-    /// Whether the file has the matrix by columns.
+    /// True if the file has the matrix by columns.
     by_columns: bool,
 }
 
@@ -112,8 +112,8 @@ pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
         .help("give a folder that can be written, on a disk with room")
 }
 
-/// Removes what an earlier model left that would be read instead: files of tensors under transformers' names,
-/// and an index of them.
+/// Removes files of an earlier model that would be read instead: files of tensors under transformers'
+/// names, and an index of them.
 pub(super) fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     let is_of_index = |name: &str| name == "model.safetensors.index.json";
     let is_of_tensors = |name: &str| {
@@ -146,7 +146,7 @@ fn in_shards(parameters: &[Parameter], most: u64) -> Vec<Vec<&Parameter>> {
     shards
 }
 
-/// A parameter's name, type and bytes in the file.
+/// Returns a parameter's name, type and bytes in the file.
 fn tensor(session: &Session<AnyModel>, parameter: &Parameter) -> Result<(String, Type, Vec<u8>)> {
     let Parameter { name, ty, by_columns } = parameter;
     let elements = session.get(name)?;

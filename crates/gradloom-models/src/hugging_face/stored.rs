@@ -1,9 +1,9 @@
 //! Folders whose matrices are kept in fewer bits, which gradloom alone reads.
 //!
-//! In: a session whose parameters are kept so. Out: a folder with `config.json`, as transformers has it but
-//! for `quantization_config`, and `model.safetensors` with what the store has; and sessions from such a
-//! folder. Always holds: a session that is read computes what the one that was written does; transformers
-//! refuses the folder by the name of its method instead of reading blocks as numbers.
+//! In: a session whose parameters are kept so. Out: a folder with `config.json`, as transformers writes it
+//! except for `quantization_config`, and `model.safetensors` with the contents of the store; and sessions
+//! from such a folder. Always holds: a session that is read computes the same as the one that was written;
+//! transformers refuses the folder by the name of its method instead of reading blocks as numbers.
 
 use super::save::{failed, remove_others, write_config};
 use crate::any_model::{AnyConfig, AnyModel};
@@ -22,7 +22,7 @@ const METHOD: &str = "gradloom";
 /// The file of the tensors.
 const FILE: &str = "model.safetensors";
 
-/// A form in a word: `f16`, `bf16`, `q8_0` or `q4_0`.
+/// Returns a form in a word: `f16`, `bf16`, `q8_0` or `q4_0`.
 pub fn stored_name(stored: Stored) -> &'static str {
     match stored {
         Stored::F16 => "f16",
@@ -31,7 +31,7 @@ pub fn stored_name(stored: Stored) -> &'static str {
     }
 }
 
-/// The form in which a folder keeps matrices, if not as floats that transformers reads.
+/// Returns the form in which a folder keeps matrices, if not as floats that transformers reads.
 ///
 /// # Errors
 /// When they are quantised in a way that is not read.
@@ -73,7 +73,7 @@ pub fn save_stored(
     write_config(path, &session.model().config(), &extra)
 }
 
-/// The form in which a model's matrices are kept.
+/// Returns the form in which a model's matrices are kept.
 fn stored_in(model: &AnyModel) -> Option<Stored> {
     let mut stored = None;
     model.visit(&mut Visitor::new(&mut |_, param: &Param| stored = stored.or(param.stored())));
@@ -116,7 +116,7 @@ fn load_decoded(session: &Session<AnyModel>, weights: &Weights, stored: Stored) 
     decoded.iter().try_for_each(|(name, elements)| session.set(name, elements))
 }
 
-/// The elements of a parameter, row-major, if the tensor is one of its shape.
+/// Returns the elements of a parameter, row-major, if the tensor is one of its shape.
 fn elements(found: &Found<'_>, shape: &[usize], by_columns: bool, format: BlockFormat) -> Option<Vec<f32>> {
     if found.type_name() != DType::U8.to_string() {
         return if found.shape == shape { found.to_f32().ok() } else { None };
@@ -135,7 +135,7 @@ fn elements(found: &Found<'_>, shape: &[usize], by_columns: bool, format: BlockF
     Some((0..rows * columns).map(|i| numbers[i % columns * length + i / columns]).collect())
 }
 
-/// A model of these sizes, whose matrices are kept in a form, if one is given.
+/// Returns a model of these sizes, whose matrices are kept in a form, if one is given.
 ///
 /// # Errors
 /// When the sizes make no model.

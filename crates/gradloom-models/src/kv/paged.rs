@@ -8,7 +8,7 @@ use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 /// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32 or floats of 16 bits
 /// `[blocks, key heads, block size, depth]`, and so on, written in place.
 ///
-/// Which block belongs to which text is told by [`Pages`](super::pages::Pages).
+/// [`Pages`](super::pages::Pages) tracks the text that each block belongs to.
 #[derive(Debug)]
 pub struct PagedKeyValues {
     layers: Vec<[State; 2]>,
@@ -16,7 +16,7 @@ pub struct PagedKeyValues {
     block_size: usize,
 }
 
-/// What a step is told of the texts in its batch, as [`Batch`](super::pages::Batch) has it; all i32.
+/// Inputs that describe the texts in a step's batch, as in [`Batch`](super::pages::Batch); all i32.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedBatch {
     /// The blocks of each text in the order of its positions, `[rows, blocks]`; what follows them is any
@@ -24,12 +24,12 @@ pub struct PagedBatch {
     pub tables: Tensor,
     /// Number of positions of each text that are in the pool, `[rows]`.
     pub starts: Tensor,
-    /// The same with the new ones, `[rows]`.
+    /// Number of positions of each text with the new ones, `[rows]`.
     pub lengths: Tensor,
 }
 
 impl PagedKeyValues {
-    /// Pools of so many blocks of so many positions, under a name.
+    /// Makes pools of `blocks` blocks of `block_size` positions, under a name.
     pub fn new(sizes: Sizes, blocks: usize, block_size: usize, name: &str) -> Self {
         let state = |i: usize, part: &str| {
             let shape = [blocks, sizes.key_heads, block_size, sizes.depth];
@@ -39,7 +39,7 @@ impl PagedKeyValues {
         Self { layers, sizes, block_size }
     }
 
-    /// The pools with elements of this dtype, a float: see
+    /// Returns the pools with elements of this dtype, a float: see
     /// [`KeyValueCache::kept_as`](gradloom_core::nn::KeyValueCache::kept_as).
     ///
     /// # Panics
@@ -51,14 +51,14 @@ impl PagedKeyValues {
         Self { layers: layers.collect(), ..self }
     }
 
-    /// The pools come into being with the program that this is called in, if no other one needs them before.
+    /// Makes the program in which this is called create the pools, unless another one needed them before.
     #[track_caller]
     pub fn declare(&self) {
         self.layers.iter().flatten().for_each(|state| state.set(state.tensor()));
     }
 
-    /// Hidden states of new tokens of many texts, i32 ids `[rows, time]`: `[rows, time, width]`. Their keys
-    /// and values join the pool at the end of the step.
+    /// Returns the hidden states `[rows, time, width]` of new tokens of many texts, i32 ids `[rows, time]`.
+    /// Their keys and values join the pool at the end of the step.
     ///
     /// A row's new positions follow those that it has in the pool. Behind its length, tokens fill it up:
     /// their states mean nothing, and they are not written. The step fails, and writes nothing, if a text
@@ -87,8 +87,8 @@ impl PagedKeyValues {
         model.hidden(ids, positions, &mut |layer, parts| self.attend(layer, parts, batch, places))
     }
 
-    /// Which block of its text a position is in, and where in the block. A division is a launch of its own,
-    /// as it can trap; shifts are fused with what is around them.
+    /// Returns the index of a position's block within its text, and the position within the block. A
+    /// division is a launch of its own, as it can trap; shifts are fused with the ops around them.
     #[track_caller]
     fn split(&self, positions: Tensor) -> [Tensor; 2] {
         let size = self.block_size as i32;
@@ -98,8 +98,8 @@ impl PagedKeyValues {
         }
     }
 
-    /// As in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend), attention runs over the
-    /// pool as it was before the step and over the new positions, and is put together.
+    /// Attends over the pool as it was before the step and over the new positions, and combines the two, as
+    /// in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend).
     #[track_caller]
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];

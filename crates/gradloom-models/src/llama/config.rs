@@ -26,17 +26,17 @@ pub struct LlamaConfig {
     pub key_heads: usize,
     /// Length of a query, key or value; even. Usually the width divided by the heads.
     pub depth: usize,
-    /// Added to the mean of the squares in each normalisation.
+    /// Number added to the mean of the squares in each normalisation.
     pub epsilon: f64,
-    /// How positions turn queries and keys.
+    /// Rotation of queries and keys by their positions.
     pub rotary: Rotary,
-    /// Whether the output layer is the token embedding.
+    /// True if the output layer is the token embedding.
     #[serde(default)]
     pub tied: bool,
-    /// Whether the projections of attention have biases.
+    /// True if the projections of attention have biases.
     #[serde(default)]
     pub attention_bias: bool,
-    /// Whether the projections of the MLP have biases.
+    /// True if the projections of the MLP have biases.
     #[serde(default)]
     pub mlp_bias: bool,
 }
@@ -75,7 +75,7 @@ pub enum LlamaConfigError {
 }
 
 impl LlamaConfigError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Zero(_) => "set it to 1 or more",
@@ -89,8 +89,8 @@ impl LlamaConfigError {
 }
 
 impl LlamaConfig {
-    /// Number of trainable numbers. Only meaningful for a configuration that [`validate`](Self::validate)
-    /// accepts.
+    /// Returns the number of trainable parameters. Only meaningful for a configuration that
+    /// [`validate`](Self::validate) accepts.
     pub fn parameters(&self) -> usize {
         let layer = |inputs: usize, outputs: usize, bias: bool| {
             outputs.saturating_mul(inputs.saturating_add(usize::from(bias)))
@@ -111,7 +111,7 @@ impl LlamaConfig {
         block.saturating_mul(self.layers).saturating_add(embeddings).saturating_add(self.width)
     }
 
-    /// Whether there is a model of these sizes.
+    /// Checks that a model of these sizes can be built.
     ///
     /// # Errors
     /// The first thing that is wrong.

@@ -85,7 +85,7 @@ fn linear(inputs: usize, outputs: usize, bias: bool) -> Linear {
 }
 
 impl Llama {
-    /// A model of these sizes.
+    /// Makes a model of these sizes.
     ///
     /// # Errors
     /// When there is no such model; see [`LlamaConfig::validate`].
@@ -107,13 +107,13 @@ impl Llama {
         self
     }
 
-    /// The sizes of the model.
+    /// Returns the sizes of the model.
     pub fn config(&self) -> &LlamaConfig {
         &self.config
     }
 
-    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
-    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
+    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)

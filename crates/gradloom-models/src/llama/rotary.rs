@@ -12,9 +12,9 @@ use std::f64::consts::TAU;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotary {
-    /// Usually 10,000 (Llama, Llama 2) or 500,000 (Llama 3).
+    /// Base of the frequencies; usually 10,000 (Llama, Llama 2) or 500,000 (Llama 3).
     pub base: f64,
-    /// How frequencies are changed so that a model reads longer texts than it was first trained on.
+    /// Change of frequencies that lets a model read longer texts than it was first trained on.
     #[serde(default, skip_serializing_if = "RotaryScaling::is_none")]
     pub scaling: RotaryScaling,
 }
@@ -23,18 +23,18 @@ pub struct Rotary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
-    /// None.
+    /// No change.
     #[default]
     None,
     /// Positions are divided by the factor: Chen et al. (2023).
     Linear {
-        /// 1 or more.
+        /// The factor; 1 or more.
         factor: f64,
     },
     /// Llama 3.1's: long waves are stretched by the factor, short ones stay, between them it goes linearly in
     /// the number of turns within the original context.
     Llama3 {
-        /// By how much long waves are stretched; 1 or more.
+        /// Factor by which long waves are stretched; 1 or more.
         factor: f64,
         /// Waves that turn less often than this within the original context are long.
         low_frequency_factor: f64,
@@ -78,8 +78,8 @@ impl Rotary {
         (0..depth / 2).map(|i| self.scaling.scaled(unscaled(i))).collect()
     }
 
-    /// For positions i32 `[time]` or `[batch, time]`. The angles are products in f32, as transformers has
-    /// them.
+    /// Returns the turns for positions i32 `[time]` or `[batch, time]`. The angles are products in f32, as
+    /// in transformers.
     #[track_caller]
     pub(super) fn turns(&self, positions: Tensor, depth: usize) -> Turns {
         let frequencies: Vec<f32> = self.frequencies(depth).into_iter().map(|f| f as f32).collect();

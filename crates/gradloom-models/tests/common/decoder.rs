@@ -20,7 +20,7 @@ pub(crate) struct TextCache {
 }
 
 impl TextCache {
-    /// An empty cache. Caches of one name over one store are the same.
+    /// Makes an empty cache. Caches of one name over one store are the same.
     pub(crate) fn new(sizes: Sizes, name: &str, dtype: DType) -> Self {
         let cache = || KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).kept_as(dtype);
         Self {
@@ -51,7 +51,7 @@ pub(crate) struct Decoder<'s, M> {
 }
 
 impl<'s, M: LanguageModel> Decoder<'s, M> {
-    /// A decoder of the text with this name, which is empty unless the session has one.
+    /// Makes a decoder of the text with this name, which is empty unless the session has one.
     pub(crate) fn new(session: &'s Session<M>, name: &str) -> Result<Self> {
         Self::kept_as(session, name, DType::F32)
     }
@@ -63,7 +63,7 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         Ok(decoder)
     }
 
-    /// Number of tokens in the text.
+    /// Returns the number of tokens in the text.
     pub(crate) fn length(&self) -> usize {
         let bytes = self.session.store().read(self.cache.length.name().unwrap()).unwrap();
         i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
@@ -96,7 +96,7 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         self.session.reset_states(&self.cache.name).unwrap();
     }
 
-    /// The plan of the program that appends one token.
+    /// Returns the plan of the program that appends one token.
     pub(crate) fn plan(&self) -> &Plan {
         self.programs[&1].plan()
     }

@@ -15,7 +15,8 @@ pub(crate) fn session(name: &str, device: &Device) -> Session<AnyModel> {
     Folder::open(path).unwrap().session(device).unwrap()
 }
 
-/// The text of 200 tokens that transformers writes at temperature 0, beside others and after it is forked.
+/// Checks the text of 200 tokens that transformers writes at temperature 0, beside others and after it is
+/// forked.
 pub(crate) fn transformers_text(name: &str, device: &Device, ahead: Option<bool>) {
     let session = session(name, device);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
@@ -78,8 +79,8 @@ impl Numbers {
     }
 }
 
-/// The tokens that follow a text, of which the first `prompt` are the prompt: by a cache of its own, and the
-/// choice on the host.
+/// Returns the tokens that follow a text, of which the first `prompt` are the prompt: by a cache of its
+/// own, and the choice on the host.
 pub(crate) fn alone(session: &Session<AnyModel>, text: &[i32], prompt: usize, request: &Request) -> Vec<i32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
     decoder.reset();
@@ -101,7 +102,7 @@ pub(crate) fn alone(session: &Session<AnyModel>, text: &[i32], prompt: usize, re
     tokens
 }
 
-/// What is expected of a request: its settings, and the text from which it goes on.
+/// Expected state of a request: its settings, and the text from which it goes on.
 struct Expected {
     request: Request,
     start: Vec<i32>,
@@ -110,9 +111,9 @@ struct Expected {
     finish: Option<Finish>,
 }
 
-/// 64 requests, most of which begin alike, come one after the other; some fork, some are cancelled. The
-/// memory is too small for all that could run side by side. Where steps are to be queued ahead, no request
-/// has penalties.
+/// Runs 64 requests, most of which begin alike and which come one after the other; some fork, some are
+/// cancelled. The memory is too small for all that could run side by side. If steps are to be queued ahead,
+/// no request has penalties.
 pub(crate) fn crowd(name: &str, device: &Device, seed: u64, ahead: Option<bool>) -> Totals {
     let session = session(name, device);
     let options =

@@ -223,7 +223,7 @@ fn log_probabilities_are_those_of_the_host() {
     assert_eq!(seen, 12);
 }
 
-/// Name and bytes of every parameter and state.
+/// Returns the name and bytes of every parameter and state.
 fn content<M: LanguageModel>(session: &Session<M>) -> Vec<(String, Vec<u8>)> {
     let store = session.store();
     let entries = store.entries().into_iter();

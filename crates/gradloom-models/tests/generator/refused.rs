@@ -1,4 +1,4 @@
-//! What no generator can do is refused in words, and changes nothing.
+//! Tests that requests which no generator can meet are refused with a message, and change nothing.
 
 use super::crowd::session;
 use super::{greedy, options};

@@ -6,7 +6,7 @@ use gradloom_core::error::Result;
 use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, TokenType, dequantize, quantize};
 use serde_json::{Value, json};
 
-/// A GPT-2 without blocks.
+/// Returns a GPT-2 without blocks.
 pub(crate) fn gpt2() -> Builder {
     Builder::new()
         .string("general.architecture", "gpt2")
@@ -18,7 +18,7 @@ pub(crate) fn gpt2() -> Builder {
         .f32("gpt2.attention.layer_norm_epsilon", 1e-5)
 }
 
-/// A Llama whose heads have 4 elements, of which there are as many as the caller says.
+/// Returns a Llama with `heads` heads of 4 elements.
 pub(crate) fn llama(heads: u32) -> Builder {
     Builder::new()
         .string("general.architecture", "llama")
@@ -35,13 +35,13 @@ fn config(builder: &Builder) -> Result<Value> {
     Gguf::from_bytes(builder.build())?.hugging_face_config()
 }
 
-/// The message of a file that has no configuration, after the file's name.
+/// Returns the message of a file that has no configuration, after the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     refused(config(builder)).strip_prefix("the file in memory: ").unwrap().to_string()
 }
 
-/// 2 x 32 elements that differ.
+/// Returns 2 x 32 elements that differ.
 fn elements() -> Vec<f32> {
     (0..64).map(|i| (i as f32 * 1.7).sin()).collect()
 }

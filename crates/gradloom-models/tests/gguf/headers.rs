@@ -10,7 +10,7 @@ fn open(builder: &Builder) -> Result<Gguf> {
     Gguf::from_bytes(builder.build())
 }
 
-/// What is wrong with a file, after its name.
+/// Returns the message about a fault of a file, without the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     let message = refused(open(builder));

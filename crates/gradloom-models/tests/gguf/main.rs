@@ -13,12 +13,12 @@ mod tokenizers;
 use gradloom_core::error::Result;
 use std::path::{Path, PathBuf};
 
-/// A file that `scripts/oracle/gguf_files.py` makes.
+/// Returns a file that `scripts/oracle/gguf_files.py` makes.
 fn data(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/gguf").join(file)
 }
 
-/// The message of an error, which must have a remedy.
+/// Returns the message of an error, which must have a remedy.
 #[track_caller]
 fn refused<T>(result: Result<T>) -> String {
     let error = result.err().expect("an error");

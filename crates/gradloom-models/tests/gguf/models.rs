@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
-/// A file, and what Hugging Face has of its model.
+/// Returns a file, and what Hugging Face has of its model.
 fn model(name: &str) -> (Gguf, Value) {
     let reference = std::fs::read_to_string(data(&format!("{name}.json"))).unwrap();
     (Gguf::open(data(&format!("{name}.gguf"))).unwrap(), serde_json::from_str(&reference).unwrap())

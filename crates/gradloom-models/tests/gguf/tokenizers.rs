@@ -37,7 +37,7 @@ fn pieces_with_scores_are_merged_and_nothing_is_put_before_them() {
     assert!(tokenizer.roles().chat_template.is_some());
 }
 
-/// A file with letters, digits, signs and a few merges.
+/// Returns a file with letters, digits, signs and a few merges.
 fn lists(pre: Option<&str>) -> Builder {
     let letters =
         ["a", "b", "1", "2", "3", "4", ".", "Ġ", "'", "s", "B", "12", "123", "ab", "Ġa", "'s", "aB"];

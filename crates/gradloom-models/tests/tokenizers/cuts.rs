@@ -15,7 +15,7 @@ fn made(file: &Value, name: &str) -> Bpe {
     Bpe::from_json(file.to_string().as_bytes(), name).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The id of a token, or the next one.
+/// Returns the id of a token, or the next one.
 fn id(file: &Value, token: &str) -> u64 {
     let vocabulary = file["model"]["vocab"].as_object().unwrap();
     let added = file["added_tokens"].as_array().unwrap().iter().filter_map(|token| token["id"].as_u64());

@@ -75,7 +75,7 @@ fn vocabulary_size(file: &Value) -> u64 {
     file["model"]["vocab"].as_object().unwrap().len() as u64
 }
 
-/// The places of all values.
+/// Collects the places of all values.
 fn collect(value: &Value, at: String, places: &mut Vec<String>) {
     places.push(at.clone());
     match value {

@@ -1,4 +1,4 @@
-//! What it takes to open a tokenizer.json goes with its bytes, whatever they are.
+//! Tests that the memory to open a tokenizer.json grows linearly with its bytes, whatever they are.
 
 use gradloom_models::data::Bpe;
 use gradloom_testing::memory::{Counting, measured};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A file of tokens beside those of bytes.
+/// Returns a file of tokens beside those of bytes.
 fn file(tokens: &[String], merges: &[Value], added: &[String], change: impl FnOnce(&mut Value)) -> String {
     let gpt2: Value = serde_json::from_str(&crate::open("gpt2").to_json()).unwrap();
     let bytes = gpt2["model"]["vocab"].as_object().unwrap().keys().filter(|token| token.chars().count() == 1);
@@ -51,7 +51,7 @@ fn a_long_token(bytes: usize) -> String {
     file(&["ab".repeat(bytes / 2)], &[], &[], |_| {})
 }
 
-/// Each token is the one before it twice.
+/// Returns a file in which each token is the one before it twice.
 fn doubling_merges(bytes: usize) -> String {
     let mut tokens = vec!["a".to_string()];
     let mut merges = Vec::new();
@@ -92,8 +92,8 @@ fn a_long_text_to_split_at(bytes: usize) -> String {
     file(&[], &[], &[], split(&json!({"String": "x".repeat(bytes)})))
 }
 
-/// Memory at one time, and what was allocated in all, for each byte of a file: four times the file takes no
-/// more of them than a half more, which tables that double account for, nor more than so many.
+/// Peak memory and total allocations for each byte of a file: for a file four times as large, they grow by
+/// at most a half, which allows for tables that double, and they stay below a bound.
 #[test]
 fn a_file_opens_by_its_bytes() {
     type Shape = fn(usize) -> String;

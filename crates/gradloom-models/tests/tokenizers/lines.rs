@@ -6,7 +6,7 @@ use gradloom_models::decoding::TextStream;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The lines of the script: fragments and runs of characters, by a linear congruence.
+/// Returns the lines of the script: fragments and runs of characters, by a linear congruence.
 pub(crate) fn lines(count: usize) -> Vec<String> {
     let parts = json("fragments.json");
     let list = |name: &str| parts[name].as_array().expect("a list");
@@ -36,7 +36,7 @@ pub(crate) fn lines(count: usize) -> Vec<String> {
     (0..count).map(line).collect()
 }
 
-/// The script's digest of each hundred rows.
+/// Returns the script's digest of each hundred rows.
 fn digests(rows: &[Vec<u8>]) -> Vec<String> {
     let of = |block: &[Vec<u8>]| {
         let hash = Sha256::digest(block.concat());
@@ -80,7 +80,7 @@ fn ids_are_those_of_the_package() {
     }
 }
 
-/// The text of tokens that come one by one.
+/// Returns the text of tokens that come one by one.
 fn streamed(tokenizer: &Bpe, ids: &[i32]) -> String {
     let mut stream = TextStream::new(tokenizer);
     let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();

@@ -16,7 +16,7 @@ use gradloom_models::data::Bpe;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A file or folder of `tests/data/tokenizers`.
+/// Returns a file or folder of `tests/data/tokenizers`.
 fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tokenizers").join(name)
 }

@@ -1,4 +1,5 @@
-//! What the crate `tokenizers` has no part in: files of folders, lists in memory, special tokens, training.
+//! Tests of the parts that the crate `tokenizers` does not have: files of folders, lists in memory, special
+//! tokens, training.
 
 use crate::lines::lines;
 use crate::{NAMES, data, json, open};
@@ -6,7 +7,7 @@ use gradloom_models::data::{Bpe, Bytes, Roles, SpecialTokens, Tokenizer, Tokeniz
 use serde_json::Value;
 use std::fs;
 
-/// The lists of a tokenizer.json.
+/// Returns the lists of a tokenizer.json.
 fn vocabulary(file: &Value) -> Vocabulary {
     let model = file["model"]["vocab"].as_object().unwrap();
     let added = file["added_tokens"].as_array().unwrap();
@@ -217,7 +218,7 @@ fn a_trained_tokenizer_depends_on_the_text_alone() {
     }
 }
 
-/// What a model goes on with is what transformers would give it by default.
+/// The prompt that a model continues is the one that transformers would give it by default.
 #[test]
 fn prompts_begin_with_the_token_that_the_tokenizer_adds() {
     for name in NAMES {

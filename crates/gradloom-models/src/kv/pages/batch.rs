@@ -15,18 +15,18 @@ pub struct BatchShape {
     pub blocks: usize,
 }
 
-/// What a step over a batch is given beside the new tokens, as
-/// [`PagedBatch`](crate::kv::PagedBatch) takes it. All are row-major i32.
+/// Inputs of a step over a batch besides the new tokens, as [`PagedBatch`](crate::kv::PagedBatch) takes
+/// them. All are row-major i32.
 ///
 /// Tokens in a row beyond its new ones, and all of a row without a sequence, which has length 0, write
-/// nothing. What the step gives for them is to be ignored.
+/// nothing. The step's output for them is to be ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::PADDING`].
     pub tables: Vec<i32>,
-    /// `[rows]`: the position of the first new token, which is how many tokens are before it.
+    /// `[rows]`: the position of the first new token, which is the number of tokens before it.
     pub starts: Vec<i32>,
-    /// `[rows]`: how many tokens the sequence has with the new ones.
+    /// `[rows]`: number of tokens of the sequence, including the new ones.
     pub lengths: Vec<i32>,
 }
 
@@ -41,9 +41,9 @@ impl Pages {
         self.batch_ahead(&rows, shape)
     }
 
-    /// The same for a step that is queued behind another one, whose tokens are not committed yet: which of
-    /// the tokens behind those committed it computes in each row, which may also be empty. There must be room
-    /// for those before them, too.
+    /// Lays out a step that is queued behind another one, whose tokens are not committed yet. `chosen` has,
+    /// for each row, the range of tokens to compute, counted from the end of the committed ones; a row may
+    /// be empty. There must be room for those before them, too.
     ///
     /// # Errors
     /// As [`Pages::batch`].

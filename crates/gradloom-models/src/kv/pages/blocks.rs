@@ -12,10 +12,10 @@ use super::prefixes::Prefixes;
 pub struct BlockId(pub(super) u32);
 
 impl BlockId {
-    /// The block that tables are filled up with. No sequence owns it, and what stands in it is never seen.
+    /// The block that pads tables. No sequence owns it, and its contents are never seen.
     pub const PADDING: Self = Self(0);
 
-    /// The number.
+    /// Returns the number of the block.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -34,9 +34,9 @@ pub struct Counts {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Blocks {
-    /// Blocks of the pool, with the scratch block. At least 2, at most what an i32 counts.
+    /// Number of blocks of the pool, with the scratch block. At least 2, at most the greatest i32.
     total: usize,
-    /// How many tables list each block that was ever taken; the blocks behind are free.
+    /// Number of tables that list each block, for blocks that were ever taken; the blocks behind are free.
     pub(super) users: Vec<u32>,
     /// Blocks that were taken and given back.
     pub(super) free: Vec<BlockId>,
@@ -108,13 +108,13 @@ impl Blocks {
         }
     }
 
-    /// Whether the only user of a block may overwrite its end: no cached text goes through it.
+    /// Returns whether the only user of a block may overwrite its end: no cached text goes through it.
     pub(super) fn writable(&self, block: BlockId) -> bool {
         self.users[block.index()] == 1 && self.prefixes.continuations(block) == 0
     }
 
-    /// Puts a full, used block into the tree behind `parent`, and gives the block that is there now: another
-    /// one, if the tree already had these tokens; the user's reference has moved to it.
+    /// Puts a full, used block into the tree behind `parent`, and returns the block that is there now:
+    /// another one, if the tree already had these tokens; the user's reference has moved to it.
     pub(super) fn file(&mut self, parent: BlockId, tokens: &[i32], block: BlockId) -> BlockId {
         let Some(known) = self.prefixes.child(parent, tokens) else {
             self.prefixes.insert(parent, tokens, block);

@@ -1,4 +1,4 @@
-//! What must hold of paged memory, computed from scratch. For tests.
+//! Checks of the invariants of paged memory, computed from scratch. For tests.
 
 use super::{BlockId, Counts, Pages};
 use std::collections::{BTreeMap, BTreeSet};

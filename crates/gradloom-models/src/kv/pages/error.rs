@@ -2,7 +2,7 @@
 
 use super::SequenceId;
 
-/// Why an operation was refused. Nothing has changed then.
+/// Reason why an operation was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PagesError {
     /// Blocks that hold no token.
@@ -17,7 +17,7 @@ pub enum PagesError {
     /// A pool or a batch whose elements an i32 cannot number.
     #[error("{what} of {rows} times {columns} elements: an i32 cannot number them")]
     TooLarge {
-        /// What would be so large.
+        /// Name of the pool or batch.
         what: &'static str,
         /// Its first extent.
         rows: usize,
@@ -69,17 +69,17 @@ pub enum PagesError {
     /// A batch that its shape does not hold.
     #[error("the batch needs {needed} {axis}, but its shape has {given}")]
     Shape {
-        /// What there is too little of: rows, tokens or blocks of a row.
+        /// Name of the axis that is too short: rows, tokens or blocks of a row.
         axis: &'static str,
-        /// How many are needed.
+        /// Number that is needed.
         needed: usize,
-        /// How many there are.
+        /// Number that the shape has.
         given: usize,
     },
 }
 
 impl PagesError {
-    /// The remedy.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::BlockSize => "give blocks of at least 1 token; 16 is usual",

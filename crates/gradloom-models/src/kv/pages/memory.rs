@@ -1,6 +1,6 @@
 //! Sequences over the blocks of a pool: they begin, grow, fork, shrink and end.
 //!
-//! In: tokens. Out: tables, and blocks to copy. Always holds: what the folder's page says.
+//! In: tokens. Out: tables, and blocks to copy. Always holds: the invariants of the parent module.
 
 use super::blocks::Blocks;
 use super::sequence::Sequence;
@@ -22,12 +22,12 @@ pub struct Pages {
 pub struct Begun {
     /// Its id.
     pub sequence: SequenceId,
-    /// How many tokens of the prompt it has already: whole blocks, and never all of the prompt.
+    /// Number of tokens of the prompt that it has already: whole blocks, and never all of the prompt.
     pub cached: usize,
 }
 
 impl Pages {
-    /// Memory for pools of `blocks` blocks with `block_size` tokens each. Block 0 fills up tables
+    /// Makes memory for pools of `blocks` blocks with `block_size` tokens each. Block 0 fills up tables
     /// ([`BlockId::PADDING`]), so the capacity is one block less. Memory of the host is allocated as blocks
     /// are first used.
     ///
@@ -55,12 +55,12 @@ impl Pages {
         Begun { sequence, cached }
     }
 
-    /// How many tokens of a prompt [`Pages::begin`] would find.
+    /// Returns the number of tokens of a prompt that [`Pages::begin`] would find.
     pub fn cached(&self, prompt: &[i32]) -> usize {
         self.prefix(prompt).count() * self.block_size
     }
 
-    /// The known blocks of a prompt, in order.
+    /// Returns the known blocks of a prompt, in order.
     fn prefix<'a>(&'a self, prompt: &'a [i32]) -> impl Iterator<Item = BlockId> + 'a {
         let computable = &prompt[..prompt.len().saturating_sub(1)];
         computable.chunks_exact(self.block_size).scan(BlockId::PADDING, |last, tokens| {
@@ -118,10 +118,10 @@ impl Pages {
     /// Notes the tokens whose keys and values were written behind the sequence's others, after the step that
     /// did so has succeeded. Blocks that are full now can be found by [`Pages::begin`].
     ///
-    /// Where the tree already has a block with the same text, which another sequence computed at the same
-    /// time, the table switches to that block and the sequence's own is given back. Both hold the same values
-    /// up to the order of sums. So memory holds each text once, and whatever uses a block of the tree uses
-    /// the blocks on the path to it, which is why everything cached can be evicted.
+    /// If the tree already has a block with the same text, which another sequence computed at the same
+    /// time, the table switches to that block and the sequence's own is given back. Both hold the same
+    /// values up to the order of sums. So memory holds each text once, and whatever uses a block of the
+    /// tree uses the blocks on the path to it, which is why everything cached can be evicted.
     ///
     /// # Errors
     /// When there is no room for so many, or the sequence is unknown.
@@ -160,7 +160,7 @@ impl Pages {
         Ok(())
     }
 
-    /// A second sequence with the same tokens, in the same blocks. Room stays with the first.
+    /// Begins a second sequence with the same tokens, in the same blocks. Room stays with the first.
     ///
     /// # Errors
     /// When the sequence is unknown.
@@ -202,17 +202,17 @@ impl Pages {
         self.blocks.capacity()
     }
 
-    /// How many blocks are free, cached and used. O(1).
+    /// Returns the numbers of blocks that are free, cached and used. O(1).
     pub fn counts(&self) -> Counts {
         self.blocks.counts()
     }
 
-    /// The sequences that have begun and not ended, the oldest first.
+    /// Returns the sequences that have begun and not ended, the oldest first.
     pub fn sequences(&self) -> impl Iterator<Item = SequenceId> {
         self.sequences.keys().copied()
     }
 
-    /// The committed tokens of a sequence.
+    /// Returns the committed tokens of a sequence.
     ///
     /// # Errors
     /// When the sequence is unknown.
@@ -220,7 +220,7 @@ impl Pages {
         Ok(&self.known(sequence)?.tokens)
     }
 
-    /// How many tokens a sequence has room for.
+    /// Returns the number of tokens that a sequence has room for.
     ///
     /// # Errors
     /// When the sequence is unknown.
@@ -228,7 +228,8 @@ impl Pages {
         Ok(self.known(sequence)?.room)
     }
 
-    /// The blocks of a sequence: position p is row `p % block_size` of block `table[p / block_size]`.
+    /// Returns the blocks of a sequence: position p is row `p % block_size` of block
+    /// `table[p / block_size]`.
     ///
     /// # Errors
     /// When the sequence is unknown.
@@ -236,8 +237,8 @@ impl Pages {
         Ok(&self.known(sequence)?.table)
     }
 
-    /// Share of the positions in used blocks that hold no token, from 0 to 1; 0 without a used block. A
-    /// position counts once, however many sequences share it. O(sum of the tables' lengths).
+    /// Returns the share of the positions in used blocks that hold no token, from 0 to 1; 0 without a used
+    /// block. A position counts once, however many sequences share it. O(sum of the tables' lengths).
     pub fn fragmentation(&self) -> f64 {
         let mut filled = HashMap::new();
         for sequence in self.sequences.values() {
@@ -263,7 +264,7 @@ impl Pages {
     }
 }
 
-/// The sequence of an id, borrowed apart from the blocks.
+/// Returns the sequence of an id, borrowed apart from the blocks.
 fn known_mut(
     sequences: &mut BTreeMap<SequenceId, Sequence>,
     sequence: SequenceId,
@@ -271,7 +272,7 @@ fn known_mut(
     sequences.get_mut(&sequence).ok_or(PagesError::Unknown { sequence })
 }
 
-/// Refuses what an i32 cannot number.
+/// Refuses sizes whose elements an i32 cannot number.
 pub(super) fn numbered(what: &'static str, rows: usize, columns: usize) -> Result<(), PagesError> {
     let most = i32::MAX as usize;
     match rows.checked_mul(columns) {

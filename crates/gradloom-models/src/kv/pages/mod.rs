@@ -1,4 +1,4 @@
-//! Paged keys and values: which block of the device's pools holds which tokens of which text.
+//! Paged keys and values: the assignment of texts' tokens to blocks of the device's pools.
 //!
 //! In: the tokens of texts that grow, fork, shrink and end. Out: tables of blocks, and the blocks that must
 //! be copied first. No tensor is touched here: [`PagedKeyValues`](super::PagedKeyValues) attends over the

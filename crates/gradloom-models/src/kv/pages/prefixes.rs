@@ -44,17 +44,17 @@ impl Prefixes {
         Self { nodes: HashMap::from([(BlockId::PADDING, root)]), released: BTreeMap::new(), clock: 0 }
     }
 
-    /// Number of blocks without users.
+    /// Returns the number of blocks without users.
     pub(super) fn idle(&self) -> usize {
         self.released.len()
     }
 
-    /// The block that continues `parent` with these tokens.
+    /// Returns the block that continues `parent` with these tokens.
     pub(super) fn child(&self, parent: BlockId, tokens: &[i32]) -> Option<BlockId> {
         self.nodes[&parent].children.get(tokens).copied()
     }
 
-    /// How many blocks in the tree continue a block; none if the block is not there.
+    /// Returns the number of blocks in the tree that continue a block; 0 if the block is not in the tree.
     pub(super) fn continuations(&self, block: BlockId) -> usize {
         self.nodes.get(&block).map_or(0, |node| node.children.len())
     }

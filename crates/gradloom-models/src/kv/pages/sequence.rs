@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct SequenceId(u64);
 
 impl SequenceId {
-    /// An id that was never given before.
+    /// Returns an id that was never given before.
     pub(super) fn fresh() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -35,6 +35,6 @@ pub(super) struct Sequence {
     /// Positions behind the tokens, up to the end of the table, that this sequence alone may write. At 0,
     /// the table ends with the block of the last token, and that block may have other users.
     pub(super) room: usize,
-    /// Whether full blocks go into the tree of prefixes.
+    /// True if full blocks go into the tree of prefixes.
     pub(super) shares: bool,
 }

@@ -1,4 +1,4 @@
-//! What each operation does, at the edges of sizes, and what is said about mistakes.
+//! Tests of each operation at the edges of sizes, and of the messages about mistakes.
 
 use super::*;
 

@@ -6,7 +6,7 @@
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A number for a text: FNV-1a (Fowler, Noll, Vo) over its tokens, with the previous text's number.
+/// Returns a number for a text: FNV-1a (Fowler, Noll, Vo) over its tokens, with the previous text's number.
 fn content(before: u64, token: i32) -> u64 {
     (before ^ (token as u64 + 1)).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -28,7 +28,7 @@ struct Text {
     rest: Vec<i32>,
 }
 
-/// What the test has come across, so that it cannot pass by doing nothing.
+/// Counts of the cases that the test has met, so that it cannot pass by doing nothing.
 #[derive(Debug, Default)]
 struct Seen {
     cached: usize,
@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// One step: reserve, copy, write, commit; each may fail.
+    /// Makes one step: reserves, copies, writes, commits; each may fail.
     fn step(&mut self) {
         let mut copies = Vec::new();
         let mut chosen: Vec<(SequenceId, Vec<i32>)> = Vec::new();
@@ -176,7 +176,8 @@ impl Device {
         }
     }
 
-    /// The copies failed. Sequences drop the blocks that were to be written, and compute them again later.
+    /// Recovers from failed copies: sequences drop the blocks that were to be written, and compute them
+    /// again later.
     fn recover(&mut self, copies: &[BlockCopy]) {
         let targets: BTreeSet<_> = copies.iter().map(|copy| copy.to).collect();
         for (&id, text) in &mut self.live {

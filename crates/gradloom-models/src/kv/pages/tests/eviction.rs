@@ -1,4 +1,5 @@
-//! Which blocks are cached, found and evicted, against a model that keeps whole texts and searches them all.
+//! Tests of the blocks that are cached, found and evicted, against a model that keeps whole texts and
+//! searches them all.
 
 use super::*;
 use std::collections::BTreeMap;
