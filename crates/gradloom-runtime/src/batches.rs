@@ -1,4 +1,4 @@
-//! Which examples of a data set a step takes, and their data, fetched ahead.
+//! Selection of the examples of a data set that each step takes, and their data, fetched ahead.
 //!
 //! ```
 //! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -43,7 +43,7 @@ pub struct Batches {
 const MOST_SHUFFLED: usize = 1 << 28;
 
 impl Batches {
-    /// Batches of so many of the examples, in order; the last of an epoch has what is left.
+    /// Creates batches of `batch` of the examples, in order; the last batch of an epoch has what is left.
     ///
     /// # Panics
     /// When there is no example, or a batch has none.
@@ -56,7 +56,7 @@ impl Batches {
         Self { examples, batch, seed: None, drops_last: false, epoch: 0, given: 0, order: Vec::new() }
     }
 
-    /// In another order in each epoch.
+    /// Shuffles the examples, in a different order in each epoch.
     ///
     /// # Panics
     /// When there are more than 2^28 examples, whose order would take gigabytes.
@@ -73,7 +73,7 @@ impl Batches {
         self
     }
 
-    /// Without what is left at the end of an epoch, where it is no whole batch.
+    /// Drops the last batch of an epoch if it is not a whole one.
     ///
     /// # Panics
     /// When there are fewer examples than a batch has.
@@ -86,7 +86,7 @@ impl Batches {
         self.at(given)
     }
 
-    /// Batches of an epoch.
+    /// Returns the number of batches of an epoch.
     pub fn per_epoch(&self) -> usize {
         match self.drops_last {
             true => self.examples / self.batch,
@@ -94,12 +94,12 @@ impl Batches {
         }
     }
 
-    /// Batches that were given since the start, of all epochs.
+    /// Returns the number of batches that were given since the start, of all epochs.
     pub fn position(&self) -> u64 {
         self.epoch.saturating_mul(self.per_epoch() as u64).saturating_add(self.given as u64)
     }
 
-    /// The same batches, as if so many had been given.
+    /// Starts at a position, as if `position` batches had been given.
     #[must_use]
     pub fn at(mut self, position: u64) -> Self {
         let all = self.per_epoch() as u64;
@@ -108,7 +108,7 @@ impl Batches {
         self
     }
 
-    /// The next batch; behind the last one of an epoch, the first of the next.
+    /// Returns the next batch; behind the last one of an epoch, the first of the next.
     pub fn next_batch(&mut self) -> Vec<usize> {
         let start = self.given * self.batch;
         let end = start.saturating_add(self.batch).min(self.examples);
@@ -124,7 +124,7 @@ impl Batches {
         batch
     }
 
-    /// The batches that are left of this epoch.
+    /// Returns the batches that are left of this epoch.
     pub fn epoch(&mut self) -> impl Iterator<Item = Vec<usize>> {
         let left = self.per_epoch() - self.given;
         (0..left).map(move |_| self.next_batch())
@@ -144,7 +144,7 @@ impl Batches {
     }
 }
 
-/// The data of some examples, one behind the other; each has `width` elements.
+/// Returns the data of some examples, one behind the other; each has `width` elements.
 ///
 /// # Panics
 /// When there is no such example; when examples have no elements, or the data are not those of whole

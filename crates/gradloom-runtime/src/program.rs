@@ -62,7 +62,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The bytes of a per-step scalar, from a function of the scalars' names.
+    /// Returns the bytes of a per-step scalar, from a function of the scalars' names.
     fn scalar_bytes(&self, value: impl Fn(&str) -> Option<Number>) -> Result<[u8; 4]> {
         let Some(number) = value(&self.name) else {
             return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", self.name)));
@@ -163,37 +163,37 @@ impl Program {
         Ok(Self { graph, plan, stages, store, device, loaded, inputs, scalars })
     }
 
-    /// The graph that was lowered.
+    /// Returns the graph that was lowered.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The launches of the program, and the place of every buffer.
+    /// Returns the launches of the program, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The name and the type of each output, in the order of the plan, where an i64 is two words.
+    /// Returns the name and the type of each output, in the order of the plan, where an i64 is two words.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &Type)> {
         self.graph.outputs.iter().map(|output| (output.name.as_str(), self.graph.ty(output.value)))
     }
 
-    /// What the stages of its compilation made, after the passes.
+    /// Returns the results of the compilation stages that follow the passes.
     pub fn stages(&self) -> &Arc<BackEnd> {
         &self.stages
     }
 
-    /// The store with the program's parameters and states: a shared handle.
+    /// Returns the store with the program's parameters and states: a shared handle.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Bytes that loading asked the system for, without the store's.
+    /// Returns the bytes that loading asked the system for, without the store's.
     pub fn allocated(&self) -> u64 {
         self.loaded.resident().allocated()
     }
 
-    /// What a step asks of a device that works beside the host; nothing for one that does not.
+    /// Returns the work that a step asks of a device that works beside the host; none for other devices.
     pub fn work(&self) -> Option<Work> {
         match &self.loaded {
             Loaded::Immediate(_) => None,
@@ -201,7 +201,7 @@ impl Program {
         }
     }
 
-    /// Number of different kernels.
+    /// Returns the number of different kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.resident().unique_kernels()
     }
@@ -216,8 +216,8 @@ impl Program {
         self.loaded.resident_mut().set_profiling(on);
     }
 
-    /// When the launches of the last run ran, in that order; nothing when that was not noted. A run that
-    /// ended early has fewer.
+    /// Returns the times at which the launches of the last run ran, in that order; nothing if they were not
+    /// noted. A run that ended early has fewer.
     pub fn spans(&self) -> &[LaunchSpan] {
         self.loaded.resident().spans()
     }
@@ -228,8 +228,8 @@ impl Program {
         self.loaded.resident_mut().set_step_timing(on);
     }
 
-    /// The time that the GPU took for the last run, for whose end this waits. None if it was not timed, and
-    /// on devices that cannot tell: the CPU, and adapters without timestamps.
+    /// Returns the time that the GPU took for the last run, for whose end this waits. None if it was not
+    /// timed, and on devices that cannot tell: the CPU, and adapters without timestamps.
     ///
     /// # Errors
     /// When the device is lost.
@@ -263,12 +263,12 @@ impl Program {
         Ok(())
     }
 
-    /// The device.
+    /// Returns the device.
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
         self.device.backend()
     }
 
-    /// The device, in the program's precision.
+    /// Returns the device, in the program's precision.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -393,7 +393,7 @@ impl Program {
     }
 }
 
-/// The plan for a device that runs launches side by side, if that one is `good`.
+/// Returns the plan for a device that runs launches side by side, if that one is `good`.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
     match backend.target().reuse_distance() {
         distance if distance > 0 => {
@@ -507,8 +507,8 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     outputs.map(|((name, ty), elements)| elements.take_f32(ty.dtype, &output(name))).collect()
 }
 
-/// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion
-/// steps is out of reach.
+/// Returns the scalars that key random numbers in the given run. The key has its low 32 bits: a run of four
+/// billion steps is out of reach.
 pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number> {
     move |name| {
         let word = match name {

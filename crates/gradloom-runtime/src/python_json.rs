@@ -181,7 +181,7 @@ mod tests {
         assert!(parse(nested(1_000_000).as_bytes()).unwrap_err().contains("1000000 values"));
     }
 
-    /// What is wrong is what is told, not what Python writes before it.
+    /// The message names the error itself, not the extensions of JSON that Python writes before it.
     #[test]
     fn errors_name_the_place_of_the_fault() {
         assert_eq!(parse(b"[NaN,\n 1e400,\n 'a']"), Err("expected value at line 3".to_string()));

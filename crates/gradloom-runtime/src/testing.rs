@@ -1,4 +1,4 @@
-//! What tests change in devices and programs: lower limits, defects, loss. Not part of the library's
+//! Changes that tests make to devices and programs: lower limits, defects, loss. Not part of the library's
 //! interface.
 
 use crate::program::Program;

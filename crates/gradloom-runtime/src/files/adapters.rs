@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the note of an adapter's alpha begins with; the weight's name follows.
+/// Prefix of the note of an adapter's alpha; the weight's name follows.
 const ALPHA: &str = "gradloom.alpha.";
 const CONFIG: &str = "adapter_config.json";
 const TENSORS: &str = "adapter_model.safetensors";
@@ -141,7 +141,7 @@ impl<M: Module> Session<M> {
         self.load_with(&weights, &load).map(drop)
     }
 
-    /// The adapters with the names of their weights; at least one.
+    /// Returns the adapters with the names of their weights; at least one.
     fn adapters(&self) -> Result<Vec<(&str, &Adapter)>> {
         self.materialize()?;
         let all = self.params().iter();
@@ -158,7 +158,7 @@ impl<M: Module> Session<M> {
     }
 }
 
-/// Shapes tell a rank, nothing tells alpha but this.
+/// Checks that alpha is the model's: unlike the rank, it does not follow from shapes.
 fn check_alpha(file: &str, weight: &str, alpha: f64, adapter: &Adapter) -> Result<()> {
     if alpha == adapter.alpha() {
         return Ok(());
@@ -188,18 +188,18 @@ fn of_peft(file: &str, problem: &str) -> Error {
         .help("save an adapter of plain LoRA with PEFT's `save_pretrained`")
 }
 
-/// PEFT's name of a module, from that of its weight.
+/// Returns PEFT's name of a module, from that of its weight.
 fn module(prefix: &str, weight: &str) -> String {
     format!("{prefix}{}", weight.strip_suffix(".weight").unwrap_or(weight))
 }
 
-/// PEFT's name of a part of an adapter.
+/// Returns PEFT's name of a part of an adapter.
 fn in_peft(prefix: &str, name: &str) -> String {
     let (weight, part) = name.rsplit_once(".lora_").unwrap_or((name, ""));
     format!("base_model.model.{}.lora_{}.weight", module(prefix, weight), part.to_uppercase())
 }
 
-/// As an integer, if it is one, as PEFT declares alpha.
+/// Returns the number as an integer, if it is one, as PEFT declares alpha.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { (value as i64).into() } else { value.into() }
 }

@@ -10,25 +10,27 @@ use std::path::Path;
 
 // What a checkpoint of the npm package says in the texts of its header has the same names: see
 // `web/src/state.ts`.
-/// What entries of trainers begin with: `gradloom.`, then the trainer's name, if it has one, then these.
+/// Prefix of the names of trainers' entries; the trainer's name and a dot follow, if it has a name, then
+/// one of the names below.
 pub(super) const PREFIX: &str = "gradloom.";
-/// The version of this form.
+/// Version of this format.
 pub(super) const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
-/// The number that replaces the optimizer's schedule. A schedule that does is another text, which the npm
-/// package and earlier versions take for one that is to be set again; they do not know the next notes.
+/// Number that replaces the optimizer's schedule. If a schedule or a plateau replaces it instead, the note
+/// is the text `"scheduled"`: the npm package and earlier versions, which do not know the next notes, then
+/// expect the schedule to be set again.
 const LR: &str = "lr";
-/// The schedule that replaces the optimizer's.
+/// Schedule that replaces the optimizer's.
 const SCHEDULE: &str = "schedule";
-/// A schedule that replaces that of a group of the optimizer.
+/// Schedule that replaces that of a group of the optimizer.
 const RATE: &str = "rate.";
-/// The plateau that is followed.
+/// Plateau that is followed.
 const PLATEAU: &str = "plateau";
-/// A hyperparameter that was set.
+/// Hyperparameter that was set.
 const NUMBER: &str = "number.";
 
-/// What a checkpoint says besides the tensors.
+/// Content of a checkpoint besides the tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restored {
     /// The caller's notes: position in the data, best loss, .., and those of other trainers.
@@ -40,7 +42,7 @@ pub struct Restored {
     pub was_scheduled: bool,
 }
 
-/// What a trainer's notes say.
+/// Content of a trainer's notes.
 struct Notes {
     attempted_steps: u64,
     seed: u64,
@@ -77,7 +79,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         write(path.as_ref(), &tensors, &all)
     }
 
-    /// What a checkpoint says of this trainer beside the tensors: counters, numbers, and the seed.
+    /// Returns a checkpoint's notes about this trainer, besides the tensors: counters, numbers, schedules,
+    /// a plateau, and the seed.
     pub fn notes(&self) -> Entries {
         let mut notes = Entries::new();
         let mut note = |name: &str, text: String| _ = notes.insert(format!("{}{name}", self.prefix()), text);
@@ -145,7 +148,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         })
     }
 
-    /// Whether a note's name is one that this trainer's notes may have.
+    /// Returns whether the notes of this trainer may have this name.
     fn is_own(&self, key: &str) -> bool {
         key.strip_prefix(&self.prefix())
             .is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER) || key.starts_with(RATE))

@@ -27,7 +27,7 @@ impl Checksum {
         self.bytes(bytes);
     }
 
-    /// The sum in hexadecimal.
+    /// Returns the sum in hexadecimal.
     pub(super) fn finish(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,11 +1,11 @@
-//! Elements of one type as those of another.
+//! Conversion of elements from one type to another.
 
 use super::safetensors_dtype;
 use gradloom_core::ir::{DType, Type, half};
 use safetensors::Dtype;
 use std::borrow::Cow;
 
-/// The integers in a tensor; none for one of other elements.
+/// Returns the integers in a tensor; none for one of other elements.
 fn integers(dtype: Dtype, bytes: &[u8]) -> Option<impl Iterator<Item = i128>> {
     let (width, signed) = match dtype {
         Dtype::BOOL | Dtype::U8 => (1, false),
@@ -27,7 +27,7 @@ fn integers(dtype: Dtype, bytes: &[u8]) -> Option<impl Iterator<Item = i128>> {
     }))
 }
 
-/// The elements as f32; none for types that are not read.
+/// Returns the elements as f32; none for types that are not read.
 pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     if let Some(integers) = integers(dtype, bytes) {
         return Some(integers.map(|integer| integer as f32).collect());
@@ -45,8 +45,8 @@ pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     })
 }
 
-/// Whether a tensor's elements can be those of another type without loss but rounding: floats as floats,
-/// integers as integers that have them all.
+/// Returns whether a tensor's elements can be converted to another type without loss other than rounding:
+/// floats to floats, or integers to an integer type that has all of them.
 pub(super) fn fits(from: Dtype, bytes: &[u8], to: DType) -> bool {
     match integers(from, bytes) {
         Some(mut integers) => {
@@ -64,7 +64,7 @@ pub(super) fn fits(from: Dtype, bytes: &[u8], to: DType) -> bool {
     }
 }
 
-/// The elements as bytes of another type, which [fits](fits).
+/// Returns the elements as bytes of another type, which [fits](fits).
 ///
 /// # Panics
 /// When it does not.
@@ -87,7 +87,7 @@ pub(super) fn converted(from: Dtype, bytes: &[u8], to: DType) -> Cow<'_, [u8]> {
     }
 }
 
-/// The elements of a matrix of this type by columns.
+/// Returns the elements of a matrix of this type by columns.
 ///
 /// # Panics
 /// When it is no matrix, or has other bytes.

@@ -11,7 +11,7 @@ fn error(file: &str, message: impl Display) -> Error {
     Error::new(ErrorKind::File, format!("{file}: {message}"))
 }
 
-/// The system would not let the file be read.
+/// Returns the error of a file that the system could not read.
 pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
@@ -24,44 +24,44 @@ pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
     error(file, format_args!("cannot be read: {source}")).help(remedy)
 }
 
-/// The file ends too early or has another size than its header says.
+/// Returns the error of a file that ends too early or has another size than its header says.
 pub(super) fn truncated(file: &str, reason: impl Display) -> Error {
     error(file, format_args!("the file is truncated or damaged: {reason}")).help(RESTORE)
 }
 
-/// The file is no safetensors file, or one whose header is damaged.
+/// Returns the error of a file that is no safetensors file, or whose header is damaged.
 pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
     error(file, format_args!("the file is no safetensors file, or its header is damaged: {reason}"))
         .help("check that this is the file you meant; if it is, restore it from a copy")
 }
 
-/// The file is of another kind.
+/// Returns the error of a file of another kind.
 pub(super) fn of_another_kind(file: &str, kind: FileKind) -> Error {
     error(file, format_args!("the file is {kind}, and no safetensors file")).help(kind.remedy())
 }
 
-/// The file has no byte.
+/// Returns the error of an empty file.
 pub(super) fn empty(file: &str) -> Error {
     error(file, "the file is empty").help(RESTORE)
 }
 
-/// The contents are not those that were written.
+/// Returns the error of a file whose contents were changed after it was written.
 pub(super) fn changed(file: &str) -> Error {
     error(file, "the file is damaged: its contents do not match their checksum").help(RESTORE)
 }
 
-/// A sound safetensors file that gradloom did not write.
+/// Returns the error of an intact safetensors file that gradloom did not write.
 pub(super) fn foreign(file: &str, differences: &Differences) -> Error {
     error(file, format_args!("the file was not written by gradloom{}", differences.in_brackets()))
         .help("`Session::load_with` takes its tensors: it needs none of gradloom's notes")
 }
 
-/// A sound file with other tensors than are wanted.
+/// Returns the error of an intact file with other tensors than those wanted.
 pub(super) fn of_another_model(file: &str, differences: &Differences) -> Error {
     error(file, format_args!("the file is of another model{}", differences.in_brackets()))
 }
 
-/// A note that should be there is missing or cannot be understood.
+/// Returns the error of a required note that is missing or cannot be understood.
 pub(super) fn entry(file: &str, key: &str, problem: &str) -> Error {
     error(file, format_args!("the metadata entry {key} {problem}"))
         .help("use the configuration that the file was made with")
@@ -81,7 +81,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// Whether the tensors are the wanted ones.
+    /// Returns whether the tensors are the wanted ones.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unknown.is_empty() && self.mismatched.is_empty()
     }
@@ -108,7 +108,7 @@ impl Display for Differences {
     }
 }
 
-/// The first names of a list and how many there are more.
+/// Returns the first names of a list, and the number of further ones.
 fn abridged(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

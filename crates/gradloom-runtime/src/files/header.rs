@@ -30,7 +30,7 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
     Ok((Bytes::map(file, size, name)?, metadata))
 }
 
-/// The header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
+/// Returns the header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
 ///
 /// # Errors
 /// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another
@@ -64,7 +64,7 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// What is wrong with a header, with the tensor's name where it is one's.
+/// Returns a description of what is wrong with a header, with the tensor's name if it concerns one.
 #[expect(clippy::disallowed_methods, reason = "it tells what the reader of that type refused")]
 fn reason(header: &[u8], error: &serde_json::Error) -> String {
     use serde_json::{Map, Value};

@@ -218,7 +218,7 @@ fn is_safetensors(bytes: &[u8]) -> bool {
     (is_small && header.first() == Some(&b'{')) || has(b"\"data_offsets\"")
 }
 
-/// The kind of a zip archive, by the names of its first files.
+/// Returns the kind of a zip archive, by the names of its first files.
 fn zip(bytes: &[u8]) -> FileKind {
     const FILE: &[u8] = b"PK\x03\x04";
     let starts = bytes.windows(FILE.len()).enumerate().filter(|(_, window)| *window == FILE);
@@ -253,7 +253,7 @@ fn is_pickle(bytes: &[u8]) -> bool {
     }
 }
 
-/// The text that these bytes are, up to a character that is cut off.
+/// Returns the text that these bytes are, up to a character that is cut off.
 fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,

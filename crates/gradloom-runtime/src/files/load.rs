@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::path::Path;
 
-/// Which tensors of a file are taken, and under which names they are there.
+/// Selection of a file's tensors, and the names that they have in the file.
 ///
 /// Floats become floats of the parameter's type, whatever their width; integers become integers that can hold
 /// them.
@@ -39,10 +39,10 @@ pub struct Load<'f> {
     source: Option<Box<Naming<'f>>>,
 }
 
-/// Where a file has the parameter of a name.
+/// Function that gives the location of the parameter with a given name in a file.
 type Naming<'f> = dyn Fn(&str) -> Source + 'f;
 
-/// Where a file has a parameter.
+/// Location of a parameter in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     name: String,
@@ -50,12 +50,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Under this name.
+    /// Creates a location with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), transposed: false }
     }
 
-    /// A matrix, by columns.
+    /// Marks the parameter as a matrix that the file stores by columns.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { transposed: true, ..self }
@@ -84,51 +84,53 @@ impl fmt::Debug for Load<'_> {
 }
 
 impl<'f> Load<'f> {
-    /// Every parameter and state must be in the file, of its shape, and nothing else may be.
+    /// Requires every parameter and state to be in the file, with its shape, and nothing else.
     pub fn strict() -> Self {
         Self::default()
     }
 
-    /// What is in the file and fits is taken; the rest stays as it is, and is reported.
+    /// Takes what is in the file and fits. The rest stays as it is, and is reported.
     pub fn partial() -> Self {
         Self { partial: true, ..Self::default() }
     }
 
-    /// The names in the file begin with this: `transformer.`. Other tensors in it are left alone.
+    /// Sets the prefix of the names in the file, such as `transformer.`. Other tensors in it are left
+    /// alone.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Only parameters and states whose names match a pattern are wanted: `encoder.*`. Other tensors in the
-    /// file are left alone.
+    /// Restricts the load to parameters and states whose names match a pattern, such as `encoder.*`. Other
+    /// tensors in the file are left alone.
     pub fn only(self, pattern: impl Into<Pattern>) -> Self {
         Self { only: Some(pattern.into()), ..self }
     }
 
-    /// Only parameters of adapters are wanted; other tensors in the file are superfluous.
+    /// Restricts the load to parameters of adapters; other tensors in the file are superfluous.
     pub(super) fn adapters(self) -> Self {
         Self { adapters: true, ..self }
     }
 
-    /// Where the file has the parameter of a name, without the prefix: another name, or a [`Source`].
+    /// Sets the function that gives the location in the file, without the prefix, of the parameter with a
+    /// given name: another name, or a [`Source`].
     pub fn from<S: Into<Source>>(self, source: impl Fn(&str) -> S + 'f) -> Self {
         Self { source: Some(Box::new(move |name| source(name).into())), ..self }
     }
 
-    /// The file is PyTorch's: weights of linear and recurrent layers are `[out, in]` in it, those of
-    /// recurrent layers are called `weight_ih_l0`, and `num_batches_tracked` is left alone.
+    /// Declares the file as PyTorch's: weights of linear and recurrent layers are `[out, in]` in it, those
+    /// of recurrent layers are called `weight_ih_l0`, and `num_batches_tracked` is left alone.
     pub fn torch(self) -> Self {
         Self { torch: true, ..self }
     }
 }
 
-/// What was taken from a file, and what was not.
+/// Report of the tensors that were taken from a file, and of those that were not.
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Parameters and states that have the file's values now.
     pub taken: Vec<String>,
-    /// Those that the file does not have, under the names there.
+    /// Parameters and states that the file does not have, by their names in the file.
     pub missing: Vec<String>,
     /// Tensors in the file that were not used.
     pub skipped: Vec<String>,
@@ -267,17 +269,17 @@ impl Base {
 /// A tensor that becomes a parameter or state.
 struct Chosen<'w> {
     name: String,
-    /// In the store.
+    /// Type in the store.
     ty: Type,
     tensor: Found<'w>,
-    /// Whether it is a matrix that lies by columns in the file, seen from the store.
+    /// True for a matrix that the file stores transposed, relative to the store.
     by_columns: bool,
-    /// What its floats become.
+    /// Format of the blocks that its floats become.
     blocks: Option<BlockFormat>,
 }
 
 impl<'w> Chosen<'w> {
-    /// The bytes in the store.
+    /// Returns the bytes for the store.
     fn bytes(&self) -> Cow<'w, [u8]> {
         let dtype = if self.blocks.is_some() { DType::F32 } else { self.ty.dtype };
         let mut bytes = converted(self.tensor.dtype, self.tensor.bytes, dtype);
@@ -327,7 +329,7 @@ impl Load<'_> {
             .find_map(|name| weights.get(&name).map(|tensor| (name, tensor)))
     }
 
-    /// Tensors that were not used and might have been meant.
+    /// Returns the tensors that were not used and might have been meant.
     fn skipped(&self, weights: &Weights, used: &BTreeSet<String>) -> Vec<String> {
         if self.only.is_some() {
             return Vec::new();

@@ -41,7 +41,7 @@ pub type Entries = BTreeMap<String, String>;
 /// fixed order.
 const METADATA_KEY: &str = "gradloom";
 
-/// The safetensors name of an element type.
+/// Returns the safetensors name of an element type.
 fn safetensors_dtype(dtype: gradloom_core::ir::DType) -> safetensors::Dtype {
     use gradloom_core::ir::DType;
     match dtype {

@@ -62,7 +62,7 @@ pub(super) const OURS: &str = "in, out";
 /// See [`LAYOUT`].
 pub(super) const OF_TORCH: &str = "out, in";
 
-/// PyTorch's name of a parameter: its recurrent layers number theirs.
+/// Returns PyTorch's name of a parameter: its recurrent layers number theirs.
 fn name_in_torch(name: String) -> String {
     match name.rsplit('.').next() {
         Some("weight_ih" | "weight_hh" | "bias_ih" | "bias_hh") => format!("{name}_l0"),
@@ -70,7 +70,7 @@ fn name_in_torch(name: String) -> String {
     }
 }
 
-/// The type of a matrix's transpose.
+/// Returns the type of a matrix's transpose.
 pub fn swapped(ty: &Type) -> Type {
     Type::new(ty.dtype, [ty.shape[1], ty.shape[0]])
 }
@@ -117,7 +117,8 @@ pub fn write_for_transformers(path: &Path, tensors: &[TensorBytes<'_>]) -> Resul
     write_in_order(path, &in_order(tensors), "format", "pt")
 }
 
-/// The order of the safetensors crate: wide elements first, so that every tensor is aligned, then by name.
+/// Returns the tensors in the order of the safetensors crate: wide elements first, so that every tensor is
+/// aligned, then by name.
 fn in_order<'a>(tensors: &[TensorBytes<'a>]) -> Vec<TensorBytes<'a>> {
     let mut tensors = tensors.to_vec();
     tensors.sort_by(|a, b| (b.ty.dtype.bytes(), a.name).cmp(&(a.ty.dtype.bytes(), b.name)));
@@ -148,7 +149,7 @@ fn write_in_order(path: &Path, tensors: &[TensorBytes<'_>], key: &str, note: &st
     .map_err(|source: io::Error| unwritable(&name, &source))
 }
 
-/// The JSON header, filled up with spaces so that the data begins at a multiple of 8 bytes.
+/// Returns the JSON header, filled up with spaces so that the data begins at a multiple of 8 bytes.
 fn header(key: &str, note: &str, infos: Vec<(String, TensorInfo)>) -> std::result::Result<String, String> {
     let metadata = [(key.to_string(), note.to_string())].into_iter().collect();
     let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string())?;

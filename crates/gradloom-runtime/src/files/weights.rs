@@ -32,7 +32,7 @@ pub struct Weights {
     aliases: BTreeMap<String, String>,
     /// Tensors that an index names and the files lack, with the file that should have each.
     lost: BTreeMap<String, String>,
-    /// Of a file that is not one of several.
+    /// Texts in the header of a file that is not one of several.
     metadata: BTreeMap<String, String>,
     /// `None` for a file without gradloom's notes.
     entries: Option<Entries>,
@@ -62,7 +62,7 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The elements as f32, if they are floats of 16, 32 or 64 bits or integers.
+    /// Returns the elements as f32, if they are floats of 16, 32 or 64 bits or integers.
     ///
     /// # Errors
     /// When they are of another type.
@@ -75,7 +75,7 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// The type of its elements: `f32`.
+    /// Returns the type of its elements: `f32`.
     pub fn type_name(&self) -> String {
         self.dtype.to_string().to_lowercase()
     }
@@ -161,8 +161,8 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The error of tensors that are not the wanted ones: of a file with others than its index says, that it
-    /// is damaged.
+    /// Returns the error of tensors that are not the wanted ones: of a file with others than its index
+    /// says, that it is damaged.
     pub(super) fn of_another_model(&self, differences: &Differences, help: &str) -> Error {
         let lost = differences.missing.iter().find_map(|name| Some((name, self.lost.get(name)?)));
         let Some((name, shard)) = lost else {
@@ -206,45 +206,45 @@ impl Weights {
         Found { dtype: place.info.dtype, shape: &place.info.shape, bytes: &bytes[data + start..data + end] }
     }
 
-    /// The same with another name in messages: what they were made of.
+    /// Sets another name for messages: the origin of the weights.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// The path as it was given; for bytes, what stands for it in messages.
+    /// Returns the path as it was given; for bytes, what stands for it in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All tensors by name, sorted.
+    /// Returns all tensors by name, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Found<'_>)> {
         self.tensors.iter().map(|(name, place)| (name.as_str(), self.found(place)))
     }
 
-    /// The tensor of this name. In a file of `safetensors.torch.save_model`, which has one of several names
-    /// that share a tensor, the others give it, too.
+    /// Returns the tensor of this name. In a file of `safetensors.torch.save_model`, which has one of
+    /// several names that share a tensor, the others give it, too.
     pub fn get(&self, name: &str) -> Option<Found<'_>> {
         let kept = || self.tensors.get(self.aliases.get(name)?);
         self.tensors.get(name).or_else(kept).map(|place| self.found(place))
     }
 
-    /// The texts in the file's header; of several files, none.
+    /// Returns the texts in the file's header; of several files, none.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// The writer's notes: gradloom's, or, in a file without them, the texts in its header.
+    /// Returns the writer's notes: gradloom's, or, in a file without them, the texts in its header.
     pub fn entries(&self) -> &Entries {
         self.entries.as_ref().unwrap_or(&self.metadata)
     }
 
-    /// Whether gradloom wrote the file: it is verified then.
+    /// Returns whether gradloom wrote the file, which is verified in that case.
     pub fn is_verified(&self) -> bool {
         self.entries.is_some()
     }
 
-    /// A note.
+    /// Returns a note.
     ///
     /// # Errors
     /// When it is not there.
@@ -256,7 +256,7 @@ impl Weights {
         }
     }
 
-    /// A note as a value.
+    /// Returns a note as a value.
     ///
     /// # Errors
     /// As [`entry`](Self::entry), and when the text does not parse.
@@ -264,7 +264,7 @@ impl Weights {
         self.entry(key)?.parse().map_err(|_| error::entry(&self.name, key, "is not of the right form"))
     }
 
-    /// The bytes of exactly these tensors, in their order.
+    /// Returns the bytes of exactly these tensors, in their order.
     ///
     /// # Errors
     /// When a tensor is missing, unknown, or of another type; the message tells which.
@@ -282,7 +282,7 @@ impl Weights {
         Ok(wanted.into_iter().map(|(name, ty)| (name, ty, found(name))).collect())
     }
 
-    /// How the file's tensors differ from the wanted ones.
+    /// Returns the differences between the file's tensors and the wanted ones.
     pub fn differences(&self, wanted: &[(&str, &Type)]) -> Differences {
         let mut differences = Differences::default();
         for &(name, ty) in wanted {
@@ -301,7 +301,7 @@ impl Weights {
     }
 }
 
-/// The checksum and the entries in gradloom's notes.
+/// Returns the checksum and the entries in gradloom's notes.
 fn notes(text: &str) -> Option<(String, Entries)> {
     #[expect(clippy::disallowed_methods, reason = "the notes are our own")]
     let value: Value = serde_json::from_str(text).ok()?;
@@ -311,7 +311,7 @@ fn notes(text: &str) -> Option<(String, Entries)> {
     Some((object.get("sha256")?.as_str()?.to_string(), entries.collect::<Option<_>>()?))
 }
 
-/// The one file in a folder that is meant.
+/// Returns the file or the index of weights in a folder.
 fn in_folder(folder: &Path) -> Result<PathBuf> {
     let name = folder.display().to_string();
     let failed = |source| error::unreadable(&name, &source);
@@ -342,7 +342,7 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The error of a folder without a safetensors file: names the weights of another kind that it has.
+/// Returns the error of a folder without a safetensors file: names the weights of another kind that it has.
 fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
     let kinds = entries.iter().filter_map(|path| Some((path, FileKind::of_file(path).ok()?)));
     let mut foreign: Vec<(&PathBuf, FileKind)> = kinds.filter(|(_, kind)| kind.is_certain()).collect();
@@ -359,7 +359,7 @@ fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
     }
 }
 
-/// The files that an index names, with their tensors.
+/// Returns the files that an index names, with their tensors.
 fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>>, String> {
     let value = python_json::parse(bytes)?;
     let map = value.get("weight_map").and_then(Value::as_object).ok_or("it has no `weight_map`")?;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a command is watched for failing. Some stay until the browser is closed.
+/// Time for which a command is watched for a failure. Some commands run until the browser is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes a new file in the folder for temporary files.
@@ -28,7 +28,7 @@ pub(super) fn write(page: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The system's command that opens a file; none where there is no screen.
+/// Returns the system's command that opens a file; none where there is no screen.
 pub(super) fn command() -> Option<Command> {
     if cfg!(target_os = "macos") {
         return Some(Command::new("open"));
@@ -43,7 +43,7 @@ pub(super) fn command() -> Option<Command> {
     has_screen.then(|| Command::new("xdg-open"))
 }
 
-/// Has a command open the file.
+/// Opens the file with a command.
 pub(super) fn show(command: Option<Command>, path: &Path) -> Result<()> {
     let unshown = |reason: &str| {
         let message = format!("{}: the page is written, but no browser shows it: {reason}", path.display());

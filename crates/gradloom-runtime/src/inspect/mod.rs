@@ -1,4 +1,4 @@
-//! A compiled program for people: its stages, launches and memory as text, JSON, and a page.
+//! Inspection of a compiled program: its stages, launches and memory as text, JSON, and a page.
 //!
 //! In: a program, with the graphs that it was made of where they are kept. Out: an [`Inspection`]. Nothing is
 //! run.
@@ -18,11 +18,11 @@ use gradloom_device::regular_file;
 use gradloom_device::regular_file::unwritable;
 use std::path::{Path, PathBuf};
 
-/// What a program is made of: [`Train::inspect`](crate::Train::inspect) and
+/// Structure of a program: [`Train::inspect`](crate::Train::inspect) and
 /// [`Infer::inspect`](crate::Infer::inspect) make one, on any device.
 ///
-/// `Display` tells, as `gradloom inspect` does, how large the graph is after each stage and what the stages
-/// took, how many launches there are, and what is in memory.
+/// `Display` prints, as `gradloom inspect` does, how large the graph is after each stage, how long the
+/// stages took, how many launches there are, and what is in memory.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -67,7 +67,7 @@ impl<'p> Inspection<'p> {
         Self { title: title.into(), ..self }
     }
 
-    /// The launches and the buffers, with names and places. Its `Display` lists them; its
+    /// Returns the launches and the buffers, with names and places. Its `Display` lists them; its
     /// [`to_json`](PlanView::to_json) has all of them, for tools.
     ///
     /// ```
@@ -84,8 +84,8 @@ impl<'p> Inspection<'p> {
         self.program.plan().view(self.program.graph())
     }
 
-    /// The graphs that a step replays, of a program for CUDA: their nodes and edges, and what the host runs
-    /// between them, with the reason. None on devices that replay no graphs.
+    /// Returns the graphs that a step replays, of a program for CUDA: their nodes and edges, and what the
+    /// host runs between them, with the reason. None on devices that replay no graphs.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -103,7 +103,7 @@ impl<'p> Inspection<'p> {
         self.program.replay()
     }
 
-    /// The text of each kernel, in the order in which they run, with the number of its launch in
+    /// Returns the text of each kernel, in the order in which they run, with the number of its launch in
     /// [`Inspection::plan`]: CUDA C, WGSL, or, for the processor, the instructions of its loops over tiles.
     /// On a GPU whose buffers are too small for the plan's memory, what runs is cut into more kernels.
     ///
@@ -148,9 +148,9 @@ impl<'p> Inspection<'p> {
         target.kernels(self.program.graph(), self.program.plan())
     }
 
-    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, the
-    /// numbers of launches and bytes, and of a program for CUDA its `replay`. Its keys are added to, never
-    /// renamed. [`Inspection::plan`] has the JSON of the plan.
+    /// Returns the information that `Display` prints, as one JSON object on one line: `stages`, `times`,
+    /// `passes`, `operations`, the numbers of launches and bytes, and for a CUDA program its `replay`. Keys
+    /// are added, never renamed. [`Inspection::plan`] has the JSON of the plan.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -164,7 +164,8 @@ impl<'p> Inspection<'p> {
         summary::json(self)
     }
 
-    /// The plan as a page: launches, buffers, and the memory over time. It needs nothing from anywhere else.
+    /// Returns the plan as an HTML page: launches, buffers, and the memory over time. The page needs no
+    /// other files.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

@@ -3,8 +3,8 @@
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// The page. `json` is that of [`gradloom_core::plan::Plan::to_json`], which has no `<`, so that no text in
-/// it ends the page's script.
+/// Returns the page. `json` is that of [`gradloom_core::plan::Plan::to_json`], which has no `<`, so that no
+/// text in it ends the page's script.
 pub(super) fn page(title: &str, json: &str) -> String {
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let mut pieces = TEMPLATE.split("{plan}");

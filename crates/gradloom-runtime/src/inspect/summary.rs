@@ -96,7 +96,7 @@ fn passes(reports: &[PassReport], out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// For each pass the ops that it added in all rounds, and its milliseconds.
+/// Returns for each pass the ops that it added in all rounds, and its milliseconds.
 fn total_of_passes(reports: &[PassReport]) -> Vec<(&'static str, i64, f64)> {
     let mut totals: Vec<(&str, i64, f64)> = Vec::new();
     for report in reports {
@@ -110,7 +110,7 @@ fn total_of_passes(reports: &[PassReport]) -> Vec<(&'static str, i64, f64)> {
     totals
 }
 
-/// How often the graph has each op.
+/// Returns the number of times that the graph has each op.
 fn counts(graph: &Graph) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     graph.entry_ops().for_each(|(_, op)| *counts.entry(op.kind.name()).or_default() += 1);
@@ -162,7 +162,7 @@ fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// `dot at src/gpt2/model.rs:106:67` without the folders.
+/// Returns a label such as `dot at src/gpt2/model.rs:106:67` without the folders.
 fn short_label(label: &str) -> String {
     match label.split_once(" at ") {
         Some((op, place)) => format!("{op} at {}", place.rsplit(['/', '\\']).next().unwrap_or(place)),

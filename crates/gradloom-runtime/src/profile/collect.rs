@@ -21,7 +21,7 @@ const TRACED: u64 = 5;
 /// Measurements of one launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchProfile {
-    /// What runs, with its size: `row [1024 x 128]`.
+    /// Kernel with its size: `row [1024 x 128]`.
     pub name: String,
     /// Kind of kernel.
     pub kernel: &'static str,
@@ -29,13 +29,13 @@ pub struct LaunchProfile {
     pub op: &'static str,
     /// The place of that op in the source.
     pub place: Option<String>,
-    /// Whether it runs in the commit.
+    /// True if it runs in the commit.
     pub commits: bool,
-    /// Operations and bytes at the least.
+    /// Minimum operations and bytes.
     pub cost: Cost,
     /// Median over the steps; 0 on a device that does not time its launches.
     pub seconds: f64,
-    /// Least time that the machine allows; none where that is not known.
+    /// Least time that the machine allows; none if it is not known.
     pub bound: Option<f64>,
 }
 
@@ -50,19 +50,19 @@ pub struct TracedStep {
     pub spans: Vec<LaunchSpan>,
 }
 
-/// Where the time of a program goes: [`Train::profile`](crate::Train::profile) and
-/// [`Infer::profile`](crate::Infer::profile) find out.
+/// Breakdown of the time of a program. [`Train::profile`](crate::Train::profile) and
+/// [`Infer::profile`](crate::Infer::profile) measure it.
 ///
 /// `Display` gives the tables that `gradloom profile` prints: kinds of kernels, then the 20 longest launches.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// What was profiled.
+    /// Name of the profiled program.
     pub name: String,
     /// Model and instruction set of the device.
     pub device: String,
     /// Threads that computed.
     pub threads: usize,
-    /// What the device can do; none of a GPU that cannot tell times.
+    /// Roofline of the device; none for a GPU that cannot tell times.
     pub roof: Option<Roofline>,
     /// Steps that were timed.
     pub steps: u64,
@@ -76,7 +76,7 @@ pub struct Profile {
     pub traced: Vec<TracedStep>,
 }
 
-/// What holds a program.
+/// Object that holds a program.
 pub(crate) trait Profiled {
     fn program(&mut self) -> &mut Program;
 
@@ -84,7 +84,7 @@ pub(crate) trait Profiled {
 }
 
 impl Profile {
-    /// Makes the steps on what holds the program.
+    /// Profiles the program that `subject` holds, by running its steps.
     pub(crate) fn collect(subject: &mut dyn Profiled, options: ProfileOptions) -> Result<Self> {
         let ProfileOptions { steps, warm_up, name, roof } = options;
         if steps == 0 {
@@ -158,12 +158,12 @@ impl Profile {
         })
     }
 
-    /// All launches together.
+    /// Returns all launches together.
     pub fn total(&self) -> Figures {
         Figures::of(&self.launches)
     }
 
-    /// Kinds of kernels, the one that takes longest first.
+    /// Returns the kinds of kernels, the one that takes longest first.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -186,26 +186,26 @@ impl Profile {
         kinds
     }
 
-    /// Launches with their places in the plan, longest first.
+    /// Returns the launches with their places in the plan, longest first.
     pub fn longest(&self) -> Vec<(usize, &LaunchProfile)> {
         let mut launches: Vec<(usize, &LaunchProfile)> = self.launches.iter().enumerate().collect();
         launches.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
         launches
     }
 
-    /// The tables of `Display`, with so many of the longest launches.
+    /// Returns the tables of `Display`, with the given number of longest launches.
     pub fn table(&self, longest: usize) -> String {
         report::text(self, longest)
     }
 
-    /// The profile as one JSON object on one line, with every launch, longest first. Its keys are added to,
-    /// never renamed; `config` is the name, and what is held against the roof is null where that is not
-    /// known.
+    /// Returns the profile as one JSON object on one line, with every launch, longest first. Its keys are
+    /// added to, never renamed; `config` is the name, and what is held against the roof is null where that
+    /// is not known.
     pub fn to_json(&self) -> String {
         report::json(self)
     }
 
-    /// The last steps in the Trace Event Format, which [Perfetto](https://ui.perfetto.dev) and
+    /// Returns the last steps in the Trace Event Format, which [Perfetto](https://ui.perfetto.dev) and
     /// chrome://tracing show.
     pub fn to_perfetto(&self) -> String {
         trace::json(self)
@@ -232,7 +232,7 @@ impl Profile {
     }
 }
 
-/// The middle of the values, or of the two in the middle; 0 if there are none.
+/// Returns the middle of the values, or of the two in the middle; 0 if there are none.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     match values.len() {

@@ -3,16 +3,16 @@
 use super::collect::LaunchProfile;
 use gradloom_core::plan::Cost;
 
-/// What launches took together, and what they had to do.
+/// Total time of launches, and the operations and bytes that they had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Number of launches.
     pub launches: usize,
-    /// Operations and bytes at the least.
+    /// Minimum operations and bytes.
     pub cost: Cost,
     /// Sum of the median times.
     pub seconds: f64,
-    /// Least time that the machine allows; none where that is not known.
+    /// Least time that the machine allows; none if it is not known.
     pub bound: Option<f64>,
 }
 
@@ -28,24 +28,24 @@ impl Figures {
         })
     }
 
-    /// 10^9 operations a second.
+    /// Returns 10^9 operations a second.
     pub fn gflops_per_second(&self) -> f64 {
         ratio(self.cost.flops as f64 / 1e9, self.seconds)
     }
 
-    /// 10^9 bytes a second.
+    /// Returns 10^9 bytes a second.
     pub fn gigabytes_per_second(&self) -> f64 {
         ratio(self.cost.bytes() as f64 / 1e9, self.seconds)
     }
 
-    /// Share of the roof that was reached: the least time over the time that was taken. None where the roof
-    /// is not known.
+    /// Returns the share of the roof that was reached: the least time over the time that was taken. None
+    /// where the roof is not known.
     pub fn share(&self) -> Option<f64> {
         self.bound.map(|bound| ratio(bound, self.seconds))
     }
 }
 
-/// 0 where nothing was measured.
+/// Returns `a / b`, or 0 if `b` is not positive: nothing was measured.
 pub(super) fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }

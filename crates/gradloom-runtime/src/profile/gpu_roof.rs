@@ -35,7 +35,7 @@ const WORKING_SETS: [u32; 3] = [3 << 20, 24 << 20, 384 << 20];
 /// Time of the large product, at the rate of f32.
 const PRODUCT_SECONDS: f64 = 4e-3;
 
-/// The limits of a GPU.
+/// Returns the limits of a GPU.
 ///
 /// # Errors
 /// When the device cannot tell the times of its kernels, has no memory for the arrays, or is lost.
@@ -70,14 +70,14 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
     Ok(Roofline { threads: 1, flops, bandwidth, products })
 }
 
-/// The time of the only launch of a kernel.
+/// Returns the time of the only launch of a kernel.
 fn best(device: &Device, op: &Probe) -> Result<f64> {
     let session = Session::new((), device, 0)?;
     let mut program = session.infer([trace::f32("x", [1])], |(), [x]| Tensor::custom(op.clone(), [x])[0])?;
     time(&mut program, |_| true)
 }
 
-/// The rate of a large product in the device's precision.
+/// Returns the rate of a large product in the device's precision.
 fn product(device: &Device, flops: f64) -> Result<f64> {
     let extent = ((flops * PRODUCT_SECONDS / 2.0).cbrt() as usize).next_multiple_of(256).clamp(256, 8192);
     let factors = [(); 2].map(|()| Param::new([extent, extent], Init::Normal { std: 1.0 }));
@@ -91,7 +91,7 @@ fn product(device: &Device, flops: f64) -> Result<f64> {
     Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
 }
 
-/// The least time of the launches that count.
+/// Returns the least time of the launches that count.
 fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -> Result<f64> {
     program.set_profiling(true);
     let mut least = f64::INFINITY;
@@ -106,8 +106,8 @@ fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -
     Err(Error::new(ErrorKind::Device, "the device does not tell the times of its kernels"))
 }
 
-/// Whether a kernel's operations are those of products, in a precision in which these differ from others. In
-/// TF32, those of attention do not.
+/// Returns whether a kernel's operations count as those of products, in a precision in which products
+/// differ from other operations. In TF32, those of attention do not.
 pub(super) fn multiplies(kernel: &Kernel, precision: Precision) -> bool {
     match kernel.name() {
         "dot" => true,

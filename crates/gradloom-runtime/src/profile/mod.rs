@@ -1,7 +1,7 @@
-//! Where the time of a program goes.
+//! Breakdown of the time of a program.
 //!
-//! In: a program whose launches are timed while it runs ([`LaunchSpan`](gradloom_device::spans::LaunchSpan)). Out: a [`Profile`], launch by
-//! launch and kind by kind, beside what the machine can do.
+//! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`], launch by
+//! launch and kind by kind, with the limits of the machine beside it.
 
 mod collect;
 mod figures;

@@ -1,9 +1,10 @@
-//! How a program is profiled.
+//! Options for profiling a program.
 
 use super::roof::Roof;
 use gradloom_device::host::Roofline;
 
-/// How many steps are profiled, and what they are held against. A number is that of the steps that are timed.
+/// Number of steps to profile, and the roofline that kernels are compared with. A number converts into the
+/// options that time that many steps.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -23,38 +24,39 @@ pub struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    /// Times so many steps, after a tenth as many, and at least one, that are not timed.
+    /// Creates options that time this many steps, after a tenth as many, and at least one, that are not
+    /// timed.
     pub fn new(steps: u64) -> Self {
         Self { steps, warm_up: (steps / 10).max(1), name: None, roof: Roof::Kept }
     }
 
-    /// Sets how many steps come before those that are timed.
+    /// Sets the number of steps that run before those that are timed.
     pub fn warm_up(self, steps: u64) -> Self {
         Self { warm_up: steps, ..self }
     }
 
-    /// The name of the program in the report.
+    /// Sets the name of the program in the report.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Measures what the device can do again. Otherwise this is done once for a device, which takes a
+    /// Measures again what the device can do. Otherwise this is done once for a device, which takes a
     /// second, and kept in `gradloom/roofline.json` in the user's cache folder.
     pub fn measure_roof(self) -> Self {
         Self { roof: Roof::Measured, ..self }
     }
 
-    /// Holds kernels against a roof that is given.
+    /// Compares kernels with the given roofline.
     pub fn roof(self, roof: Roofline) -> Self {
         Self { roof: Roof::Given(roof), ..self }
     }
 
-    /// Holds kernels against nothing: the report has no shares of the roof.
+    /// Compares kernels with nothing: the report has no shares of the roof.
     pub fn without_roof(self) -> Self {
         Self { roof: Roof::Unknown, ..self }
     }
 
-    /// With a name, if it has none.
+    /// Sets the name, if there is none.
     pub(crate) fn or_named(self, name: &str) -> Self {
         Self { name: self.name.or_else(|| Some(name.to_string())), ..self }
     }

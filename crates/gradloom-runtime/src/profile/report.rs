@@ -29,7 +29,7 @@ fn figures_json(figures: &Figures) -> Value {
     })
 }
 
-/// One JSON object on one line.
+/// Returns the profile as one JSON object on one line.
 pub(super) fn json(profile: &Profile) -> String {
     let merged = |mut object: Value, more: Value| {
         if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
@@ -76,7 +76,7 @@ pub(super) fn json(profile: &Profile) -> String {
     .to_string()
 }
 
-/// The profile as tables.
+/// Returns the profile as tables.
 pub(super) fn text(profile: &Profile, top: usize) -> String {
     let mut text = String::new();
     write(profile, top, &mut text).expect("a string takes all text");
@@ -129,7 +129,7 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// The heads of the columns of [`figures`].
+/// Returns the heads of the columns of [`figures`].
 fn heads(profile: &Profile) -> String {
     let roof = if profile.roof.is_some() { "  of roof" } else { "" };
     format!("     time  of step     Mflop        moved  GFLOP/s     GB/s{roof}")
@@ -151,7 +151,7 @@ fn figures(sum: &Figures, profile: &Profile) -> String {
     )
 }
 
-/// `12.3 us`, `4.56 ms`.
+/// Formats a time as `12.3 us` or `4.56 ms`.
 fn time(seconds: f64) -> String {
     match seconds * 1e6 {
         // One decimal never rounds up to 1000.0.
@@ -160,7 +160,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// A place without the folders.
+/// Returns a place without the folders.
 fn short(place: &str) -> &str {
     place.rsplit(['/', '\\']).next().unwrap_or(place)
 }

@@ -1,4 +1,4 @@
-//! What a device can do, measured once.
+//! Roofline of a device, measured once.
 //!
 //! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder
 //! where it is there for this device and number of threads. Always holds: a file that is missing, damaged
@@ -12,26 +12,26 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Rises when the way of measuring changes.
+/// Version of the file's format; increases when the way of measuring changes.
 const FORMAT: u64 = 2;
-/// Most bytes of the file.
+/// Maximum bytes of the file.
 const LARGEST: u64 = 1 << 20;
 
-/// What kernels are held against.
+/// Roofline that kernels are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Roof {
-    /// What was measured once.
+    /// Roofline that was measured before; measured now if there is none.
     Kept,
-    /// What is measured now.
+    /// Roofline that is measured now.
     Measured,
     Given(Roofline),
     Unknown,
 }
 
-/// The content of the file: measured bounds, by device and number of threads.
+/// Content of the file: measured bounds, by device and number of threads.
 type Machines = BTreeMap<String, Roofline>;
 
-/// The bounds of a device, where they are known: a GPU that cannot tell times has none.
+/// Returns the bounds of a device, if they are known: a GPU that cannot tell times has none.
 pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
     let remeasure = match roof {
         Roof::Given(roof) => return Some(roof),
@@ -63,7 +63,7 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     Some(roofline)
 }
 
-/// The content of the file, or nothing if it is of no use.
+/// Returns the content of the file, or nothing if it is of no use.
 fn read(file: &Path) -> Machines {
     let text = regular_file::read_to_string(file, LARGEST).unwrap_or_default();
     parsed(&text).unwrap_or_default()

@@ -38,7 +38,7 @@ fn launch(profile: &Profile, first: &TracedStep, span: &LaunchSpan) -> Value {
     slice(launch.kernel, category, first.began, (span.began, span.took), arguments)
 }
 
-/// A complete event; times are microseconds since `zero`.
+/// Returns a complete event; times are microseconds since `zero`.
 fn slice(
     name: &str,
     category: &str,

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The values that stay in memory in a [`DebugRun`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
-    /// What the plan keeps: values share bytes over time, and a value can be read until another takes its
-    /// bytes.
+    /// Values that the plan keeps: values share bytes over time, and a value can be read until another
+    /// takes its bytes.
     #[default]
     AsPlanned,
     /// Every value of a step has bytes of its own and stays. It takes as much memory as all values together.
@@ -124,12 +124,12 @@ impl Program {
 }
 
 impl DebugRun {
-    /// The launches of the run, and the place of every buffer.
+    /// Returns the launches of the run, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The graph that was planned.
+    /// Returns the graph that was planned.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -175,9 +175,9 @@ impl DebugRun {
         Ok(())
     }
 
-    /// The elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in float64. A
-    /// parameter or state that a launch has updated by a copy reads as its next value; one whose next value
-    /// took its bytes has gone.
+    /// Returns the elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in
+    /// float64. A parameter or state that a launch has updated by a copy reads as its next value; one whose
+    /// next value took its bytes has gone.
     ///
     /// # Errors
     /// When the value has no bytes of its own (a view, or inside of a fused kernel), or nothing has written
@@ -193,7 +193,7 @@ impl DebugRun {
         Ok(tensor(self.seen_as(value, ty), &elements))
     }
 
-    /// An output by name, as the whole run would give it.
+    /// Returns an output by name, as the whole run would give it.
     ///
     /// # Errors
     /// When there is no output of that name, or as [`DebugRun::read`].
@@ -238,13 +238,13 @@ impl DebugRun {
         Ok(())
     }
 
-    /// The type of a value whose bytes are of another one: an i64, which has words in memory.
+    /// Returns the type of a value whose bytes are of another one: an i64, which has words in memory.
     fn seen_as(&self, value: ValueId, ty: Type) -> Type {
         let known = self.graph.values.iter().find(|(known, _)| *known == value);
         known.map(|(_, known)| &known.ty).filter(|ty| ty.dtype == DType::I64).cloned().unwrap_or(ty)
     }
 
-    /// In which order a value's elements stand in its bytes: as the launch that computes it writes them.
+    /// Returns the order of a value's elements in its bytes: as the launch that computes it writes them.
     fn layout(&self, value: ValueId, ty: &Type) -> Layout {
         let mut writes = self.plan.launches.iter().flat_map(|launch| &launch.writes);
         match writes.find(|write| write.buffer == value) {
@@ -253,7 +253,7 @@ impl DebugRun {
         }
     }
 
-    /// The values that can be read now.
+    /// Returns the values that can be read now.
     pub fn values(&self) -> impl Iterator<Item = &Buffer> {
         let present = self.contents.iter().map(|&content| content == Content::Present);
         self.plan.buffers.iter().zip(present).filter_map(|(buffer, present)| present.then_some(buffer))
@@ -267,7 +267,7 @@ impl DebugRun {
         })
     }
 
-    /// The buffer of a value that is in memory.
+    /// Returns the buffer of a value that is in memory.
     fn present(&self, value: ValueId) -> Result<usize> {
         let buffer = self.buffer(value)?;
         let what = plan::report::label(&self.graph, &self.plan.buffers[buffer]);
@@ -300,7 +300,7 @@ impl DebugRun {
     }
 }
 
-/// The position of each element of a layout, row-major.
+/// Returns the position of each element of a layout, row-major.
 fn positions(layout: &Layout) -> Vec<usize> {
     layout.shape.iter().zip(&layout.strides).fold(vec![layout.offset], |all, (&extent, &stride)| {
         all.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect()

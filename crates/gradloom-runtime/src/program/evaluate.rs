@@ -89,7 +89,7 @@ impl Program {
         Ok(Evaluation { outputs, guards, not_finite, next: self.next_values()? })
     }
 
-    /// Each updated parameter or state once, in the order of its first update.
+    /// Returns each updated parameter or state once, in the order of its first update.
     fn next_values(&self) -> Result<Vec<(String, HostTensor)>> {
         let mut next: Vec<(String, HostTensor)> = Vec::new();
         for update in &self.graph().updates {

@@ -7,14 +7,14 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 
-/// Bytes of the copy of an output's elements. A view may have far more elements than there are bytes behind
-/// it.
+/// Returns the bytes of the copy of an output's elements. A view may have far more elements than there are
+/// bytes behind it.
 pub(super) fn host_bytes(access: &Access) -> u64 {
     (access.layout.shape.elements() as u64).saturating_mul(access.dtype.bytes() as u64)
 }
 
-/// Bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are so in the same
-/// memory.
+/// Returns the bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are
+/// so in the same memory.
 fn handed_out_bytes(access: &Access) -> u64 {
     let copied = host_bytes(access);
     if access.dtype.bytes() == 1 { copied.saturating_mul(5) } else { copied }

@@ -1,4 +1,4 @@
-//! Which op made the first value that is not finite.
+//! Search for the op that made the first value that is not finite.
 //!
 //! In: a program, its store, and the data of a step. Out: the op that got finite numbers and gave NaN or
 //! infinity, from which the guard's came. Always holds: neither the program nor its store changes.
@@ -9,7 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Number, OpKind, Type, ValueId};
 use gradloom_device::Device;
 
-/// What is wrong with a value.
+/// Defect of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     None,
@@ -48,7 +48,7 @@ impl Program {
     }
 }
 
-/// The worst of a value's elements; that of its operand, for a view.
+/// Returns the worst of a value's elements; that of its operand, for a view.
 fn fault(run: &DebugRun, value: ValueId) -> Fault {
     match run.read(value) {
         Ok(tensor) => {
@@ -88,7 +88,8 @@ fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
     }
 }
 
-/// Whether a value's infinities are those of constants: the model asks for them, to mask what does not count.
+/// Returns whether a value's infinities come only from constants: the model uses these on purpose, to mask
+/// what does not count.
 fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
     let Some(op) = run.graph().defining_op(value) else { return false };
     if op.operands.is_empty() {
@@ -100,7 +101,7 @@ fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
         && infinite.all(|&v| is_asked_for(run, v))
 }
 
-/// An input, a parameter or a state.
+/// Returns the kind and the name of an input, a parameter or a state.
 fn leaf(kind: &OpKind) -> Option<(&'static str, &str)> {
     match kind {
         OpKind::Input { name, .. } => Some(("input", name)),

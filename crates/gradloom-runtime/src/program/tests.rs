@@ -76,7 +76,7 @@ impl Immediate for Broken {
     }
 }
 
-/// The program with a fault.
+/// Returns the program with a fault.
 fn break_at(mut program: Program, fault: Fault) -> Program {
     let Loaded::Immediate(inner) = program.loaded else { panic!("the CPU runs steps itself") };
     program.loaded = Loaded::Immediate(Box::new(Broken { inner, fault }));

@@ -7,8 +7,7 @@ use gradloom_device::feed::{self, Data};
 /// Programs that are kept; of more, the one that was not used for the longest time is dropped.
 const KEPT: usize = 8;
 
-/// Puts the program for the batch of the data first among those that there are; makes it, if there is none.
-/// The declared inputs come with the number of micro-batches that they have.
+/// Puts the program for the batch of the data first in the list, and creates it if there is none.
 pub(super) fn select<L>(
     lanes: &mut Vec<L>,
     inputs: impl Fn(&L) -> &[Input],
@@ -31,19 +30,20 @@ pub(super) fn select<L>(
     Ok(())
 }
 
-/// The extent of the batch of inputs.
+/// Returns the extent of the batch of inputs.
 fn batch(inputs: &[Input]) -> Option<usize> {
     inputs.first()?.ty.shape.first().copied()
 }
 
-/// The extent of the batch that data has: the first axis of the first input. `None` where it is no whole one.
+/// Returns the extent of the batch that data has: the first axis of the first input. `None` where it is no
+/// whole one.
 fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
     let (_, rest) = declared.first()?.ty.shape.split_first()?;
     let (item, elements) = (rest.iter().product::<usize>(), data.first()?.len());
     (item > 0 && elements.is_multiple_of(item)).then(|| elements / item)
 }
 
-/// What is wrong where there is no extent.
+/// Checks that data for which [`extent`] is `None` does not end within an example.
 ///
 /// # Errors
 /// When data ends within an example. Other mistakes are found with the program that is there.
@@ -60,8 +60,8 @@ fn whole(declared: &[Input], micro_batches: usize, data: &[Data<'_>]) -> Result<
     }
 }
 
-/// The inputs for a batch of another extent than the declared one: on the first axis of the first input, and
-/// on that of every other input where it has the same extent.
+/// Returns the inputs for a batch of another extent than the declared one: on the first axis of the first
+/// input, and on that of every other input where it has the same extent.
 fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
     let batch = batch(declared);
     let mut inputs = declared.to_vec();

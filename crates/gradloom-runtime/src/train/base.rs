@@ -1,4 +1,4 @@
-//! What a session is without its model.
+//! Part of a session that does not depend on the type of its model.
 //!
 //! In: the parameters of a model, a device. Out: the store with them, and programs over it. Always holds:
 //! nothing depends on the type of the model, so it is compiled here once, and not in every crate that makes
@@ -34,7 +34,7 @@ pub(crate) struct Base {
     /// Initial values that are made when they are first needed: see [`Base::fill`].
     #[cfg(feature = "web")]
     later: Arc<Later>,
-    /// Names of the training programs that there are.
+    /// Names of the training programs that exist.
     trainers: Arc<Mutex<Vec<Weak<str>>>>,
 }
 
@@ -53,16 +53,16 @@ pub(crate) struct ModelEntry {
     /// Further names of a parameter that several places share.
     pub(crate) aliases: Vec<String>,
     pub(crate) ty: Type,
-    /// Whether PyTorch keeps the matrix by columns.
+    /// True if PyTorch keeps the matrix by columns.
     pub(crate) transposed_in_torch: bool,
-    /// Whether it is a part of an adapter.
+    /// True for a part of an adapter.
     pub(crate) of_adapter: bool,
     /// The blocks that it is kept in, and the extents of what they stand for.
     pub(crate) blocks: Option<(gradloom_core::ir::BlockFormat, gradloom_core::ir::Shape)>,
 }
 
 impl Base {
-    /// With an empty store.
+    /// Creates a session's base with an empty store.
     pub(super) fn new(params: ParamTable, device: &Device, seed: u64) -> Self {
         let (params, seed) = (Arc::new(params), Arc::new(AtomicU64::new(seed)));
         Self {
@@ -76,7 +76,7 @@ impl Base {
         }
     }
 
-    /// The same, on a device of another precision.
+    /// Returns the same base on a device of another precision.
     pub(super) fn on(&self, device: &Device) -> Self {
         Self { device: device.clone(), ..self.clone() }
     }
@@ -176,7 +176,7 @@ impl Base {
         Ok(())
     }
 
-    /// The model's parameters and states, with what files need to know of them.
+    /// Returns the model's parameters and states, with what files need to know of them.
     #[cfg(feature = "files")]
     pub(crate) fn model_entries(&self) -> Result<Vec<ModelEntry>> {
         self.materialize()?;
@@ -207,7 +207,7 @@ impl Base {
         Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
     }
 
-    /// An error if a trace uses a parameter that the model did not have when the session was made.
+    /// Checks that a trace uses no parameter that the model did not have when the session was made.
     pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
         // A page's traces make their parameters anew; the store finds them by name.
         if cfg!(target_family = "wasm") {
@@ -224,14 +224,15 @@ impl Base {
         }
     }
 
-    /// The model's parameters; those of adapters come last, so that its own start as they do without.
+    /// Returns the model's parameters; those of adapters come last, so that its own start as they do
+    /// without.
     fn in_order_of_keys(&self) -> impl Iterator<Item = &ParamUse> {
         let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
         let own = self.params.iter().filter(move |used| !of_adapter(used));
         own.chain(self.params.iter().filter(of_adapter))
     }
 
-    /// The initial values of a parameter, into elements that are 0.
+    /// Writes the initial values of a parameter into elements that are 0.
     fn initial(&self, name: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
         let (number, used) =
             self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
@@ -296,8 +297,8 @@ impl Base {
         self.store.write(&all)
     }
 
-    /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is
-    /// applied.
+    /// Returns the plan that a graph would have over the session's store; nothing is allocated, and no
+    /// limit is applied.
     pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
@@ -308,7 +309,7 @@ impl Base {
         Ok(side_by_side(plan, &**backend, |_| true))
     }
 
-    /// The model's parameters and states with their sizes.
+    /// Returns the model's parameters and states with their sizes.
     pub(super) fn summary(&self) -> Summary {
         Summary::of(&self.params, |used| !used.param.is_frozen())
     }
@@ -319,7 +320,7 @@ impl Base {
         self.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// The seed of all random numbers.
+    /// Returns the seed of all random numbers.
     pub(super) fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::backend::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An error that stands for others, too.
+/// Returns an error that stands for others, too.
 pub(super) fn with_others(error: Error, others: u32) -> Error {
     if others == 0 {
         return error;
@@ -28,13 +28,13 @@ pub(crate) struct Failures {
 struct State {
     /// Failures that were not reported yet, by the number of the run.
     untold: Vec<(u64, Error)>,
-    /// From which run on which number of the attempted steps counts. There are as many as calls that set the
-    /// number.
+    /// Runs from which on the number of attempted steps was set, with that number: an entry for each call
+    /// that set it.
     steps: Vec<(u64, u64)>,
 }
 
 impl State {
-    /// The number among the attempted steps of a run.
+    /// Returns the number among the attempted steps of a run.
     fn step(&self, run: u64) -> u64 {
         let since = self.steps.iter().rev().find(|(first, _)| *first <= run);
         since.map_or(run, |(first, step)| step + (run - first))

@@ -38,7 +38,7 @@ pub struct Infer<const K: usize, R> {
     /// The session's, which a checkpoint may change.
     seed: Arc<AtomicU64>,
     runs: u64,
-    /// What ends runs early.
+    /// Token that ends runs early.
     token: Token,
     results: PhantomData<fn() -> R>,
 }
@@ -59,7 +59,7 @@ impl Lane {
     }
 }
 
-/// What keys the random numbers of runs.
+/// Returns the key of the random numbers of runs.
 fn key(seed: &AtomicU64) -> u64 {
     seed.load(Ordering::Relaxed) ^ DOMAIN
 }
@@ -139,18 +139,18 @@ impl<const K: usize, R> Infer<K, R> {
         self.token.given = token.into();
     }
 
-    /// The launches of a run, and the place of every buffer.
+    /// Returns the launches of a run, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         self.lanes[0].program.plan()
     }
 
-    /// The compiled program.
+    /// Returns the compiled program.
     pub fn program(&self) -> &Program {
         &self.lanes[0].program
     }
 
-    /// The program for people: launches and memory as text, as JSON, and as a page in the browser; see
-    /// [`Inspection`].
+    /// Returns an inspection of the program: launches and memory as text, as JSON, and as a page in the
+    /// browser; see [`Inspection`].
     pub fn inspect(&self) -> Inspection<'_> {
         Inspection::of_forward(&self.lanes[0].program)
     }
@@ -193,7 +193,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         Self::compile_with(session, inputs, f, |traced| traced)
     }
 
-    /// With a trace that is changed before it is compiled.
+    /// Compiles a trace that is changed first.
     #[track_caller]
     pub(super) fn compile_with<M: Module>(
         session: &Session<M>,
@@ -234,7 +234,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
 
     /// Runs the program on the data, and leaves the results on the device: a
     /// [`DeviceTensor`](crate::DeviceTensor) for each tensor that the closure returned, in the same form.
-    /// What was captured is not read.
+    /// Captured tensors are not read.
     ///
     /// On a device that works beside the host the run is queued, and this returns at once; the data of steps
     /// that are queued with the tensors is what the run will give. A program that can trap (it looks
@@ -306,7 +306,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         program.debug_run(&fed, random_key(key(&self.seed), self.runs), retention)
     }
 
-    /// A tensor captured under a name in the last run. What the closure returned is no capture:
+    /// Returns a tensor captured under a name in the last run. What the closure returned is no capture:
     /// [`Infer::run`] has given it out.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         self.lanes[0].program.set_step_timing(on);
     }
 
-    /// The time that the GPU took for the last run; see [`Program::step_time`].
+    /// Returns the time that the GPU took for the last run; see [`Program::step_time`].
     ///
     /// # Errors
     /// When the device is lost.
@@ -352,14 +352,14 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         self.lanes[0].program.set_profiling(on);
     }
 
-    /// When the launches of the last run ran; see [`Program::spans`].
+    /// Returns the times at which the launches of the last run ran; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
         self.lanes[0].program.spans()
     }
 }
 
-/// Whether an output is what the closure returned: it goes to the caller in the memory to which it was
-/// copied.
+/// Returns whether an output is a tensor that the closure returned: it goes to the caller in the memory to
+/// which it was copied.
 fn is_result(name: &str) -> bool {
     name.starts_with("result.")
 }
@@ -374,7 +374,7 @@ fn traced<M: Module, const K: usize, R: Outputs>(
     trace(model, inputs, false, |x| f(model, array(x)), R::tensors)
 }
 
-/// The program of a trace, with its results as outputs.
+/// Returns the program of a trace, with its results as outputs.
 fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
     base.check_knows(&traced)?;
     for (i, &value) in traced.results.iter().enumerate() {

@@ -21,7 +21,7 @@ const SLOTS: usize = 4;
 
 /// A program with the results of its last steps.
 pub(super) struct Lane {
-    /// What a step takes: of all micro-batches.
+    /// Inputs of a step, with all micro-batches.
     pub(super) inputs: Vec<Input>,
     pub(super) program: Program,
     pub(super) stages: Stages,
@@ -55,7 +55,7 @@ impl Lane {
         Ok(Self { inputs, program, stages, failures, slots, runs: 0, last: None })
     }
 
-    /// Queues a step of this number, or runs it, where there is no queue.
+    /// Queues a step with this number, or runs it if there is no queue.
     pub(super) fn submit(
         &mut self,
         step: u64,
@@ -98,7 +98,7 @@ impl Lane {
         }
     }
 
-    /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
+    /// Returns a slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
     fn free_slot(&mut self) -> usize {
         if let Some(free) = self.slots.iter_mut().position(|slot| Arc::get_mut(slot).is_some()) {
             return free;
@@ -109,7 +109,7 @@ impl Lane {
     }
 }
 
-/// A slot for the outputs of these names.
+/// Returns a slot for the outputs of these names.
 fn slot(names: &Arc<[(String, DType)]>, failures: &Arc<Failures>) -> Arc<Slot> {
     Arc::new(Slot { names: Arc::clone(names), failures: Arc::clone(failures), ..Slot::default() })
 }

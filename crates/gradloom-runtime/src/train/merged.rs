@@ -9,9 +9,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::{Adapter, Module, add_low_rank};
 
 impl<M: Module> Session<M> {
-    /// A session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), that computes what
-    /// this one does: adapters are added to the weights, all else is copied. What it saves has the names and
-    /// shapes of the base, for programs that know of no adapters.
+    /// Returns a session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), that
+    /// computes what this one does: adapters are added to the weights, all else is copied. What it saves
+    /// has the names and shapes of the base, for programs that know of no adapters.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -67,7 +67,7 @@ impl<M: Module> Session<M> {
     }
 }
 
-/// `W + (alpha / rank) A B`.
+/// Returns `W + (alpha / rank) A B`.
 fn sum(store: &Store, name: &str, adapter: &Adapter) -> Result<Vec<f32>> {
     let mut weight = store.read_f32(name)?;
     let [a, b] = ["lora_a", "lora_b"].map(|factor| store.read_f32(&format!("{name}.{factor}")));

@@ -1,4 +1,4 @@
-//! The learning rates of a training: those of its optimizer, and what replaces them.
+//! Learning rates of a training: the optimizer's, and the schedules or the plateau that replace them.
 //!
 //! In: an optimizer, and what [`Train::set_lr`](super::Train::set_lr) and others said. Out: the rate of each
 //! group of parameters at a step. Always holds: the rates are functions of this value and of the attempted
@@ -13,7 +13,7 @@ pub(crate) const LR: &str = "lr";
 /// The ending of the names of groups' rates.
 const OF_GROUP: &str = ":lr";
 
-/// Rates that replace those of an optimizer.
+/// Rates that replace an optimizer's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     /// Schedules by the names of rates: `lr`, or `*.bias:lr` of a group.

@@ -75,8 +75,8 @@ impl<M> Clone for Session<M> {
 }
 
 impl<M: Module> Session<M> {
-    /// A session with an empty store. Parameters come into being, keyed by `seed`, with the first program
-    /// that uses them.
+    /// Creates a session with an empty store. Parameters come into being, keyed by `seed`, with the first
+    /// program that uses them.
     ///
     /// # Errors
     /// When two parameters of the model have one name.
@@ -85,13 +85,13 @@ impl<M: Module> Session<M> {
         Ok(Self { model: Arc::new(model), base })
     }
 
-    /// A trainer over the session's parameters. Where there are several, [`Trainer::named`] tells their
-    /// optimizers' states apart.
+    /// Returns a trainer over the session's parameters. Where there are several, [`Trainer::named`] tells
+    /// their optimizers' states apart.
     pub fn trainer(&self) -> Trainer<M> {
         Trainer::over(self.clone())
     }
 
-    /// The session, on a device of another precision.
+    /// Returns the session on a device of another precision.
     pub(super) fn on(&self, device: &Device) -> Self {
         Self { model: Arc::clone(&self.model), base: self.base.on(device) }
     }
@@ -160,7 +160,7 @@ impl<M: Module> Session<M> {
         self.base.reset_states(path)
     }
 
-    /// The elements of a parameter or a state of floats, before a program is compiled too.
+    /// Returns the elements of a parameter or a state of floats, before a program is compiled too.
     ///
     /// # Errors
     /// As [`Store::read_f32`]; on the null device.
@@ -207,7 +207,7 @@ impl<M: Module> Session<M> {
         self.base.materialize()
     }
 
-    /// What does not depend on the model's type.
+    /// Returns the part of the session that does not depend on the model's type.
     pub(crate) fn base(&self) -> &Base {
         &self.base
     }
@@ -236,32 +236,32 @@ impl<M: Module> Session<M> {
         self.base.reset_parameters()
     }
 
-    /// The model's parameters and states with their sizes.
+    /// Returns the model's parameters and states with their sizes.
     pub fn summary(&self) -> Summary {
         self.base.summary()
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// The model's parameters with their names.
+    /// Returns the model's parameters with their names.
     pub fn params(&self) -> &ParamTable {
         &self.base.params
     }
 
-    /// Parameters and states: a shared handle.
+    /// Returns the store with parameters and states: a shared handle.
     pub fn store(&self) -> Store {
         self.base.store.clone()
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.base.device
     }
 
-    /// The seed of all random numbers.
+    /// Returns the seed of all random numbers.
     pub fn seed(&self) -> u64 {
         self.base.seed()
     }
