@@ -45,7 +45,7 @@ impl Fixture {
         self.tensors.iter().map(|(name, ty, _)| (*name, ty))
     }
 
-    /// What opening and checking the given bytes gives.
+    /// Returns the result of opening and checking the given bytes.
     fn load(&self, bytes: &[u8]) -> Result<(), Error> {
         fs::write(self.path(), bytes).unwrap();
         let file = Weights::open(self.path())?;
@@ -204,8 +204,8 @@ fn a_damaged_header_names_the_tensor() {
     }
 }
 
-/// What stands in a header may be any number: the sum of sizes must not overflow, and nothing is read or
-/// reserved on its word.
+/// Numbers in a header may have any value: the sum of sizes must not overflow, and nothing is read or
+/// reserved because of them.
 #[test]
 fn sizes_that_no_file_has_are_refused_at_once() {
     let fixture = Fixture::new();

@@ -4,7 +4,7 @@ use gradloom_runtime::Weights;
 use gradloom_runtime::files::FileKind;
 use gradloom_testing::Random;
 
-/// A local header of a zip archive: the name, and some bytes behind it.
+/// Returns a local header of a zip archive: the name, and some bytes behind it.
 fn entry(name: &str) -> Vec<u8> {
     let mut bytes = b"PK\x03\x04".to_vec();
     bytes.resize(26, 0);
@@ -28,7 +28,7 @@ fn tar() -> Vec<u8> {
     bytes
 }
 
-/// Files as the programs write them.
+/// Returns files as the programs write them.
 fn samples() -> Vec<(&'static str, FileKind, Vec<u8>)> {
     let torch = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00";
     vec![

@@ -2,13 +2,13 @@
 
 use crate::skip::skip;
 
-/// Part of the adapter's name, from `GRADLOOM_ADAPTER`; empty where any will do. `cuda` is an NVIDIA GPU
-/// through CUDA.
+/// Returns a part of the adapter's name, from `GRADLOOM_ADAPTER`; empty where any will do. `cuda` is an
+/// NVIDIA GPU through CUDA.
 pub fn name() -> String {
     std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()
 }
 
-/// Whether the GPU is used through CUDA.
+/// Returns whether the GPU is used through CUDA.
 pub fn is_cuda() -> bool {
     name().starts_with("cuda")
 }

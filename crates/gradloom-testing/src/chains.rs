@@ -27,7 +27,7 @@ pub const CHAINS: [(&str, Step); 12] = [
     ("div", |y, x| x / (1.0 + y.square())),
 ];
 
-/// The graph of a chain.
+/// Returns the graph of a chain.
 ///
 /// # Errors
 /// None, unless tracing is wrong.
@@ -44,7 +44,7 @@ pub fn graph(step: Step, length: usize, elements: usize) -> Result<Graph> {
     Ok(traced.graph)
 }
 
-/// Element `i` of the vector `x`: numbers between -1 and 1 that float32 has, in no order.
+/// Returns element `i` of the vector `x`: numbers between -1 and 1 that float32 has, in no order.
 pub fn element(i: usize) -> f32 {
     let mixed = (i as u32).wrapping_mul(0x9e37_79b9) >> 9;
     mixed as f32 / 4_194_304.0 - 1.0

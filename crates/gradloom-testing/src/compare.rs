@@ -1,4 +1,4 @@
-//! Are two evaluations the same?
+//! Comparison of two evaluations.
 
 use crate::values;
 use gradloom_core::ir::DType;
@@ -7,9 +7,9 @@ use gradloom_core::reference::Evaluation;
 /// The largest allowed difference of two numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// As a share of the larger one.
+    /// Share of the larger number.
     pub relative: f64,
-    /// At least this.
+    /// Absolute difference that is always allowed.
     pub absolute: f64,
 }
 
@@ -55,8 +55,8 @@ pub fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     same_as(got, want, &|a, b| a.to_bits() == b.to_bits())
 }
 
-/// Like [`same_bits`], where any NaN is as good as another: which one comes out of two may depend on the
-/// order of an instruction's operands.
+/// Compares as [`same_bits`] does, but any NaN is as good as another: which one comes out of two may depend
+/// on the order of an instruction's operands.
 ///
 /// # Errors
 /// The first that differs.

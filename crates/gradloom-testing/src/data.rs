@@ -20,7 +20,7 @@ impl Data {
         parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
     }
 
-    /// The value of a leaf; of a state, none: it starts as it says.
+    /// Returns the value of a leaf; `None` for a state: it starts as it says.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let (OpKind::Input { ty, .. } | OpKind::Param { ty, .. }) = kind else { return None };
         let name = Graph::leaf_name(kind)?;
@@ -34,7 +34,7 @@ impl Data {
     }
 }
 
-/// Numbers of a dtype at the ends of its range and of others', none of which is lost by a move.
+/// Returns the numbers of a dtype at the ends of its range and of others', none of which is lost by a move.
 fn extremes(dtype: DType) -> Vec<i64> {
     match dtype {
         DType::U8 => vec![0, 255, 1, 128, 127, 254, 7],
@@ -45,8 +45,8 @@ fn extremes(dtype: DType) -> Vec<i64> {
     }
 }
 
-/// Every op that moves elements, of u8 and of i64: of rows that are no whole words, from odd places, in
-/// states, and of no elements at all.
+/// Returns graphs with every op that moves elements, of u8 and of i64: of rows that are no whole words,
+/// from odd places, in states, and of no elements at all.
 pub fn moves() -> Vec<Data> {
     let mut all = Vec::new();
     for dtype in [DType::U8, DType::I64] {
@@ -152,7 +152,7 @@ pub fn casts() -> Vec<Data> {
     [lines.to_string(), none, one].map(|lines| Data { lines, leaves: leaves(3) }).into()
 }
 
-/// An i64 out of i32's range, at position `[1, 2]`.
+/// Returns an i64 out of i32's range, at position `[1, 2]`.
 pub fn traps() -> Vec<Data> {
     let lines = "%0: i64[2, 3] = input \"x\"\n%1: i32[2, 3] = cast %0\noutput \"y\" %1";
     let outside = [1 << 31, -(1 << 31) - 1, 1 << 32, (1 << 32) - 1, i64::MIN, i64::MAX];

@@ -10,7 +10,7 @@ use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, Graph, Output};
 use gradloom_core::trace::{Input, Tensor, checkpoint, f32, gradients, scan, trace};
 
-/// A random deep graph of some thousand ops: at least 500, and at most about `most`.
+/// Draws a deep graph of some thousand ops: at least 500, and at most about `most`.
 ///
 /// # Errors
 /// None, unless tracing is wrong.
@@ -48,7 +48,7 @@ fn input(name: &str, [rows, columns]: [usize; 2]) -> Input {
     f32(name, [rows, columns])
 }
 
-/// Rows and columns: odd ones, ones, and some that fill vectors; larger ones for shorter graphs.
+/// Draws rows and columns: odd ones, ones, and some that fill vectors; larger ones for shorter graphs.
 fn shape(random: &mut Random, ops: usize) -> [usize; 2] {
     let largest = (200_000 / ops).max(2);
     let extents = [1, 2, 3, 5, 15, 16, 17, 33, 64, 65];
@@ -56,7 +56,7 @@ fn shape(random: &mut Random, ops: usize) -> [usize; 2] {
     [extent(), extent()]
 }
 
-/// A function of one or two values that brings numbers closer together.
+/// Draws a function of one or two values that brings numbers closer together.
 fn step(random: &mut Random, y: Tensor, x: Tensor) -> Tensor {
     let factor = random.uniform(-0.6, 0.6);
     match random.below(14) {
@@ -77,7 +77,7 @@ fn step(random: &mut Random, y: Tensor, x: Tensor) -> Tensor {
     }
 }
 
-/// Many functions one after the other, with values that live long.
+/// Draws many functions one after the other, with values that live long.
 fn chain(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let mut recent = vec![x[0], x[1], x[2]];
     for _ in 0..ops / 4 {
@@ -95,7 +95,7 @@ fn wide_sum(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     })
 }
 
-/// Functions between which rows are reduced and normalised.
+/// Draws functions between which rows are reduced and normalised.
 fn rows(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let mut y = x[0];
     for i in 0..ops / 5 {
@@ -131,7 +131,7 @@ fn blocks(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     y
 }
 
-/// A recurrent network over a sequence, with the same weights in every step.
+/// Draws a recurrent network over a sequence, with the same weights in every step.
 fn recurrence(random: &mut Random, x: &[Tensor], steps: usize) -> Tensor {
     let [_, columns] = x[0].dims();
     let (w, shift) = (x[1].transpose(0, 1), random.uniform(-0.5, 0.5));

@@ -110,8 +110,8 @@ pub fn compare_steps(
     Ok(compared)
 }
 
-/// How much the step's results change, at most, when its leaves change in their last bit: what float32 can
-/// say about them.
+/// Returns the largest change of the step's results when its leaves change in their last bit: float32
+/// cannot be more exact than that.
 fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     let mut most = 0.0;
     for seed in 0..4 {
@@ -125,7 +125,7 @@ fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     most
 }
 
-/// The largest number that the step meets anywhere; NaN if there is one.
+/// Returns the largest number that the step meets anywhere; NaN if there is one.
 pub fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
     let Ok(values) = evaluate_values(graph, &|kind| leaves.value(kind)) else { return f64::NAN };
     let floats =

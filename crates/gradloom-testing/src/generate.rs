@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// Larger values are not drawn.
 const MAX_ELEMENTS: usize = 150;
 
-/// A random graph that verifies; few trap.
+/// Draws a random graph that verifies; few trap.
 pub fn generate(seed: u64) -> Graph {
     let mut generator =
         Generator { graph: Graph::new(), random: Random::new(seed), varying: HashSet::new(), depth: 0 };
@@ -76,7 +76,7 @@ impl Generator {
         pool
     }
 
-    /// Outputs, updates and guards.
+    /// Adds outputs, updates and guards.
     fn give_out(&mut self, pool: &[ValueId]) {
         // Every value, so that none goes wrong unseen; or few, so that there is dead code.
         let count = if self.random.below(2) == 0 { pool.len() } else { 1 + self.random.below(4) };
@@ -113,7 +113,7 @@ impl Generator {
         self.try_add(kind, operands).unwrap_or_default()
     }
 
-    /// `None` if the op does not fit its operands or gives too many elements.
+    /// Adds an op; returns `None` if it does not fit its operands or gives too many elements.
     fn try_add(&mut self, kind: OpKind, operands: &[ValueId]) -> Option<Vec<ValueId>> {
         let types = gradloom_core::ir::infer(&self.graph, &kind, operands).ok()?;
         if types.iter().any(|ty| ty.elements() > MAX_ELEMENTS || ty.shape.iter().any(|&n| n > MAX_ELEMENTS)) {
@@ -146,14 +146,14 @@ impl Generator {
         self.graph.add(kind, &[], None).expect("a value of this type is there")[0]
     }
 
-    /// A value of the type of another: from the pool, or a constant.
+    /// Returns a value of the type of another: from the pool, or a constant.
     fn like(&mut self, pool: &[ValueId], value: ValueId) -> ValueId {
         let ty = self.graph.ty(value).clone();
         let same: Vec<_> = pool.iter().copied().filter(|&v| *self.graph.ty(v) == ty).collect();
         if self.random.below(4) == 0 { self.constant(&ty) } else { self.random.pick(&same) }
     }
 
-    /// A value of a dtype from the pool.
+    /// Returns a value of a dtype from the pool.
     fn of(&mut self, pool: &[ValueId], dtype: DType) -> Option<ValueId> {
         let fits: Vec<_> = pool.iter().copied().filter(|&v| self.graph.ty(v).dtype == dtype).collect();
         (!fits.is_empty()).then(|| self.random.pick(&fits))
@@ -350,7 +350,7 @@ impl Generator {
         Some([window, replaced].concat())
     }
 
-    /// Rows of a table, and their way back into zeros.
+    /// Adds a gather of rows of a table, and their way back into zeros.
     fn rows(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
         let x = self.of(pool, DType::F32)?;
         let ty = self.graph.ty(x).clone();
@@ -423,7 +423,7 @@ impl Generator {
         Some([bits, iota].concat())
     }
 
-    /// A loop or a checkpoint around random ops.
+    /// Adds a loop or a checkpoint around random ops.
     fn block(&mut self, pool: &[ValueId], x: ValueId) -> Option<Vec<ValueId>> {
         if self.depth == 2 {
             return None;
@@ -478,7 +478,7 @@ impl Generator {
     }
 }
 
-/// The type of one slice of a stacked operand.
+/// Returns the type of one slice of a stacked operand.
 fn row(ty: &Type) -> Type {
     Type::new(ty.dtype, &ty.shape[1..])
 }

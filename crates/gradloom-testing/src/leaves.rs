@@ -29,14 +29,14 @@ impl Leaves {
         self.given.insert(name.to_string(), tensor);
     }
 
-    /// The next step starts with what this one left in the store.
+    /// Lets the next step start with what this one left in the store.
     pub fn advance(&mut self, step: &Evaluation) {
         for (name, tensor) in &step.next {
             self.set(name, tensor.clone());
         }
     }
 
-    /// The value of a leaf, each number changed by up to this share of it.
+    /// Returns the value of a leaf, each number changed by up to this share of it.
     pub fn value_near(&self, kind: &OpKind, share: f64, seed: u64) -> Option<HostTensor> {
         let value = match kind {
             OpKind::State { ty, init, .. } => self
@@ -52,7 +52,7 @@ impl Leaves {
         Some(HostTensor::from_f64(value.ty.clone(), near))
     }
 
-    /// The value of a leaf; states that no step has updated start as they say.
+    /// Returns the value of a leaf; states that no step has updated start as they say.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let name = Graph::leaf_name(kind)?;
         if let Some(tensor) = self.given.get(name) {

@@ -1,4 +1,4 @@
-//! How much memory something takes, thread by thread.
+//! Memory that something takes, thread by thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -56,15 +56,15 @@ unsafe impl GlobalAlloc for Counting {
 /// Bytes that something took; 0 in a program whose allocator is another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// Of the largest block.
+    /// Bytes of the largest block.
     pub largest: usize,
-    /// Of all blocks at one time, beyond those that there were before.
+    /// Bytes of all blocks at one time, beyond those that there were before.
     pub most: usize,
-    /// Of all blocks together, whether they were given back or not.
+    /// Bytes of all blocks together, whether they were given back or not.
     pub all: usize,
 }
 
-/// What a function gives, and what its thread allocated for it.
+/// Runs a function; returns its result, and the bytes that its thread allocated for it.
 pub fn measured<T>(run: impl FnOnce() -> T) -> (T, Bytes) {
     let (before, all) = (NOW.get(), ALL.get());
     MOST.set(before);

@@ -3,7 +3,7 @@
 use crate::skip::skip;
 use gradloom_codegen::cuda::nvrtc::Nvrtc;
 
-/// The compiler, if it can be had; says that the test is skipped if it cannot.
+/// Returns the compiler if there is one; otherwise says that the test is skipped.
 ///
 /// # Panics
 /// When it cannot be had though `GRADLOOM_NEEDS_NVRTC` is set.

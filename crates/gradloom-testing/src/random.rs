@@ -8,12 +8,12 @@ pub struct Random(
 );
 
 impl Random {
-    /// A generator that gives the same numbers for the same seed.
+    /// Creates a generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[allow(clippy::should_implement_trait, reason = "there is no end to it")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -23,32 +23,32 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// The next 32 bits: the upper ones of 64.
+    /// Returns the next 32 bits: the upper ones of 64.
     pub fn bits(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }
 
-    /// A number in `[-1, 1)`.
+    /// Returns a number in `[-1, 1)`.
     pub fn float(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    /// A number in `[low, high)`.
+    /// Returns a number in `[low, high)`.
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// An integer in `0..bound`.
+    /// Returns an integer in `0..bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// One of the choices.
+    /// Returns one of the choices.
     pub fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())].clone()
     }
 
-    /// The numbers `0..n` in random order.
+    /// Returns the numbers `0..n` in random order.
     pub fn order(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<_> = (0..n).collect();
         for i in (1..n).rev() {
@@ -57,7 +57,7 @@ impl Random {
         order
     }
 
-    /// A shape of the given rank: mostly small extents, some of 1, few of 0.
+    /// Returns a shape of the given rank: mostly small extents, some of 1, few of 0.
     pub fn shape(&mut self, rank: usize) -> Vec<usize> {
         (0..rank).map(|_| self.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5])).collect()
     }

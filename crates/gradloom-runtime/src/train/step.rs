@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
-    /// Number of the run among those of the program.
+    /// Number of the run within the program.
     pub(crate) run: u64,
     pub(crate) names: Arc<[(String, DType)]>,
     /// The run, while no thread waits for it.
@@ -61,7 +61,7 @@ impl Done {
 }
 
 impl Slot {
-    /// The results of the run; waits for it.
+    /// Returns the results of the run; waits for it.
     pub(crate) fn done(&self) -> &Done {
         self.done.get_or_init(|| {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -78,8 +78,8 @@ impl Slot {
         })
     }
 
-    /// Whether [`Slot::done`] would not have to wait, or a thread waits already; the waker is woken when that
-    /// is so.
+    /// Returns `Ready` if [`Slot::done`] would not wait, or if a thread waits already; otherwise the waker
+    /// is woken when that is so.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(pending) if self.done.get().is_none() => pending.poll(waker),
@@ -95,7 +95,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Queues a run of a program, or runs it, where there is no queue.
+    /// Queues a run of a program, or runs it if there is no queue.
     pub(super) fn queued(
         program: &mut Program,
         stop: Stop<'_>,
@@ -119,19 +119,19 @@ impl Step {
         Ok(Self { slot: Arc::new(slot) })
     }
 
-    /// Every output: name, dtype, and row-major elements in the machine's byte order. Empty for a step that a
-    /// trap ended.
+    /// Returns every output: name, dtype, and row-major elements in the machine's byte order. Empty for a
+    /// step that a trap ended.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, DType, &[u8])> {
         let values = &self.slot.done().values;
         self.slot.names.iter().zip(values).map(|((name, dtype), bytes)| (name.as_str(), *dtype, &bytes[..]))
     }
 
-    /// Number of the step among the attempted ones, from 0.
+    /// Returns the number of the step among the attempted ones, from 0.
     pub fn number(&self) -> u64 {
         self.slot.step
     }
 
-    /// Whether the step went as it should.
+    /// Checks that the step succeeded.
     ///
     /// # Errors
     /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was
@@ -151,7 +151,7 @@ impl Step {
         }
     }
 
-    /// Whether parameters were updated: they were not where the gradients of a loss that is scaled
+    /// Returns whether parameters were updated. They were not if the gradients of a scaled loss
     /// ([`Trainer::precision`](super::Trainer::precision)) overflowed.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Step {
         Ok(self.value(self.output(GRADIENT_NORM)?)?[0].is_finite())
     }
 
-    /// The loss before the update.
+    /// Returns the loss before the update.
     ///
     /// # Errors
     /// As [`Step::result`].
@@ -170,8 +170,8 @@ impl Step {
         Ok(self.value(self.output(gradloom_codegen::pipeline::LOSS)?)?[0])
     }
 
-    /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future
-    /// can be run by any executor, and dropped at any time.
+    /// Returns the loss before the update, without blocking the thread on devices that compute elsewhere.
+    /// The future can be run by any executor, and dropped at any time.
     ///
     /// # Errors
     /// As [`Step::result`].
@@ -180,8 +180,8 @@ impl Step {
         self.loss()
     }
 
-    /// A captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for a step
-    /// that failed on a guard.
+    /// Returns a captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for
+    /// a step that failed on a guard.
     ///
     /// # Errors
     /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of
@@ -209,7 +209,7 @@ impl Step {
         }
     }
 
-    /// Number of an output.
+    /// Returns the number of an output.
     fn output(&self, name: &str) -> Result<usize> {
         self.slot.names.iter().position(|(known, _)| known == name).ok_or_else(|| {
             let names: Vec<&str> = self.slot.names.iter().map(|(known, _)| known.as_str()).collect();
@@ -219,7 +219,7 @@ impl Step {
         })
     }
 
-    /// The elements of an output. Says nothing of other steps.
+    /// Returns the elements of an output. Says nothing of other steps.
     fn value(&self, output: usize) -> Result<Vec<f32>> {
         match self.slot.done().values.get(output) {
             Some(elements) => {

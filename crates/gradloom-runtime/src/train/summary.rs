@@ -5,7 +5,7 @@ use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, ParamUse};
 use std::fmt::{self, Display};
 
-/// A model's parameters and states with their sizes, and what a step takes. `Display` gives a table.
+/// A model's parameters and states with their sizes, and the cost of a step. `Display` gives a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Parameters in the order of the model's fields, then states.
@@ -25,9 +25,9 @@ pub struct Row {
     pub name: String,
     /// Its dtype and shape.
     pub ty: Type,
-    /// Whether it is a parameter.
+    /// True for a parameter.
     pub is_parameter: bool,
-    /// Whether it is a parameter that is trained.
+    /// True for a parameter that is trained.
     pub is_trained: bool,
 }
 
@@ -58,12 +58,12 @@ impl Summary {
         }
     }
 
-    /// Number of elements of all parameters.
+    /// Returns the number of elements of all parameters.
     pub fn parameters(&self) -> usize {
         self.elements(|row| row.is_parameter)
     }
 
-    /// Number of elements of the parameters that are trained.
+    /// Returns the number of elements of the parameters that are trained.
     pub fn trained(&self) -> usize {
         self.elements(|row| row.is_trained)
     }
@@ -110,13 +110,13 @@ impl Display for Summary {
     }
 }
 
-/// The last part of a path, behind as many spaces as it has parents.
+/// Returns the last part of a path, behind as many spaces as it has parents.
 fn indented(name: &str) -> String {
     let depth = name.matches('.').count();
     format!("{}{}", "  ".repeat(depth), name.rsplit('.').next().unwrap_or(name))
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats a number with thousands separators: `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -30,7 +30,7 @@ pub struct Trainer<M, const N: usize = 0> {
     seed: Option<u64>,
 }
 
-/// What is trained.
+/// Model or session that is trained.
 enum Subject<M> {
     Model(M),
     Session(Session<M>),
@@ -59,12 +59,12 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 }
 
 impl<M: Module> Trainer<M> {
-    /// A trainer of `model`.
+    /// Creates a trainer of `model`.
     pub fn new(model: M) -> Self {
         Self::of(Subject::Model(model))
     }
 
-    /// A trainer over a session.
+    /// Creates a trainer over a session.
     pub(super) fn over(session: Session<M>) -> Self {
         Self::of(Subject::Session(session))
     }
@@ -83,8 +83,8 @@ impl<M: Module> Trainer<M> {
         }
     }
 
-    /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result,
-    /// with the inputs that were declared then. A step of it takes data by [`Train::step_with`].
+    /// Creates a trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only
+    /// result, with the inputs that were declared then. A step of it takes data by [`Train::step_with`].
     pub fn recorded(model: M, inputs: Vec<Input>, traced: Traced) -> Self {
         Self { inputs, traced: Some(Ok(traced)), ..Self::new(model) }
     }
@@ -210,7 +210,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// The name of this training program among those over one session, under which the states of its
+    /// Sets the name of this training program among those over one session, under which the states of its
     /// optimizer are kept, and saved.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
@@ -231,29 +231,29 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Has a step go through so many micro-batches, one after the other, and update parameters once, from
-    /// the mean of their gradients. The inputs that were declared are those of a micro-batch; a step takes
-    /// as many times their first axis. A number (an input of rank 0) is the same for all. The loss, and what
-    /// is captured with rank 0, are means; other captures stand one behind the other along their first axis.
-    /// Only one micro-batch is in memory at a time.
+    /// Makes a step go through `micro_batches` micro-batches, one after the other, and update parameters
+    /// once, from the mean of their gradients. The inputs that were declared are those of a micro-batch; a
+    /// step takes as many times their first axis. A number (an input of rank 0) is the same for all. The
+    /// loss, and what is captured with rank 0, are means; other captures stand one behind the other along
+    /// their first axis. Only one micro-batch is in memory at a time.
     pub fn accumulate(mut self, micro_batches: usize) -> Self {
         self.options.micro_batches = micro_batches;
         self
     }
 
-    /// Lets a step take at most so many bytes for everything: parameters, optimizer states, activations,
+    /// Lets a step take at most `bytes` bytes for everything: parameters, optimizer states, activations,
     /// gradients, scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need
-    /// more, values of the forward pass are computed again in the backward pass instead of kept, the cheapest
-    /// ones first; the results keep their bits. A budget that cannot be met is an error of
-    /// [`Trainer::compile`] that names the least number of bytes that was found. On CUDA the step takes about
-    /// a hundredth more than elsewhere, for kernels that run side by side.
+    /// more, values of the forward pass are computed again in the backward pass instead of kept, the
+    /// cheapest ones first; the results keep their bits. A budget that cannot be met is an error of
+    /// [`Trainer::compile`] that names the least number of bytes that was found. On CUDA the step takes
+    /// about a hundredth more than elsewhere, for kernels that run side by side.
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.options.memory_budget = Some(bytes);
         self
     }
 
-    /// What the step, and the programs that come from it, compute in, where the device can; the
-    /// [device's](Device::precision) unless set. Parameters, the optimizer's states and sums stay f32.
+    /// Sets the precision of the step, and of the programs that come from it, if the device supports it;
+    /// the [device's](Device::precision) unless set. Parameters, the optimizer's states and sums stay f32.
     ///
     /// With [`Precision::F16`], gradients are taken of the loss times a scale that adapts, on every device: a
     /// step of which they overflow changes nothing but the scale
@@ -343,10 +343,10 @@ fn traced<M: Module, const N: usize>(
     trace(model, inputs, true, |x| f(model, array(x)), |loss| vec![loss])
 }
 
-/// The inputs of one of the micro-batches.
+/// Returns the inputs of one of the micro-batches.
 ///
 /// # Errors
-/// When they do not divide into so many.
+/// When the first axis of an input is not a multiple of `micro_batches`.
 fn of_one_batch(mut inputs: Vec<Input>, micro_batches: usize) -> Result<Vec<Input>> {
     for input in &mut inputs {
         let mut shape = input.ty.shape.to_vec();

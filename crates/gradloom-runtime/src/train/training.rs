@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// A training program over a store.
 pub struct Train<M, const N: usize> {
     session: Session<M>,
-    /// What [`Trainer::named`](super::Trainer::named) said: the session knows that it is taken while this
+    /// Name set with [`Trainer::named`](super::Trainer::named). The session treats it as taken while this
     /// lives.
     name: Arc<str>,
     optimizer: Box<dyn Optimizer>,
@@ -46,7 +46,7 @@ pub struct Train<M, const N: usize> {
     /// The names of its rates.
     rate_names: Vec<String>,
     attempted: u64,
-    /// What ends steps early.
+    /// Token that ends steps early.
     token: Token,
 }
 
@@ -196,7 +196,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.derive_at(numbers, self.attempted, &self.rates, changed.as_slice())
     }
 
-    /// The same after so many attempted steps, with these rates.
+    /// Like `derive`, after `attempted` attempted steps and with these rates.
     fn derive_at(
         &self,
         numbers: &mut Hyperparameters,
@@ -210,7 +210,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.options.settings.derive(numbers)
     }
 
-    /// The numbers that the trainer was made with, but the learning rates.
+    /// Returns the numbers that the trainer was made with, except the learning rates.
     fn own_numbers(&self) -> Hyperparameters {
         let mut numbers = self.optimizer.hyperparameters();
         numbers.extend(self.options.settings.numbers());
@@ -222,7 +222,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             .collect()
     }
 
-    /// Those of them that [`Train::set_hyperparameter`] has changed.
+    /// Returns the numbers that [`Train::set_hyperparameter`] has changed.
     #[cfg(feature = "files")]
     pub(crate) fn numbers_set(&self) -> Hyperparameters {
         let own = self.own_numbers();
@@ -232,7 +232,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         now.collect()
     }
 
-    /// The numbers after so many attempted steps with some that are set.
+    /// Returns the numbers after `attempted` steps, with the `given` ones set.
     ///
     /// # Errors
     /// When the optimizer has no such number, or it is out of range.
@@ -258,7 +258,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(numbers)
     }
 
-    /// Rates that replace the optimizer's.
+    /// Returns the rates that replace the optimizer's.
     #[cfg(feature = "files")]
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
@@ -347,7 +347,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
     }
 
-    /// What is trained, and what a step takes.
+    /// Returns a summary of the model's parameters and states, and of the operations, kernels and bytes of
+    /// a step.
     pub fn summary(&self) -> Summary {
         let graph = &self.lanes[0].stages.passes;
         let target =
@@ -357,8 +358,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         Summary::of(self.session.params(), is_trained).with_step(graph, self.plan())
     }
 
-    /// Learning rate of the next step; with [`Groups`](gradloom_core::optim::Groups), of the parameters that
-    /// are in none.
+    /// Returns the learning rate of the next step; with [`Groups`](gradloom_core::optim::Groups), of the
+    /// parameters that are in none.
     pub fn lr(&self) -> f64 {
         self.rates.of_rest(&*self.optimizer, self.attempted)
     }
@@ -431,9 +432,9 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(())
     }
 
-    /// Has the learning rate follow a plateau from now on: its rate instead of the schedule, and groups of
-    /// the optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures; what
-    /// it remembers is part of checkpoints.
+    /// Makes the learning rate follow a plateau from now on: its rate instead of the schedule, and groups
+    /// of the optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures;
+    /// what it remembers is part of checkpoints.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -473,7 +474,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(self.lr())
     }
 
-    /// The plateau that the learning rate follows, if it does.
+    /// Returns the plateau that the learning rate follows, if it does.
     pub fn plateau(&self) -> Option<&Plateau> {
         self.rates.plateau.as_ref()
     }
@@ -484,14 +485,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.rates = Rates::default();
     }
 
-    /// Parameters that are not trained, as the loss does not depend on them: none, unless
+    /// Returns the parameters that are not trained, as the loss does not depend on them: none, unless
     /// [`Trainer::allow_unused`](super::Trainer::allow_unused) was called.
     pub fn unused_parameters(&self) -> &[String] {
         &self.lanes[0].stages.unused
     }
 
-    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from
-    /// them.
+    /// Returns the optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is
+    /// derived from them.
     pub fn hyperparameters(&self) -> &Hyperparameters {
         &self.numbers
     }
@@ -520,8 +521,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(())
     }
 
-    /// Steps submitted so far, whether they took effect or not. Keys random numbers, and the schedule follows
-    /// it.
+    /// Returns the number of steps submitted so far, whether they took effect or not. This number keys
+    /// random numbers, and the schedule follows it.
     pub fn attempted_steps(&self) -> u64 {
         self.attempted
     }
@@ -531,7 +532,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.attempted = steps;
     }
 
-    /// Steps that took effect since the start or the last reset. Waits for the device.
+    /// Returns the number of steps that took effect since the start or the last reset. Waits for the
+    /// device.
     ///
     /// # Errors
     /// On the null device, which keeps no states.
@@ -540,8 +542,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
     }
 
-    /// What the loss of the next step is multiplied by before its gradient is taken; none unless the
-    /// precision is f16.
+    /// Returns the factor by which the loss of the next step is multiplied before its gradient is taken;
+    /// `None` unless the precision is f16.
     ///
     /// # Errors
     /// On the null device, which keeps no states.
@@ -567,12 +569,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.store().reset_states_where(own).map(drop)
     }
 
-    /// The name in the store of one of the optimizer's states.
+    /// Returns the name in the store of one of the optimizer's states.
     fn state_name(&self, name: &str) -> String {
         optimizer_state(&self.name, name)
     }
 
-    /// What [`Trainer::named`](super::Trainer::named) said; empty for nothing.
+    /// Returns the name set with [`Trainer::named`](super::Trainer::named); empty if there is none.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -645,27 +647,28 @@ impl<M: Module, const N: usize> Train<M, N> {
         })
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &M {
         self.session.model()
     }
 
-    /// Model, store and device, over which other programs can be compiled.
+    /// Returns the model, store and device, over which other programs can be compiled.
     pub fn session(&self) -> &Session<M> {
         &self.session
     }
 
-    /// Parameters and states: a shared handle.
+    /// Returns the store with parameters and states: a shared handle.
     pub fn store(&self) -> Store {
         self.session.store()
     }
 
-    /// The launches of a step, and the place of every buffer.
+    /// Returns the launches of a step, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         self.lanes[0].program.plan()
     }
 
-    /// The step for people: its stages, launches and memory as text, as JSON, and as a page in the browser.
+    /// Returns an inspection of the step: its stages, launches and memory as text, as JSON, and as a page
+    /// in the browser.
     ///
     /// ```no_run
     /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
@@ -738,7 +741,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.load(path)
     }
 
-    /// The compiled program.
+    /// Returns the compiled program.
     pub fn program(&self) -> &Program {
         &self.lanes[0].program
     }
@@ -748,7 +751,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.set_profiling(on);
     }
 
-    /// When the launches of the last step ran; see [`Program::spans`].
+    /// Returns the times at which the launches of the last step ran; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
         self.lanes[0].program.spans()
     }
@@ -758,7 +761,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.set_step_timing(on);
     }
 
-    /// The time that the GPU took for the last step; see [`Program::step_time`].
+    /// Returns the time that the GPU took for the last step; see [`Program::step_time`].
     ///
     /// # Errors
     /// When the device is lost.
@@ -766,29 +769,29 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.step_time()
     }
 
-    /// The value of each stage of the compiler.
+    /// Returns the value of each stage of the compiler.
     pub fn stages(&self) -> &Stages {
         &self.lanes[0].stages
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         self.session.device()
     }
 
-    /// The seed of all random numbers.
+    /// Returns the seed of all random numbers.
     pub fn seed(&self) -> u64 {
         self.session.seed()
     }
 
-    /// Bytes that the executor asked the system for: store, arena, constants, scratch.
+    /// Returns the bytes that the executor asked the system for: store, arena, constants, scratch.
     pub fn allocated_bytes(&self) -> u64 {
         let programs = self.lanes.iter().map(|lane| lane.program.allocated()).sum::<u64>();
         programs + self.store().read_lock().allocated()
     }
 }
 
-/// The value of each per-step scalar: the optimizer's numbers, and the key of random numbers.
+/// Returns the value of each per-step scalar: the optimizer's numbers, and the key of random numbers.
 fn scalars(
     numbers: &Hyperparameters,
     key: impl Fn(&str) -> Option<Number>,

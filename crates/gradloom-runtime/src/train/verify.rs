@@ -60,7 +60,7 @@ impl Verification {
 }
 
 impl Deviation {
-    /// NaN is not.
+    /// Returns whether the error is within `tolerance`; NaN is not.
     fn is_within(&self, tolerance: f64) -> bool {
         self.error <= tolerance
     }
@@ -142,7 +142,7 @@ fn parameters(graph: &Graph) -> HashSet<&str> {
     params.filter_map(|(_, op)| Graph::leaf_name(&op.kind)).collect()
 }
 
-/// The largest difference of each group of values.
+/// Returns the largest difference of each group of values.
 fn worst(expected: &[Value], found: &[Value]) -> Vec<Deviation> {
     let groups = ["output", "gradient", "squared gradient", "parameter", "state"];
     let of_group = |group: &'static str| {
@@ -173,7 +173,7 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// Infinite when there is nothing to compare with.
+/// Returns the norm of the difference of two lists; infinite if their lengths differ.
 fn difference(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
         return f64::INFINITY;

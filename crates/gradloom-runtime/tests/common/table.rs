@@ -9,12 +9,12 @@ use gradloom_runtime::{Device, Program};
 use gradloom_testing::table::{CASES, graph_of};
 use gradloom_testing::values;
 
-/// Random instances of each case; `GRADLOOM_INSTANCES` asks for more.
+/// Returns the number of random instances of each case; `GRADLOOM_INSTANCES` asks for more.
 fn instances() -> u64 {
     std::env::var("GRADLOOM_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
 }
 
-/// Faults of a case on some devices.
+/// Collects the faults of a case on some devices.
 fn failures(name: &str, seed: u64, devices: &[(&str, Device)], failures: &mut Vec<String>) {
     let case = CASES.iter().find(|case| case.name == name).expect("it is in the table");
     let (mut graph, leaves) = graph_of(case, seed);

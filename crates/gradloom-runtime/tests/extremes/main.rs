@@ -17,7 +17,8 @@ use gradloom_core::verify::verify;
 use gradloom_core::{grad, kernel, passes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a stage multiplies or adds at the edge: of 32 bits, of what a value may have at most, of 64 bits.
+/// Numbers at the edges of what the stages multiply or add: of 32 bits, of the most that a value may have,
+/// of 64 bits.
 const EXTREMES: [usize; 12] = [
     0,
     1,
@@ -33,7 +34,7 @@ const EXTREMES: [usize; 12] = [
     usize::MAX,
 ];
 
-/// How a text fared.
+/// Counts of texts by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     refused: usize,
@@ -66,7 +67,7 @@ fn caught<R>(text: &str, stage: &str, run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether there is a plan for the CPU in the end.
+/// Returns whether there is a plan for the CPU in the end.
 fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     let graph = caught(text, "passes", || passes::run(graph).0);
     verify(&graph).unwrap_or_else(|error| panic!("after the passes: {error}\n{text}"));
@@ -75,7 +76,7 @@ fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     planned(text, &graph, lowered).is_some()
 }
 
-/// The same for a GPU, up to its plan.
+/// Takes a text through the same stages for a GPU, up to its plan.
 fn gpu_stages(text: &str, graph: &Graph) {
     let (limits, choices) = (wgsl::Limits::default(), wgsl::Choices::default());
     let Ok(lowered) = caught(text, "lower for a GPU", || wgsl::lower(graph, &limits, &choices)) else {
@@ -98,7 +99,8 @@ fn planned(text: &str, graph: &Graph, lowered: kernel::Lowered) -> Option<Plan> 
     Some(plan)
 }
 
-/// The graph with the gradient of a sum over each of its f32 values as outputs, if all of them have one.
+/// Returns the graph with the gradient of a sum over each of its f32 values as outputs, if all of them have
+/// one.
 fn with_gradients(text: &str, mut graph: Graph, results: &[ValueId], wrt: &[ValueId]) -> Option<Graph> {
     use gradloom_core::ir::{Builder, DType, OpKind, ReduceOp};
     let mut builder = Builder::new(&mut graph, None);

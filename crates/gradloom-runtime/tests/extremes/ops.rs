@@ -18,7 +18,7 @@ fn i32(shape: &[usize]) -> Type {
     Type::new(DType::I32, shape)
 }
 
-/// Shapes with two given extents.
+/// Returns shapes with two given extents.
 fn shapes(v: usize, w: usize) -> Vec<Vec<usize>> {
     vec![vec![v], vec![v, w], vec![v, 2, w], vec![1, v], vec![v, 1, 1, w], vec![v, 0, w]]
 }
@@ -70,7 +70,7 @@ fn unary_cases(v: usize, w: usize) -> Vec<Case> {
     cases
 }
 
-/// Slices and pads with extreme numbers in one axis, of operands small and large.
+/// Returns slices and pads with extreme numbers in one axis, of operands small and large.
 fn window_cases(v: usize, w: usize) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for extent in [0, 1, 4, v, w] {
@@ -185,8 +185,8 @@ fn leaf_cases(v: usize, w: usize) -> Vec<Case> {
     cases
 }
 
-/// The op over inputs, with another one around its results, so that fusion has something to do. `None` where
-/// the op is refused.
+/// Returns the op over inputs, with another one around its results, so that fusion has something to do.
+/// `None` where the op is refused.
 fn graph_of((kind, operands): &Case) -> Option<Graph> {
     let mut graph = Graph::new();
     let mut inputs = Vec::new();

@@ -104,8 +104,8 @@ fn every_number_of_a_plan() {
     assert!(sound > 100 && refused > 1000, "{sound} sound, {refused} refused");
 }
 
-/// What the verifier lets through reaches no element outside of its buffer, counted without any chance of
-/// wrapping.
+/// Checks that an accepted plan reaches no element outside of its buffers, with arithmetic that cannot
+/// wrap.
 fn check_reach(plan: &Plan) {
     for launch in &plan.launches {
         for access in launch.reads.iter().chain(&launch.writes) {

@@ -4,13 +4,14 @@ use crate::{Counts, EXTREMES};
 
 const EVERY_OP: &str = include_str!("../../../gradloom-core/tests/text/every_op.txt");
 
-/// The text without the custom op, which this crate does not have.
+/// Returns the text without the custom op, which this crate does not have.
 pub(crate) fn text() -> String {
     let lines = EVERY_OP.lines().filter(|line| !line.contains("tests.twice") && !line.contains("%102"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Where the numbers of a line's types and attributes are: those that no sign makes a name.
+/// Returns the ranges of the numbers in a line's types and attributes; digits that belong to a name are
+/// left out.
 fn numbers(line: &str) -> Vec<std::ops::Range<usize>> {
     let bytes = line.as_bytes();
     let mut found = Vec::new();

@@ -7,7 +7,7 @@ use gradloom_core::trace::{Tensor, checkpoint, concat, f32, full, i32, iota, sca
 
 type Method = fn(Tensor, Tensor, usize, usize) -> Tensor;
 
-/// What is done with x `[4, 6]`, an i32 index `[4]`, and two numbers.
+/// Methods applied to x `[4, 6]`, an i32 index `[4]`, and two numbers.
 const METHODS: &[(&str, Method)] = &[
     ("reshape", |x, _, v, w| x.reshape([v, w])),
     ("broadcast_to", |x, _, v, w| x.broadcast_to([v, w, 4, 6])),

@@ -9,7 +9,7 @@ use gradloom_core::trace::{Tensor, checkpoint, f32, scan, trace};
 use gradloom_runtime::{Session, Trainer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What the closure makes is lost in a panic, which is caught here.
+/// Runs the closure, then panics and catches the panic, so that what the closure makes is lost.
 fn aborted<R>(f: impl FnOnce() -> R) {
     let panic = catch_unwind(AssertUnwindSafe(|| {
         f();

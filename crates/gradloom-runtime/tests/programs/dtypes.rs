@@ -12,7 +12,8 @@ use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 
-/// Lines that make `%9` of inputs of a dtype: `%0` and `%1` `[3, 4]`, `%2` i32 `[3]` and `%3` an i32 scalar.
+/// Returns lines that make `%9` of inputs of a dtype: `%0` and `%1` `[3, 4]`, `%2` i32 `[3]` and `%3` an
+/// i32 scalar.
 fn cases(dtype: DType) -> Vec<String> {
     let t = dtype.name();
     let value = if dtype == DType::Bool { "true" } else { "1" };

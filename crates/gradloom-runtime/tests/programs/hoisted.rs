@@ -1,4 +1,4 @@
-//! What runs once, when a program is loaded, has the right values in every step.
+//! Values that are computed once, when a program is loaded, and are right in every step.
 
 use crate::{bits, devices, graph, values};
 use gradloom_core::passes;

@@ -22,18 +22,18 @@ use gradloom_cpu::Loops;
 use gradloom_runtime::Device;
 use gradloom_testing::values;
 
-/// A graph from the lines of its text form.
+/// Returns a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
 }
 
-/// The CPU with one thread and with two.
+/// Returns the CPU with one thread and with two.
 fn devices() -> [Device; 2] {
     [1, 2].map(|threads| Device::cpu_with_threads(threads).unwrap())
 }
 
-/// The CPU in each of the ways in which it computes the table of ops.
+/// Returns the CPU in each of the ways in which it computes the table of ops.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     let devices = [
         ("alone", Device::cpu_with_threads(1)),
@@ -44,12 +44,12 @@ fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     devices.map(|(name, device)| (name, device.unwrap())).into()
 }
 
-/// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of random graphs that a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
-/// The bits of all that a step gave: equal for equal NaNs, too.
+/// Returns the bits of all results of a step: equal for equal NaNs, too.
 fn bits(evaluation: &Evaluation) -> Vec<(String, Vec<u64>)> {
     values(evaluation)
         .map(|(name, tensor)| (name, tensor.to_f64().into_iter().map(f64::to_bits).collect()))

@@ -68,7 +68,7 @@ fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 3], seed: u64, com
     programs[0].plan().buffers.iter().filter(|buffer| buffer.role == Role::Next).count()
 }
 
-/// The largest number that the step meets anywhere.
+/// Returns the largest number that the step meets anywhere.
 fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
     let values = evaluate_values(graph, &|kind| leaves.value(kind)).expect("it just ran");
     let floats =

@@ -89,7 +89,7 @@ fn a_graph_whose_views_have_no_end_is_refused() {
     assert!(error.to_string().contains("the output `y`"), "{error}");
 }
 
-/// In a process of its own, which the system gives less memory than one result takes.
+/// Runs in a process of its own, which the system gives less memory than one result takes.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_result_without_memory_is_an_error() {

@@ -10,7 +10,8 @@ use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 
-/// Leaves with blocks of a format in the parameter `w`, u8 `[rows, bytes]`, whose scales are about 2^-6.
+/// Returns leaves with blocks of a format in the parameter `w`, u8 `[rows, bytes]`, whose scales are about
+/// 2^-6.
 fn leaves(format: BlockFormat, [rows, elements]: [usize; 2]) -> Leaves {
     let (size, row) = (format.block_bytes(), format.bytes_of(elements).unwrap());
     let byte = |i: usize| match i % size {
@@ -41,7 +42,7 @@ fn agrees(graph: &Graph, leaves: &Leaves) {
     }
 }
 
-/// How many launches of the program for the CPU convert.
+/// Returns the number of launches of the program for the CPU that convert.
 fn conversions(graph: &Graph) -> usize {
     let optimized = passes::run(graph.clone()).0;
     let lowered = gradloom_codegen::cpu::lower(&optimized, 2).unwrap();
@@ -93,8 +94,9 @@ fn weights_in_blocks_are_read_by_products() {
     }
 }
 
-/// What a product cannot read becomes f32 first: sums over the rows of blocks (as in the gradient of the left
-/// operand), parts of blocks, left operands; and what is a result of the program is there.
+/// Stored values whose uses a product cannot read directly are converted to f32 once: sums over the rows of
+/// blocks (as in the gradient of the left operand), parts of blocks, left operands; and values that are
+/// outputs of the program.
 #[test]
 fn other_uses_are_converted_once() {
     for (format, bytes) in [(BlockFormat::Q8_0, 68), (BlockFormat::Q4_0, 36)] {

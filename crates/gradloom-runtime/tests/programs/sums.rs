@@ -11,7 +11,7 @@ use gradloom_testing::Random;
 /// Largest relative error of a sum of positive numbers.
 const LARGEST: f64 = 1e-6;
 
-/// The sum of `x * x`, or of `x`, over some axes.
+/// Returns a graph of the sum of `x * x`, or of `x`, over some axes.
 fn sum(shape: &[usize], axes: &[usize], squared: bool) -> Graph {
     let mut graph = Graph::new();
     let mut b = Builder::new(&mut graph, None);
@@ -30,7 +30,7 @@ fn devices() -> Vec<(&'static str, Device)> {
     ]
 }
 
-/// Sums in float64, over the middle one of three axes.
+/// Returns sums in float64, over the middle one of three axes.
 fn exact(values: &[f32], [outer, middle, inner]: [usize; 3], squared: bool) -> Vec<f64> {
     let mut sums = vec![0.0; outer * inner];
     for (i, &value) in values.iter().enumerate() {

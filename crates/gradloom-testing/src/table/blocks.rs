@@ -23,8 +23,8 @@ fn block(
     block
 }
 
-/// Two carried values, one of which is handed through (or swapped with the other), and one stacked operand
-/// and result.
+/// Draws a loop with two carried values, one of which is handed through (or swapped with the other), and
+/// one stacked operand and result.
 pub(super) fn repeat(r: &mut Random, graph: &mut Graph) -> Instance {
     let (shape, trip, swap) = (any_shape(r), r.below(4), r.below(2) == 0);
     let ty = Type::new(DType::F32, shape.clone());
@@ -40,7 +40,8 @@ pub(super) fn repeat(r: &mut Random, graph: &mut Graph) -> Instance {
     Instance { kind: OpKind::Repeat { block: body, trip, carried: 2 }, operands }
 }
 
-/// A result that is used again in the block, a parameter that is handed through, and one value twice.
+/// Draws a block with a result that is used again in it, a parameter that is handed through, and one value
+/// twice.
 pub(super) fn checkpoint(r: &mut Random, graph: &mut Graph) -> Instance {
     let shape = any_shape(r);
     let ty = Type::new(DType::F32, shape.clone());

@@ -5,9 +5,9 @@ use crate::{Leaves, Random};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, Graph, OpKind, Output, ReduceOp, ValueId};
 
-/// A graph with one instance of a case: its results as outputs, and the gradients of its floating operands
-/// for a loss in which every element of every result counts on its own; and the values of its leaves, which
-/// are exact in float32.
+/// Returns a graph with one instance of a case: its results as outputs, and the gradients of its floating
+/// operands for a loss in which every element of every result counts on its own; and the values of its
+/// leaves, which are exact in float32.
 ///
 /// # Panics
 /// When the rule of the op's gradient fails: a bug.
@@ -47,7 +47,7 @@ pub fn graph_of(case: &Case, seed: u64) -> (Graph, Leaves) {
     (graph, leaves)
 }
 
-/// The sum of the results' elements, each times a number of its own.
+/// Returns the sum of the results' elements, each times a number of its own.
 fn loss_of(
     b: &mut Builder<'_>,
     leaves: &mut Leaves,

@@ -18,15 +18,15 @@ type Operand = (Type, Vec<f64>);
 
 /// An op with operands.
 pub struct Instance {
-    /// What it computes.
+    /// The op.
     pub kind: OpKind,
-    /// On what.
+    /// Its operands.
     pub operands: Vec<Operand>,
 }
 
 impl Instance {
-    /// How many of the results the loss may depend on: the log-sum-exp of attention and indices take
-    /// no cotangent.
+    /// Returns the number of results that the loss may depend on: the log-sum-exp of attention and indices
+    /// take no cotangent.
     pub fn observed(&self, results: usize) -> usize {
         if matches!(self.kind, OpKind::Attention(_) | OpKind::Sort { .. }) { 1 } else { results }
     }
@@ -136,7 +136,7 @@ pub const CASES: &[Case] = &[
     Case { name: "custom", sample: blocks::custom },
 ];
 
-/// A kind of each primitive.
+/// Returns a kind of each primitive.
 pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     let ty = Type::new(DType::F32, [2]);
     let zero = Number::Float(0.0);
@@ -165,12 +165,12 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     kinds
 }
 
-/// Any number around 0.
+/// Draws any number around 0.
 fn any(r: &mut Random, _: f64) -> f64 {
     r.uniform(-2.0, 2.0)
 }
 
-/// A number away from 0.
+/// Draws a number away from 0.
 fn signed(r: &mut Random) -> f64 {
     let sign = r.pick(&[-1.0, 1.0]);
     sign * r.uniform(0.4, 1.5)
@@ -181,14 +181,14 @@ fn any_shape(r: &mut Random) -> Vec<usize> {
     r.shape(rank)
 }
 
-/// An f32 operand with numbers around 0.
+/// Draws an f32 operand with numbers around 0.
 fn floats(r: &mut Random, shape: &[usize]) -> Operand {
     let ty = Type::new(DType::F32, shape);
     let values = (0..ty.elements()).map(|_| any(r, 0.0)).collect();
     (ty, values)
 }
 
-/// An i32 operand with numbers in `0..bound`.
+/// Draws an i32 operand with numbers in `0..bound`.
 fn indices(r: &mut Random, shape: &[usize], bound: usize) -> Operand {
     let ty = Type::new(DType::I32, shape);
     let values = (0..ty.elements()).map(|_| r.below(bound) as f64).collect();
@@ -218,7 +218,7 @@ fn unary_signed(r: &mut Random, op: UnaryOp) -> Instance {
 
 type Draw = fn(&mut Random, f64) -> f64;
 
-/// `b` is drawn with knowledge of `a`.
+/// Draws both operands of a function, `b` with knowledge of `a`.
 fn binary(r: &mut Random, op: BinaryOp, a: Draw, b: Draw) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let left: Vec<_> = (0..ty.elements()).map(|_| a(r, 0.0)).collect();
@@ -248,7 +248,7 @@ fn floats_only(r: &mut Random, kind: OpKind) -> Instance {
     Instance { kind, operands: vec![floats(r, &shape)] }
 }
 
-/// `draw` is given the rank of each element in a random order.
+/// Draws the operand of a reduction; `draw` is given the rank of each element in a random order.
 fn reduce(r: &mut Random, op: ReduceOp, draw: Draw) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let axes = (0..ty.shape.rank()).filter(|_| r.below(2) == 0).collect();
@@ -257,7 +257,7 @@ fn reduce(r: &mut Random, op: ReduceOp, draw: Draw) -> Instance {
     Instance { kind: OpKind::Reduce { op, axes }, operands: vec![(ty, values)] }
 }
 
-/// Any number of batch, free and contracted axes, in any order of the operands' axes.
+/// Draws a product with any number of batch, free and contracted axes, in any order of the operands' axes.
 fn dot(r: &mut Random) -> Instance {
     let (batch, contract) = (r.below(3), r.below(3));
     let [batch, contract] = [r.shape(batch), r.shape(contract)];
@@ -280,7 +280,7 @@ fn dot(r: &mut Random) -> Instance {
 const PLAIN_ATTENTION: AttentionSpec =
     AttentionSpec { causal: false, scale: 0.7, query_offset: false, key_length: false, block_table: false };
 
-/// Grouped heads, masks, and queries that see no key.
+/// Draws an attention, with grouped heads, masks, and queries that see no key.
 fn attention(r: &mut Random) -> Instance {
     let [mut causal, mut query_offset, mut key_length] = [false; 3];
     for flag in [&mut causal, &mut query_offset, &mut key_length] {

@@ -90,7 +90,7 @@ pub(super) fn concat(r: &mut Random) -> Instance {
     Instance { kind: OpKind::Concat { axis }, operands }
 }
 
-/// A window in a tensor, and where it starts.
+/// Draws a window in a tensor, and where it starts.
 fn window(r: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<Operand>) {
     let shape = any_shape(r);
     let sizes: Vec<_> = shape.iter().map(|&n| r.below(n + 1)).collect();
@@ -110,7 +110,7 @@ pub(super) fn dynamic_update_slice(r: &mut Random) -> Instance {
     Instance { kind: OpKind::DynamicUpdateSlice, operands }
 }
 
-/// Shapes of a table, of indices into it (as an operand) and of the rows that they name.
+/// Draws the shapes of a table, of indices into it (as an operand) and of the rows that they name.
 fn rows(r: &mut Random) -> (usize, Vec<usize>, Operand, Vec<usize>) {
     let (batch, count, rest) = (r.below(3), r.below(3), r.below(3));
     let [batch_shape, mut index_shape, rest] = [r.shape(batch), r.shape(count), r.shape(rest)];

@@ -7,7 +7,7 @@ use gradloom_core::ir::{
 };
 
 impl Maker {
-    /// One layer over `x`; `None` if it does not fit. What comes out is what other ops may use.
+    /// Adds one layer over `x`; `None` if it does not fit. Returns the values that other ops may use.
     pub(super) fn layer(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let one = |value: ValueId| vec![value];
         match self.random.below(10) {
@@ -54,7 +54,7 @@ impl Maker {
         self.add(OpKind::Broadcast { shape }, &[kept], bound)
     }
 
-    /// `x` less the largest of its row. Rows must not be empty: their maximum is infinite.
+    /// Adds `x` less the largest of its row. Rows must not be empty: their maximum is infinite.
     fn shifted(&mut self, x: ValueId) -> Option<ValueId> {
         let bound = self.bounds[&x];
         if self.shape(x).contains(&0) || 2.0 * bound > super::BOUND {
@@ -72,7 +72,7 @@ impl Maker {
         self.binary_of(BinaryOp::Div, powers, total, 1.0)
     }
 
-    /// A layer normalisation, or one by the root of the mean square, mostly with gain and bias.
+    /// Adds a layer normalisation, or one by the root of the mean square, mostly with gain and bias.
     fn normalised(&mut self, x: ValueId) -> Option<ValueId> {
         let columns = *self.shape(x).last()?;
         let mean = 1.0 / columns.max(1) as f64;
@@ -100,7 +100,7 @@ impl Maker {
         self.with_row(BinaryOp::Add, gained, bias)
     }
 
-    /// `x op row`, the row repeated.
+    /// Adds `x op row`, the row repeated.
     fn with_row(&mut self, op: BinaryOp, x: ValueId, row: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let (a, b) = (self.bounds[&x], self.bounds[&row]);
@@ -124,7 +124,7 @@ impl Maker {
         self.add(OpKind::Constant { ty, data: Literal::Dense(numbers.into()) }, &[], 0.0)
     }
 
-    /// Cross-entropy of each row.
+    /// Adds the cross-entropy of each row.
     fn cross_entropy(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let shifted = self.shifted(x)?;
@@ -138,7 +138,7 @@ impl Maker {
         self.binary_of(BinaryOp::Sub, normaliser, picked, 6.0 + self.bounds[&picked])
     }
 
-    /// A product with a new parameter over the last axis.
+    /// Adds a product with a new parameter over the last axis.
     fn projected(&mut self, x: ValueId, columns: usize) -> Option<ValueId> {
         let shape = self.shape(x);
         let inner = *shape.last()?;
@@ -153,7 +153,7 @@ impl Maker {
         self.add(OpKind::Dot(axes), &[x, weight], bound)
     }
 
-    /// A product, mostly with bias, activation, and residual connection.
+    /// Adds a product, mostly with bias, activation, and residual connection.
     fn linear(&mut self, x: ValueId) -> Option<ValueId> {
         let inner = *self.shape(x).last()?;
         let residual = self.random.below(3) == 0;
@@ -193,13 +193,13 @@ impl Maker {
         }
     }
 
-    /// Several products with one operand in common.
+    /// Adds several products with one operand in common.
     fn siblings(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let columns = 1 + self.random.below(4);
         (0..2 + self.random.below(2)).map(|_| self.projected(x, columns)).collect()
     }
 
-    /// Attention of `[batch, time, width]` to itself.
+    /// Adds attention of `[batch, time, width]` to itself.
     fn attention(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let [time, width] = shape[shape.rank().checked_sub(2)?..] else { return None };
@@ -234,7 +234,7 @@ impl Maker {
         self.add(OpKind::Reshape { shape: [batch, time, heads * depth].into() }, &[mixed], bound)
     }
 
-    /// Axes in another order, two of them merged, and something computed before and after.
+    /// Puts axes in another order, merges two of them, and computes something before and after.
     fn merged_axes(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         if shape.rank() < 2 {
@@ -251,7 +251,7 @@ impl Maker {
         self.binary_of(BinaryOp::Mul, y, y, 1.0)
     }
 
-    /// Rows of the tables of a batch, changed and added back.
+    /// Takes rows of the tables of a batch, changes them and adds them back.
     fn rows_of_batches(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let (batch, rows) = (*shape.first()?, *shape.get(1)?);
@@ -263,7 +263,7 @@ impl Maker {
         self.add(OpKind::Scatter { op: ScatterOp::Add, batch: 1 }, &[x, index, changed], bound + count as f64)
     }
 
-    /// A checkpoint, or a loop whose turns leave slices behind.
+    /// Adds a checkpoint, or a loop whose turns leave slices behind.
     fn block(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let ty = self.graph.ty(x).clone();
         let bound = self.bounds[&x];

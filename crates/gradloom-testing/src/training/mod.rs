@@ -1,9 +1,9 @@
 //! Random training steps whose numbers stay tame, so that float32 can be compared with float64: functions
 //! with moderate slopes, bounded values, and comparisons only of values that are exact.
 //!
-//! What varies is what plans are about: shapes with 1 and 0, views of views, reductions, products over odd
-//! axes, indexing, joins, the layers of networks (`layers`), and updates of parameters and states, by hand or
-//! by an optimizer.
+//! Steps vary in properties that matter to plans: shapes with 1 and 0, views of views, reductions, products
+//! over odd axes, indexing, joins, the layers of networks (`layers`), and updates of parameters and states,
+//! by hand or by an optimizer.
 
 mod layers;
 
@@ -29,7 +29,7 @@ pub struct TrainingStep {
     pub leaves: Leaves,
 }
 
-/// A random training step.
+/// Draws a random training step.
 pub fn training_step(seed: u64) -> TrainingStep {
     let mut maker = Maker {
         graph: Graph::new(),
@@ -72,7 +72,7 @@ impl Maker {
         self.add(kind, &[], 2.0)
     }
 
-    /// A new parameter.
+    /// Adds a new parameter.
     fn parameter(&mut self, shape: &[usize]) -> Option<ValueId> {
         let name = format!("w{}", self.stored.len());
         let value = self.leaf(OpKind::Param { name, ty: Type::new(DType::F32, shape) })?;
@@ -149,8 +149,8 @@ impl Maker {
         self.graph.updates.push(Update { target, region: None, value, must_alias: false });
     }
 
-    /// One of the optimizers. Where a gradient is zero but for rounding, Adam's step would be anything, if
-    /// epsilon were small.
+    /// Adds the updates of one of the optimizers. Where a gradient is zero but for rounding, Adam's step
+    /// would be anything, if epsilon were small.
     fn optimize(&mut self, found: &[(ValueId, ValueId)]) {
         let optimizer: Box<dyn Optimizer> = match self.random.below(5) {
             0 => Box::new(Sgd::new(0.1).weight_decay(0.1)),
@@ -189,7 +189,7 @@ impl Maker {
         }
     }
 
-    /// One or two windows of a state, cut from a value of its type.
+    /// Updates one or two windows of a state, cut from a value of its type.
     fn region(&mut self, target: ValueId, value: ValueId) {
         let shape = self.graph.ty(target).shape.clone();
         for _ in 0..1 + self.random.below(2) {
@@ -231,7 +231,7 @@ impl Maker {
         value_of
     }
 
-    /// An i32 scalar below `bound`.
+    /// Adds an i32 scalar below `bound`.
     fn index(&mut self, bound: usize) -> ValueId {
         let value = self.random.below(bound) as f64;
         self.splat(&Type::scalar(DType::I32), value)
@@ -241,7 +241,7 @@ impl Maker {
         self.graph.ty(value).shape.clone()
     }
 
-    /// A value of the type of another.
+    /// Returns a value of the type of another.
     fn like(&mut self, pool: &[ValueId], value: ValueId) -> ValueId {
         let same: Vec<_> =
             pool.iter().copied().filter(|&v| self.graph.ty(v) == self.graph.ty(value)).collect();
@@ -304,7 +304,7 @@ impl Maker {
         }
     }
 
-    /// Two or three views in a row.
+    /// Adds two or three views in a row.
     fn views(&mut self, x: ValueId) -> Option<ValueId> {
         let mut value = x;
         for _ in 0..2 + self.random.below(2) {
@@ -370,7 +370,7 @@ impl Maker {
         self.add(OpKind::Binary(BinaryOp::Sub), &[x, wide], self.bounds[&x] + bound)
     }
 
-    /// A product over random pairs of axes of equal extents.
+    /// Adds a product over random pairs of axes of equal extents.
     fn dot(&mut self, pool: &[ValueId], x: ValueId) -> Option<ValueId> {
         let y = self.random.pick(pool);
         let (left, right) = (self.shape(x), self.shape(y));
@@ -394,7 +394,7 @@ impl Maker {
         self.add(OpKind::Dot(axes), &[x, y], bound)
     }
 
-    /// Rows of a table, or rows added to one.
+    /// Adds a gather of rows of a table, or a scatter that adds rows to one.
     fn rows(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let rows = *shape.first()?;
@@ -410,7 +410,7 @@ impl Maker {
         }
     }
 
-    /// A window at a place that only the step knows, or one written there.
+    /// Adds a window at a place that only the step knows, or one written there.
     fn window(&mut self, x: ValueId) -> Option<ValueId> {
         let (shape, bound) = (self.shape(x), self.bounds[&x]);
         let sizes: Vec<usize> = shape.iter().map(|&n| self.random.below(n + 1)).collect();

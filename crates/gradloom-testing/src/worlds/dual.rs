@@ -41,7 +41,7 @@ impl Dual {
     }
 }
 
-/// A derivative of 0 ends a path, whatever lies behind it.
+/// Multiplies two derivatives of a chain; a derivative of 0 ends a path, whatever the other one is.
 fn chain(outer: f64, inner: f64) -> f64 {
     if outer == 0.0 || inner == 0.0 { 0.0 } else { outer * inner }
 }

@@ -163,7 +163,7 @@ fn reductions(shape: &[usize]) -> Vec<Op> {
     ops
 }
 
-/// Windows that fit into the spatial axes of a shape.
+/// Returns the windows that fit into the spatial axes of a shape.
 fn windows(shape: &[usize], axes: usize, dilations: usize) -> Vec<Sliding> {
     let mut all = Vec::new();
     let spatial = &shape[shape.len() - axes..];
@@ -190,7 +190,7 @@ fn pools(shape: &[usize]) -> Vec<Op> {
     ops
 }
 
-/// Ops with a parameter of their own, and its shape.
+/// Returns the ops with a parameter of their own, and its shape.
 fn with_parameter(shape: &[usize]) -> Vec<(Op, Vec<usize>)> {
     let rank = shape.len();
     let mut all = Vec::new();
@@ -228,7 +228,7 @@ fn with_parameter(shape: &[usize]) -> Vec<(Op, Vec<usize>)> {
     all
 }
 
-/// Ops of two values that are there.
+/// Returns the ops of two values that are there.
 fn pairs(a: &[usize], b: &[usize]) -> Vec<Op> {
     let mut ops = Vec::new();
     if broadcast_shape(a, b).is_some() {

@@ -336,14 +336,14 @@ impl Expected {
     }
 }
 
-/// Numbers around 0 that differ, and are exact in float32.
+/// Returns an element of a leaf: numbers around 0 that differ, and are exact in float32.
 fn leaf_value(leaf: usize, element: usize) -> f64 {
     let step = (element * 37 + leaf * 11) % 64;
     let sign = if (element + leaf).is_multiple_of(3) { -1.0 } else { 1.0 };
     sign * (0.3125 + step as f64 / 64.0 + leaf as f64 / 1024.0)
 }
 
-/// Share of an element of a result in the loss.
+/// Returns the share of an element of a result in the loss.
 fn weight(result: usize, element: usize) -> f64 {
     ((element * 29 + result * 7) % 32) as f64 / 16.0 - 0.90625
 }

@@ -134,7 +134,7 @@ fn integers(index: &[usize]) -> Tensor {
     literal(&numbers, [index.len()]).cast(DType::I32)
 }
 
-/// An index vector repeated for each place of the other axes.
+/// Repeats an index vector for each place of the other axes.
 fn indices_along(index: &[usize], axis: usize, shape: &[usize]) -> Tensor {
     let mut all = shape.to_vec();
     all[axis] = index.len();
@@ -385,7 +385,7 @@ pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Of matrices, or of batches of them with equal extents.
+/// Computes a product of matrices, or of batches of them with equal extents.
 fn matmul(a: &Array, b: &Array) -> Array {
     let inner = a.shape.len() - 1;
     let shared = b.shape.len() > 2;
