@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn panic(message: *const u8, length: usize);
 }
 
-/// Tells the script what a panic says, before the module stops.
+/// Passes the message of a panic to the script, before the module stops.
 #[cfg(target_arch = "wasm32")]
 fn watch_panics() {
     std::panic::set_hook(Box::new(|info| {
@@ -67,14 +67,14 @@ fn module() -> RefMut<'static, Module> {
     MODULE.with(|module| module.borrow_mut())
 }
 
-/// An id, or -1 with the error as output.
+/// Returns an id, or -1 with the error as output.
 fn answer(f: impl FnOnce(&mut Module) -> Result<usize>) -> i32 {
     let mut module = module();
     let result = f(&mut module);
     module.answer(result)
 }
 
-/// 0 with a text as output, or -1 with the error.
+/// Returns 0 with a text as output, or -1 with the error.
 fn tell(f: impl FnOnce(&mut Module) -> Result<String>) -> i32 {
     let mut module = module();
     let result = f(&mut module);
@@ -107,7 +107,7 @@ unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
 }
 
-/// Room for bytes, aligned by 8.
+/// Allocates room for bytes, aligned by 8.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
     let mut room = Vec::new();
@@ -128,13 +128,13 @@ pub unsafe extern "C" fn dealloc(at: *mut u64, bytes: usize) {
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
 }
 
-/// Where the output of the last call is.
+/// Returns the address of the last call's output.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_ptr() -> *const u8 {
     module().output.as_ptr()
 }
 
-/// Bytes of the output.
+/// Returns the number of bytes of the output.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_len() -> usize {
     module().output.len()
@@ -186,7 +186,8 @@ pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32
     answer(|module| module.commands.run(code, numbers))
 }
 
-/// Type of a tensor of the open trace: gives its rank; the output is dtype and extents as u32s.
+/// Describes the type of a tensor of the open trace: returns its rank; the output is dtype and extents as
+/// u32s.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn describe(tensor: usize) -> i32 {
     answer(|module| {
@@ -220,7 +221,7 @@ pub extern "C" fn release(kind: u32, id: usize) {
     }
 }
 
-/// What the GPU allows.
+/// Sets the limits of the GPU.
 ///
 /// # Safety
 /// There are so many numbers.
@@ -238,7 +239,7 @@ pub extern "C" fn threads(count: usize) {
     module().sessions.threads = count;
 }
 
-/// A session over the current model.
+/// Opens a session over the current model.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32, precision: u32) -> i32 {
     let seed = u64::from(seed_low) | u64::from(seed_high) << 32;
@@ -274,13 +275,13 @@ pub extern "C" fn forward(session: usize, of: usize) -> i32 {
     })
 }
 
-/// The number under which the script knows a program's kernels; -1 without an error if it does not.
+/// Returns the number under which the script knows a program's kernels; -1 without an error if it does not.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn described(program: usize) -> i32 {
     module().sessions.described(program).ok().flatten().map_or(-1, |number| number as i32)
 }
 
-/// Data of an input.
+/// Sets the data of an input.
 ///
 /// # Safety
 /// There are so many bytes.
@@ -297,7 +298,7 @@ pub extern "C" fn step(program: usize) -> i32 {
     answer(|module| module.sessions.step(program))
 }
 
-/// The ticket of a step's results; -1 if they are there.
+/// Returns the ticket of a step's results; -1 if they are there.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn ticket(step: usize) -> i32 {
     module().sessions.ticket(step).ok().flatten().map_or(-1, |ticket| ticket as i32)
@@ -314,7 +315,7 @@ pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i3
     answer(|module| module.sessions.deliver(step, bytes))
 }
 
-/// What a step left, as JSON.
+/// Returns the result of a step, as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn result(step: usize) -> i32 {
     tell(|module| module.sessions.result(step))
@@ -337,7 +338,7 @@ pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i
     answer(|module| module.sessions.rate(program, &mut Arguments::new(&module.commands, 0, list)))
 }
 
-/// The learning rate of the next step; NaN for a program that does not train.
+/// Returns the learning rate of the next step; NaN for a program that does not train.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
     module().sessions.lr(program).unwrap_or(f64::NAN)
@@ -355,7 +356,7 @@ pub extern "C" fn count_from(program: usize, steps: f64) -> i32 {
     answer(|module| module.sessions.count_from(program, steps as u64))
 }
 
-/// A trace, of which no program was made yet, as JSON.
+/// Returns a trace, of which no program was made yet, as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn graph(of: usize) -> i32 {
     tell(|module| {
@@ -365,7 +366,7 @@ pub extern "C" fn graph(of: usize) -> i32 {
     })
 }
 
-/// Where parameters and states are, as JSON.
+/// Returns the places of parameters and states, as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn store(session: usize) -> i32 {
     tell(|module| module.sessions.store(session))

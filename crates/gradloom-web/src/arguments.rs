@@ -1,4 +1,4 @@
-//! Arguments of a command: numbers in order, of which each op takes what it needs.
+//! Arguments of a command: numbers in order, of which each op takes as many as it needs.
 
 use crate::commands::Commands;
 use gradloom_core::decimal::Decimal;
@@ -8,7 +8,7 @@ use gradloom_core::trace::{Operand, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is left of a command's numbers, and the tables that they point into.
+/// The unread numbers of a command, and the tables that they point into.
 pub(crate) struct Arguments<'a> {
     pub(crate) commands: &'a Commands,
     code: u32,
@@ -43,7 +43,7 @@ impl<'a> Arguments<'a> {
         Self { commands, code, rest }
     }
 
-    /// A misuse of the interface between the languages, which is a bug of the face.
+    /// Returns the error for a misuse of the interface between the languages, which is a bug of the face.
     fn misuse(&self, what: &str) -> Error {
         Error::new(ErrorKind::Internal, format!("command {}: {what}", self.code))
     }
@@ -73,7 +73,7 @@ impl<'a> Arguments<'a> {
         Ok(number as i64)
     }
 
-    /// A whole number that is not negative: an extent, an index, a count.
+    /// Reads a whole number that is not negative: an extent, an index, a count.
     pub(crate) fn index(&mut self) -> Result<usize> {
         let number = self.bytes()?;
         let error = || {
@@ -82,7 +82,7 @@ impl<'a> Arguments<'a> {
         usize::try_from(number).map_err(|_| error().help("an extent has at most 2^31 - 1 elements"))
     }
 
-    /// A number of bytes, which may be more than the module's own memory has.
+    /// Reads a number of bytes, which may be more than the module's own memory has.
     pub(crate) fn bytes(&mut self) -> Result<u64> {
         let number = self.integer()?;
         let error =
@@ -90,8 +90,8 @@ impl<'a> Arguments<'a> {
         u64::try_from(number).map_err(|_| error())
     }
 
-    /// A number of bytes or of invocations that a device grants: more than this module can count is as much
-    /// as it can count.
+    /// Reads a number of bytes or of invocations that a device grants, cut to the greatest that this module
+    /// can count.
     pub(crate) fn granted(&mut self) -> Result<u64> {
         Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as u64)
     }
@@ -105,12 +105,12 @@ impl<'a> Arguments<'a> {
         DTYPES.get(number).copied().ok_or_else(|| self.misuse("there is no such dtype"))
     }
 
-    /// An optional number: NaN stands for none.
+    /// Reads an optional number: NaN stands for none.
     pub(crate) fn optional(&mut self) -> Result<Option<f64>> {
         Ok(Some(self.number()?).filter(|number| !number.is_nan()))
     }
 
-    /// An optional whole number: NaN stands for none.
+    /// Reads an optional whole number: NaN stands for none.
     pub(crate) fn optional_integer<T: TryFrom<i64>>(&mut self) -> Result<Option<T>> {
         if self.rest.first().is_some_and(|number| number.is_nan()) {
             return self.optional().map(|_| None);
@@ -176,7 +176,7 @@ impl<'a> Arguments<'a> {
         Ok(place()?..place()?)
     }
 
-    /// All numbers that are left.
+    /// Reads all numbers that are left.
     pub(crate) fn rest<T>(&mut self, one: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = Vec::new();
         while !self.rest.is_empty() {

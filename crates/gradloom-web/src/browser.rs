@@ -13,10 +13,10 @@ pub(crate) struct Listed {
     pub(crate) workgroups: [u32; 3],
 }
 
-/// The script's device, and what the module knows of it.
+/// The script's device, and the module's state for it.
 #[derive(Debug)]
 pub(crate) struct Browser {
-    /// Whether there is a device; without one, programs are only looked at.
+    /// True if there is a device; without one, programs are only inspected.
     real: bool,
     state: Mutex<State>,
 }
@@ -35,7 +35,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Described {
     kernels: Vec<Listed>,
-    /// How many of them each step runs.
+    /// Number of kernels that each step runs.
     steps: usize,
     paused: bool,
 }
@@ -45,17 +45,17 @@ impl Browser {
         Self { real, state: Mutex::default() }
     }
 
-    /// Whether programs run.
+    /// Returns whether there is a device on which programs run.
     pub(crate) fn is_real(&self) -> bool {
         self.real
     }
 
-    /// The last program that was described.
+    /// Returns the number of the last program that was described.
     pub(crate) fn last_program(&self) -> u32 {
         self.state().last_program
     }
 
-    /// A program's kernels in order.
+    /// Returns a program's kernels in order.
     pub(crate) fn kernels(&self, program: u32) -> Vec<Listed> {
         self.state().programs.get(program as usize).map(|program| program.kernels.clone()).unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl Browser {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last submission.
+    /// Returns the last submission.
     pub(crate) fn last(&self) -> u32 {
         self.state().last
     }

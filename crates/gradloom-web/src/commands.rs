@@ -1,4 +1,4 @@
-//! Commands: how a model is traced from another language.
+//! Commands, by which a model is traced from another language.
 //!
 //! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands,
 //! so that the same commands give the same ids: the page traces, and sends the worker its commands, which
@@ -48,7 +48,7 @@ impl Drop for Blocks {
     }
 }
 
-/// All that commands have made.
+/// Everything that commands have made.
 #[derive(Default)]
 pub(crate) struct Commands {
     pub(crate) texts: Vec<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// A tensor of the open trace.
+    /// Returns a tensor of the open trace.
     pub(crate) fn tensor(&self, id: usize) -> Option<Tensor> {
         self.open.as_ref()?.tensors.get(id).copied()
     }
@@ -141,7 +141,7 @@ impl Commands {
         }
     }
 
-    /// The tensors of [`Commands::several`].
+    /// Returns the tensors of [`Commands::several`].
     fn within(&self, open: &mut Open, code: u32, numbers: &[f64]) -> Result<Vec<Tensor>> {
         let mut arguments = Arguments::new(self, code, numbers);
         let tensors = &open.tensors;
@@ -267,7 +267,7 @@ impl Commands {
     }
 }
 
-/// A parameter with its path.
+/// Makes a parameter with its path.
 fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     let name = arguments.text()?.to_string();
     let (decay, frozen) = (arguments.integer()?, arguments.bool()?);
@@ -291,7 +291,7 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     Ok((name, param))
 }
 
-/// A misuse of the interface between the languages, which is a bug of the face.
+/// Returns the error for a misuse of the interface between the languages, which is a bug of the face.
 pub(crate) fn misuse(what: &str) -> Error {
     Error::new(ErrorKind::Internal, what)
 }

@@ -21,7 +21,7 @@ impl Module for Model {
 }
 
 impl Model {
-    /// The same parameters and states, under the same paths.
+    /// Returns a model with the same parameters and states, under the same paths.
     pub(crate) fn tie(&self) -> Self {
         Self {
             params: self.params.iter().map(|(name, param)| (name.clone(), param.tie())).collect(),

@@ -7,7 +7,7 @@ use gradloom_core::json::{Json, count, numbers, object, text};
 use gradloom_core::trace::Traced;
 use gradloom_runtime::Program;
 
-/// An error with all that it says.
+/// Returns an error with all that it says.
 pub(crate) fn error(error: &Error) -> String {
     let list = |lines: &mut dyn Iterator<Item = &str>| Json::List(lines.map(text).collect());
     object([
@@ -46,7 +46,7 @@ fn kind(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// `name`, `dtype` and `shape` of a value, and what else is said of it.
+/// Returns `name`, `dtype` and `shape` of a value, and `rest`.
 pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str, Json); N]) -> Json {
     let mut fields =
         vec![("name", text(name)), ("dtype", text(&ty.dtype.to_string())), ("shape", numbers(&ty.shape))];
@@ -54,8 +54,8 @@ pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str,
     Json::Object(fields)
 }
 
-/// The ops of a trace with their values, which are numbered in the order of the ops; the numbers of results
-/// and of outputs. An op that runs a block is one op.
+/// Returns the ops of a trace with their values, which are numbered in the order of the ops, and the
+/// numbers of results and of outputs. An op that runs a block is one op.
 pub(crate) fn graph(traced: &Traced) -> String {
     let graph = &traced.graph;
     let mut ids = Vec::new();

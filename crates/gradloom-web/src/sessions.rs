@@ -29,13 +29,13 @@ struct Open {
 }
 
 impl Open {
-    /// Whether there are bytes, and not only plans.
+    /// Returns whether parameters have bytes, rather than only a plan.
     fn has_store(&self) -> bool {
         self.browser.as_ref().is_none_or(|browser| browser.is_real())
     }
 }
 
-/// What a session has become.
+/// State of a session.
 enum State {
     /// Nothing yet: the first program decides.
     New(Model),
@@ -53,7 +53,7 @@ struct Compiled {
     fed: Vec<Vec<u8>>,
     kind: Kind,
     traced: String,
-    /// Where it was described, and its number there; on a GPU, or on none.
+    /// Device to which it was described, and its number there; `None` on the CPU.
     described: Option<(Arc<Browser>, u32)>,
 }
 
@@ -127,9 +127,9 @@ impl Sessions {
         self.next - 1
     }
 
-    /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding,
-    /// workgroups along an axis, bytes of a buffer, whether it is software, whether it takes vectors apart,
-    /// whether it has f16.
+    /// Sets the limits of the GPU: invocations, bytes of workgroup memory, storage buffers, bytes of a
+    /// binding, workgroups along an axis, bytes of a buffer, and flags for software, for taking vectors
+    /// apart and for f16.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let mut granted = || arguments.granted();
         let limits = Limits {
@@ -146,7 +146,7 @@ impl Sessions {
         Ok(0)
     }
 
-    /// A session over the model of the commands. Device: 0 none, to look at programs; 1 GPU; 2 CPU.
+    /// Opens a session over the model of the commands. Device: 0 none, to look at programs; 1 GPU; 2 CPU.
     /// Precision: 0 f32, 1 f16, 2 bf16.
     pub(crate) fn open(
         &mut self,
@@ -201,7 +201,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The session itself.
+    /// Returns the session itself.
     fn session(&self, id: usize) -> Result<&Session<Model>> {
         let unknown = || misuse("there is no such session");
         match &self.open.get(id).ok_or_else(unknown)?.state {
@@ -265,8 +265,8 @@ impl Sessions {
         self.completed(session, id)
     }
 
-    /// The program, once the session's store has all parameters, as a script reads and writes all of a model;
-    /// if it cannot, neither is there.
+    /// Completes the session's store, as a script reads and writes all of a model, and returns the program;
+    /// if that fails, the program is dropped.
     fn completed(&mut self, session: usize, program: usize) -> Result<usize> {
         let has_store = self.open.get(session).is_some_and(Open::has_store);
         let done = if has_store { self.session(session).and_then(Session::materialize) } else { Ok(()) };
@@ -302,7 +302,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The number of a program on the script's device, by which its kernels are made ready.
+    /// Returns the number of a program on the script's device, by which its kernels are made ready.
     pub(crate) fn described(&mut self, program: usize) -> Result<Option<usize>> {
         Ok(self.program(program)?.described.as_ref().map(|(_, number)| *number as usize))
     }
@@ -311,7 +311,7 @@ impl Sessions {
         self.programs.get_mut(id).ok_or_else(|| misuse("there is no such program"))
     }
 
-    /// Data of an input for the steps that follow.
+    /// Sets the data of an input for the steps that follow.
     pub(crate) fn feed(&mut self, program: usize, input: usize, bytes: &[u8]) -> Result<usize> {
         let program = self.program(program)?;
         let declared = program.inputs.get(input).ok_or_else(|| misuse("there is no such input"))?;
@@ -359,7 +359,7 @@ impl Sessions {
         self.steps.get(step).ok_or_else(|| misuse("there is no such step"))
     }
 
-    /// The ticket under which a step's results will arrive; none if they are there.
+    /// Returns the ticket under which a step's results will arrive; none if they are there.
     pub(crate) fn ticket(&self, step: usize) -> Result<Option<usize>> {
         Ok(self.queued(step)?.ticket.map(|ticket| ticket as usize))
     }
@@ -372,7 +372,8 @@ impl Sessions {
         Ok(0)
     }
 
-    /// What a step left: where its outputs lie in the module's memory, until the step is dropped.
+    /// Returns the result of a step: the places of its outputs in the module's memory, until the step is
+    /// dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
         // The error of an unread step before this one is reported once, and is not this step's: a caller that
@@ -399,7 +400,7 @@ impl Sessions {
         self.steps.remove(step);
     }
 
-    /// A training program.
+    /// Returns a training program.
     fn training(&mut self, program: usize) -> Result<&mut Train<Model, 0>> {
         match &mut self.program(program)?.kind {
             Kind::Train(train) => Ok(train),
@@ -407,7 +408,8 @@ impl Sessions {
         }
     }
 
-    /// A learning rate from the next step on: whether it is counted from there, and the schedule.
+    /// Sets the learning rate from the next step on: whether its schedule is counted from there, and the
+    /// schedule.
     pub(crate) fn rate(&mut self, program: usize, arguments: &mut Arguments<'_>) -> Result<usize> {
         let (starts_now, schedule) = (arguments.bool()?, optimizer::schedule(arguments)?);
         let train = self.training(program)?;
@@ -429,12 +431,12 @@ impl Sessions {
         Ok(0)
     }
 
-    /// The learning rate of the next step.
+    /// Returns the learning rate of the next step.
     pub(crate) fn lr(&mut self, program: usize) -> Result<f64> {
         Ok(self.training(program)?.lr())
     }
 
-    /// Where parameters and states are.
+    /// Returns the places of parameters and states.
     pub(crate) fn store(&self, session: usize) -> Result<String> {
         let store = self.session(session)?.store();
         let (entries, memory) = (store.entries(), store.memory());
@@ -500,7 +502,7 @@ impl Sessions {
         self.fill(session, strict)
     }
 
-    /// Sets the parameters, the model's states or the optimizer's to what they were before the first step.
+    /// Resets the parameters, the model's states or the optimizer's to their values before the first step.
     pub(crate) fn reset(
         &mut self,
         session: usize,

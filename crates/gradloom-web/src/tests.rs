@@ -9,7 +9,7 @@ use gradloom_core::optim::Schedule;
 
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/ops.ts"));
 
-/// The code of an op, as TypeScript counts it.
+/// Returns the code of an op, as TypeScript counts it.
 fn code(name: &str) -> u32 {
     let list = TABLE.split("OPS = {").nth(1).unwrap().split("} as const").next().unwrap();
     let mut lines = list.lines().filter(|line| !line.is_empty());
@@ -23,7 +23,7 @@ const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
 /// No bounds, no running means, one micro-batch, nothing unused, no gradients normalised.
 const PLAIN: [f64; 7] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// An optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
+/// Returns an optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
 fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
     let list = TRAINING.split("OPTIMIZERS = {").nth(1).unwrap().split("} as const").next().unwrap();
     let lines: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -44,7 +44,7 @@ fn run(commands: &mut Commands, code: u32, numbers: &[f64]) -> usize {
     commands.run(code, numbers).unwrap_or_else(|error| panic!("command {code}: {error}"))
 }
 
-/// `mean((x w - y)^2)` over rows of three, and the number of its trace.
+/// Traces `mean((x w - y)^2)` over rows of three, and returns the number of its trace.
 fn regression(commands: &mut Commands) -> usize {
     let [w, x, y] = ["w", "x", "y"].map(|name| text(commands, name));
     run(commands, 0, &[]);

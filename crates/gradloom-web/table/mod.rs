@@ -19,7 +19,7 @@ pub(crate) struct Op {
     pub(crate) name: String,
     /// Documentation, a line each.
     pub(crate) doc: Vec<String>,
-    /// Whether it is a method of `Tensor`; its tensor is not among the parameters then.
+    /// True if it is a method of `Tensor`; the tensor is then not among the parameters.
     pub(crate) method: bool,
     pub(crate) params: Vec<Param>,
 }
@@ -28,11 +28,11 @@ pub(crate) struct Op {
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// What TypeScript takes where it is left out, if that may be.
+    /// Value in TypeScript if the parameter is left out; `None` if it is required.
     pub(crate) default: Option<&'static str>,
 }
 
-/// What a parameter is, and so how it crosses: see `arguments.rs`.
+/// Kind of a parameter, which decides how it crosses: see `arguments.rs`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tensor,
@@ -48,11 +48,12 @@ pub(crate) enum Kind {
     Integers,
     Range,
     Text,
-    /// A struct of what an op can vary, by its name.
+    /// A struct of an op's options, by its name.
     Options(&'static str),
 }
 
-/// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
+/// Functions that make tensors in Rust, but cannot be called with numbers, texts and tensors alone, or are
+/// no ops.
 const NOT_HERE: [&str; 16] = [
     // Commands of their own, because of names and elements.
     "literal",
@@ -77,7 +78,7 @@ const NOT_HERE: [&str; 16] = [
     "scatter_distinct_rows",
 ];
 
-/// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
+/// Default arguments in TypeScript, which Rust does not have: op, parameter, value.
 const DEFAULTS: [(&str, &str, &str); 50] = [
     ("arg_top_k", "axis", "-1"),
     ("argsort", "axis", "-1"),
@@ -131,7 +132,7 @@ const DEFAULTS: [(&str, &str, &str); 50] = [
     ("var_keep", "correction", "1"),
 ];
 
-/// The files of a folder, parsed, in the order of their names.
+/// Returns the files of a folder, parsed, in the order of their names.
 ///
 /// # Panics
 /// When one cannot be read or parsed.
@@ -192,7 +193,7 @@ fn of_item(item: &Item, ops: &mut Vec<Op>) {
     }
 }
 
-/// The op behind a signature; none if it gives no tensor.
+/// Returns the op behind a signature; `None` if it gives no tensor.
 fn of_signature(attributes: &[Attribute], signature: &Signature) -> Option<Op> {
     let name = signature.ident.to_string();
     let ReturnType::Type(_, result) = &signature.output else { return None };
@@ -239,7 +240,7 @@ fn kind(ty: &Type, op: &str) -> Kind {
     }
 }
 
-/// The ops that a macro of the tracing sources declares: each macro is a line here.
+/// Appends the ops that a macro of the tracing sources declares: each macro is a line here.
 fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
     let name = call.mac.path.get_ident().map(ToString::to_string).unwrap_or_default();
     let one = |name: &str, kind| vec![Param { name: name.into(), kind, default: None }];
@@ -276,7 +277,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
     }
 }
 
-/// Operators: entries of the form `Add add "+"`.
+/// Appends operators: entries of the form `Add add "+"`.
 fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for entry in tokens.split(|token| matches!(token, TokenTree::Punct(_))) {
@@ -314,7 +315,7 @@ fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
     all
 }
 
-/// The text of `doc = ".."`.
+/// Returns the text of `doc = ".."`.
 fn doc_line(attribute: &TokenStream) -> Option<String> {
     let value: syn::MetaNameValue = syn::parse2(attribute.clone()).ok()?;
     let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = value.value else { return None };
@@ -329,7 +330,7 @@ pub(crate) fn doc(attributes: &[Attribute]) -> Vec<String> {
     without_examples(lines.collect())
 }
 
-/// Documentation without its Rust examples.
+/// Returns documentation without its Rust examples.
 fn without_examples(lines: Vec<String>) -> Vec<String> {
     let mut is_code = false;
     let mut kept: Vec<String> = Vec::new();

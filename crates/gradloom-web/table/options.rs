@@ -1,4 +1,4 @@
-//! What ops can vary, as TypeScript sees it: read from the structs of the tracing sources whose names end in
+//! Options of ops for TypeScript, read from the structs of the tracing sources whose names end in
 //! `Options`.
 //!
 //! In: their constructors without parameters and their builder methods. Out: methods of `Arguments` that read
@@ -12,7 +12,7 @@ use syn::{File, FnArg, ImplItem, Item, Signature, Type, Visibility};
 /// Constructors that say the same as no field at all.
 const PLAIN: [&str; 2] = ["new", "full"];
 
-/// What cannot be given in TypeScript: options, field.
+/// Fields that cannot be given in TypeScript: options, field.
 const NOT_HERE: [(&str, &str); 1] = [
     // Its blocks are kept by a server.
     ("AttentionOptions", "block_table"),
@@ -43,7 +43,7 @@ enum FieldKind {
     Tensor,
 }
 
-/// All options of these sources, in the order of the files.
+/// Returns all options of these sources, in the order of the files.
 pub(crate) fn read(files: &[File]) -> Vec<Options> {
     let items = || files.iter().flat_map(|file| &file.items);
     let structs = items().filter_map(|item| match item {
@@ -90,7 +90,7 @@ fn kind(signature: &Signature) -> FieldKind {
     }
 }
 
-/// The name of the method of `Arguments` that reads them.
+/// Returns the name of the method of `Arguments` that reads them.
 pub(crate) fn reader(options: &str) -> String {
     let words = options
         .chars()
@@ -137,7 +137,7 @@ pub(crate) fn rust(all: &[Options]) -> String {
     out + "}\n"
 }
 
-/// The order in which fields cross, and the interfaces.
+/// Returns the order in which fields cross, and the interfaces.
 pub(crate) fn typescript(all: &[Options]) -> String {
     let mut out = String::from("\n/** The fields of options, in the order in which they cross. */\n");
     out += "export const OPTIONS: Record<string, readonly (readonly [name: string, kind: string])[]> = {\n";

@@ -7,8 +7,8 @@ use std::fmt::Write;
 /// Codes below are commands that are no ops.
 pub(crate) const FIRST_CODE: u32 = 32;
 
-/// `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the same share
-/// the code that reads it.
+/// Returns `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the
+/// same share the code that reads it.
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
@@ -56,7 +56,7 @@ pub(crate) fn rust(ops: &[Op]) -> String {
     out
 }
 
-/// The table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and
+/// Returns the table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and
 /// documentation.
 pub(crate) fn typescript(ops: &[Op], options: &[Options]) -> String {
     let mut out = String::from(
@@ -98,7 +98,7 @@ pub(crate) fn typescript(ops: &[Op], options: &[Options]) -> String {
     out
 }
 
-/// Documentation before a declaration, with Rust's links as plain names.
+/// Writes documentation before a declaration, with Rust's links as plain names.
 pub(super) fn comment(out: &mut String, indent: &str, doc: &[String]) {
     let line = |text: &str| {
         text.replace("[`Tensor::", "`")
@@ -132,8 +132,8 @@ pub(super) fn camel(name: &str) -> String {
 }
 
 impl Op {
-    /// Whether both are called alike. Integers are handed over as the type that the op has there, which is
-    /// not known here.
+    /// Returns whether both ops are called alike. False for ops with integers, which are handed over as the
+    /// type that the op takes; that type is not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
         let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|param| param.kind).collect() };
         self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)
@@ -160,7 +160,7 @@ impl Kind {
         }
     }
 
-    /// The method of `Arguments` that reads it.
+    /// Returns the method of `Arguments` that reads it.
     fn reader(self) -> String {
         match self {
             Kind::Options(name) => options::reader(name),
@@ -170,7 +170,7 @@ impl Kind {
         }
     }
 
-    /// How the value `a{i}` is handed to the op.
+    /// Returns the expression that passes the value `a{i}` to the op.
     fn passed(self, i: usize) -> String {
         match self {
             Kind::Axes | Kind::Extents | Kind::Tensors | Kind::Integers => format!("&a{i}[..]"),

@@ -19,7 +19,7 @@ const NO_SETTINGS: [&str; 2] = [
     "decay_everything",
 ];
 
-/// What tensorgrad calls a setting, where it has another name.
+/// Settings that tensorgrad calls by another name: name here, name there.
 const NAMES: [(&str, &str); 1] = [("epsilon", "eps")];
 
 /// An optimizer: its code is its place in the list.
@@ -36,12 +36,12 @@ struct Setting {
     doc: Vec<String>,
 }
 
-/// The functions that read them, for Rust.
+/// Returns the functions that read them, for Rust.
 pub(crate) fn rust(optim: &[File], init: &[File]) -> String {
     schedules(find(optim, "Schedule")) + &initial(find(init, "Init")) + &building(&optimizers(optim))
 }
 
-/// The codes, settings and types, for TypeScript.
+/// Returns the codes, settings and types, for TypeScript.
 pub(crate) fn typescript(optim: &[File], init: &[File]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from gradloom-core. Do not edit.\n\
@@ -98,7 +98,7 @@ pub(crate) fn typescript(optim: &[File], init: &[File]) -> String {
     out
 }
 
-/// What holds in both languages: the rest is about Rust.
+/// Returns the first paragraph, which holds in both languages; the rest is about Rust.
 fn first_paragraph(doc: &[String]) -> &[String] {
     doc.split(String::is_empty).next().unwrap_or_default()
 }
@@ -110,7 +110,7 @@ impl Setting {
     }
 }
 
-/// The public enum of this name.
+/// Returns the public enum of this name.
 fn find<'f>(files: &'f [File], name: &str) -> &'f ItemEnum {
     let mut items = files.iter().flat_map(|file| &file.items);
     let found = items.find_map(|item| match item {
@@ -120,7 +120,7 @@ fn find<'f>(files: &'f [File], name: &str) -> &'f ItemEnum {
     found.unwrap_or_else(|| panic!("there is no enum {name}"))
 }
 
-/// `fn schedule(arguments)`: a code, then the fields in order.
+/// Returns `fn schedule(arguments)`: a code, then the fields in order.
 fn schedules(declared: &ItemEnum) -> String {
     let mut out = String::from(
         "/// A schedule: its code, then its fields in order.\n\
@@ -140,7 +140,7 @@ fn schedules(declared: &ItemEnum) -> String {
     out + "        _ => return Err(arguments.unknown(code as u32)),\n    })\n}\n"
 }
 
-/// `fn init(code, numbers, values)`: fields that are numbers come from `numbers`, in order.
+/// Returns `fn init(code, numbers, values)`: fields that are numbers come from `numbers`, in order.
 fn initial(declared: &ItemEnum) -> String {
     let mut out = String::from(
         "/// Initial values: a code with up to two numbers, or given values.\n\
@@ -159,7 +159,7 @@ fn initial(declared: &ItemEnum) -> String {
     out + "        _ => return Err(misuse(\"there is no such init\")),\n    })\n}\n"
 }
 
-/// A variant with its fields.
+/// Returns a variant with its fields.
 fn construct(variant: &syn::Variant, value: impl Fn(&Type) -> &'static str) -> String {
     let name = &variant.ident;
     match &variant.fields {
@@ -177,7 +177,7 @@ fn construct(variant: &syn::Variant, value: impl Fn(&Type) -> &'static str) -> S
     }
 }
 
-/// `fn with_optimizer(trainer, code, lr, settings)`.
+/// Returns `fn with_optimizer(trainer, code, lr, settings)`.
 fn building(optimizers: &[Optimizer]) -> String {
     let mut out = String::from(
         "/// Gives a trainer the optimizer of a code, with settings by their codes; none if there is no such code.\n\
@@ -249,7 +249,7 @@ fn optimizers(files: &[File]) -> Vec<Optimizer> {
     all
 }
 
-/// The name of the type behind an alias.
+/// Returns the name of the type behind an alias.
 fn target(ty: &Type) -> String {
     match ty {
         Type::Path(path) => path.path.segments.last().expect("a path has a name").ident.to_string(),
@@ -257,7 +257,7 @@ fn target(ty: &Type) -> String {
     }
 }
 
-/// A builder method as a setting; of the macro `setters` each number.
+/// Returns a builder method as a setting; of the macro `setters`, each number.
 fn settings(item: &ImplItem) -> Vec<Setting> {
     match item {
         ImplItem::Fn(f) => setting(f).into_iter().collect(),
@@ -278,7 +278,7 @@ fn settings(item: &ImplItem) -> Vec<Setting> {
     }
 }
 
-/// A builder method as a setting.
+/// Returns a builder method as a setting.
 fn setting(f: &syn::ImplItemFn) -> Option<Setting> {
     let method = f.sig.ident.to_string();
     let syn::ReturnType::Type(_, result) = &f.sig.output else { return None };
@@ -290,7 +290,7 @@ fn setting(f: &syn::ImplItemFn) -> Option<Setting> {
     Some(Setting { method, flag: numbers == 0, doc: doc(&f.attrs) })
 }
 
-/// A variant's name in TypeScript.
+/// Returns a variant's name in TypeScript.
 fn lower(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()

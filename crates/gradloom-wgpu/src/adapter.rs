@@ -23,11 +23,11 @@ pub struct AdapterReport {
     pub driver: String,
     /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// What shaders can be made for; cooperative matrices are used for [`Precision::F16`] alone.
+    /// Capabilities that shaders can rely on; cooperative matrices are used for [`Precision::F16`] only.
     pub limits: wgsl::Limits,
-    /// Bytes of a buffer, at most.
+    /// Maximum bytes of a buffer.
     pub buffer_bytes: u64,
-    /// Whether the time of single kernels can be measured.
+    /// True if the time of single kernels can be measured.
     pub timestamps: bool,
 }
 
@@ -55,18 +55,19 @@ impl AdapterReport {
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
-/// All adapters of this machine.
+/// Returns all adapters of this machine.
 ///
-/// Where a process has no display (`XDG_RUNTIME_DIR` is not set), a layer of Mesa's drivers for Vulkan prints
-/// an error about that to the standard error, here and when a device is opened. It means nothing for
-/// computing. gradloom leaves the environment of the process as it is: a program that wants to be quiet sets
-/// `NODEVICE_SELECT=1`, which turns that layer off, before it starts threads.
+/// If a process has no display (`XDG_RUNTIME_DIR` is not set), a layer of Mesa's Vulkan drivers prints an
+/// error about that to the standard error, here and when a device is opened. The error does not affect
+/// computation. gradloom leaves the environment of the process as it is: to avoid the message, set
+/// `NODEVICE_SELECT=1`, which turns the layer off, before starting threads.
 pub fn adapters() -> Vec<AdapterReport> {
     sorted(instance()).iter().map(AdapterReport::new).collect()
 }
 
-/// The process' way to its drivers. It is never closed: drivers that are unloaded and loaded again many
-/// times, or while a thread that used them ends, crash or are no longer found (NVIDIA 580 on an H100).
+/// Returns the process' instance of its drivers. It is never closed: drivers that are unloaded and loaded
+/// again many times, or while a thread that used them ends, crash or are no longer found (NVIDIA 580 on an
+/// H100).
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -78,7 +79,7 @@ fn instance() -> &'static Instance {
     })
 }
 
-/// The adapters, the best first: discrete before integrated before software.
+/// Returns the adapters, the best first: discrete before integrated before software.
 fn sorted(instance: &Instance) -> Vec<Adapter> {
     let mut all = pollster::block_on(instance.enumerate_adapters(Backends::all()));
     all.sort_by_key(|adapter| match adapter.get_info().device_type {

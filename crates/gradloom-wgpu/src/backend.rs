@@ -38,7 +38,7 @@ impl WgpuBackend {
         Ok(Self { gpu, target, tuner, pool: Arc::new(Pool::new(threads)) })
     }
 
-    /// The same with other kernels of ops, for tests.
+    /// Sets the fusion of ops into kernels, for tests.
     pub(crate) fn with_fusion(mut self, fusion: Fusion) -> Self {
         self.target.fusion = fusion;
         self

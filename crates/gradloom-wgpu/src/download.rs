@@ -13,8 +13,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use wgpu::{Buffer, BufferAsyncError, MapMode, SubmissionIndex};
 
-/// How long a mapping may take after the work before it was done. Another thread may be about to announce it,
-/// which takes no time to speak of.
+/// Longest time that a mapping may take after the work before it was done. Another thread may be about to
+/// announce the mapping, which takes negligible time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A copy into a staging buffer, which was submitted.
@@ -26,7 +26,7 @@ pub(super) struct Download {
     arrival: Option<Arc<Arrival>>,
 }
 
-/// The state of a mapping, or of other work, and the wakers that wait for it.
+/// State of a mapping, or of other work, and the wakers that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     state: Mutex<State>,
@@ -62,7 +62,7 @@ impl Arrival {
         self.announce(Err(BufferAsyncError));
     }
 
-    /// Whether the announcement was made; `waker` is woken then.
+    /// Returns `Ready` if the announcement was made; otherwise `waker` is woken when it is.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         let mut state = self.lock();
         if state.result.is_some() {
@@ -74,7 +74,7 @@ impl Arrival {
         Poll::Pending
     }
 
-    /// Waits for the announcement for so long; returns whether it was made.
+    /// Waits at most `limit` for the announcement; returns whether it was made.
     pub(super) fn is_made_within(&self, limit: Duration) -> bool {
         let waited = self.arrived.wait_timeout_while(self.lock(), limit, |state| state.result.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
@@ -97,7 +97,7 @@ fn unreadable(why: &str) -> Error {
 }
 
 impl Download {
-    /// A download of what a submission copies into a staging buffer.
+    /// Creates a download of the bytes that a submission copies into a staging buffer.
     pub(super) fn new(staging: Buffer, submission: SubmissionIndex) -> Self {
         Self { staging, submission, arrival: None }
     }
@@ -113,7 +113,7 @@ impl Download {
         Arc::clone(self.arrival.get_or_insert_with(request))
     }
 
-    /// Whether [`Download::read`] would not have to wait; `waker` is woken when that is so.
+    /// Returns `Ready` if [`Download::read`] would not wait; otherwise `waker` is woken when that is so.
     pub(super) fn poll(&mut self, gpu: &Gpu, waker: &Waker) -> Poll<()> {
         let asked = self.arrival.is_some();
         let arrival = self.arrival();
@@ -144,8 +144,8 @@ impl Download {
         Ok((value, self.staging))
     }
 
-    /// The buffer, if its bytes were not asked for: it can be used again, as what is submitted later is done
-    /// later.
+    /// Returns the buffer, if its bytes were not asked for: it can be used again, as what is submitted
+    /// later is done later.
     pub(super) fn unread(self) -> Option<Buffer> {
         self.arrival.is_none().then_some(self.staging)
     }

@@ -48,7 +48,7 @@ impl Gpu {
     }
 
     /// # Errors
-    /// What went wrong so far: nothing that was computed since can be relied on.
+    /// The first error of the device, if it has one: nothing that was computed since can be relied on.
     pub(super) fn check(&self) -> Result<()> {
         if self.health.kind() == Some(ErrorKind::Device) {
             self.look_for_loss();
@@ -56,7 +56,8 @@ impl Gpu {
         self.health.check()
     }
 
-    /// What went wrong when something failed that a device in good health does: it may have been lost.
+    /// Returns the reason that an operation which a healthy device performs failed with `error`: the device
+    /// may have been lost.
     pub(super) fn explain(&self, error: Error) -> Error {
         self.look_for_loss();
         self.check().err().unwrap_or(error)
@@ -75,12 +76,12 @@ impl Gpu {
         validated(&self.device, f)
     }
 
-    /// Bytes of the buffers into which larger memory is cut.
+    /// Returns the bytes of the buffers into which larger memory is cut.
     pub(super) fn segment(&self) -> u64 {
         (self.report.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 
-    /// A zeroed buffer, or `None` if there is not that much memory.
+    /// Returns a zeroed buffer, or `None` if there is not that much memory.
     pub(super) fn buffer(&self, label: &str, bytes: usize, usage: BufferUsages) -> Option<Buffer> {
         let size = (bytes as u64).max(4).next_multiple_of(4);
         if size > self.report.buffer_bytes {
@@ -186,7 +187,7 @@ impl Canary {
     }
 }
 
-/// See [`Gpu::validated`].
+/// Calls a function as [`Gpu::validated`] does.
 pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
     let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| device.push_error_scope(f));
     let value = f();
@@ -238,7 +239,7 @@ pub(super) fn wait(
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     trouble: Mutex<Option<(ErrorKind, String)>>,
-    /// How long a step may take before the device counts as lost.
+    /// Longest time that a step may take before the device counts as lost.
     watchdog: Option<Duration>,
 }
 

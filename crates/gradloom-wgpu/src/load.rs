@@ -100,8 +100,8 @@ impl WgpuProgram {
     }
 }
 
-/// The first dispatch that cannot be encoded, and the reason: an encoder reports one error for all of its
-/// dispatches.
+/// Returns the first dispatch that cannot be encoded, and the reason: an encoder reports one error for all
+/// of its dispatches.
 fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     let tried = |some: &[Ready]| {
         let tried = gpu.validated(|| {
@@ -115,7 +115,7 @@ fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     all.chunks(1).enumerate().find_map(|(i, one)| Some((i, tried(one)?)))
 }
 
-/// What a shader binds. The group keeps its buffers alive.
+/// Returns the bind group of a shader. The group keeps its buffers alive.
 fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[BoundBytes<'_>]) -> BindGroup {
     let mut entries = Vec::with_capacity(places.len());
     for (i, place) in places.iter().enumerate() {

@@ -16,7 +16,7 @@ pub(crate) struct WgpuMemory {
 }
 
 impl WgpuMemory {
-    /// `None` when the device has not that much memory.
+    /// Allocates memory; returns `None` if the device has not that much.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let buffer = gpu.buffer("gradloom", bytes, usage)?;
@@ -74,7 +74,7 @@ pub(super) fn on_device(memory: &Memory) -> &WgpuMemory {
     memory.own()
 }
 
-/// A buffer that the host can read.
+/// Returns a buffer that the host can read.
 pub(super) fn staging(gpu: &Gpu, bytes: usize) -> Result<Buffer> {
     let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
     gpu.buffer("gradloom results", bytes, usage).ok_or_else(|| {

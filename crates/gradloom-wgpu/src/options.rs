@@ -5,8 +5,8 @@ use gradloom_codegen::pipeline::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless
-/// something else is asked for.
+/// Options for [`Device::wgpu_with`](crate::Device::wgpu_with). By default it opens the best GPU, and
+/// multiplies in f32.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOptions {
     pub(super) adapter: Option<String>,
@@ -25,8 +25,8 @@ impl WgpuOptions {
         self
     }
 
-    /// What programs on the device compute in, unless they say otherwise: see [`Precision`]. With
-    /// [`Precision::F16`], an adapter that cannot multiply matrices of f16 is an error when it is opened.
+    /// Sets the precision of programs on the device that do not set their own: see [`Precision`]. With
+    /// [`Precision::F16`], opening fails if the adapter cannot multiply matrices of f16.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
@@ -63,7 +63,7 @@ impl WgpuOptions {
         self
     }
 
-    /// Any adapter will do, also one that computes on the CPU.
+    /// Accepts any adapter, also one that computes on the CPU.
     #[doc(hidden)]
     pub fn software(mut self) -> Self {
         self.software = true;

@@ -35,12 +35,12 @@ impl Stagings {
         }
     }
 
-    /// The layout of the results in the buffers.
+    /// Returns the layout of the results in the buffers.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
 
-    /// A buffer that no step uses.
+    /// Returns a buffer that no step uses.
     pub(super) fn take(&self) -> Result<Buffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.map_or_else(|| staging(&self.gpu, self.results.bytes()), Ok)
@@ -51,12 +51,12 @@ impl Stagings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Whether the last of so many steps was read, and so all before it are done.
+    /// Returns whether the last of `runs` steps was read, and so all before it are done.
     pub(super) fn all_read(&self, runs: u64) -> bool {
         self.read.load(Ordering::Relaxed) == runs
     }
 
-    /// Number of times that results were read so far.
+    /// Returns the number of times that results were read so far.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
@@ -72,7 +72,7 @@ pub(super) struct PendingStep {
 }
 
 impl PendingStep {
-    /// A step whose results go to a staging buffer, just submitted.
+    /// Creates the pending step of a submission whose results go to a staging buffer.
     pub(super) fn new(
         stagings: &Arc<Stagings>,
         run: u64,

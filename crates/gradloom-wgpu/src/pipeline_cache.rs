@@ -26,7 +26,7 @@ pub(super) struct SavedPipelines {
 }
 
 impl SavedPipelines {
-    /// The pipelines kept for an adapter in a folder; none if its driver does not give them away.
+    /// Opens the pipelines kept for an adapter in a folder; none if its driver does not give them away.
     pub(super) fn open(device: &Device, info: &wgpu::AdapterInfo, folder: &Path) -> Option<Self> {
         if !device.features().contains(Features::PIPELINE_CACHE) {
             return None;
@@ -54,7 +54,7 @@ impl SavedPipelines {
     }
 }
 
-/// The driver's bytes in a file, if it is whole.
+/// Returns the driver's bytes in a file, if it is whole.
 fn read(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = gradloom_device::regular_file::read(file, LARGEST + HEADER as u64).ok()?;
     let header = bytes.get(..HEADER)?;

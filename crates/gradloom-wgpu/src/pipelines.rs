@@ -29,7 +29,7 @@ pub(crate) struct Pipelines {
     kept: Option<SavedPipelines>,
 }
 
-/// The error of a kernel that the driver or the validation refuses.
+/// Returns the error of a kernel that the driver or the validation refuses.
 pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
     let message = format!("the GPU's driver refuses the kernel `{}`: {why}", dispatch.label);
     Error::new(ErrorKind::Internal, message)
@@ -50,17 +50,17 @@ fn ended_early(dispatch: &Dispatch) -> Error {
 }
 
 impl Pipelines {
-    /// None yet but those that the driver finds among the kept ones.
+    /// Creates a set with no pipelines yet but those that the driver finds among the kept ones.
     pub(super) fn new(kept: Option<SavedPipelines>) -> Self {
         Self { kept, ..Self::default() }
     }
 
-    /// Bytes of pipelines that were kept from before; none if the driver cannot keep any.
+    /// Returns the bytes of pipelines that were kept from before; none if the driver cannot keep any.
     pub(super) fn found(&self) -> Option<usize> {
         self.kept.as_ref().map(|kept| kept.found)
     }
 
-    /// The pipelines of shaders, in their order.
+    /// Returns the pipelines of shaders, in their order.
     ///
     /// # Errors
     /// The error of the driver or the validation for a shader, which is a defect of gradloom, with the

@@ -36,7 +36,7 @@ struct Request {
 }
 
 impl Poller {
-    /// Has an event announced when a submission is done.
+    /// Requests the announcement of an event when a submission is done.
     pub(super) fn watch(&self, gpu: &Gpu, submission: SubmissionIndex, arrival: Arc<Arrival>, event: Event) {
         let thread = self.thread.get_or_init(|| start(gpu.device.clone(), Arc::clone(&gpu.health)));
         let request = Request { submission, arrival, event };

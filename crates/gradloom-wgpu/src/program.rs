@@ -31,9 +31,9 @@ const IN_FLIGHT: usize = 4;
 /// Dispatches of a step's first submission.
 const FIRST_SUBMISSION: usize = 16;
 
-/// The numbers of a step's dispatches before each of which what came before is submitted, if the device is
-/// idle. It begins with few, and the host encodes twice as many while it runs those: submissions, each of
-/// which takes some 20 us of a device's time, stay few.
+/// Returns the numbers of the dispatches before which the preceding ones are submitted, if the device is
+/// idle. The first submission is small, and the host encodes about twice as many dispatches while the
+/// device runs those, so that submissions, each of which takes some 20 us of a device's time, stay few.
 pub(super) fn early_submissions(dispatches: usize) -> Vec<usize> {
     let ends = iter::successors(Some(FIRST_SUBMISSION), |end| Some(2 * end + FIRST_SUBMISSION));
     ends.take_while(|end| end + FIRST_SUBMISSION <= dispatches).collect()
@@ -54,13 +54,14 @@ pub(super) struct WgpuProgram {
     pub(super) memory: Regions,
     /// The step's dispatches, in order.
     pub(super) steps: Vec<Ready>,
-    /// What the host runs between them, in order.
+    /// Launches that run on the host between them, in order.
     pub(super) host: Vec<HostLaunch>,
-    /// Where what came before is submitted, if the device is idle.
+    /// Dispatches before which the preceding ones are submitted, if the device is idle.
     pub(super) early: Vec<usize>,
-    /// How many of those the last step had.
+    /// Number of those in the last step.
     pub(super) last_early: usize,
-    /// Those from here on are run in a pass of their own, after the results were copied.
+    /// Number of the first dispatch of those that run in a pass of their own, after the results were
+    /// copied.
     pub(super) pause: usize,
     /// The per-step block, which is written as a whole.
     pub(super) scalars: Vec<u8>,
@@ -79,14 +80,14 @@ pub(super) struct WgpuProgram {
     /// Bytes of the tables that shaders have of their own.
     pub(super) table_bytes: usize,
     pub(super) profile: Spans,
-    /// Whether whole steps are timed, and the time of the last one.
+    /// True if whole steps are timed; `step_time` is the time of the last one.
     pub(super) times_steps: bool,
     pub(super) step_time: Option<Duration>,
     pub(super) timestamps: Option<Timestamps>,
 }
 
-/// One pass with the dispatches in order, the first of which is number `first`; the device keeps those apart
-/// that touch the same bytes.
+/// Encodes one pass with the dispatches in order, the first of which is number `first`; the device keeps
+/// those apart that touch the same bytes.
 pub(super) fn encode(
     encoder: &mut CommandEncoder,
     steps: &[Ready],

@@ -21,8 +21,8 @@ pub struct WgpuOverrides {
     pub cache: Option<std::path::PathBuf>,
 }
 
-/// The adapter of this name (any, if it is empty), with less than it offers; with [`Fusion::Off`] a kernel
-/// for each op.
+/// Returns the adapter of this name (any, if it is empty), with less than it offers; with [`Fusion::Off`] a
+/// kernel for each op.
 ///
 /// # Errors
 /// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
@@ -39,7 +39,7 @@ pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> 
     Ok(Device::new(WgpuBackend::new(&options)?.with_fusion(fusion)))
 }
 
-/// Options with overrides.
+/// Returns the options with overrides.
 pub fn overriding(mut options: WgpuOptions, overrides: WgpuOverrides) -> WgpuOptions {
     options.overrides = overrides;
     options

@@ -17,7 +17,7 @@ use wgpu::{
 /// Queries of a set, at most.
 const QUERIES: usize = wgpu::QUERY_SET_MAX_QUERIES as usize;
 
-/// What is timed.
+/// Units that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timed {
     /// Each dispatch.
@@ -36,7 +36,8 @@ pub(super) struct Timestamps {
 }
 
 impl Timestamps {
-    /// For so many dispatches; `None` where the device cannot time them, or there are none or too many.
+    /// Creates a clock for `dispatches` dispatches; `None` if the device cannot time them, or there are
+    /// none or too many.
     pub(super) fn new(gpu: &Gpu, timed: Timed, dispatches: usize) -> Result<Option<Self>> {
         let count = match timed {
             Timed::Dispatches => dispatches + 1,

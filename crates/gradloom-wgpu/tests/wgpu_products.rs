@@ -29,7 +29,7 @@ fn device() -> Option<Device> {
     if adapter::skipped(device.is_none()) { None } else { device }
 }
 
-/// The shaders' texts, for messages.
+/// Returns the shaders' texts, for messages.
 fn texts(made: &Alone) -> String {
     made.shaders.dispatches.iter().map(|dispatch| dispatch.source.as_str()).collect()
 }
@@ -49,8 +49,8 @@ fn check(device: &Device, shape: &Matrices, choice: &ProductChoice) {
     assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", texts(&shaders));
 }
 
-/// Kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as exact for
-/// operands of `f32`.
+/// Returns kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as
+/// exact for operands of `f32`.
 fn methods(device: &Device) -> Vec<Method> {
     let staged = Tile { m: 16, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(1) };
     let portable = [

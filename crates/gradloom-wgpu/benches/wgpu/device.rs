@@ -13,7 +13,7 @@ pub(crate) struct Device {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: Limits,
-    /// Whether shaders may use `f16`.
+    /// True if shaders may use `f16`.
     pub f16: bool,
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
@@ -42,7 +42,8 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What to ask of an adapter: all limits that it has, and the features that the generated shaders use.
+/// Returns the description of the device to request: all limits of the adapter, and the features that the
+/// generated shaders use.
 fn description(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
     let wanted = wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::SHADER_F16
@@ -58,7 +59,7 @@ fn description(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
     }
 }
 
-/// Whether 16x16x16 products of `f16` with sums in `f32` are there.
+/// Returns whether the adapter has 16x16x16 products of `f16` with sums in `f32`.
 fn cooperative(adapter: &wgpu::Adapter) -> bool {
     adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
         && adapter.cooperative_matrix_properties().iter().any(|x| {
@@ -69,7 +70,7 @@ fn cooperative(adapter: &wgpu::Adapter) -> bool {
 }
 
 impl Device {
-    /// The first adapter whose name contains `name` and that has timestamps, if there is one.
+    /// Opens the first adapter whose name contains `name` and that has timestamps, if there is one.
     pub(crate) fn open(name: &str) -> Option<Self> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let adapters = block(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
@@ -118,7 +119,7 @@ impl Device {
         })
     }
 
-    /// A storage buffer.
+    /// Returns a storage buffer.
     pub(crate) fn buffer(&self, bytes: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -131,14 +132,14 @@ impl Device {
         })
     }
 
-    /// A storage buffer with these bytes.
+    /// Returns a storage buffer with these bytes.
     pub(crate) fn upload(&self, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.buffer(bytes.len() as u64);
         self.queue.write_buffer(&buffer, 0, bytes);
         buffer
     }
 
-    /// The first `bytes` of a buffer.
+    /// Returns the first `bytes` of a buffer.
     pub(crate) fn read(&self, buffer: &wgpu::Buffer, bytes: u64) -> Vec<u8> {
         let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -162,7 +163,7 @@ impl Device {
         bytes
     }
 
-    /// A pipeline for the entry point `main`, without run-time checks, or what is wrong with the shader.
+    /// Returns a pipeline for the entry point `main`, without run-time checks, or the error in the shader.
     pub(crate) fn pipeline(
         &self,
         source: &str,
@@ -195,7 +196,8 @@ impl Device {
         }
     }
 
-    /// A pipeline whose group 0 is these buffers as a whole, which it may write; the shader need not use all.
+    /// Returns a pipeline whose group 0 is these buffers as a whole, which it may write; the shader need
+    /// not use all.
     pub(crate) fn bound(
         &self,
         source: &str,
@@ -224,7 +226,7 @@ impl Device {
         Ok((pipeline, self.group(&layout, buffers)))
     }
 
-    /// A bind group of whole buffers.
+    /// Returns a bind group of whole buffers.
     pub(crate) fn group(&self, layout: &wgpu::BindGroupLayout, buffers: &[&wgpu::Buffer]) -> wgpu::BindGroup {
         let resources = buffers.iter().map(|buffer| buffer.as_entire_binding()).enumerate();
         let entries: Vec<_> =

@@ -15,9 +15,9 @@ pub(crate) struct Matrices {
     pub(crate) batch: usize,
     /// m, n and k.
     pub(crate) extents: [usize; 3],
-    /// Whether the operands are stored by columns.
+    /// True for operands that are stored by columns.
     pub(crate) by_columns: [bool; 2],
-    /// Whether operands may be rounded to f16.
+    /// Precision, which tells whether operands may be rounded to f16.
     pub(crate) precision: Precision,
 }
 
@@ -41,7 +41,7 @@ impl Prepared {
     }
 }
 
-/// A number in [-1, 1) that `f16` has too.
+/// Returns a number in [-1, 1) that `f16` has too.
 fn value(i: usize, seed: u64) -> f32 {
     let x = Random(i as u64 ^ (seed << 40)).next();
     ((x >> 33) % 2048) as f32 / 1024.0 - 1.0
@@ -75,13 +75,13 @@ impl Matrices {
         }
     }
 
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations.
     pub(crate) fn operations(&self) -> f64 {
         let [m, n, k] = self.extents;
         2.0 * (self.batch * m * n * k) as f64
     }
 
-    /// The shaders of a choice.
+    /// Returns the shaders of a choice.
     pub(crate) fn shaders(&self, choice: &ProductChoice, device: &Device) -> Alone {
         alone(&Problem::Product(self.problem()), &Choice::Product(*choice), &device.limits)
     }
@@ -100,7 +100,7 @@ impl Matrices {
         }
     }
 
-    /// Pipelines for the shaders.
+    /// Prepares pipelines for the shaders.
     pub(crate) fn prepare(
         &self,
         device: &Device,
@@ -129,8 +129,8 @@ impl Matrices {
         Ok(Prepared(stages))
     }
 
-    /// The largest error of at most `samples` results against sums in `f64`, over the root of the sum's
-    /// length; infinite if any result is not a number.
+    /// Returns the largest error of at most `samples` results against sums in `f64`, over the root of the
+    /// sum's length; infinite if any result is not a number.
     pub(crate) fn error(&self, operands: &Operands, bytes: &[u8], samples: usize) -> f64 {
         let [m, n, k] = self.extents;
         let results: Vec<f32> =

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The three products of each linear layer of a GPT training step, over 1,024 tokens.
+/// Returns the three products of each linear layer of a GPT training step, over 1,024 tokens.
 fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precision) -> Vec<Matrices> {
     let tokens = 1024;
     let layers = [
@@ -35,7 +35,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precis
     shapes.collect()
 }
 
-/// All products.
+/// Returns all products.
 fn shapes(device: &Device) -> Vec<Matrices> {
     let mut shapes = Vec::new();
     let mut square = |label: &str, n: usize, precision| {
@@ -60,7 +60,7 @@ fn shapes(device: &Device) -> Vec<Matrices> {
     shapes
 }
 
-/// What may be chosen: tiles and parts that fit the adapter and are not absurd for the shape.
+/// Returns the choices to measure: tiles and parts that fit the adapter and are reasonable for the shape.
 fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     let tile =
         |[m, n, k, thread_m, thread_n]: [u32; 5], staging| Tile { m, n, k, thread_m, thread_n, staging };
@@ -146,7 +146,7 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     choices.collect()
 }
 
-/// A short name.
+/// Returns a short name.
 fn label(choice: &ProductChoice) -> String {
     let method = match choice.method {
         Method::Portable(x) => {
@@ -166,7 +166,7 @@ fn label(choice: &ProductChoice) -> String {
     format!("{method} /{}", choice.parts)
 }
 
-/// Pipelines for all choices, made on all processors.
+/// Prepares pipelines for all choices, made on all processors.
 fn prepare(
     device: &Device,
     shape: &Matrices,

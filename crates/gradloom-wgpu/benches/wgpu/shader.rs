@@ -3,7 +3,7 @@
 use crate::device::Device;
 use std::time::Duration;
 
-/// Numbers between commas.
+/// Returns the numbers between commas.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(',').map(|x| x.trim().parse().unwrap_or_else(|_| panic!("{x:?} is no number"))).collect()
 }

@@ -1,4 +1,4 @@
-//! What is timed: graphs in text form, with the arithmetic and the traffic that they need at least.
+//! Cases that are timed: graphs in text form, with the least arithmetic and traffic that they need.
 
 /// A graph and what it needs.
 pub(crate) struct Case {
@@ -49,7 +49,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// Causal attention, or its gradient alone.
+/// Returns the case of causal attention, or its gradient alone.
 fn attention(name: &str, [b, h, t, s, d]: [usize; 5], gradient: bool) -> Case {
     let (q, k, sums) =
         (format!("{b}, {h}, {t}, {d}"), format!("{b}, {h}, {s}, {d}"), format!("{b}, {h}, {t}"));

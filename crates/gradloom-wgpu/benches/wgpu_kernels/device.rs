@@ -8,7 +8,7 @@ use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::mpsc;
 use wgpu::{Buffer, BufferUsages, Features};
 
-/// Which adapter, and what to make of it.
+/// Adapter to use, and limits to set on it.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) adapter: String,
@@ -73,7 +73,7 @@ impl Device {
         Some(Self { name: adapter.get_info().name, limits, device, queue, queries, resolved, mapped })
     }
 
-    /// Buffers for a plan. Inputs are random: floats from -1 to 1, integers below `rows`.
+    /// Creates the buffers for a plan. Inputs are random: floats from -1 to 1, integers below `rows`.
     pub(crate) fn memory(&self, plan: &Plan, rows: u32) -> Memory {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
         let totals = &plan.totals;
@@ -99,7 +99,7 @@ impl Device {
         Memory { regions, scratch, status: buffer(&self.device, 256, usage) }
     }
 
-    /// Microseconds of one dispatch.
+    /// Returns the microseconds of one dispatch.
     pub(crate) fn time(
         &self,
         memory: &Memory,
@@ -159,7 +159,7 @@ impl Device {
         times[times.len() / 2]
     }
 
-    /// A buffer with a table's numbers.
+    /// Returns a buffer with a table's numbers.
     fn table(&self, bound: &Bound) -> Option<Buffer> {
         let Bound::Table(numbers) = bound else { return None };
         let table =
@@ -199,7 +199,7 @@ impl Device {
         })
     }
 
-    /// One pass; microseconds of a dispatch.
+    /// Runs one pass, and returns the microseconds of a dispatch.
     fn round(
         &self,
         pipeline: &wgpu::ComputePipeline,

@@ -19,7 +19,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A clock; none on a device without timestamps.
+    /// Creates a clock; none on a device without timestamps.
     pub(super) fn new(gpu: &Gpu) -> Result<Option<Self>> {
         if !gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(None);

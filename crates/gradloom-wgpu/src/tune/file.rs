@@ -44,10 +44,10 @@ impl Record {
         &self.path
     }
 
-    /// The choices in the file; none if there is no file.
+    /// Returns the choices in the file; none if there is no file.
     ///
     /// # Errors
-    /// Why a file cannot be used, for people.
+    /// Reason why a file cannot be used, to show to users.
     pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
         let ignored =
             |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
@@ -74,7 +74,7 @@ impl Record {
     /// Writes all choices.
     ///
     /// # Errors
-    /// Why that failed, for people.
+    /// Reason of the failure, to show to users.
     pub(super) fn write(&self, choices: &Choices) -> Result<(), String> {
         let mut lines: Vec<String> =
             choices.measured().map(|(problem, choice)| to_line(problem, choice)).collect();
@@ -88,7 +88,7 @@ impl Record {
     }
 }
 
-/// FNV-1a, which is the same everywhere and always.
+/// Returns the FNV-1a hash, which is the same everywhere and always.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -118,7 +118,7 @@ mod tests {
         Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
     }
 
-    /// A few problems of either kind.
+    /// Returns a few problems of either kind.
     fn problems() -> Vec<Problem> {
         let mut problems = Vec::new();
         for (batch, m) in
@@ -141,7 +141,7 @@ mod tests {
         problems
     }
 
-    /// Choices for them that are not the rule's: an invocation has a row of its own in attention.
+    /// Returns choices for them that are not the rule's: an invocation has a row of its own in attention.
     fn choices() -> Choices {
         let mut choices = Choices::by_rule(Precision::F32);
         for problem in problems() {

@@ -25,7 +25,8 @@ const PASS: Duration = Duration::from_millis(2);
 const REPEATS: u32 = 50;
 /// Passes of each choice, in turns: what disturbs the machine for a while disturbs all of them.
 const ROUNDS: usize = 5;
-/// A choice that once took so many times as long as the fastest is measured no more.
+/// Factor on the time of the fastest choice: a choice that once took longer than that is not measured
+/// again.
 const HOPELESS: u32 = 3;
 
 /// A kernel on a device.
@@ -38,7 +39,7 @@ pub(super) struct Bench {
 /// A kernel as one choice computes it.
 struct Ready {
     dispatches: Vec<Encodable>,
-    /// Whether it has the results of the first one.
+    /// True if its results agree with those of the first one.
     agrees: bool,
 }
 
@@ -88,12 +89,12 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Choices that do not have the results of the first one.
+    /// Returns the number of choices that do not have the results of the first one.
     pub(super) fn wrong(&self) -> usize {
         self.ready.iter().filter(|ready| !ready.agrees).count()
     }
 
-    /// The time of each choice, in their order; the longest there is for those that are out of the question.
+    /// Returns the time of each choice, in their order; the maximum duration for those that are ruled out.
     ///
     /// # Errors
     /// When the device fails.
@@ -122,7 +123,7 @@ impl Bench {
         Ok(all.into_iter().map(median).collect())
     }
 
-    /// The mean time of a choice over a pass in which it runs so many times.
+    /// Returns the mean time of a choice over a pass in which it runs `repeats` times.
     fn time(&self, choice: usize, repeats: u32) -> Result<Duration> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         {

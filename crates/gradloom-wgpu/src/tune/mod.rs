@@ -39,8 +39,8 @@ pub struct Tuning {
     pub measured: usize,
     /// Time that measuring took.
     pub took: Duration,
-    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a kernel
-    /// that could not be measured or gave wrong values.
+    /// Messages for users: a damaged file that was ignored, a file that cannot be written, a kernel that
+    /// could not be measured or gave wrong values.
     pub notes: Vec<String>,
 }
 
@@ -62,7 +62,8 @@ struct State {
 }
 
 impl Tuner {
-    /// Of a device that was opened with these options; `folder` is for the files of all devices.
+    /// Creates the tuner of a device that was opened with these options; `folder` is for the files of all
+    /// devices.
     pub(super) fn new(gpu: &Gpu, options: &WgpuOptions, folder: &Path) -> Self {
         let precision = options.precision;
         let record = Record::new(folder, &gpu.report, &gpu.limits, precision);
@@ -91,7 +92,7 @@ impl Tuner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).choices.clone()
     }
 
-    /// Sees to it that these problems were measured, and gives all choices.
+    /// Measures these problems unless they were measured before, and returns all choices.
     pub(super) fn choices_for(&self, problems: &[Problem]) -> Choices {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let worth = |problem: &&Problem| problem.multiplications() >= WORTH;
@@ -127,7 +128,7 @@ impl Tuner {
         state.tuning.took += began.elapsed();
     }
 
-    /// The fastest of some choices for a problem, the rule's first.
+    /// Returns the fastest of some choices for a problem, the rule's first.
     fn best(
         &self,
         device: &mut Spare<'_>,
@@ -166,8 +167,8 @@ impl Tuner {
     }
 }
 
-/// The index of the least time; the first one, which is the rule's, if it is as good within a fiftieth: so
-/// that noise decides less often.
+/// Returns the index of the least time; the first one, which is the rule's, if it is as good within a
+/// fiftieth: so that noise decides less often.
 fn fastest(times: &[Duration]) -> usize {
     let least = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
     match times.first().is_some_and(|first| first.as_secs_f64() <= 1.02 * times[least].as_secs_f64()) {

@@ -29,7 +29,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Memory that is enough for a kernel by any of some choices.
+    /// Allocates memory that suffices for a kernel by any of the given choices.
     ///
     /// # Errors
     /// When there is not that much.
@@ -85,7 +85,7 @@ impl Values {
         self.gpu.submit(encoder).map(|_| ())
     }
 
-    /// The memory and the bytes of a binding.
+    /// Returns the memory and the bytes of a binding.
     pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&WgpuMemory, Range<u64>) {
         match bound {
             Bound::Operand(i) => (&self.arena, operands.bindings[*i].range.clone()),
@@ -109,7 +109,7 @@ impl Values {
         self.gpu.submit(encoder).map(|_| ())
     }
 
-    /// The results of a kernel: the start and the end of each.
+    /// Returns the results of a kernel: the start and the end of each.
     pub(super) fn results(&self, alone: &Alone) -> Result<Vec<f32>> {
         let mut all = Vec::new();
         for bound in &alone.results {
@@ -126,7 +126,7 @@ impl Values {
     }
 }
 
-/// Whether results are the same up to a share of the largest one.
+/// Returns whether results agree up to `tolerance` times the largest finite magnitude in `first`.
 pub(super) fn agree(results: &[f32], first: &[f32], tolerance: f32) -> bool {
     let largest = first.iter().filter(|x| x.is_finite()).fold(0.0_f32, |most, x| most.max(x.abs()));
     let same = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= tolerance * largest;

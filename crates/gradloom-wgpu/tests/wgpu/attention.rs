@@ -13,7 +13,7 @@ fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A graph with attention and its gradient; `flags` are those of the op.
+/// Returns a graph with attention and its gradient; `flags` are those of the op.
 fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
@@ -47,8 +47,8 @@ pub(crate) fn check(device: &Device, extents: Extents, flags: &str, offset: i32,
     agree(device, &text(extents, flags), &leaves, 2e-5);
 }
 
-/// What every kernel must do: extents that fill blocks and that do not, each with the flags that say most,
-/// and all flags on some.
+/// Checks everything that kernels must do: extents that fill blocks and that do not, each with the most
+/// relevant flags, and all flags on some.
 fn check_all(device: &Device) {
     for extents in [
         [2, 3, 3, 128, 128, 32, 32],

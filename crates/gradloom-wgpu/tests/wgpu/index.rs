@@ -65,7 +65,7 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
     }
 }
 
-/// Indices below `rows`, as many as `shape` has elements.
+/// Returns indices below `rows`, as many as `shape` has elements.
 fn indices(shape: &[usize], rows: usize, seed: u64) -> Leaves {
     let mut random = Random::new(seed);
     let values: Vec<f64> = (0..shape.iter().product()).map(|_| random.below(rows) as f64).collect();

@@ -13,7 +13,7 @@ const LEAST: f64 = 2e-38;
 /// Numbers above it may come out as infinite.
 const MOST: f64 = 3.3e38;
 
-/// Floats of every `step`th exponent, with two significands each, of both signs; zeros.
+/// Returns floats of every `step`th exponent, with two significands each, of both signs; zeros.
 fn floats(step: usize) -> Vec<f64> {
     let positive = (1..255u32).step_by(step).flat_map(|exponent| {
         [0, exponent * 32_749 % 0x80_0000].map(|part| f64::from(f32::from_bits(exponent << 23 | part)))

@@ -24,46 +24,47 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 
-/// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
+/// Returns the device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether there is no adapter, which is said.
+/// Returns whether there is no adapter, and reports it.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom_wgpu::adapters().is_empty())
 }
 
-/// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
+/// Returns whether a test of WebGPU alone is skipped: as [`skipped`], and if the device is used through
+/// CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom_wgpu::adapters().is_empty())
 }
 
-/// The device that computes the table of ops, if there is an adapter.
+/// Returns the device that computes the table of ops, if there is an adapter.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     if skipped() { vec![] } else { vec![("GPU", device())] }
 }
 
-/// Whether two numbers are neither equal nor close; NaN is close to nothing.
+/// Returns whether two numbers are neither equal nor close; NaN is close to nothing.
 fn far(a: f64, b: f64, tolerance: f64) -> bool {
     let close = a == b || (a - b).abs() <= tolerance;
     !close
 }
 
-/// A graph from the lines of its text form.
+/// Returns a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
 }
 
-/// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of random graphs that a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
 }
 
-/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, the least
-/// that there are, and those of a device that takes vectors apart.
+/// Returns the device under test as it is, and with kernels that are made for other limits: those of a GPU,
+/// the least that there are, and those of a device that takes vectors apart.
 fn devices() -> Vec<Device> {
     let name = gradloom_testing::adapter::name();
     if gradloom_testing::adapter::is_cuda() {

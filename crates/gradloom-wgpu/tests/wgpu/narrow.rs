@@ -6,7 +6,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
-/// Both signs of: infinity, NaN, the largest numbers, what lies around them, the least ones, ties.
+/// Returns both signs of: infinity, NaN, the largest numbers, what lies around them, the least ones, ties.
 fn numbers() -> Vec<f64> {
     let unit = 2f64.powi(-24);
     let positive = [

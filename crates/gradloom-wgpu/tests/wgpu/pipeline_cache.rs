@@ -10,27 +10,27 @@ use gradloom_testing::skip::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A device that keeps pipelines in a folder.
+/// Returns a device that keeps pipelines in a folder.
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
     gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
-/// What a small program computes.
+/// Returns the bits of a small program's results.
 fn results(device: &Device) -> Vec<u32> {
     let session = Session::new(Linear::new(5, 7), device, 1).unwrap();
     let mut program = session.infer([f32("x", [4, 5])], |layer, [x]| layer.forward(x).gelu()).unwrap();
     program.run([&[0.25f32; 20]]).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// The files in the folder.
+/// Returns the files in the folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("pipelines")).into_iter().flatten();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Whether the driver keeps no pipelines, which is said.
+/// Returns whether the driver keeps no pipelines, and reports it.
 fn unkept(device: &Device) -> bool {
     let none = device.kept_bytes().is_none();
     if none {

@@ -21,7 +21,7 @@ fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32
     (compiled, line)
 }
 
-/// Whether a kernel is the one that the tests break.
+/// Returns whether a kernel is the one that the tests break.
 fn is_meant(dispatch: &Dispatch) -> bool {
     dispatch.label.starts_with("sin")
 }

@@ -4,7 +4,7 @@ use crate::{agree, devices, skipped};
 use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
-/// Numbers around 0 with ties, and some that are no usual numbers.
+/// Returns numbers around 0 with ties, and some that are no usual numbers.
 fn numbers(count: usize) -> Vec<f64> {
     let special = [f64::NAN, f64::INFINITY, -0.0, 0.0, f64::NEG_INFINITY];
     let number = |i: usize| match i % 101 {

@@ -13,7 +13,8 @@ use std::sync::Mutex;
 /// Large enough to be worth measuring, and with several choices on a device that computes on a CPU.
 const EXTENTS: Extents = [2, 3, 3, 128, 128, 16, 16];
 
-/// The adapter under test as it is, with kernels changed by `dispatch`, and with choices kept in a folder.
+/// Returns the adapter under test as it is, with kernels changed by `dispatch`, and with choices kept in a
+/// folder.
 fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
     overridden(folder, WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() })
 }
@@ -23,8 +24,8 @@ fn overridden(folder: &Path, overrides: WgpuOverrides) -> WgpuOptions {
     overriding(options, overrides).tuned(folder)
 }
 
-/// What compiling attention and its gradient measures on a newly opened device; results must be those of the
-/// reference.
+/// Returns the measurements made by compiling attention and its gradient on a newly opened device, and
+/// checks results against the reference.
 #[track_caller]
 fn tuned(options: &WgpuOptions) -> Tuning {
     let device = Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"));
@@ -32,7 +33,7 @@ fn tuned(options: &WgpuOptions) -> Tuning {
     device.tuning().expect("it was asked for")
 }
 
-/// Whether the device under test is software: it has choices of other kinds, and more of them.
+/// Returns whether the device under test is software: it has choices of other kinds, and more of them.
 fn software(tuning: &Tuning) -> bool {
     std::fs::read_to_string(&tuning.file).unwrap().contains("software: true")
 }
@@ -55,7 +56,7 @@ fn attention_is_measured_once_and_kept() {
     assert_eq!(std::fs::read_to_string(&again.file).unwrap(), text);
 }
 
-/// Of a cache, of which all keys are there while it is measured; the gradient is the rule's.
+/// Attention over a cache is measured with all keys present; the gradient is the rule's.
 #[test]
 fn attention_over_a_cache_is_measured() {
     if not_webgpu() {
@@ -137,8 +138,8 @@ fn a_program_runs_the_choice_of_the_file() {
     }
 }
 
-/// Whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that computes
-/// on a CPU.
+/// Returns whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that
+/// computes on a CPU.
 fn is_meant(dispatch: &Dispatch) -> bool {
     // There is a logarithm for each row.
     dispatch.label == "attention" && dispatch.source.matches("log(").count() < 4

@@ -6,7 +6,7 @@ use gradloom_runtime::Program;
 use gradloom_testing::Random;
 use gradloom_testing::worlds;
 
-/// One in so many programs of the exhaustive worlds runs here.
+/// Inverse share of the programs of the exhaustive worlds that run here.
 const SHARE: u64 = 2500;
 
 #[test]
