@@ -18,10 +18,11 @@ const LENGTHS: [usize; 5] = [900, 1_500, 2_300, 5_000, 20_000];
 const SIZES: [usize; 3] = [1, 5_000, 1_000_000];
 /// Elements that are compared with float64.
 const SAMPLES: usize = 101;
-/// How far float32 may be from float64, in parts of the number, or of 1 where that is less.
+/// Largest difference between float32 and float64, as a part of the number, or of 1 where the number is
+/// less.
 const TOLERANCE: f64 = 1e-3;
 
-/// `cargo xtask chains`.
+/// Runs `cargo xtask chains`.
 ///
 /// # Errors
 /// When a chain is wrong.

@@ -113,7 +113,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The numbers of `spread` in `benches/peers/torch_ops.py`: in `0..1`, in no order.
+/// Returns the numbers of `spread` in `benches/peers/torch_ops.py`: in `0..1`, in no order.
 fn spread(i: usize) -> f32 {
     (((i as u64 * 2_654_435_769) % (1 << 32)) >> 8) as f32 / (1 << 24) as f32
 }

@@ -142,7 +142,7 @@ fn trainer() -> Trainer<Linear, 1> {
         .clip_norm(1.0)
 }
 
-/// That an error has a remedy.
+/// Returns whether a call succeeded, and checks that its error has a remedy.
 fn is_sound<T>(call: &str, outcome: Result<T>) -> bool {
     if let Err(error) = &outcome {
         assert!(!error.message().is_empty() && error.remedies().next().is_some(), "{call}: {error}");

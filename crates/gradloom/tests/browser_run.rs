@@ -1,4 +1,4 @@
-//! What the package did in a browser, done again natively: the kernels have the same text, the parameters end
+//! Repeats natively what the package did in a browser: the kernels have the same text, the parameters end
 //! alike.
 //!
 //! In: the folder `GRADLOOM_BROWSER_RUN`, which `web/test/browser/native.test.mjs` writes before it runs
@@ -33,7 +33,7 @@ fn keep(dispatch: &mut Dispatch) {
     KERNELS.lock().unwrap().push(format!("{label} {x} {y} {z}\n{source}"));
 }
 
-/// SwiftShader with no more than what is promised everywhere.
+/// Returns SwiftShader with no more than is promised everywhere.
 fn device() -> Device {
     let limits = |limits: &mut Limits| {
         *limits = Limits { software: limits.software, scalar: limits.scalar, ..Limits::portable() };
@@ -151,7 +151,7 @@ fn go_on(folder: &Path, device: &Device, points: usize, inputs: &[Vec<f32>]) {
     write(&folder.join("next.safetensors"), &[tensor], &Entries::new()).unwrap();
 }
 
-/// Every kernel of the browser's step is one that was made here, and the other way round.
+/// Checks that the kernels of the browser's step are those that were made here.
 fn compare_kernels(folder: &Path) {
     let text = std::fs::read_to_string(folder.join("kernels.txt")).unwrap();
     let mut browser: Vec<String> = text.split("\n=====\n").map(str::to_string).collect();

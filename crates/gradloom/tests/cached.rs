@@ -55,15 +55,15 @@ fn uncached(session: &Session<Gpt2>) -> Infer<2, Tensor> {
     session.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at)).unwrap()
 }
 
-/// The tokens padded to the context, and the index of the last one.
+/// Returns the tokens padded to the context, and the index of the last one.
 fn padded(tokens: &[i32], context: usize) -> (Vec<i32>, [i32; 1]) {
     let mut padded = tokens.to_vec();
     padded.resize(context, 0);
     (padded, [tokens.len() as i32 - 1])
 }
 
-/// What the model writes that reads all that it sees for each token: where that outgrows the context, it is
-/// the last half.
+/// Returns the tokens that the model writes when it reads the whole text anew for each token; a text that
+/// outgrows the context is cut to the last half of it.
 fn uncached_text(session: &Session<Gpt2>, prompt: &[i32], count: usize, sampling: &Sampling) -> Vec<i32> {
     let context = session.model().config().context;
     let mut program = uncached(session);
@@ -86,7 +86,8 @@ fn request(prompt: &[i32], count: usize, sampling: &Sampling) -> Request {
     Request { sampling: sampling.clone(), rolls: true, ..Request::new(prompt, count) }
 }
 
-/// What requests get side by side, in blocks of 4 tokens, and how often one had to give its blocks back.
+/// Returns the tokens of requests that run side by side, in blocks of 4 tokens, and the number of times
+/// that one had to give its blocks back.
 fn texts(session: &Session<Gpt2>, requests: &[Request], options: GeneratorOptions) -> (Vec<Vec<i32>>, u64) {
     let mut generator = Generator::new(session, GeneratorOptions { block_size: 4, ..options }).unwrap();
     let ids: Vec<_> = requests.iter().map(|request| generator.add(request.clone()).unwrap()).collect();

@@ -57,7 +57,7 @@ fn hook(name: &'static str, x: Tensor, f: impl Fn() + Send + Sync + 'static) -> 
     Tensor::custom(Hook(name, Box::new(f)), [x])[0]
 }
 
-/// A training of a model with two ops that are seen from outside.
+/// Compiles the training of a model with two ops that are seen from outside.
 fn train(
     session: &Session<Linear>,
     name: &str,
@@ -216,7 +216,7 @@ fn steps_that_were_submitted_go_on() {
     assert_eq!((train.attempted_steps(), train.applied_steps().unwrap()), (3, 3));
 }
 
-/// A step that takes a software GPU a tenth of a second.
+/// Returns a step that takes a software GPU a tenth of a second.
 #[cfg(feature = "wgpu")]
 fn long_step(watchdog: Duration) -> (Train<Linear, 1>, Vec<f32>) {
     const WIDE: usize = 512;

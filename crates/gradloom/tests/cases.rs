@@ -394,8 +394,8 @@ fn all() -> Cases {
     cases
 }
 
-/// Some cases over floats of a dtype as one graph: inputs and outputs have the names of the file, and are
-/// f32.
+/// Returns cases over floats of a dtype as one graph: inputs and outputs have the names of the file, and
+/// are f32.
 fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::Graph {
     let operands = |name: &str| -> Vec<String> {
         (0..).map(|i: usize| i.to_string()).take_while(|i| oracle.has(name, i)).collect()
@@ -441,7 +441,7 @@ fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::G
     traced.graph
 }
 
-/// The largest error of an element, relative to it.
+/// Returns the largest error of an element, relative to it.
 fn error(got: &[f64], want: &[f64]) -> f64 {
     // A small element beside large ones may have lost digits in a sum.
     let scale = want.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * 0.05;
@@ -454,8 +454,8 @@ fn error(got: &[f64], want: &[f64]) -> f64 {
     got.iter().zip(want).map(error).fold(0.0, f64::max)
 }
 
-/// The largest error of each function over its cases, in units of `tolerance`, of an executor that gets a
-/// graph and gives its outputs.
+/// Checks the largest error of each function over its cases, in units of `tolerance`, of an executor that
+/// gets a graph and returns its outputs.
 fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
     let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
     let in_file: BTreeSet<&str> = oracle.names().filter_map(|name| name.strip_suffix("/y")).collect();
@@ -532,8 +532,8 @@ fn a_gpu_agrees_with_pytorch() {
     check("gpu", 1e-5, |graph, oracle| on(&device, graph, oracle));
 }
 
-/// The cases over floats of 16 bits: the graph in float64, which rounds where elements are converted, is
-/// close to PyTorch's f64; an executor agrees with it to a few roundings.
+/// Checks the cases over floats of 16 bits: the graph in float64, which rounds where elements are
+/// converted, is close to PyTorch's f64; an executor agrees with it to a few roundings.
 fn check_narrow(dtype: DType, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
     let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
     let unit = if dtype == DType::F16 { 2.0_f64.powi(-11) } else { 2.0_f64.powi(-8) };

@@ -33,7 +33,7 @@ impl Numbers {
         from[self.below(from.len())]
     }
 
-    /// About normal: the sum of twelve uniform numbers.
+    /// Returns an approximately normal number: the sum of twelve uniform numbers.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
@@ -96,8 +96,8 @@ impl Row {
         self.sampling.choose(&self.logits, &self.past, self.position)
     }
 
-    /// Whether a token is the one that is drawn if the bounds or the draw were off by a few units in the last
-    /// place of f32.
+    /// Returns whether a token could be the one that is drawn if the bounds or the draw were off by a few
+    /// units in the last place of f32.
     fn is_nearly(&self, token: usize) -> bool {
         let uniform = self.sampling.uniform(self.position, gradloom_models::decoding::Draw::Token);
         let off = [1.0 - 4e-6, 1.0, 1.0 + 4e-6];

@@ -1,4 +1,4 @@
-//! What a plan's launches cost together, whatever kernels they were made into.
+//! Costs of a plan's launches together, whatever kernels they were made into.
 
 #[allow(dead_code, reason = "shared with the bench, and not all of it needed here")]
 #[path = "../../gradloom-command/src/bench/configs/models.rs"]

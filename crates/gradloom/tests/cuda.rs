@@ -17,7 +17,7 @@ struct Case {
 }
 
 impl Case {
-    /// The preset `tiny`, with dropout.
+    /// Returns the preset `tiny`, with dropout.
     fn tiny() -> Self {
         let config = Gpt2Config {
             vocabulary: 256,
@@ -31,7 +31,8 @@ impl Case {
         Self { config, batch: 4, steps: steps() }
     }
 
-    /// With products that are large enough for cuBLASLt, and a vocabulary that is no multiple of eight.
+    /// Returns a model with products that are large enough for cuBLASLt, and a vocabulary that is no
+    /// multiple of eight.
     fn wide() -> Self {
         let config = Gpt2Config {
             vocabulary: 4_099,
@@ -45,7 +46,7 @@ impl Case {
         Self { config, batch: 8, steps: steps().min(40) }
     }
 
-    /// With a schedule and clipping.
+    /// Compiles the training, with a schedule and clipping.
     fn compiled(&self, device: &Device) -> Train<Gpt2, 2> {
         let shape = [self.batch, self.config.context];
         Trainer::new(Gpt2::new(&self.config).unwrap())

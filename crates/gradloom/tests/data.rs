@@ -98,7 +98,7 @@ struct Classifier {
     out: Linear,
 }
 
-/// A few steps with token ids and class numbers of some dtype.
+/// Returns the losses of a few steps with token ids and class numbers of some dtype.
 fn losses<'a, D: Copy>(dtype: DType, ids: &'a [D], class: &'a [D]) -> Vec<u32>
 where
     &'a [D]: Into<gradloom::Data<'a>>,
@@ -180,7 +180,7 @@ fn states_keep_them_and_steps_give_their_bytes() {
     assert!(outputs.contains(&("last", I64, y.map(i64::to_ne_bytes).concat())), "{outputs:?}");
 }
 
-/// The message and the help of what is wrong in a function of `x: u8[4]` and `y: i64[4]`.
+/// Returns the message and the help of the error in a function of `x: u8[4]` and `y: i64[4]`.
 fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> (String, String) {
     let error = session().infer([u8("x", [4]), i64("y", [4])], |_, [x, y]| f(x, y)).unwrap_err();
     let text = error.to_string();

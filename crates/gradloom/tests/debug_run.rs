@@ -31,7 +31,7 @@ fn data() -> (Vec<f32>, Vec<i32>) {
     (x, (0..ROWS as i32).map(|i| i % 3).collect())
 }
 
-/// Every byte that persists.
+/// Returns every byte that persists.
 fn stored(train: &Train<Net, 2>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()

@@ -112,7 +112,7 @@ fn dropout_of_everything_trains_with_gradients_of_zero() {
     assert_eq!(train.store().read_f32("weight").unwrap(), before);
 }
 
-/// The weights after a step with these targets, in so many micro-batches.
+/// Returns the weights after a step with these targets, in so many micro-batches.
 fn after(targets: &[i32], micro_batches: usize) -> (f32, Vec<f32>) {
     let rows = targets.len() / micro_batches;
     let mut train = Trainer::new(Linear::new(3, 4))

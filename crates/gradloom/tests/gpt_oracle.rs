@@ -66,7 +66,7 @@ fn a_gpu_agrees_with_pytorch() {
     }
 }
 
-/// How far logits and gradients may be off, as a share of their norm: functions may be less exact than on the
+/// Tolerance of logits and gradients, as a share of their norm: functions may be less exact than on the
 /// CPU.
 #[cfg(feature = "wgpu")]
 const GPU_TOLERANCE: f64 = 1e-4;

@@ -16,7 +16,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The Markdown files below a folder.
+/// Returns the Markdown files below a folder.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -31,14 +31,14 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The pages of the guide by their names in it.
+/// Returns the pages of the guide by their names in it.
 fn guide() -> Vec<(String, String)> {
     let source = root().join("docs/guide/src");
     let name = |path: &Path| path.strip_prefix(&source).unwrap().to_str().unwrap().replace('\\', "/");
     pages(&source).iter().map(|path| (name(path), read(path))).collect()
 }
 
-/// The lines that are outside of blocks of code, and the opening lines of those.
+/// Returns the lines that are outside of blocks of code, and the opening lines of those.
 fn prose_and_fences(text: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut prose, mut fences, mut inside) = (Vec::new(), Vec::new(), false);
     for line in text.lines() {
@@ -54,14 +54,14 @@ fn prose_and_fences(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, fences)
 }
 
-/// The targets of the links in lines of prose.
+/// Returns the targets of the links in lines of prose.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_string()).collect()
 }
 
-/// What a heading is called in a link, by GitHub and by mdBook.
+/// Returns the anchor of a heading in a link, as GitHub and mdBook make it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

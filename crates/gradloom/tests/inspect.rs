@@ -1,4 +1,4 @@
-//! What a user's own program shows of itself: its stages, plan and page, and a tensor while it is traced.
+//! Inspection of a user's own program: its stages, plan and page, and a tensor while it is traced.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 

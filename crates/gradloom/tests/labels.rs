@@ -8,7 +8,7 @@ use gradloom_models::data::labels::{IGNORED, completion, next_token, smoothed, s
 
 const SHAPE: [usize; 3] = [2, 7, 5];
 
-/// The loss of logits, and its gradient.
+/// Returns the loss of logits, and its gradient.
 fn run(loss: impl Fn(Tensor) -> Tensor, logits: &[f32]) -> (f64, Vec<f64>) {
     let session = Session::new((), &Device::cpu(), 0).unwrap();
     let inputs = [f32("logits", SHAPE)];

@@ -49,7 +49,7 @@ impl Layer for Cross {
     }
 }
 
-/// A layer in a graph whose outputs are named as in the file.
+/// Returns a layer in a graph whose outputs are named as in the file.
 fn graph(oracle: &Oracle, name: &str, layer: &dyn Layer) -> Graph {
     let input = |key: &str| Input {
         name: key.into(),

@@ -21,7 +21,7 @@ fn devices() -> [Device; 2] {
     [Loops::Native, Loops::Interpreted].map(|loops| Device::cpu_with_loops(2, loops).unwrap())
 }
 
-/// The outputs of a graph of one input, the same bits with machine code and without.
+/// Returns the outputs of a graph of one input, the same bits with machine code and without.
 fn outputs(graph: &Graph, x: &[f32]) -> Vec<Vec<f32>> {
     let [native, interpreted] =
         devices().map(|device| run_once(graph.clone(), &device, &[x.to_vec()]).unwrap());
@@ -35,7 +35,7 @@ fn outputs(graph: &Graph, x: &[f32]) -> Vec<Vec<f32>> {
     native
 }
 
-/// The outputs in float64.
+/// Returns the outputs in float64.
 fn reference(graph: &Graph, x: &[f32]) -> Vec<Vec<f64>> {
     let values: Vec<f64> = x.iter().map(|&x| x.into()).collect();
     let leaves = Leaves::random(0).with("x", DType::F32, &[x.len()], &values);
@@ -62,7 +62,7 @@ fn chains_of_every_function_and_their_gradients_are_right_at_any_length() {
     });
 }
 
-/// What crashed when values of machine code were numbered with 16 bits.
+/// Chains that crashed when values of machine code were numbered with 16 bits.
 #[test]
 fn two_thousand_functions_of_five_thousand_numbers() {
     let x: Vec<f32> = (0..5_000).map(element).collect();

@@ -45,11 +45,11 @@ fn assert_near(got: &[f32], want: &[f32], bound: f32, what: &str) {
     }
 }
 
-/// What an attention over a pool has: sequences, heads, heads of the keys, queries, depth, depth of the
+/// Extents of an attention over a pool: sequences, heads, heads of the keys, queries, depth, depth of the
 /// values, positions of a block, blocks of a table.
 type Extents = [usize; 8];
 
-/// Attention over a pool whose states are of dtype `kept`, with elements rounded to `dtype`.
+/// Computes attention over a pool whose states are of dtype `kept`, with elements rounded to `dtype`.
 fn over_a_pool(
     device: &Device,
     kept: DType,

@@ -59,7 +59,8 @@ struct Model {
     dropout: Dropout,
 }
 
-/// What [`STEPS`] steps on so many threads allocated: in this thread, step by step, and in the whole process.
+/// Returns the number of allocations in [`STEPS`] steps on `threads` threads: by this thread for each step,
+/// and by the whole process in total.
 fn allocations(threads: usize) -> (Vec<usize>, usize) {
     let model = Model {
         table: Embedding::new(300, 64),

@@ -21,7 +21,7 @@ fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::op
     check_with(tested, name, optimizer, |trainer| trainer, "");
 }
 
-/// With more settings; compares what the store has under a prefix.
+/// Checks with more settings; compares the entries of the store under a prefix.
 fn check_with(
     tested: &mut BTreeSet<String>,
     name: &str,

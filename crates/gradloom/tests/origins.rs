@@ -12,7 +12,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_models::llama::{Llama, LlamaConfig, Rotary, RotaryScaling};
 
-/// The files in which the ops of a graph stand, each once.
+/// Returns the files in which the ops of a graph stand, each once.
 fn files(graph: &Graph) -> Vec<String> {
     let mut files: Vec<String> = graph.origins.iter().map(|(_, origin)| origin.file.clone()).collect();
     files.sort();

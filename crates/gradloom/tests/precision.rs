@@ -12,7 +12,7 @@ struct Net {
     last: Linear,
 }
 
-/// A trainer in a precision, on a CPU unless the device says otherwise.
+/// Returns a trainer in a precision, on a CPU unless the device says otherwise.
 fn net(precision: Precision, device: &Device, micro_batches: usize) -> Train<Net, 2> {
     let net = Net { first: Linear::new(6, 16), norm: BatchNorm::new(16), last: Linear::new(16, 3) };
     Trainer::new(net)
@@ -63,7 +63,8 @@ fn what_is_compiled_later_computes_in_the_precision_of_the_trainer() {
     assert_eq!((device.precision(), train.session().device().precision()), (Precision::F32, Precision::F16));
 }
 
-/// A product whose gradient is infinite on the way when `scale * before` is, and whose value is not.
+/// Returns a product whose gradient is infinite on the way when `scale * before` is, and whose value is
+/// not.
 fn product(precision: Precision, device: &Device) -> Train<(Param,), 2> {
     Trainer::new((Param::new([4], Init::Ones),))
         .inputs([f32("after", [4]), f32("before", [4])])

@@ -5,7 +5,7 @@ use gradloom::prelude::*;
 
 const STEPS: usize = 10_000;
 
-/// What a program without inputs gives in each of many runs.
+/// Returns the results of a program without inputs in each of many runs.
 fn runs<const N: usize>(steps: usize, f: impl FnOnce() -> [Tensor; N]) -> Vec<[Vec<f32>; N]> {
     let session = Session::new((), &Device::cpu_with_threads(1).unwrap(), 5).unwrap();
     let mut program = session.infer([], |(), []: [Tensor; 0]| f().to_vec()).unwrap();
@@ -16,8 +16,8 @@ fn runs<const N: usize>(steps: usize, f: impl FnOnce() -> [Tensor; N]) -> Vec<[V
     (0..steps).map(numbers).collect()
 }
 
-/// Pearson's statistic of counts whose expectations are these shares of their sum, less its mean and over its
-/// deviation: rarely beyond 4.
+/// Returns Pearson's statistic of counts that are expected to be these shares of their sum, less its mean
+/// and over its standard deviation: rarely beyond 4.
 fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
     let all = counts.iter().sum::<usize>() as f64;
     let term = |(&count, &share): (&usize, &f64)| (count as f64 - all * share).powi(2) / (all * share);
@@ -25,7 +25,8 @@ fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
     (counts.iter().zip(shares).map(term).sum::<f64>() - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// The correlation of two lists, times the root of their length: rarely beyond 4 if they are independent.
+/// Returns the correlation of two lists, times the root of their length: rarely beyond 4 if they are
+/// independent.
 fn correlation(a: &[f32], b: &[f32]) -> f64 {
     let mean = |x: &[f32]| x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
     let (of_a, of_b) = (mean(a), mean(b));
@@ -101,8 +102,8 @@ fn coins_classes_and_permutations_have_their_frequencies() {
     assert!(chi_square(&counts, &[1.0 / 24.0; 24]).abs() < 4.0, "{counts:?}");
 }
 
-/// What a scan draws is new in every repetition and step, also where it is nested in others or computed
-/// again, and does not depend on what captures or carries it.
+/// The numbers that a scan draws are new in every repetition and step, also if it is nested in other scans
+/// or computed again, whatever captures or carries them.
 #[test]
 fn numbers_inside_a_scan() {
     let drawn = runs(2, || {

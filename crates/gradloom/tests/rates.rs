@@ -12,7 +12,7 @@ struct Model {
     head: Linear,
 }
 
-/// Body and head by Adam and SGD, everything else by another rule.
+/// Returns groups: body and head by Adam and SGD, everything else by another rule.
 fn groups() -> Groups {
     Groups::new(Sgd::new(0.4).momentum(0.9))
         .group("head.*", Adam::new(0.2))
@@ -127,7 +127,7 @@ fn a_plateau_lowers_every_group() {
     assert_eq!((rates(&train), train.plateau()), ([0.3; 3], None));
 }
 
-/// An action of the user between steps.
+/// Does an action of the user between steps.
 fn act(train: &mut Train<Model, 1>, number: usize, choice: usize) {
     match (choice, number) {
         (0, 0) => train.set_plateau(Plateau::new(0.4).factor(0.5).patience(1).cooldown(1)),

@@ -39,7 +39,7 @@ fn judge(session: &Session<Pair>) -> Trainer<Pair, 1> {
         .clip_norm(1.0)
 }
 
-/// The names of entries whose bytes `change` changes.
+/// Returns the names of entries whose bytes `change` changes.
 fn changed(store: &Store, change: impl FnOnce()) -> Vec<String> {
     let before = store.read_all().unwrap();
     change();

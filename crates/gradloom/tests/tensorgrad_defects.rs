@@ -1,19 +1,19 @@
-//! What was found to be wrong in tensorgrad's ops, modules and optimizers (its inventory, sections 2 to 4),
-//! and is not wrong here. Each test says the defect first.
+//! Defects of tensorgrad's ops, modules and optimizers (its inventory, sections 2 to 4) that are not in
+//! gradloom. Each test names the defect first.
 
 use gradloom::ir::OpKind;
 use gradloom::nn::fans;
 use gradloom::prelude::*;
 use gradloom::trace::trace;
 
-/// Results of a program over one f32 input.
+/// Returns the results of a program over one f32 input.
 fn run<const N: usize>(x: &[f32], f: impl FnOnce(Tensor) -> [Tensor; N]) -> [Vec<f32>; N] {
     let session = Session::new((), &Device::cpu(), 1).unwrap();
     let mut program = session.infer([f32("x", [x.len()])], |(), [x]| f(x).to_vec()).unwrap();
     program.run([x]).unwrap().try_into().expect("as many results as tensors")
 }
 
-/// The message of a mistake over `x: f32[4]` and `i: i32[4]`.
+/// Returns the message of a mistake over `x: f32[4]` and `i: i32[4]`.
 fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> String {
     let inputs = [f32("x", [4]), i32("i", [4])];
     let traced = trace(&(), &inputs, false, |x| f(x[0], x[1]), |y| vec![y]);

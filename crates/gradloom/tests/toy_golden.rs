@@ -67,13 +67,13 @@ impl Lcg {
         (((self.0 >> 8) as f64 / 8_388_608.0 - 1.0) * 0.02) as f32
     }
 
-    /// `[rows, columns]`, row by row.
+    /// Returns `[rows, columns]`, row by row.
     fn matrix(&mut self, rows: usize, columns: usize) -> Vec<Vec<f32>> {
         (0..rows).map(|_| (0..columns).map(|_| self.weight()).collect()).collect()
     }
 }
 
-/// `[out, in]` as `[in, out]`, row-major.
+/// Returns `[out, in]` as `[in, out]`, row-major.
 fn transposed(matrix: &[Vec<f32>]) -> Vec<f32> {
     (0..matrix[0].len()).flat_map(|column| matrix.iter().map(move |row| row[column])).collect()
 }

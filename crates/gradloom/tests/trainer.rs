@@ -1,5 +1,5 @@
-//! What a trainer can be asked for beside a loss and an optimizer: micro-batches, frozen and unused
-//! parameters, running means.
+//! Options of a trainer besides a loss and an optimizer: micro-batches, frozen and unused parameters,
+//! running means.
 
 use gradloom::Step;
 use gradloom::plan::Plan;
@@ -37,7 +37,7 @@ fn data(rows: usize) -> (Vec<f32>, Vec<i32>) {
     (x, (0..rows as i32).map(|i| i * i % 3).collect())
 }
 
-/// A trainer of `rows` rows, `micro_batches` times in a step.
+/// Returns a trainer of `rows` rows, `micro_batches` times in a step.
 fn trainer(rows: usize, micro_batches: usize) -> Trainer<Net, 2> {
     Trainer::new(Net::new(0.0))
         .inputs([f32("x", [rows, 6]), i32("class", [rows])])

@@ -1,4 +1,4 @@
-//! What a training session promises: determinism, atomic steps, memory as planned, numbers that may change.
+//! Guarantees of a training session: determinism, atomic steps, memory as planned, numbers that may change.
 
 use gradloom::ErrorKind;
 use gradloom::nn::Lstm;
@@ -39,7 +39,7 @@ fn compile(device: &Device, dropout: f64, seed: u64) -> Train<Net, 2> {
         .unwrap()
 }
 
-/// Every byte that persists.
+/// Returns every byte that persists.
 fn snapshot<M: Module, const N: usize>(train: &Train<M, N>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()

@@ -42,7 +42,7 @@ fn names(session: &Session<Net>) -> Vec<String> {
     session.params().iter().map(|used| used.name.clone()).chain(states).collect()
 }
 
-/// A file with these tensors, as another program writes it.
+/// Writes a file with these tensors, as another program does.
 fn foreign(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
     let views = tensors
         .iter()
@@ -99,7 +99,7 @@ fn elements_are_set_by_name() {
     assert!(unknown.remedies().any(|help| help == "did you mean `last.weight`?"), "{unknown}");
 }
 
-/// What PyTorch writes of the same model: `nn.Linear` as `[out, in]`, and a counter in its batch norm.
+/// PyTorch writes the same model with `nn.Linear` as `[out, in]`, and a counter in its batch norm.
 #[test]
 fn a_file_of_pytorch_is_read_and_written() {
     let (_folder, file) = folder();

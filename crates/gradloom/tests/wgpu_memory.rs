@@ -14,7 +14,7 @@ const LONG: usize = 9_000;
 /// Bytes by which the process may grow meanwhile.
 const GROWTH: usize = 5 << 20;
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
     let pages: usize = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");

@@ -1,6 +1,6 @@
 //! Options of a GPU: multiplying in f16, and measured products.
 //!
-//! What needs cooperative matrices says so where there are none, and passes; `GRADLOOM_ADAPTER` names an
+//! Tests that need cooperative matrices note that there are none, and pass; `GRADLOOM_ADAPTER` names an
 //! adapter.
 
 use gradloom::WgpuDevice as _;
@@ -26,12 +26,12 @@ fn open(options: &WgpuOptions) -> Device {
     Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether there is no adapter, which is said.
+/// Returns whether a test is skipped because there is no adapter, which is noted.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// The device under test, multiplying in f16; or none where it cannot, which is said.
+/// Returns the device under test, multiplying in f16; `None` if it cannot, which is noted.
 fn half() -> Option<Device> {
     if skipped() {
         return None;
@@ -51,7 +51,7 @@ fn half() -> Option<Device> {
     }
 }
 
-/// Configuration S of `gradloom bench`: width 128, 4 layers, 8 texts of 128 tokens.
+/// Compiles configuration S of `gradloom bench`: width 128, 4 layers, 8 texts of 128 tokens.
 fn gpt(device: &Device) -> Train<Gpt2, 2> {
     let config = Gpt2Config {
         vocabulary: 256,
@@ -69,7 +69,7 @@ fn gpt(device: &Device) -> Train<Gpt2, 2> {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The losses of so many steps on a text with a pattern.
+/// Returns the losses of so many steps on a text with a pattern.
 fn losses(device: &Device, steps: usize) -> Vec<f32> {
     let mut train = gpt(device);
     let token = |i: usize| ((i * i / 7 + i % 13) % 256) as i32;
@@ -132,7 +132,8 @@ fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
     (losses, parameters, device.tuning())
 }
 
-/// The adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in parts.
+/// Returns the adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in
+/// parts.
 fn adapters() -> [WgpuOptions; 2] {
     [options(), hardware()]
 }

@@ -31,7 +31,7 @@ const FLOAT64: Tolerance = Tolerance { relative: 1e-9, absolute: 1e-15 };
 pub(super) struct Subject {
     pub(super) graph: Graph,
     pub(super) leaves: Leaves,
-    /// Whether float32 can be compared with float64.
+    /// True if float32 can be compared with float64.
     pub(super) tame: bool,
 }
 
@@ -199,7 +199,7 @@ fn check_programs(
     Ok(())
 }
 
-/// Every promise of the plan, and that its bytes are those that were allocated.
+/// Checks every promise of the plan, and that its bytes are those that were allocated.
 fn check_plan(graph: &Graph, program: &Program) -> Result<(), String> {
     let plan = program.plan();
     plan::verify(plan).map_err(|error| error.to_string())?;

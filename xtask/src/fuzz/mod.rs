@@ -77,7 +77,7 @@ impl Gpu {
 }
 
 impl Target {
-    /// The target that options ask for.
+    /// Returns the target that options ask for.
     ///
     /// # Errors
     /// When there is no such device.
@@ -103,7 +103,7 @@ impl Target {
         }
     }
 
-    /// The graphs of a number.
+    /// Draws the graphs of a number.
     fn subjects(&self, drawn: u64) -> Vec<Subject> {
         if let Self::Deep(_, ops) = self {
             let graph = deep(drawn, *ops).expect("deep graphs can be traced");
@@ -119,7 +119,7 @@ impl Target {
         }
     }
 
-    /// The check, with a panic as a failure.
+    /// Runs the check; a panic is a failure.
     fn check(&self, subject: &Subject, counts: &mut Counts) -> Result<(), Failure> {
         let checked = catch(|| match self {
             Self::Stages(devices) | Self::Deep(devices, _) => check::check(subject, devices, counts),
@@ -146,7 +146,7 @@ impl Target {
     }
 }
 
-/// `cargo xtask fuzz`.
+/// Runs `cargo xtask fuzz`.
 ///
 /// # Errors
 /// When a graph fails; the failures are printed.
@@ -203,7 +203,7 @@ enum Event<'a> {
     Failed(&'a str),
 }
 
-/// Looks at the graphs of these numbers, until `report` says of a failure that it was the last one to look
+/// Checks the graphs of these numbers, until `report` says of a failure that it was the last one to look
 /// for.
 fn run(
     target: &Target,
@@ -273,12 +273,12 @@ fn check_all(
 }
 
 thread_local! {
-    /// Whether a panic of this thread is caught, and need not be printed.
+    /// True if a panic of this thread is caught, and need not be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A panic is a failure like others, found again many times while its graph is shrunk: those that are caught
-/// are not printed.
+/// Hides the messages of panics that are caught: a panic is a failure like others, found again many times
+/// while its graph is shrunk.
 fn hide_caught_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

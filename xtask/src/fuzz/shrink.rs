@@ -31,8 +31,8 @@ fn size(graph: &Graph) -> usize {
     ops + graph.outputs.len() + graph.updates.len() + graph.guards.len()
 }
 
-/// The graph without its part of this number: outputs first, then updates, guards, and ops from the last to
-/// the first.
+/// Returns the graph without its part of this number: outputs first, then updates, guards, and ops from the
+/// last to the first.
 fn without(graph: &Graph, part: usize) -> Option<Graph> {
     let mut smaller = graph.clone();
     let mut part = part;

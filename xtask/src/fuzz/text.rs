@@ -34,7 +34,7 @@ const MOST_OPS: usize = 2000;
 /// Threads, each with texts of its own.
 const WORKERS: u64 = 2;
 
-/// `cargo xtask fuzz-text`.
+/// Runs `cargo xtask fuzz-text`.
 ///
 /// # Errors
 /// When a text fails.
@@ -105,7 +105,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// The texts of a folder, in the order of their names.
+/// Returns the texts of a folder, in the order of their names.
 ///
 /// # Errors
 /// When they cannot be read, or there are none.
@@ -189,7 +189,7 @@ fn work(
     Ok(())
 }
 
-/// A text to change: of the corpus, or of a random graph.
+/// Draws a text to change: of the corpus, or of a random graph.
 fn drawn(random: &mut Random, corpus: &[Words]) -> Words {
     match random.below(4) {
         0 => Words::of(&generate(random.next() % 5_000).to_string()),
@@ -254,7 +254,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     Ok(())
 }
 
-/// Whether running a graph takes next to no time, even one that runs unused ops.
+/// Returns whether running a graph takes next to no time, even one that runs unused ops.
 fn is_small(graph: &Graph) -> bool {
     if graph.values.iter().any(|(_, value)| value.ty.elements() > MOST_ELEMENTS) {
         return false;

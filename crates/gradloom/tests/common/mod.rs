@@ -55,12 +55,12 @@ impl Oracle {
         &self.0.get(name).unwrap_or_else(|| panic!("no {name} in the oracle file")).elements
     }
 
-    /// Whether a case has a tensor of this number or letter.
+    /// Returns whether a case has a tensor of this number or letter.
     pub fn has(&self, case: &str, tensor: impl std::fmt::Display) -> bool {
         self.0.contains_key(&format!("{case}/{tensor}"))
     }
 
-    /// Whether the elements are whole numbers by their type.
+    /// Returns whether the elements have a type of whole numbers.
     pub fn is_whole(&self, name: &str) -> bool {
         self.0[name].whole
     }
@@ -91,7 +91,7 @@ pub fn set_parameters(store: &gradloom::Store, parameters: &[(String, Type, Vec<
     store.write(&entries).unwrap();
 }
 
-/// The value of a leaf by name; scalars by a list, states by the map of what was carried over.
+/// Returns the name of a leaf.
 pub fn leaf_name(kind: &OpKind) -> Option<&str> {
     gradloom::ir::Graph::leaf_name(kind)
 }
@@ -113,8 +113,8 @@ pub fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
 
-/// The adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is said, where
-/// there is no adapter at all.
+/// Returns the adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is
+/// noted, if there is no adapter at all.
 #[cfg(feature = "wgpu")]
 pub fn gpu() -> Option<gradloom::Device> {
     if gradloom_testing::adapter::skipped(gradloom::adapters().is_empty()) {
@@ -124,7 +124,7 @@ pub fn gpu() -> Option<gradloom::Device> {
     Some(gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// The CPU, and the adapter under test, if there is one.
+/// Returns the CPU, and the adapter under test, if there is one.
 pub fn devices() -> Vec<gradloom::Device> {
     #[cfg(feature = "wgpu")]
     return [gradloom::Device::cpu()].into_iter().chain(gpu()).collect();

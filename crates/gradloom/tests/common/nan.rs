@@ -1,4 +1,4 @@
-//! What functions make of NaN, for every backend: as PyTorch 2.
+//! Results of functions of NaN, which every backend must give: those of PyTorch 2.
 
 use gradloom::prelude::*;
 
@@ -7,7 +7,7 @@ pub(crate) const INPUT: [f32; 8] = [1.0, f32::NAN, -2.0, 3.0, 4.0, 5.0, -6.0, 7.
 
 type Case = (&'static str, fn(Tensor) -> Tensor, &'static str);
 
-/// A function, and what its elements are: `n` NaN, a digit that number, `.` any other number.
+/// A function, and its elements: `n` for NaN, a digit for that number, `.` for any other number.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     // Elementwise: NaN where it was, and nowhere else.
@@ -136,7 +136,7 @@ const CASES: &[Case] = &[
     ("hinge_loss", |x| x.hinge_loss(1.0), "n"),
 ];
 
-/// Every function of an input.
+/// Returns the results of all functions of an input.
 pub(crate) fn outputs(x: Tensor) -> Vec<Tensor> {
     CASES.iter().map(|(_, f, _)| f(x)).collect()
 }

@@ -7,7 +7,7 @@ use gradloom::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What mistakes are made with.
+/// The model and inputs of programs with mistakes.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'m> {
     pub(crate) m: &'m Model,
@@ -25,7 +25,7 @@ pub(crate) struct Given<'m> {
     pub(crate) mask: Tensor,
 }
 
-/// What mistakes are made with.
+/// A model of programs with mistakes.
 #[derive(Module)]
 pub(crate) struct Model {
     pub(crate) layers: Vec<Linear>,
@@ -45,7 +45,7 @@ pub(crate) struct Book {
     file: &'static str,
     text: String,
     entries: usize,
-    /// What is wrong with the answers themselves.
+    /// Faults of the error messages themselves.
     faults: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Book {
         Self { file, text: String::new(), entries: 0, faults: Vec::new() }
     }
 
-    /// A mistake inside a closure that is traced.
+    /// Adds the error message of a closure that is traced and has a mistake.
     pub(crate) fn trace(&mut self, f: impl FnOnce(Given<'_>) -> Tensor) {
         let inputs = [
             f32("x", [8, 64]),
@@ -71,7 +71,7 @@ impl Book {
         self.answer(&title, program.map(|_| ()));
     }
 
-    /// An outcome that is an error. The title is for those that have no place in the source.
+    /// Adds an outcome that is an error. The title is for those that have no place in the source.
     pub(crate) fn answer<T>(&mut self, title: &str, outcome: Result<T>) {
         self.entries += 1;
         let Err(error) = outcome else {

@@ -1,4 +1,4 @@
-//! What a mistake in a model is answered with. The texts are snapshots: lines of this file are part of them.
+//! Error messages about mistakes in a model. The texts are snapshots, which contain lines of this file.
 
 mod book;
 mod dtypes;
@@ -10,7 +10,7 @@ mod training;
 use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
-/// The rendered error of a loss over `x: f32[8, 64]`, with line and column numbers, which move, replaced.
+/// Returns the rendered error of a loss over `x: f32[8, 64]`, with line and column numbers replaced.
 fn answer(f: impl FnOnce(&Linear, Tensor) -> Tensor) -> String {
     let error = Trainer::new(Linear::new(64, 32))
         .inputs([f32("x", [8, 64])])
@@ -314,8 +314,8 @@ fn a_tensor_operation_outside_of_a_trace_says_so() {
     let _ = iota(DType::I32, [3], 0);
 }
 
-/// The rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of the
-/// model.
+/// Returns the rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of
+/// the model.
 fn state_answer(f: impl FnOnce(&State, Tensor) -> Tensor) -> String {
     let error = Trainer::new((Linear::new(64, 32), State::new([4, 2], DType::F32, 0.0)))
         .inputs([f32("x", [8, 64])])

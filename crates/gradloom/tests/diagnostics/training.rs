@@ -11,7 +11,7 @@ fn trainer() -> Trainer<Linear, 1> {
     Trainer::new(Linear::new(4, 1)).inputs([f32("x", [3, 4])])
 }
 
-/// A trainer that lacks nothing but what is added.
+/// Returns a trainer that lacks nothing but what is added.
 fn whole() -> Trainer<Linear, 1> {
     trainer().loss(|m, [x]| m.forward(x).mean()).optimizer(Sgd::new(0.1))
 }

@@ -4,13 +4,13 @@ use super::{assert_same_meaning, count, gpt, long_trainer, run, trainer};
 use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
-/// Peak of the plan, and how many products and attentions the step computes.
+/// Returns the peak of the plan, and the number of products and attentions that the step computes.
 fn cost(train: &Train<gradloom_models::gpt2::Gpt2, 2>) -> (u64, usize) {
     let graph = &train.stages().passes;
     (train.plan().totals.peak(), count(graph, "dot") + count(graph, "attention"))
 }
 
-/// The least budget, from the refusal of an impossible one.
+/// Returns the least budget, from the refusal of an impossible one.
 fn least(error: &Error) -> u64 {
     let words = error.message().split("needs ").nth(1).expect("it says how much is needed");
     words.split(' ').next().unwrap().parse().unwrap()

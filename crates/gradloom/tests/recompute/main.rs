@@ -13,7 +13,7 @@ const TIME: usize = 10;
 const VOCABULARY: usize = 64;
 const CONTEXT: usize = 64;
 
-/// A small GPT-2 with dropout, so that random numbers are among what is computed again.
+/// Returns a small GPT-2 with dropout, so that random numbers are among what is computed again.
 fn gpt(layers: usize) -> Gpt2 {
     let config = Gpt2Config {
         vocabulary: VOCABULARY,
@@ -36,7 +36,7 @@ fn trainer_of(model: Gpt2, batch: usize, time: usize) -> Trainer<Gpt2, 2> {
         .seed(5)
 }
 
-/// Few activations, to run.
+/// Returns a trainer with few activations, to run.
 fn trainer(model: Gpt2) -> Trainer<Gpt2, 2> {
     trainer_of(model, BATCH, TIME)
 }
@@ -50,7 +50,8 @@ fn ids(shift: usize) -> Vec<i32> {
     (0..BATCH * TIME).map(|i| ((i * 13 + shift * 7) % VOCABULARY) as i32).collect()
 }
 
-/// The bits of a few losses, and every byte that persists afterwards (the moments hold the gradients).
+/// Returns the bits of a few losses, and every byte that persists afterwards (the moments hold the
+/// gradients).
 fn run(mut train: Train<Gpt2, 2>) -> (Vec<u32>, Vec<(String, Vec<u8>)>) {
     let losses = (0..4).map(|step| {
         let step = train.step([&ids(step), &ids(step + 1)]).unwrap();
@@ -60,13 +61,13 @@ fn run(mut train: Train<Gpt2, 2>) -> (Vec<u32>, Vec<(String, Vec<u8>)>) {
     (losses, snapshot(&train))
 }
 
-/// Every byte that persists.
+/// Returns every byte that persists.
 fn snapshot<M: Module, const N: usize>(train: &Train<M, N>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()
 }
 
-/// How many ops of a name there are.
+/// Returns the number of ops of a name.
 fn count(graph: &Graph, name: &str) -> usize {
     graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
 }
@@ -93,7 +94,7 @@ fn assert_same_meaning(before: &Graph, after: &Graph) {
     assert!(compared > 0);
 }
 
-/// Some value for each leaf; a small one where it is not an index.
+/// Returns some value for each leaf; a small one unless it is an index.
 fn leaf(kind: &OpKind) -> Option<HostTensor> {
     let (name, ty) = match kind {
         OpKind::Input { name, ty } | OpKind::Param { name, ty } => (name, ty.clone()),

@@ -46,7 +46,8 @@ struct Recurrent {
 const STEPS: usize = 5;
 
 impl Recurrent {
-    /// A loop whose turns have a segment, inside which there is another; the whole loop is in a third one.
+    /// Returns the loss of a loop whose turns have a segment, inside which there is another; the whole loop
+    /// is in a third one.
     fn loss(&self, x: Tensor, y: Tensor, segments: bool) -> Tensor {
         let segment = |f: &dyn Fn() -> Tensor| if segments { checkpoint(f) } else { f() };
         let read = self.dropout.forward(x);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// A loss must be able to move to another thread while it is awaited.
+/// Returns the future, which must be able to move to another thread while it is awaited.
 fn sent<T: Send>(future: T) -> T {
     future
 }

@@ -11,7 +11,7 @@ use gradloom::runtime::Work;
 use gradloom::{Adam, DType, Device, Error, ErrorKind, Retention, Session, Tensor, Train, Trainer, f32, i32};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How the op runs on a GPU.
+/// Way in which the op runs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Kernels,
@@ -72,7 +72,7 @@ impl CustomOp for Quads {
         Ok(())
     }
 
-    /// Two kernels with scratch between them, the second with shared memory, for the sake of both.
+    /// Returns two kernels with scratch between them, the second with shared memory, to test both.
     fn gpu(&self) -> Option<GpuLowering> {
         (self.0 == Way::Kernels).then(|| {
             gpu_lowering(|op| {
@@ -303,7 +303,7 @@ impl CustomOp for Written {
     }
 }
 
-/// The op's result for 0, 1, 2 and so on.
+/// Returns the op's result for 0, 1, 2 and so on.
 fn result(lowering: GpuLowering, elements: usize) -> Result<Vec<f32>, Error> {
     let session = Session::new(Nothing {}, &device(), 0)?;
     let op = Written(lowering);

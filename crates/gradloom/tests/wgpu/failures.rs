@@ -4,14 +4,14 @@ use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::CpuDevice as _;
 use gradloom::{Device, ErrorKind, Step, Train};
 
-/// Data that fail: an index out of range.
+/// Returns data that fail: an index out of range.
 pub(super) fn trapping() -> (Vec<i32>, Vec<f32>) {
     let (mut ids, y) = data(0);
     ids[0] = -1;
     (ids, y)
 }
 
-/// Data that fail: a target that is not a number.
+/// Returns data that fail: a target that is not a number.
 pub(super) fn not_finite() -> (Vec<i32>, Vec<f32>) {
     let (ids, mut y) = data(0);
     y[7] = f32::NAN;

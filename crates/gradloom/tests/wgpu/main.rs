@@ -23,18 +23,19 @@ use gradloom::ir::{DType, Type};
 use gradloom::nn::{Dropout, Embedding, Linear, Module};
 use gradloom::{AdamW, Device, ErrorKind, Schedule, Tensor, Train, Trainer, f32, i32};
 
-/// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
+/// Returns the device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether there is no adapter, which is said.
+/// Returns whether a test is skipped because there is no adapter, which is noted.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// Whether a test of WebGPU alone is skipped: as [`skipped`], and where the device is used through CUDA.
+/// Returns whether a test of WebGPU alone is skipped: as [`skipped`], and if the device is used through
+/// CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom::adapters().is_empty())
 }
@@ -73,7 +74,7 @@ fn compiled(device: &Device) -> Train<Model, 2> {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The data of a step.
+/// Returns the data of a step.
 fn data(step: usize) -> (Vec<i32>, Vec<f32>) {
     let ids = (0..ROWS).map(|i| ((i * 7 + step * 3) % 11) as i32).collect();
     let y = (0..3 * ROWS).map(|i| ((i * 5 + step) % 13) as f32 / 13.0).collect();

@@ -6,7 +6,7 @@ use gradloom::nn::Linear;
 use gradloom::testing::WgpuOverrides;
 use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 
-/// The device under test with buffers of at most so many bytes.
+/// Returns the device under test with buffers of at most so many bytes.
 fn small(buffer_bytes: u64) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };

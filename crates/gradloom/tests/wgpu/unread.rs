@@ -23,15 +23,15 @@ fn queue(train: &mut Train<Model, 2>, steps: usize, not_a_number: &[usize], trap
     last.unwrap()
 }
 
-/// Whether an error is that of the step with this number, whose loss is not finite.
+/// Checks that an error is that of the step with this number, whose loss is not finite.
 #[track_caller]
 fn is_not_finite(error: &Error, number: u64) {
     assert_eq!(error.kind(), ErrorKind::NotFinite { step: number }, "{error}");
     assert_eq!(error.message(), format!("the loss of step {number} is not finite"));
 }
 
-/// Whether an error is that of the step with this number, in which an index was out of range, with its place
-/// in the model.
+/// Checks that an error is that of the step with this number, in which an index was out of range, and that
+/// it shows the place in the model.
 #[track_caller]
 fn is_trap(error: &Error, number: u64) {
     assert_eq!(error.kind(), ErrorKind::Trap, "{error}");
@@ -110,7 +110,7 @@ fn waiting_tells_of_each_failure_once() {
     train.wait().unwrap();
 }
 
-/// What was learned and not given comes from the next step, which is not run.
+/// A failure that is known but was not yet reported comes from the next step, which is not run.
 #[test]
 fn a_step_is_not_queued_behind_a_failure_that_is_known() {
     if skipped() {
@@ -125,7 +125,8 @@ fn a_step_is_not_queued_behind_a_failure_that_is_known() {
     step(&mut train, &data(6)).loss().unwrap();
 }
 
-/// A step that failed itself says that, however often it is read, and leaves the others' errors to others.
+/// A failed step reports its own error, however often it is read, and leaves the errors of other steps to
+/// them.
 #[test]
 fn a_step_tells_of_itself_first() {
     if skipped() {

@@ -80,7 +80,7 @@ impl Words {
         Self(words)
     }
 
-    /// The text with a few changes.
+    /// Returns the text with a few changes.
     pub(super) fn mutated(mut self, random: &mut Random, corpus: &[Words]) -> String {
         for _ in 0..1 + random.below(3) {
             if !self.0.is_empty() {
@@ -94,7 +94,7 @@ impl Words {
         self.0[at].starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// The place of a word for which `wanted` holds, from a random one on.
+    /// Returns the place of a word for which `wanted` holds, from a random one on.
     fn find(&self, random: &mut Random, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let start = random.below(self.0.len());
         (start..self.0.len()).chain(0..start).find(|&at| wanted(at))
