@@ -45,6 +45,12 @@ if long=$(git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=.{111})\s*//'
   echo "comments of more than 110 columns: $long" >&2
   exit 1
 fi
+# A function's doc begins with a verb, a field's with a noun.
+questions=$(git ls-files '*.rs' | xargs grep -hE '^\s*//[/!] (What|How|Which|Where|Whose|Whether)\b' | wc -l)
+if [ "$questions" -gt 60 ]; then
+  echo "$questions doc comments begin with What, How, Which, Where, Whose or Whether: at most 60 may" >&2
+  exit 1
+fi
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 # What a user without a GPU's driver builds, and the least that a program can depend on.
