@@ -54,7 +54,7 @@ fi
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 # What a user without a GPU's driver builds, and the least that a program can depend on.
-for package in gradloom-cli gradloom-runtime; do
+for package in gradloom-cli gradloom; do
   cargo clippy --package "$package" --no-default-features --quiet -- -D warnings
 done
 step "documentation"

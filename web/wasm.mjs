@@ -68,7 +68,7 @@ for (const name of ['ops.ts', 'training.ts']) {
 
 if (!process.argv.includes('--without-cpu')) {
   // Kernels are for speed: without it, their loops over registers are not even unrolled.
-  const fast = ['--config', 'profile.web.package.gradloom-runtime.opt-level=3'];
+  const fast = ['cpu', 'device'].flatMap((name) => ['--config', `profile.web.package.gradloom-${name}.opt-level=3`]);
   // Its programs' loops become functions in its table.
   const table = ['--export-table', '--growable-table'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
   const [vectors, relaxed] = ['+simd128', '+simd128,+relaxed-simd'].map((features) => ['-C', `target-feature=${features}`]);
