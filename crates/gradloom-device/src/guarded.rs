@@ -26,18 +26,19 @@ impl Guarded {
         let pages = inner.checked_add(2 * page)?;
         // SAFETY: a new mapping, at an address that the system chooses.
         let mapping = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), pages, libc::PROT_NONE, flags, -1, 0)
         };
         let mapping = (mapping != libc::MAP_FAILED).then(|| NonNull::new(mapping.cast::<u8>()))??;
-        // SAFETY: the pages between the first and the last of the mapping.
-        let start = unsafe {
+        // SAFETY: the pages between the first and the last of the mapping. The system counts them as memory
+        // now, and refuses more than it has.
+        let (start, refused) = unsafe {
             let inside = mapping.add(page);
             let writable = libc::PROT_READ | libc::PROT_WRITE;
-            assert_eq!(libc::mprotect(inside.as_ptr().cast(), inner, writable), 0, "pages become writable");
-            inside.add(inner - bytes)
+            (inside.add(inner - bytes), libc::mprotect(inside.as_ptr().cast(), inner, writable) != 0)
         };
-        Some(Self { mapping, pages, start })
+        let memory = Self { mapping, pages, start };
+        (!refused).then_some(memory)
     }
 
     /// Returns the first byte.
