@@ -16,7 +16,9 @@ use gradloom_core::optim::of_all_batches;
 use gradloom_core::trace::Input;
 use gradloom_device::memory::HostMemory;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, Train, Trainer};
-use gradloom_webgpu::{WebHost, WebMemory};
+#[cfg(feature = "gpu")]
+use gradloom_webgpu::WebHost;
+use gradloom_webgpu::WebMemory;
 use std::sync::Arc;
 
 /// A model on a device.
@@ -76,6 +78,8 @@ struct Queued {
 /// All of them.
 pub(crate) struct Sessions {
     browser: Arc<Browser>,
+    /// A device that is described and never there.
+    #[cfg(feature = "gpu")]
     paper: Arc<Browser>,
     limits: Option<(Limits, u64)>,
     /// Threads of the CPU.
@@ -94,6 +98,7 @@ impl Default for Sessions {
     fn default() -> Self {
         Self {
             browser: Arc::new(Browser::new(true)),
+            #[cfg(feature = "gpu")]
             paper: Arc::new(Browser::new(false)),
             limits: None,
             #[cfg(feature = "cpu")]

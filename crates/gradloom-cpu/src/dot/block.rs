@@ -8,7 +8,6 @@ use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::matrix::stored::Stored;
-#[cfg(not(target_family = "wasm"))]
 use crate::matrix::stored::{Bf16, F16, pack_stored};
 use crate::matrix::tile::{Columns, Rows, Steps, Target, panel};
 use crate::simd::{Simd, Vectorized};
@@ -54,7 +53,6 @@ pub(super) struct Stepped<'a> {
 
 /// A right operand that is not f32, from a block's first column and contracted index on.
 #[derive(Clone, Copy)]
-#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "lowering leaves these to other kernels there"))]
 pub(super) struct StoredOperand {
     pub(super) start: *const u8,
     pub(super) form: Form,
@@ -185,11 +183,9 @@ impl Block<'_> {
         // with those of the left one, its columns are contiguous.
         unsafe {
             match self.stored {
-                #[cfg(not(target_family = "wasm"))]
                 Some(StoredOperand { form: Form::F16, start }) => {
                     few_rows_of(simd, count, depth, rows, start.cast::<F16>(), right, target);
                 }
-                #[cfg(not(target_family = "wasm"))]
                 Some(StoredOperand { form: Form::Bf16, start }) => {
                     few_rows_of(simd, count, depth, rows, start.cast::<Bf16>(), right, target);
                 }
@@ -214,7 +210,6 @@ impl Block<'_> {
             return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
         }
         let right = self.right;
-        #[cfg(not(target_family = "wasm"))]
         if let Some(StoredOperand { form, start }) = self.stored {
             let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
             let (columns, depth) = (self.columns, depth.len());

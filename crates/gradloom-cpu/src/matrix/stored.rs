@@ -96,7 +96,6 @@ half! {
 /// There must be `depth` elements in each of the columns; `to` must have room for `depth` times the padded
 /// columns.
 #[inline(always)]
-#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "lowering leaves these to other kernels there"))]
 pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
     simd: S,
     columns: usize,
