@@ -12,7 +12,7 @@ import { Core, loadModule, type WasmSource } from './wasm.js';
 
 /** Where the package's files are, when they are not beside the script. */
 export interface Files {
-  /** gradloom.wasm. */
+  /** gradloom.wasm. With a `cpuWasm` and without this, `trace` and `traceForward` list no kernels. */
   wasm?: WasmSource;
   /** gradloom-cpu.wasm, or the variant of it that is to be taken: gradloom-cpu-relaxed.wasm. */
   cpuWasm?: WasmSource;

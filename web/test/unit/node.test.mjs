@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import * as g from '../../.test/src/index.js';
 
 const target = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../../target', import.meta.url));
-g.configure({ cpuWasm: join(target, 'web/gradloom-cpu.wasm') });
+g.configure({ wasm: join(target, 'web/gradloom.wasm'), cpuWasm: join(target, 'web/gradloom-cpu.wasm') });
 
 const open = [];
 after(() => Promise.all(open.map((program) => program.destroy())));
