@@ -6,12 +6,16 @@ use crate::format::count;
 #[cfg(feature = "wgpu")]
 use crate::output::tell;
 use crate::train::settings::check_threads;
+use gradloom::CpuDevice as _;
+#[cfg(feature = "cuda")]
+use gradloom::CudaDevice as _;
 #[cfg(feature = "cuda")]
 use gradloom::CudaOptions;
 use gradloom::Device;
 #[cfg(feature = "wgpu")]
+use gradloom::WgpuDevice as _;
+#[cfg(feature = "wgpu")]
 use gradloom::WgpuOptions;
-use gradloom::{CpuDevice as _, CudaDevice as _, WgpuDevice as _};
 use serde::{Deserialize, Serialize};
 
 /// Device that a program runs on.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options for [`Device::cuda_with`](crate::Device::cuda_with). By default it opens the first GPU, computes
+/// Options for [`CudaDevice::cuda_with`](crate::CudaDevice::cuda_with). By default it opens the first GPU, computes
 /// in f32, and replays steps as graphs.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
@@ -78,7 +78,7 @@ impl CudaOptions {
     /// with the same results, slower. To compare with, and for tools that look at single launches.
     ///
     /// ```
-    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # mod gradloom { pub use gradloom_device::*; pub use gradloom_cuda::*; }
     /// use gradloom::CudaOptions;
     ///
     /// let options = CudaOptions::default().index(1).uncaptured();

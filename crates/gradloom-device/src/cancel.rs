@@ -50,8 +50,8 @@ mod token {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Ends the runs of the programs that it was given to ([`Train::set_cancel_token`],
-    /// [`Infer::set_cancel_token`]): when [`CancelToken::cancel`] is called, from any thread, or when its
+    /// Ends the runs of the programs that it was given to (`Train::set_cancel_token`,
+    /// `Infer::set_cancel_token`): when [`CancelToken::cancel`] is called, from any thread, or when its
     /// deadline has passed. Clones are the same token, and one token may be given to many programs.
     ///
     /// A run ends before its next launch on the CPU, and before its next submission on a GPU: a step that
@@ -85,8 +85,6 @@ mod token {
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     ///
-    /// [`Train::set_cancel_token`]: crate::Train::set_cancel_token
-    /// [`Infer::set_cancel_token`]: crate::Infer::set_cancel_token
     #[derive(Clone, Debug, Default)]
     pub struct CancelToken {
         cancelled: Arc<AtomicBool>,

@@ -17,8 +17,8 @@ use gradloom_core::plan::ALIGNMENT;
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor on a device: data that was uploaded once ([`Session::upload`](crate::Session::upload)), or the
-/// result of a run that stayed there ([`Infer::run_on_device`](crate::Infer::run_on_device)). Programs of the
+/// A tensor on a device: data that was uploaded once (`Session::upload`), or the
+/// result of a run that stayed there (`Infer::run_on_device`). Programs of the
 /// same device take it as data, beside slices of the host.
 ///
 /// A program on the CPU reads it where it lies. On a GPU its bytes are copied from buffer to buffer, in the

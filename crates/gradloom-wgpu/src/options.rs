@@ -5,7 +5,7 @@ use gradloom_codegen::pipeline::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options for [`Device::wgpu_with`](crate::Device::wgpu_with). By default it opens the best GPU, and
+/// Options for [`WgpuDevice::wgpu_with`](crate::WgpuDevice::wgpu_with). By default it opens the best GPU, and
 /// multiplies in f32.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOptions {
@@ -36,7 +36,7 @@ impl WgpuOptions {
     /// a program with it is compiled, and takes the fastest that gives the same values. They are kept in a
     /// file in `folder`, which is made if need be: one for each adapter, driver, limits and precision, so
     /// that later runs measure nothing, and have the same bits as the run before.
-    /// [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
+    /// [`WgpuDevice::tuning`](crate::WgpuDevice::tuning) tells what was done. Without it a rule chooses.
     ///
     /// Measuring takes a second device on the same adapter, with memory for the operands of one kernel at a
     /// time. What has less than a million multiplications is left to the rule, and so are attention over
@@ -52,7 +52,7 @@ impl WgpuOptions {
     /// all. Without it, which is the default, a device that hangs is waited for until its driver gives it up.
     ///
     /// ```
-    /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
+    /// # mod gradloom { pub use gradloom_device::*; pub use gradloom_wgpu::*; }
     /// use gradloom::WgpuOptions;
     /// use std::time::Duration;
     ///

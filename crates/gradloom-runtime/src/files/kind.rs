@@ -89,7 +89,8 @@ impl FileKind {
     /// Tells the kind of a regular file.
     ///
     /// # Errors
-    /// The system's, and a [`Refusal`](gradloom_device::regular_file::Refusal) where the path leads to no file.
+    /// The system's, and a [`Refusal`](gradloom_device::regular_file::Refusal) where the path leads to no
+    /// file.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let mut beginning = Vec::new();
         regular_file::open_to_read(path)?.take(BEGINNING).read_to_end(&mut beginning)?;

@@ -18,8 +18,8 @@ enum Fault {
 }
 
 impl Program {
-    /// Runs the step once more on another device, op by op, and looks for the op that made the guards not finite;
-    /// `None` if they are finite. The error is of this kind.
+    /// Runs the step once more on another device, op by op, and looks for the op that made the guards not
+    /// finite; returns `None` if they are finite. The error is of this kind.
     pub(crate) fn find_not_finite(
         &self,
         on: &Device,

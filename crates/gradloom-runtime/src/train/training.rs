@@ -309,7 +309,8 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Looks for the op that would make the loss or the gradient of the next step on this data not finite:
     /// the one that gets finite numbers and gives NaN or infinity. The error says its place in the model;
-    /// there is none if all goes well. Runs the step on `cpu`, op by op, on copies, with memory for every value.
+    /// there is none if all goes well. Runs the step on `cpu`, op by op, on copies, with memory for every
+    /// value.
     ///
     /// # Errors
     /// As [`Train::debug_run`]; when `cpu` is no CPU, as other devices do not run ops one by one.
