@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options for [`CudaDevice::cuda_with`](crate::CudaDevice::cuda_with). By default it opens the first GPU, computes
-/// in f32, and replays steps as graphs.
+/// Options for [`CudaDevice::cuda_with`](crate::CudaDevice::cuda_with). By default it opens the first GPU,
+/// computes in f32, and replays steps as graphs.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
     pub(super) index: usize,
