@@ -12,7 +12,7 @@
 
 pub mod cpu;
 pub mod cuda;
-mod kernels;
+pub mod kernels;
 mod library;
 mod limits;
 mod lower;

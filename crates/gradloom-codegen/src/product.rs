@@ -330,7 +330,7 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
 }
 
 /// Returns, for each operand of a kernel, whether it is read four neighbours at a time.
-pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
+pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
             matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))

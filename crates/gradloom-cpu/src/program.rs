@@ -51,10 +51,6 @@ impl Backend for CpuBackend {
         Arc::clone(&self.pool)
     }
 
-    fn is_resident(&self) -> bool {
-        true
-    }
-
     fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
         Some(Arc::new(Self {
             pool: Arc::clone(&self.pool),

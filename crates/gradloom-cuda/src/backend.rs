@@ -63,16 +63,8 @@ impl Backend for CudaBackend {
         format!("{name} ({}, driver of CUDA {major}.{minor}){precision}{products}", self.gpu.architecture())
     }
 
-    fn threads(&self) -> usize {
-        1
-    }
-
     fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
-    }
-
-    fn is_resident(&self) -> bool {
-        true
     }
 
     fn memory_limit(&self) -> Option<u64> {

@@ -27,14 +27,20 @@ pub trait Backend: Any + Send + Sync {
     /// Model of the device, for reports.
     fn description(&self) -> String;
     /// Threads that compute.
-    fn threads(&self) -> usize;
+    fn threads(&self) -> usize {
+        1
+    }
     /// Threads of the host, for work outside of programs: initial values.
     fn pool(&self) -> Arc<Pool>;
     /// Whether programs really run and stores keep bytes.
-    fn is_resident(&self) -> bool;
+    fn is_resident(&self) -> bool {
+        true
+    }
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
     /// allocated.
-    fn memory_limit(&self) -> Option<u64>;
+    fn memory_limit(&self) -> Option<u64> {
+        None
+    }
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
     fn buffer_bytes(&self) -> Option<u64> {
         None

@@ -30,20 +30,12 @@ impl Backend for NullBackend {
         "plans only".to_string()
     }
 
-    fn threads(&self) -> usize {
-        1
-    }
-
     fn pool(&self) -> Arc<Pool> {
         Arc::new(Pool::new(1))
     }
 
     fn is_resident(&self) -> bool {
         false
-    }
-
-    fn memory_limit(&self) -> Option<u64> {
-        None
     }
 
     fn target(&self) -> &Target {

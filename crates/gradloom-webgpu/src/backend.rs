@@ -55,16 +55,8 @@ impl Backend for WebBackend {
         "WebGPU of a browser".to_string()
     }
 
-    fn threads(&self) -> usize {
-        1
-    }
-
     fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
-    }
-
-    fn is_resident(&self) -> bool {
-        true
     }
 
     fn memory_limit(&self) -> Option<u64> {

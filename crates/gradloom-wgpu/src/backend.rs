@@ -66,16 +66,8 @@ impl Backend for WgpuBackend {
         format!("{} ({}, {}){precision}", report.name, report.backend, report.driver)
     }
 
-    fn threads(&self) -> usize {
-        1
-    }
-
     fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
-    }
-
-    fn is_resident(&self) -> bool {
-        true
     }
 
     fn memory_limit(&self) -> Option<u64> {

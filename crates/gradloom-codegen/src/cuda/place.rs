@@ -9,9 +9,7 @@ use crate::limits::Limits;
 use crate::narrow::{elements_in, narrow};
 use crate::product::{is_in_fours, reads_vectors};
 use crate::schedule::group;
-use crate::simt::Kernel;
 use crate::simt::kernels::{View, Views};
-use gradloom_core::error::Result;
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region, Role as PlannedRole};
@@ -179,10 +177,6 @@ impl Placement for Addresses<'_> {
             gated,
             in_place: operands.in_place,
         }
-    }
-
-    fn check(&self, _operands: &Operands, _kernels: &[Kernel], _launch: &Launch) -> Result<()> {
-        Ok(())
     }
 }
 

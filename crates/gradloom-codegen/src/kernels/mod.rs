@@ -22,7 +22,7 @@ use std::ops::Range;
 pub use cuts::Cuts;
 
 /// A dialect's way to name the operands of kernels: by bindings or by addresses.
-pub(crate) trait Placement {
+pub trait Placement {
     /// Names of the operands and results of kernels that run over the same.
     type Operands;
 
@@ -51,25 +51,27 @@ pub(crate) trait Placement {
     ///
     /// # Errors
     /// When something cannot be named.
-    fn check(&self, operands: &Self::Operands, kernels: &[Kernel], launch: &Launch) -> Result<()>;
+    fn check(&self, _operands: &Self::Operands, _kernels: &[Kernel], _launch: &Launch) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Kernels over the same operands, which run one after the other.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Unit<O> {
+pub struct Unit<O> {
     /// The part of the program that they belong to.
-    pub(crate) owner: Owner,
+    pub owner: Owner,
     /// Names of operands and results.
-    pub(crate) operands: O,
+    pub operands: O,
     /// Kernels, or a product of the library.
-    pub(crate) work: Work,
+    pub work: Work,
     /// Bytes of the launch's scratch that are theirs.
-    pub(crate) scratch: Range<u64>,
+    pub scratch: Range<u64>,
 }
 
 /// The computation of a unit.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Work {
+pub enum Work {
     /// By kernels.
     Kernels(Vec<Kernel>),
     /// By the library of the device's vendor.
@@ -78,7 +80,7 @@ pub(crate) enum Work {
 
 impl<O> Unit<O> {
     /// Returns its kernels, none of a library's product.
-    pub(crate) fn kernels(&self) -> &[Kernel] {
+    pub fn kernels(&self) -> &[Kernel] {
         match &self.work {
             Work::Kernels(kernels) => kernels,
             Work::Library(_) => &[],
@@ -88,16 +90,18 @@ impl<O> Unit<O> {
 
 /// A plan, and the graph that it computes.
 #[derive(Clone, Copy)]
-pub(crate) struct Program<'p> {
-    pub(crate) plan: &'p Plan,
-    pub(crate) graph: &'p Graph,
+pub struct Program<'p> {
+    /// Plan.
+    pub plan: &'p Plan,
+    /// Graph that was lowered.
+    pub graph: &'p Graph,
 }
 
 /// Returns the units of a plan: those that run once, then a step's in order.
 ///
 /// # Errors
 /// When the device cannot run a kernel.
-pub(crate) fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Unit<P::Operands>>> {
+pub fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Unit<P::Operands>>> {
     let Program { plan, .. } = program;
     let all = |owner: fn(usize) -> Owner, launches: &[Launch]| -> Result<Vec<Vec<Unit<P::Operands>>>> {
         let launches = launches.iter().enumerate();

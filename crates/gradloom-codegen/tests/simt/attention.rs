@@ -1,6 +1,5 @@
 //! Attention's kernels give what the reference gives: by blocks and by rows, wherever their operands lie.
 
-use super::interpreter::{Machine, bits};
 use gradloom_codegen::schedule::attention::{Choice, Kernel, Lanes, Matrices, Problem, Tile, choose};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Array, Fault, Space, ValueType, verify};
@@ -8,6 +7,7 @@ use gradloom_codegen::wgsl::Limits;
 use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, ValueId, parse};
 use gradloom_core::kernel::{self, AttentionSchedule, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
+use gradloom_grid::{Machine, bits};
 use gradloom_testing::Leaves;
 
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
@@ -202,6 +202,7 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
         results: made.writes.iter().map(|layout| vec![None; layout.end()]).collect(),
         workspace: vec![None; made.schedule.workspace() as usize / 4],
         faults: Vec::new(),
+        checked: Vec::new(),
         committed,
         status: Vec::new(),
     };

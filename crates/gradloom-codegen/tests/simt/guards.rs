@@ -1,12 +1,12 @@
 //! The kernel of guards, step after step, against a plain account of what failed.
 
-use super::interpreter::Machine;
 use gradloom_codegen::simt::kernels::{View, Views, guards};
 use gradloom_codegen::simt::verify;
 use gradloom_codegen::step::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status, Verdict, Window};
 use gradloom_core::ir::Id;
 use gradloom_core::ir::{DType, ValueId};
 use gradloom_core::kernel::{Access, Layout};
+use gradloom_grid::Machine;
 use gradloom_testing::Random;
 
 /// Returns a guard's elements, one of which is not finite unless this says so.
@@ -87,6 +87,7 @@ fn check(case: &Case<'_>, seed: u64) {
             results: Vec::new(),
             workspace: Vec::new(),
             faults: Vec::new(),
+            checked: Vec::new(),
             committed: true,
             status,
         };

@@ -3,7 +3,6 @@
 mod attention;
 mod custom;
 mod guards;
-mod interpreter;
 mod nvrtc;
 mod ops;
 mod programs;

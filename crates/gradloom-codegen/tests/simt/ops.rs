@@ -1,6 +1,5 @@
 //! Each op's kernels give what the reference gives, wherever their operands lie.
 
-use super::interpreter::{Machine, bits};
 use gradloom_codegen::schedule::tuning::Choices;
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Fault, verify};
@@ -8,6 +7,7 @@ use gradloom_codegen::wgsl::Limits;
 use gradloom_core::ir::{BinaryOp, DType, Graph, Op, OpKind, UnaryOp, ValueId, parse};
 use gradloom_core::kernel::{Access, Kernel, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
+use gradloom_grid::{Machine, bits};
 use gradloom_testing::Leaves;
 
 /// Returns a graph of inputs and one op.
@@ -178,6 +178,7 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
         results: op.results.iter().map(|&value| vec![None; graph.ty(value).elements()]).collect(),
         workspace: vec![None; schedule(graph, shares).workspace(&Kernel::Op(op.kind.clone())) as usize / 4],
         faults: Vec::new(),
+        checked: Vec::new(),
         committed,
         status: Vec::new(),
     };

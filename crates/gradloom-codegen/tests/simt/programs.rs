@@ -2,7 +2,6 @@
 //!
 //! Every value has memory of its own, so nothing here depends on a plan.
 
-use super::interpreter::{Machine, bits, tensor};
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct};
 use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::product::is_in_fours;
@@ -20,6 +19,7 @@ use gradloom_core::passes;
 use gradloom_core::plan::{StoreLayout, plan};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
 use gradloom_core::trace::{AttentionOptions, Input, Tensor, full, gradients, iota, trace};
+use gradloom_grid::{Machine, bits, tensor};
 use gradloom_testing::Leaves;
 use gradloom_testing::float32::{Found, compare};
 use gradloom_testing::training_step;
@@ -226,6 +226,7 @@ impl Memory<'_> {
             results: before.clone(),
             workspace: vec![None; workspace.div_ceil(4)],
             faults: Vec::new(),
+            checked: Vec::new(),
             committed: true,
             status: Vec::new(),
         };
@@ -863,6 +864,7 @@ fn scatters_of_distinct_rows_run_together() {
         results: vec![matrices.iter().copied().map(Some).collect()],
         workspace: Vec::new(),
         faults: Vec::new(),
+        checked: Vec::new(),
         committed: true,
         status: Vec::new(),
     };

@@ -9,23 +9,25 @@
 use gradloom_codegen::simt::{
     Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
 };
-use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
+use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
 /// Memory and faults that the kernels of a launch leave behind.
-pub(super) struct Machine {
+pub struct Machine {
     /// Bits of the elements of each operand.
-    pub(super) operands: Vec<Vec<u32>>,
+    pub operands: Vec<Vec<u32>>,
     /// Of each result, where it was written.
-    pub(super) results: Vec<Vec<Option<u32>>>,
+    pub results: Vec<Vec<Option<u32>>>,
     /// Words of the scratch, where they were written.
-    pub(super) workspace: Vec<Option<u32>>,
+    pub workspace: Vec<Option<u32>>,
     /// Faults with positions, in any order.
-    pub(super) faults: Vec<(Fault, u32)>,
+    pub faults: Vec<(Fault, u32)>,
+    /// Index or divisor of each fault, as bits.
+    pub checked: Vec<u32>,
     /// True if the step may commit.
-    pub(super) committed: bool,
+    pub committed: bool,
     /// Words of the step's status.
-    pub(super) status: Vec<u32>,
+    pub status: Vec<u32>,
 }
 
 /// An element of memory that invocations share.
@@ -55,7 +57,7 @@ impl Cell {
 
 impl Machine {
     /// Runs a kernel on its whole grid.
-    pub(super) fn run(&mut self, kernel: &Kernel) -> Result<(), String> {
+    pub fn run(&mut self, kernel: &Kernel) -> Result<(), String> {
         // No barrier orders workgroups: all of a kernel is one stretch of its results.
         let cells = |words: &Vec<Option<u32>>| -> Vec<Cell> {
             words.iter().map(|&bits| Cell { bits, ..Cell::default() }).collect()
@@ -197,6 +199,7 @@ impl Workgroup<'_> {
                     };
                     if is_fault {
                         self.machine.faults.push((*fault, position[lane]));
+                        self.machine.checked.push(checked[lane]);
                     }
                 }
             }
@@ -556,7 +559,7 @@ fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u3
 }
 
 /// Returns a tensor from the bits of its elements.
-pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
+pub fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
     let number = |&bits: &u32| match dtype {
         // Values of 16 bits are kept as f32.
         DType::F32 | DType::F16 | DType::BF16 => f64::from(f32::from_bits(bits)),
@@ -567,7 +570,7 @@ pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor 
 }
 
 /// Returns the bits of a tensor's elements.
-pub(super) fn bits(tensor: &HostTensor) -> Vec<u32> {
+pub fn bits(tensor: &HostTensor) -> Vec<u32> {
     let bits = |number: f64| match tensor.ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (number as f32).to_bits(),
         DType::I32 | DType::U8 | DType::I64 => (number as i32).cast_unsigned(),
@@ -576,50 +579,57 @@ pub(super) fn bits(tensor: &HostTensor) -> Vec<u32> {
     tensor.to_f64().into_iter().map(bits).collect()
 }
 
-#[test]
-fn mistakes_of_kernels_are_seen() {
-    use gradloom_codegen::simt::Builder as K;
-    let run = |write: &dyn Fn(&K)| {
-        let k = K::new("mistake", 4, 2);
-        write(&k);
-        let mut machine = Machine {
-            operands: vec![vec![7; 8]],
-            results: vec![vec![None; 8]],
-            workspace: Vec::new(),
-            faults: Vec::new(),
-            committed: true,
-            status: Vec::new(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::ir::CompareOp;
+
+    #[test]
+    fn mistakes_of_kernels_are_seen() {
+        use gradloom_codegen::simt::Builder as K;
+        let run = |write: &dyn Fn(&K)| {
+            let k = K::new("mistake", 4, 2);
+            write(&k);
+            let mut machine = Machine {
+                operands: vec![vec![7; 8]],
+                results: vec![vec![None; 8]],
+                workspace: Vec::new(),
+                faults: Vec::new(),
+                checked: Vec::new(),
+                committed: true,
+                status: Vec::new(),
+            };
+            machine.run(&k.finish()).err().unwrap_or_default()
         };
-        machine.run(&k.finish()).err().unwrap_or_default()
-    };
-    let result = |k: &K| k.buffer(Role::Result(0), DType::U32);
-    let outside = run(&|k| k.store(result(k), k.group() * 5 + k.local(), k.u32(1)));
-    assert!(outside.contains("a write of element 8"), "{outside}");
-    let far =
-        run(&|k| k.store(result(k), k.local(), k.load(k.buffer(Role::Operand(0), DType::U32), k.u32(8))));
-    assert!(far.contains("a read of element 8"), "{far}");
-    let race = run(&|k| k.store(result(k), k.local(), k.u32(1)));
-    assert!(race.contains("two invocations at element 0"), "{race}");
-    let unwritten = run(&|k| {
-        let shared = k.shared(DType::U32, 4);
-        k.store(result(k), k.local(), k.element(shared, k.local()));
-    });
-    assert!(unwritten.contains("has no value"), "{unwritten}");
-    let neighbour = run(&|k| {
-        let shared = k.shared(DType::U32, 4);
-        k.set_element(shared, k.local(), k.u32(1));
-        let other = k.element(shared, (k.local() + 1) % 4);
-        k.store(result(k), k.group() * 4 + k.local(), other);
-    });
-    assert!(neighbour.contains("a race for shared element"), "{neighbour}");
-    let met = run(&|k| {
-        let shared = k.shared(DType::U32, 4);
-        k.set_element(shared, k.local(), k.u32(1));
-        k.barrier();
-        let other = k.element(shared, (k.local() + 1) % 4);
-        k.store(result(k), k.group() * 4 + k.local(), other);
-    });
-    assert_eq!(met, "");
-    let missed = run(&|k| k.when(k.local().compare(CompareOp::Lt, k.u32(2)), || k.barrier()));
-    assert!(missed.contains("a barrier that not all reach"), "{missed}");
+        let result = |k: &K| k.buffer(Role::Result(0), DType::U32);
+        let outside = run(&|k| k.store(result(k), k.group() * 5 + k.local(), k.u32(1)));
+        assert!(outside.contains("a write of element 8"), "{outside}");
+        let far =
+            run(&|k| k.store(result(k), k.local(), k.load(k.buffer(Role::Operand(0), DType::U32), k.u32(8))));
+        assert!(far.contains("a read of element 8"), "{far}");
+        let race = run(&|k| k.store(result(k), k.local(), k.u32(1)));
+        assert!(race.contains("two invocations at element 0"), "{race}");
+        let unwritten = run(&|k| {
+            let shared = k.shared(DType::U32, 4);
+            k.store(result(k), k.local(), k.element(shared, k.local()));
+        });
+        assert!(unwritten.contains("has no value"), "{unwritten}");
+        let neighbour = run(&|k| {
+            let shared = k.shared(DType::U32, 4);
+            k.set_element(shared, k.local(), k.u32(1));
+            let other = k.element(shared, (k.local() + 1) % 4);
+            k.store(result(k), k.group() * 4 + k.local(), other);
+        });
+        assert!(neighbour.contains("a race for shared element"), "{neighbour}");
+        let met = run(&|k| {
+            let shared = k.shared(DType::U32, 4);
+            k.set_element(shared, k.local(), k.u32(1));
+            k.barrier();
+            let other = k.element(shared, (k.local() + 1) % 4);
+            k.store(result(k), k.group() * 4 + k.local(), other);
+        });
+        assert_eq!(met, "");
+        let missed = run(&|k| k.when(k.local().compare(CompareOp::Lt, k.u32(2)), || k.barrier()));
+        assert!(missed.contains("a barrier that not all reach"), "{missed}");
+    }
 }

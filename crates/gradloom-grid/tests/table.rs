@@ -1,0 +1,16 @@
+//! The table of ops on the simulated grid, as WebGPU's and as CUDA's kernels.
+
+#[path = "../../gradloom-runtime/tests/common/table.rs"]
+mod table;
+
+use gradloom_codegen::pipeline::{Limits, Precision, Target};
+use gradloom_runtime::Device;
+
+/// Returns the grid with the limits of every WebGPU adapter, and with those of NVIDIA's GPUs.
+fn devices_of_the_table() -> Vec<(&'static str, Device)> {
+    let targets = [
+        ("portable", Target::wgsl(Limits::portable(), Precision::F32)),
+        ("cuda", Target::cuda(Limits::cuda(), Precision::F32)),
+    ];
+    targets.map(|(name, target)| (name, gradloom_grid::device(target))).into()
+}
