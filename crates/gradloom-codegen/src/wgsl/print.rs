@@ -11,7 +11,7 @@ use super::shader_builder::{ShaderBuilder, type_name};
 use crate::narrow::has_words;
 use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType, turns};
-use gradloom_core::ir::{BinaryOp, DType, Number};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number};
 
 /// Returns the shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
@@ -177,6 +177,33 @@ impl Printer<'_> {
         *self.kernel.expr(id) == Expr::Literal(0)
     }
 
+    /// Returns the condition of a selection between two values. A driver may take one that compares them for
+    /// a minimum or maximum, and then make a number of NaN (NVIDIA's does): such a condition says that it is
+    /// false for NaN.
+    fn choice(&self, source: &mut ShaderBuilder<'_>, condition: ExprId, values: [&ExprId; 2]) -> String {
+        let mut text = self.text(source, condition);
+        let Expr::Compare(op, a, b) = self.kernel.expr(condition) else { return text };
+        let orders = matches!(op, CompareOp::Lt | CompareOp::Le | CompareOp::Gt | CompareOp::Ge);
+        let literal = |id: &ExprId| match self.kernel.expr(*id) {
+            Expr::Literal(bits) => Some(*bits),
+            _ => None,
+        };
+        let is_chosen = |id: &ExprId| {
+            values
+                .into_iter()
+                .any(|value| value == id || literal(id).is_some() && literal(id) == literal(value))
+        };
+        let of_floats = self.kernel.ty(*a) == ValueType::Scalar(DType::F32);
+        if !(orders && of_floats && (is_chosen(a) || is_chosen(b))) {
+            return text;
+        }
+        for id in [a, b].into_iter().filter(|id| literal(id).is_none()) {
+            let is_nan = source.function(Function::IsNan);
+            text = format!("({text} && !{is_nan}({}))", self.text(source, *id));
+        }
+        text
+    }
+
     fn formula(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         let (ty, dtype) = (self.kernel.ty(id), self.kernel.dtype(id));
         let dtype_of = |id: &ExprId| self.kernel.dtype(*id);
@@ -226,7 +253,8 @@ impl Printer<'_> {
                 source.compare(*op, dtype, &a, &b)
             }
             Expr::Select(condition, yes, no) => {
-                let [condition, yes, no] = self.texts(source, [condition, yes, no]);
+                let condition = self.choice(source, *condition, [yes, no]);
+                let [yes, no] = self.texts(source, [yes, no]);
                 format!("select({no}, {yes}, {condition})")
             }
             Expr::Cast(a) if ty == ValueType::Vector(4) => format!("vec4<f32>({})", self.text(source, *a)),
