@@ -30,6 +30,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let v14 = b0[v4];
         let v20 = b1[(v4 % 50u)];
         let v21 = (v14 + v20);
-        b0[v4] = select(exp_or_nan(v21), v21, ((v21 > 0.0f) && !is_nan(v21)));
+        b0[v4] = select(exp_or_nan(v21), v21, ((v21 > 0.0f) & !is_nan(v21)));
     }
 }
