@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Device that a program runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Target {
+pub(crate) enum DeviceName {
     /// The processor
     #[default]
     Cpu,
@@ -74,7 +74,7 @@ impl From<Precision> for gradloom::Precision {
 pub(crate) struct DeviceArguments {
     /// Where it runs. [default: cpu]
     #[arg(long, value_enum)]
-    pub(crate) device: Option<Target>,
+    pub(crate) device: Option<DeviceName>,
     /// Take the GPU whose name contains this, with --device cuda that of this number; `gradloom devices`
     /// lists them.
     #[arg(long, value_name = "NAME")]
@@ -99,12 +99,13 @@ impl DeviceArguments {
     /// Opens the device. An adapter that is named is a GPU.
     pub(crate) fn open(&self) -> Result<Device> {
         check_threads(self.threads)?;
-        let target = self.device.unwrap_or(if self.adapter.is_some() { Target::Wgpu } else { Target::Cpu });
+        let target =
+            self.device.unwrap_or(if self.adapter.is_some() { DeviceName::Wgpu } else { DeviceName::Cpu });
         match target {
-            Target::Cpu => self.cpu(),
-            Target::Wgpu => self.gpu(),
-            Target::Cuda => self.cuda(),
-            Target::Auto => {
+            DeviceName::Cpu => self.cpu(),
+            DeviceName::Wgpu => self.gpu(),
+            DeviceName::Cuda => self.cuda(),
+            DeviceName::Auto => {
                 let gpu =
                     || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
                 // A processor does not do what was asked for.
@@ -119,7 +120,7 @@ impl DeviceArguments {
     }
 
     fn cpu(&self) -> Result<Device> {
-        if self.device == Some(Target::Cpu) && self.adapter.is_some() {
+        if self.device == Some(DeviceName::Cpu) && self.adapter.is_some() {
             return Err(
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
@@ -128,7 +129,7 @@ impl DeviceArguments {
             let message = format!("--precision {}: the CPU multiplies in f32", precision.name());
             return Err(Failure::usage(message).help("use --precision f32, or a GPU: --device auto"));
         }
-        if self.tune && self.device != Some(Target::Auto) {
+        if self.tune && self.device != Some(DeviceName::Auto) {
             return Err(Failure::usage("--tune: the CPU has nothing to choose from").help(
                 match self.of_run {
                     true => "leave it out (a run that began with it: --tune=false), or use --device wgpu",
@@ -179,7 +180,7 @@ impl DeviceArguments {
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());
         }
-        if self.tune && self.device == Some(Target::Cuda) {
+        if self.tune && self.device == Some(DeviceName::Cuda) {
             return Err(Failure::usage("--tune: with --device cuda a rule chooses").help("leave it out"));
         }
         Device::cuda_with(&options).map_err(|error| {

@@ -26,10 +26,10 @@ pub(super) fn prepare_group(
     let member = |part| Member::new(launch, &aliases, part, graph, loops);
     let members: Vec<Member> = parts.iter().map(member).collect();
     let batches = [0, 1].map(|phase| batches(&members, phase));
-    Box::new(Group { members, batches })
+    Box::new(PreparedGroup { members, batches })
 }
 
-struct Group {
+struct PreparedGroup {
     members: Vec<Member>,
     /// Batches of each phase, which run as one task each.
     batches: [Vec<Vec<Batch>>; PHASES],
@@ -100,7 +100,7 @@ fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
     batches
 }
 
-impl Prepared for Group {
+impl Prepared for PreparedGroup {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         for member in self.members.iter().filter(|member| member.kernel.tasks().is_none()) {
             member.kernel.run(&member.call(call))?;

@@ -18,12 +18,12 @@ const BASE: Address = 1 << 40;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeState>>,
 }
 
 /// Record of the calls to the driver, and its settings for tests.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct FakeState {
     /// The names of all calls that can fail, in order.
     pub(super) calls: Vec<&'static str>,
     /// Number of the call that fails, and its error.
@@ -54,7 +54,7 @@ pub(super) struct State {
     retained: isize,
 }
 
-impl State {
+impl FakeState {
     fn meet(&mut self, call: &'static str) -> Fallible<()> {
         let number = self.calls.len();
         self.calls.push(call);
@@ -114,7 +114,7 @@ impl State {
 }
 
 impl Fake {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, FakeState> {
         self.state.lock().unwrap()
     }
 }
@@ -368,7 +368,7 @@ impl Driver for Fake {
 /// A library that multiplies nothing.
 #[derive(Debug)]
 struct FakeProducts {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeState>>,
 }
 
 impl Products for FakeProducts {

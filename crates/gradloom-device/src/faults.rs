@@ -35,11 +35,11 @@ pub enum Fault {
 /// Lets a device fail; see [`Device::with_faults`]. Clones are the same faults.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FaultState {
     /// Number of operations so far, by [`Fault`].
     counts: [u64; 3],
     /// The fault that is armed, and the number of its operation, counted like `counts`.
@@ -78,7 +78,7 @@ impl Faults {
         self.state().counts[fault as usize]
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -41,4 +41,4 @@ pub use store::Store;
 #[doc(hidden)]
 pub use train::thousands;
 pub use train::{Deviation, GradientCheck, Mistake, Verification};
-pub use train::{Infer, Row, Session, Stages, Step, Summary, Train, Trainer, differentiate};
+pub use train::{Infer, Session, Stages, Step, Summary, SummaryRow, Train, Trainer, differentiate};

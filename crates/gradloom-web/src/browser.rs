@@ -18,11 +18,11 @@ pub(crate) struct Listed {
 pub(crate) struct Browser {
     /// True if there is a device; without one, programs are only inspected.
     real: bool,
-    state: Mutex<State>,
+    state: Mutex<BrowserState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BrowserState {
     programs: Ids<Described>,
     /// Results that arrived, by ticket.
     arrived: Ids<Vec<u8>>,
@@ -60,7 +60,7 @@ impl Browser {
         self.state().programs.get(program as usize).map(|program| program.kernels.clone()).unwrap_or_default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BrowserState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Trace {
 }
 
 /// A block that was begun.
-enum Block {
+enum OpenBlock {
     Checkpoint(OpenCheckpoint),
     Scan { open: OpenScan, carried: usize },
 }
@@ -40,7 +40,7 @@ struct Open {
 }
 
 #[derive(Default)]
-struct Blocks(Vec<Block>);
+struct Blocks(Vec<OpenBlock>);
 
 impl Drop for Blocks {
     fn drop(&mut self) {
@@ -172,12 +172,12 @@ impl Commands {
                 trace::gradients(loss, arguments.rest(tensor)?)
             }
             16 => {
-                open.blocks.0.push(Block::Checkpoint(OpenCheckpoint::begin()));
+                open.blocks.0.push(OpenBlock::Checkpoint(OpenCheckpoint::begin()));
                 Vec::new()
             }
             17 => {
                 let results = arguments.rest(tensor)?;
-                let Some(Block::Checkpoint(block)) = open.blocks.0.pop() else { return Err(none()) };
+                let Some(OpenBlock::Checkpoint(block)) = open.blocks.0.pop() else { return Err(none()) };
                 block.end(&results)
             }
             18 => {
@@ -186,12 +186,12 @@ impl Commands {
                 let Some((block, inside)) = OpenScan::begin(trip, &carried, &stacked) else {
                     return Ok(Vec::new());
                 };
-                open.blocks.0.push(Block::Scan { open: block, carried: carried.len() });
+                open.blocks.0.push(OpenBlock::Scan { open: block, carried: carried.len() });
                 inside
             }
             _ => {
                 let (last, outputs) = (list(&mut arguments)?, list(&mut arguments)?);
-                let Some(Block::Scan { open: block, carried }) = open.blocks.0.pop() else {
+                let Some(OpenBlock::Scan { open: block, carried }) = open.blocks.0.pop() else {
                     return Err(none());
                 };
                 if last.len() != carried {

@@ -27,7 +27,7 @@ struct Open {
     /// The device as the script's, or as none.
     browser: Option<Arc<Browser>>,
     seed: u64,
-    state: State,
+    state: SessionState,
 }
 
 impl Open {
@@ -38,7 +38,7 @@ impl Open {
 }
 
 /// State of a session.
-enum State {
+enum SessionState {
     /// Nothing yet: the first program decides.
     New(Model),
     /// A training program, which has the session; its id.
@@ -202,7 +202,7 @@ impl Sessions {
         };
         let device = device.in_precision(precision);
         let id = self.id();
-        self.open.insert(id, Open { device, browser, seed, state: State::New(commands.model.tie()) });
+        self.open.insert(id, Open { device, browser, seed, state: SessionState::New(commands.model.tie()) });
         Ok(id)
     }
 
@@ -210,9 +210,9 @@ impl Sessions {
     fn session(&self, id: usize) -> Result<&Session<Model>> {
         let unknown = || misuse("there is no such session");
         match &self.open.get(id).ok_or_else(unknown)?.state {
-            State::New(_) => Err(misuse("the session has no program yet")),
-            State::Forward(session) => Ok(session),
-            State::Training(program) => match &self.programs.get(*program).ok_or_else(unknown)?.kind {
+            SessionState::New(_) => Err(misuse("the session has no program yet")),
+            SessionState::Forward(session) => Ok(session),
+            SessionState::Training(program) => match &self.programs.get(*program).ok_or_else(unknown)?.kind {
                 Kind::Train(train) => Ok(train.session()),
                 Kind::Forward(_) => Err(unknown()),
             },
@@ -228,14 +228,16 @@ impl Sessions {
     ) -> Result<usize> {
         let id = self.id();
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
-        let State::New(model) = &open.state else { return Err(misuse("the session has a program already")) };
+        let SessionState::New(model) = &open.state else {
+            return Err(misuse("the session has a program already"));
+        };
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
         let trainer = Trainer::recorded(model.tie(), inputs.clone(), traced).seed(open.seed);
         let (trainer, micro_batches) = optimizer::configure(trainer, model, arguments)?;
         let train = trainer.compile(&open.device)?;
         let inputs = of_all_batches(inputs, micro_batches);
-        open.state = State::Training(id);
+        open.state = SessionState::Training(id);
         self.insert(id, session, inputs, Kind::Train(Box::new(train)), text)?;
         self.completed(session, id)
     }
@@ -246,7 +248,7 @@ impl Sessions {
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
         // A new session is the session's only once the program is there.
         let new = match &open.state {
-            State::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
+            SessionState::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
             _ => None,
         };
         // Parameters are often uploaded next.
@@ -264,7 +266,7 @@ impl Sessions {
         }
         let forward = over.infer_recorded(inputs.clone(), traced)?;
         if let (Some(new), Some(open)) = (new, self.open.get_mut(session)) {
-            open.state = State::Forward(new);
+            open.state = SessionState::Forward(new);
         }
         self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text)?;
         self.completed(session, id)
@@ -469,7 +471,7 @@ impl Sessions {
     /// Makes initial values that were left out, unless all parameters are given now.
     pub(crate) fn fill(&self, session: usize, is_given: bool) -> Result<usize> {
         match self.open.get(session).map(|open| &open.state) {
-            Some(State::Forward(session)) => session.fill(is_given).map(|()| 0),
+            Some(SessionState::Forward(session)) => session.fill(is_given).map(|()| 0),
             _ => Ok(0),
         }
     }
@@ -521,7 +523,7 @@ impl Sessions {
             self.session(session)?.reset_states("")?;
         }
         if optimizer
-            && let Some(Open { state: State::Training(program), .. }) = self.open.get(session)
+            && let Some(Open { state: SessionState::Training(program), .. }) = self.open.get(session)
             && let Some(Compiled { kind: Kind::Train(train), .. }) = self.programs.get_mut(*program)
         {
             train.reset_optimizer()?;
@@ -569,7 +571,7 @@ impl Sessions {
         self.steps.retain(|step| step.program != program);
         self.programs.remove(program);
         // A training program is its session.
-        self.open.retain(|open| !matches!(open.state, State::Training(id) if id == program));
+        self.open.retain(|open| !matches!(open.state, SessionState::Training(id) if id == program));
     }
 
     /// Says that the device is lost.

@@ -29,18 +29,18 @@ pub(super) struct Download {
 /// State of a mapping, or of other work, and the wakers that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
-    state: Mutex<State>,
+    state: Mutex<DownloadState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DownloadState {
     result: Option<std::result::Result<(), BufferAsyncError>>,
     wakers: Vec<Waker>,
 }
 
 impl Arrival {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DownloadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

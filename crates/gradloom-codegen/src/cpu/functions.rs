@@ -8,7 +8,7 @@ use super::lanes::BinaryInst::{
     ShiftRightUnsigned, SubInt,
 };
 use super::lanes::UnaryInst::{self, AbsInt};
-use super::lanes::{Lane, Lanes, MaskOp};
+use super::lanes::{LaneKind, Lanes, MaskOp};
 use super::math;
 use gradloom_core::ir::DType::{self, Bool, F32, I32, U32};
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
@@ -62,7 +62,7 @@ macro_rules! cpu_functions {
                 F32 => lanes (l, a) {
                     let (magnitude, zero, one) = (l.magnitude(a), l.bits(0), l.float(1.0));
                     let signed = l.with_sign(one, a);
-                    let is_signed = l.compare(CompareOp::Gt, Lane::Float, magnitude, zero);
+                    let is_signed = l.compare(CompareOp::Gt, LaneKind::Float, magnitude, zero);
                     l.select(is_signed, signed, a)
                 }
                 I32 => lanes (l, a) {

@@ -54,7 +54,7 @@ pub enum UnaryInst {
 
 /// The interpretation of the lanes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
+pub enum LaneKind {
     Float,
     Signed,
     Unsigned,
@@ -85,7 +85,7 @@ pub trait Lanes {
     fn bits(&mut self, bits: u32) -> Self::Value;
     fn two(&mut self, op: BinaryInst, a: Self::Value, b: Self::Value) -> Self::Value;
     fn one(&mut self, op: UnaryInst, a: Self::Value) -> Self::Value;
-    fn compare(&mut self, op: CompareOp, lane: Lane, a: Self::Value, b: Self::Value) -> Self::Mask;
+    fn compare(&mut self, op: CompareOp, lane: LaneKind, a: Self::Value, b: Self::Value) -> Self::Mask;
     fn mask(&mut self, op: MaskOp, a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn is_nan(&mut self, a: Self::Value) -> Self::Mask;
     /// Returns `mask ? a : b`.
@@ -232,7 +232,7 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
-    fn compare(&mut self, op: CompareOp, lane: Lane, a: u32, b: u32) -> bool {
+    fn compare(&mut self, op: CompareOp, lane: LaneKind, a: u32, b: u32) -> bool {
         #[inline(always)]
         fn of<T: PartialOrd>(op: CompareOp, a: T, b: T) -> bool {
             match op {
@@ -245,9 +245,9 @@ impl Lanes for Scalar {
             }
         }
         match lane {
-            Lane::Float => of(op, f32::from_bits(a), f32::from_bits(b)),
-            Lane::Signed => of(op, a.cast_signed(), b.cast_signed()),
-            Lane::Unsigned => of(op, a, b),
+            LaneKind::Float => of(op, f32::from_bits(a), f32::from_bits(b)),
+            LaneKind::Signed => of(op, a.cast_signed(), b.cast_signed()),
+            LaneKind::Unsigned => of(op, a, b),
         }
     }
 

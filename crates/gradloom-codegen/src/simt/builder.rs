@@ -13,10 +13,10 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Rem, Shl, Shr, Sub};
 
 /// A kernel in the making.
 pub struct Builder {
-    state: RefCell<State>,
+    state: RefCell<BuilderState>,
 }
 
-struct State {
+struct BuilderState {
     kernel: Kernel,
     /// The statements so far of the blocks that are open, the innermost last.
     open: Vec<Vec<Stmt>>,
@@ -56,12 +56,12 @@ impl Builder {
             loops: 0,
             body: Block::default(),
         };
-        Self { state: RefCell::new(State { kernel, open: vec![Vec::new()] }) }
+        Self { state: RefCell::new(BuilderState { kernel, open: vec![Vec::new()] }) }
     }
 
     /// Finishes the kernel.
     pub fn finish(self) -> Kernel {
-        let State { mut kernel, mut open } = self.state.into_inner();
+        let BuilderState { mut kernel, mut open } = self.state.into_inner();
         kernel.body = Block(open.pop().expect("the body is open"));
         assert!(open.is_empty(), "gradloom left a block of a kernel open; please report this");
         tidy(&mut kernel);

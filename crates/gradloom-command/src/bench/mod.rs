@@ -8,7 +8,7 @@ mod report;
 mod requests;
 mod timing;
 
-use crate::device::{DeviceArguments, Precision, Target, report_tuning};
+use crate::device::{DeviceArguments, DeviceName, Precision, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use crate::weights::Weights;
@@ -143,10 +143,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn open(arguments: &Arguments) -> Result<Device> {
     let target = match arguments.device {
         None => None,
-        Some(BenchTarget::Cpu) => Some(Target::Cpu),
-        Some(BenchTarget::Wgpu) => Some(Target::Wgpu),
-        Some(BenchTarget::Cuda) => Some(Target::Cuda),
-        Some(BenchTarget::Auto) => Some(Target::Auto),
+        Some(BenchTarget::Cpu) => Some(DeviceName::Cpu),
+        Some(BenchTarget::Wgpu) => Some(DeviceName::Wgpu),
+        Some(BenchTarget::Cuda) => Some(DeviceName::Cuda),
+        Some(BenchTarget::Auto) => Some(DeviceName::Auto),
         Some(BenchTarget::Null) if !matches!(arguments.precision, None | Some(Precision::F32)) => {
             let name = arguments.precision.map_or("", Precision::name);
             return Err(Failure::usage(format!("--precision {name}: the null device does not multiply"))

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Measurements at a step. Row 0 holds the held-out loss before training.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct Measurement {
     pub(crate) step: u64,
     /// Loss of the step's batch before its update, in nats per token.
     pub(crate) training: Option<f32>,
@@ -30,7 +30,7 @@ const HEADER: &str = "step,training_loss,held_out_loss,learning_rate";
 /// The rows so far, in memory and in the file.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    rows: Mutex<Vec<Row>>,
+    rows: Mutex<Vec<Measurement>>,
     path: PathBuf,
     file: File,
 }
@@ -69,14 +69,14 @@ impl Metrics {
         Ok((Self::append_to(folder, rows)?, warning))
     }
 
-    fn append_to(folder: &RunFolder, rows: Vec<Row>) -> Result<Self> {
+    fn append_to(folder: &RunFolder, rows: Vec<Measurement>) -> Result<Self> {
         let path = folder.file("metrics.csv");
         let file = regular_file::open(&path, OpenOptions::new().append(true))
             .map_err(|error| unusable(&path, &error))?;
         Ok(Self { rows: Mutex::new(rows), path, file })
     }
 
-    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+    fn rows(&self) -> MutexGuard<'_, Vec<Measurement>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Metrics {
     }
 
     /// Adds a row; it is in the file when this returns, and on the disk after [`sync`](Self::sync).
-    pub(crate) fn push(&self, row: Row) -> Result<()> {
+    pub(crate) fn push(&self, row: Measurement) -> Result<()> {
         (&self.file).write_all(line(&row).as_bytes()).map_err(|error| unusable(&self.path, &error))?;
         self.rows().push(row);
         Ok(())
@@ -104,7 +104,7 @@ impl Metrics {
 
     /// Draws `loss.svg`; losses are in nats for each `token`.
     pub(crate) fn draw(&self, folder: &RunFolder, name: &str, token: &str) -> Result<()> {
-        let points = |value: fn(&Row) -> Option<f32>| {
+        let points = |value: fn(&Measurement) -> Option<f32>| {
             let rows = self.rows();
             let points = rows.iter().filter_map(|row| Some((row.step as f64, f64::from(value(row)?))));
             points.collect::<Vec<_>>()
@@ -120,20 +120,20 @@ impl Metrics {
     }
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &Measurement) -> String {
     let loss = |value: Option<f32>| value.map_or_else(String::new, |v| v.to_string());
     format!("{},{},{},{}\n", row.step, loss(row.training), loss(row.held_out), number(row.lr))
 }
 
 /// Returns the sound rows of a file, and what is wrong with it.
-fn read(path: &Path) -> (Vec<Row>, Option<String>) {
+fn read(path: &Path) -> (Vec<Measurement>, Option<String>) {
     let bytes = match regular_file::read(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), None),
         Err(error) => return (Vec::new(), Some(format!("cannot be read: {error}"))),
     };
     let text = String::from_utf8_lossy(&bytes);
-    let (mut rows, mut problem): (Vec<Row>, _) = (Vec::new(), None);
+    let (mut rows, mut problem): (Vec<Measurement>, _) = (Vec::new(), None);
     // A row that an interruption cut short has no newline; that is nothing to speak of.
     let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     for (i, line) in complete.enumerate() {
@@ -162,11 +162,11 @@ pub(super) fn set_aside(path: &Path) -> Result<String> {
     Ok(free)
 }
 
-fn parse(line: &str) -> Option<Row> {
+fn parse(line: &str) -> Option<Measurement> {
     let fields: Vec<&str> = line.split(',').collect();
     let [step, training, held_out, lr] = fields[..] else { return None };
     let loss = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
-    Some(Row {
+    Some(Measurement {
         step: step.parse().ok()?,
         training: loss(training)?,
         held_out: loss(held_out)?,
@@ -178,9 +178,14 @@ fn parse(line: &str) -> Option<Row> {
 mod tests {
     use super::*;
 
-    fn row(step: u64) -> Row {
+    fn row(step: u64) -> Measurement {
         let loss = 5.545_177_5 / step as f32;
-        Row { step, training: Some(loss), held_out: (step == 2).then_some(0.1), lr: 3e-4 * step as f64 }
+        Measurement {
+            step,
+            training: Some(loss),
+            held_out: (step == 2).then_some(0.1),
+            lr: 3e-4 * step as f64,
+        }
     }
 
     #[test]

@@ -14,5 +14,5 @@ mod state;
 
 pub(crate) use events::{Beginning, Ending, Event, Events, Reason, Taken};
 pub(crate) use folder::{MODEL, RunFolder, STATE, TOKENIZER, broken_link, unusable};
-pub(crate) use metrics::{Metrics, Row};
+pub(crate) use metrics::{Measurement, Metrics};
 pub(crate) use state::{Saved, Snapshot};

@@ -1,7 +1,7 @@
 //! Options of the command line, of configuration files, and of a run's `config.json`: defined once, with one
 //! spelling, for all of them.
 
-use crate::device::{Precision, Target};
+use crate::device::{DeviceName, Precision};
 use crate::size::Size;
 use gradloom_models::any_model::AnyConfig;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
@@ -88,7 +88,7 @@ pub(crate) struct Options {
     pub(crate) seed: Option<u64>,
     /// Where it runs. [default: cpu]
     #[arg(long, value_enum, help_heading = "Training")]
-    pub(crate) device: Option<Target>,
+    pub(crate) device: Option<DeviceName>,
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(crate) adapter: Option<String>,

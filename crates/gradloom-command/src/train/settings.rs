@@ -2,7 +2,7 @@
 
 use super::config_file;
 use super::options::{Options, Record};
-use crate::device::{Precision, Target};
+use crate::device::{DeviceName, Precision};
 use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
@@ -105,7 +105,7 @@ pub(crate) struct Training {
     pub(crate) clip: f64,
     pub(crate) seed: u64,
     /// `None`: the CPU.
-    pub(crate) device: Option<Target>,
+    pub(crate) device: Option<DeviceName>,
     /// Part of the name of a GPU.
     pub(crate) adapter: Option<String>,
     /// Type in which products multiply; `None` is f32.

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::format::thousands;
 use crate::model::{self, Evaluator, ModelTrain};
 use crate::output::{printable, program, quoted, say, tell};
-use crate::run::{Event, Reason, Row};
+use crate::run::{Event, Measurement, Reason};
 use crate::source::ends;
 use crate::tokenizer::AnyTokenizer;
 use gradloom::{CpuDevice as _, Device, ErrorKind};
@@ -80,7 +80,7 @@ struct Course {
 
 /// A step that was made.
 struct Made {
-    row: Row,
+    row: Measurement,
     gradient_norm: Option<f32>,
     tokens_per_s: Option<f64>,
 }
@@ -109,7 +109,7 @@ impl Course {
             let held_out = self.held_out()?;
             self.progress.measured(0, None, held_out);
             files.events.push(0, &Event::Evaluated { held_out_loss: held_out })?;
-            files.metrics.push(Row {
+            files.metrics.push(Measurement {
                 step: 0,
                 training: None,
                 held_out: Some(held_out),
@@ -136,7 +136,7 @@ impl Course {
             self.progress.step(self.steps, loss, took);
 
             let gradient_norm = step.get("gradient_norm")?.first().copied().filter(|norm| norm.is_finite());
-            let mut row = Row { step: self.steps, training: Some(loss), held_out: None, lr };
+            let mut row = Measurement { step: self.steps, training: Some(loss), held_out: None, lr };
             let is_last = self.steps == training.steps;
             let measured = if is_last || self.steps.is_multiple_of(training.eval_every) {
                 self.held_out().map(|held_out| {
@@ -178,7 +178,7 @@ impl Course {
     /// Writes down the last step, if it was not.
     fn record(&mut self) -> Result<()> {
         let Some(Made { row, gradient_norm, tokens_per_s }) = self.made.take() else { return Ok(()) };
-        let Row { step, held_out, lr: learning_rate, .. } = row;
+        let Measurement { step, held_out, lr: learning_rate, .. } = row;
         let training_loss = row.training.unwrap_or(f32::NAN);
         let recorded = self.files.metrics.push(row).and_then(|()| {
             let made = Event::Step { training_loss, learning_rate, gradient_norm, tokens_per_s };

@@ -11,7 +11,7 @@ use crate::ir::{Graph, Id};
 use crate::kernel::Overwrites;
 
 /// Buffers that share bytes one after the other.
-struct Group {
+struct SharedBytes {
     members: Vec<usize>,
     bytes: u64,
     first: usize,
@@ -170,13 +170,18 @@ impl Plan {
 }
 
 /// Joins each result with an operand that dies at its launch, where the launch may alias the two.
-fn groups(plan: &Plan) -> Vec<Group> {
+fn groups(plan: &Plan) -> Vec<SharedBytes> {
     let mut group_of: Vec<Option<usize>> = vec![None; plan.buffers.len()];
-    let mut groups: Vec<Group> = Vec::new();
-    let start = |groups: &mut Vec<Group>, group_of: &mut Vec<Option<usize>>, member: usize| {
+    let mut groups: Vec<SharedBytes> = Vec::new();
+    let start = |groups: &mut Vec<SharedBytes>, group_of: &mut Vec<Option<usize>>, member: usize| {
         let Buffer { bytes, first, last, .. } = plan.buffers[member];
         group_of[member] = Some(groups.len());
-        groups.push(Group { members: vec![member], bytes: bytes.next_multiple_of(ALIGNMENT), first, last });
+        groups.push(SharedBytes {
+            members: vec![member],
+            bytes: bytes.next_multiple_of(ALIGNMENT),
+            first,
+            last,
+        });
     };
     // Inputs first: no launch writes them.
     for (i, buffer) in plan.buffers.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::operands::{Gradient, Mask, Operands, View};
 use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
 use crate::matrix::pack::{pack_rows, pack_transposed};
-use crate::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::matrix::tile::{Panels, Rows, TileTarget, multiply};
 use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
@@ -181,7 +181,7 @@ impl Task<'_> {
             }
             let transposed =
                 |matrix: *mut f32| Rows { start: matrix.wrapping_add(key), row_stride: 1, step: row_stride };
-            let target = |start, result: usize, columns| Target {
+            let target = |start, result: usize, columns| TileTarget {
                 start,
                 row_stride: self.operands.results[result].row_stride(),
                 columns,
@@ -226,7 +226,7 @@ impl Task<'_> {
             row_stride: view.row_stride(),
             step: view.step,
         };
-        let matrix = |start: *mut f32| Target {
+        let matrix = |start: *mut f32| TileTarget {
             start: start.wrapping_add((queries.start - first) * row_stride),
             row_stride,
             columns: most,
@@ -260,7 +260,7 @@ impl Task<'_> {
             }
         }
         let left = Rows { start: ds.start, row_stride, step: 1 };
-        let dq = Target {
+        let dq = TileTarget {
             start: self.dq(head, queries.start),
             row_stride: operands.results[0].row_stride(),
             columns: shape.depth,

@@ -9,7 +9,7 @@ use super::softmax::{Online, online_softmax};
 use super::{Call, single};
 use crate::matrix::pack::{pack_rows, pack_transposed};
 use crate::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
-use crate::matrix::tile::{Panels, Rows, Target, multiply};
+use crate::matrix::tile::{Panels, Rows, TileTarget, multiply};
 use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{Form, STRIP};
 use std::ops::Range;
@@ -188,7 +188,7 @@ impl Task<'_> {
             step: operands.q.step,
         };
         let scores =
-            Target { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
+            TileTarget { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
         // SAFETY: the strip's scores have room for whole vectors; so much for this and the next blocks.
         unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
         let first_block = keys.start == 0;
@@ -207,7 +207,7 @@ impl Task<'_> {
             }
         }
         let probabilities = Rows { start: scratch.scores, row_stride, step: 1 };
-        let output = Target {
+        let output = TileTarget {
             start: self.output(head * self.queries.len() + (queries.start - self.queries.start)),
             row_stride: operands.results[0].row_stride(),
             columns: shape.value_depth,

@@ -9,7 +9,7 @@ use crate::matrix::few::{add_rows, dots};
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
-use crate::matrix::tile::{Columns, Rows, Steps, Target, panel};
+use crate::matrix::tile::{Columns, Rows, Steps, TileTarget, panel};
 use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
@@ -83,7 +83,7 @@ pub(super) struct Product {
 
 /// A block, and the action after each of its strips: `finish` gets a range of the block's rows and the
 /// address where their product starts.
-pub(super) struct Block<'a> {
+pub(super) struct ProductBlock<'a> {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
@@ -105,7 +105,7 @@ pub(super) struct Block<'a> {
     pub(super) finish: &'a mut dyn FnMut(Range<usize>, *const f32),
 }
 
-impl Vectorized for Block<'_> {
+impl Vectorized for ProductBlock<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         // SAFETY: the maker of the block promises that the operands have its rows, columns and depth, that
@@ -114,7 +114,7 @@ impl Vectorized for Block<'_> {
     }
 }
 
-impl Block<'_> {
+impl ProductBlock<'_> {
     /// # Safety
     /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
     /// nothing else may touch the scratch and the product.
@@ -144,7 +144,7 @@ impl Block<'_> {
     /// Adds a block of contracted indices to some rows; after the last one, they are finished.
     ///
     /// # Safety
-    /// As [`Block::multiply`].
+    /// As [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn depth_block<S: Simd>(&mut self, simd: S, rows: &Range<usize>, depth: &Range<usize>) {
         if let Some(to) = self.packed_right {
@@ -167,12 +167,12 @@ impl Block<'_> {
     /// Computes all of a block of few rows.
     ///
     /// # Safety
-    /// As [`Block::multiply`].
+    /// As [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn few_rows<S: Simd>(&mut self, simd: S) {
         let Self { left, right, rows: count, columns, depth, product, .. } = *self;
         let rows = Rows { start: left.start, row_stride: left.free_stride, step: left.contract_stride };
-        let target = Target {
+        let target = TileTarget {
             start: product.start,
             row_stride: product.row_stride,
             columns,
@@ -200,7 +200,7 @@ impl Block<'_> {
     }
 
     /// # Safety
-    /// As [`Block::multiply`].
+    /// As [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
         if let Some(Stepped { start, steps, column, depth: first, .. }) = self.stepped {
@@ -241,7 +241,7 @@ impl Block<'_> {
     /// Computes the product of some rows with all columns, over a range of contracted indices.
     ///
     /// # Safety
-    /// As [`Block::multiply`].
+    /// As [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn row_block<S: Simd>(
         &self,
@@ -276,7 +276,7 @@ impl Block<'_> {
                 (None, _) => (self.right.at(column, depth.start), Steps::Equal(self.right.contract_stride)),
             };
             let columns = Columns { start, steps, count, far: self.far };
-            let target = Target {
+            let target = TileTarget {
                 start: product.wrapping_add(column),
                 row_stride: self.product.row_stride,
                 columns: count,
@@ -292,7 +292,7 @@ impl Block<'_> {
 
 /// Packing, by itself: what is long is made fast late where code is compiled while it runs.
 struct PackRight<'a, 'b> {
-    block: &'a Block<'b>,
+    block: &'a ProductBlock<'b>,
     depth: &'a Range<usize>,
     to: *mut f32,
 }
@@ -308,7 +308,7 @@ impl Vectorized for PackRight<'_, '_> {
 /// Computes all of a block of few rows, whose right operand has contiguous rows or columns.
 ///
 /// # Safety
-/// As [`Block::multiply`].
+/// As [`ProductBlock::multiply`].
 #[inline(always)]
 unsafe fn few_rows_of<S: Simd, E: Stored>(
     simd: S,
@@ -317,7 +317,7 @@ unsafe fn few_rows_of<S: Simd, E: Stored>(
     rows: Rows,
     start: *const E,
     right: MatrixOperand,
-    target: Target,
+    target: TileTarget,
 ) {
     simd.vectorize(FewRows { count, depth, rows, start, right, target });
 }
@@ -329,7 +329,7 @@ struct FewRows<E> {
     rows: Rows,
     start: *const E,
     right: MatrixOperand,
-    target: Target,
+    target: TileTarget,
 }
 
 impl<E: Stored> Vectorized for FewRows<E> {

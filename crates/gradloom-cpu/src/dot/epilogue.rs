@@ -3,7 +3,7 @@
 //! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
 //! (sums over columns) are those of the plan's panels, and are combined in their order.
 
-use crate::fused::{Block, Faults, Program, Task};
+use crate::fused::{Faults, Program, Rectangle, Task};
 use crate::{Call, InstructionSet, Loops};
 use gradloom_codegen::cpu::DotPlan;
 use gradloom_core::kernel::{Body, Launch};
@@ -37,7 +37,7 @@ impl Panel<'_, '_> {
         row_stride: usize,
     ) {
         let block =
-            Block { rows, columns, accumulator: Some((product, row_stride)), partials: self.partials };
+            Rectangle { rows, columns, accumulator: Some((product, row_stride)), partials: self.partials };
         // SAFETY: blocks of a launch are disjoint, and those of a panel that run at the same time have
         // columns of their own.
         unsafe { self.epilogue.program.run_block(self.task, block) };

@@ -15,7 +15,7 @@ use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
-use block::{Block, MatrixOperand, Product, Stepped, StoredOperand};
+use block::{MatrixOperand, Product, ProductBlock, Stepped, StoredOperand};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
 use gradloom_codegen::product::SteppedView;
@@ -207,7 +207,7 @@ impl Dot {
         };
         let transposed = plan.transposed;
         let columns = task.columns.clone();
-        let block = Block {
+        let block = ProductBlock {
             rows: task.rows.len(),
             columns: columns.len(),
             depth: task.depth.len(),

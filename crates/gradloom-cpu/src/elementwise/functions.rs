@@ -10,7 +10,7 @@ use gradloom_codegen::cpu::lanes::BinaryInst::{
     ShiftRightUnsigned, SubInt,
 };
 use gradloom_codegen::cpu::lanes::UnaryInst::{self, AbsInt};
-use gradloom_codegen::cpu::lanes::{Lane, Lanes, MaskOp, Scalar};
+use gradloom_codegen::cpu::lanes::{LaneKind, Lanes, MaskOp, Scalar};
 use gradloom_codegen::cpu_functions;
 use gradloom_core::ir::DType::{self, BF16, Bool, F16, F32, I32, I64, U8, U32};
 use gradloom_core::ir::half;

@@ -45,7 +45,7 @@ impl Operand {
 
 /// The target of results: rows of contiguous elements.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ResultRows {
     /// First element of the first row.
     pub(crate) start: *mut u8,
     /// Bytes from the start of a row to the next.
@@ -59,7 +59,7 @@ pub(crate) struct Target {
 /// and the results written, at all positions, as elements of its types. A result overlaps no element of an
 /// operand but the one at its own position.
 pub(crate) type MapFn =
-    unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target);
+    unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows);
 
 /// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth
 /// compiling for.
@@ -144,7 +144,7 @@ impl<T> Padded<T> {
 }
 
 /// The rest of one row of an operand.
-struct Row<T> {
+struct RowRest<T> {
     /// The next chunk.
     next: *const T,
     /// Elements from a chunk to the next: none for an operand whose only element fills the chunk's buffer.
@@ -153,7 +153,7 @@ struct Row<T> {
     overwritten: bool,
 }
 
-impl<T: Copy + Default> Row<T> {
+impl<T: Copy + Default> RowRest<T> {
     /// Returns row `row`, whose results go to `target`.
     ///
     /// # Safety
@@ -173,7 +173,7 @@ impl<T: Copy + Default> Row<T> {
     /// Returns the next chunk: in its place, or, where results will overwrite it, copied to the buffer.
     ///
     /// # Safety
-    /// The row has as many more elements; `padded` is what [`Row::new`] was given.
+    /// The row has as many more elements; `padded` is what [`RowRest::new`] was given.
     #[inline(always)]
     unsafe fn chunk<'a>(&self, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
         // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite
@@ -190,7 +190,7 @@ impl<T: Copy + Default> Row<T> {
     /// Returns the last `left < CHUNK` elements, padded to a whole chunk.
     ///
     /// # Safety
-    /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
+    /// The row has `left` more elements; `padded` is what [`RowRest::new`] was given.
     #[inline(always)]
     unsafe fn rest<'a>(&self, left: usize, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
         // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated
@@ -228,7 +228,7 @@ macro_rules! for_each_chunk {
         for row in 0..$rows {
             let start = $target.start.wrapping_add(row * $target.row_stride);
             // SAFETY: each operand has `$rows` rows.
-            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, start, $padded) };)*
+            $(let mut $a = unsafe { RowRest::<$A>::new(&$operand, row, start, $padded) };)*
             let mut write = start.cast::<MaybeUninit<$R>>();
             let mut left = $columns;
             while left >= CHUNK {
@@ -253,14 +253,24 @@ macro_rules! for_each_chunk {
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map1_body<F: Map1>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
+unsafe fn map1_body<F: Map1>(
+    rows: usize,
+    columns: usize,
+    operands: &[Operand; OPERANDS],
+    target: ResultRows,
+) {
     for_each_chunk!(rows, columns, target: F::R, [a: F::A = operands[0], padded], F::chunk);
 }
 
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map2_body<F: Map2>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
+unsafe fn map2_body<F: Map2>(
+    rows: usize,
+    columns: usize,
+    operands: &[Operand; OPERANDS],
+    target: ResultRows,
+) {
     for_each_chunk!(
         rows, columns, target: F::R,
         [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b],
@@ -271,7 +281,12 @@ unsafe fn map2_body<F: Map2>(rows: usize, columns: usize, operands: &[Operand; O
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
+unsafe fn map3_body<F: Map3>(
+    rows: usize,
+    columns: usize,
+    operands: &[Operand; OPERANDS],
+    target: ResultRows,
+) {
     for_each_chunk!(
         rows, columns, target: F::R,
         [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b, c: F::C = operands[2], padded_c],
@@ -282,18 +297,18 @@ unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; O
 multiversion! {
     /// Runs a function of one element; a [`MapFn`].
     pub(super) fn map1<F: Map1>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map1_body, up to AVX2;
 }
 multiversion! {
     /// Runs a function of two elements; a [`MapFn`].
     pub(super) fn map2<F: Map2>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map2_body, up to AVX2;
 }
 multiversion! {
     /// Runs a function of three elements; a [`MapFn`].
     pub(super) fn map3<F: Map3>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map3_body, up to AVX2;
 }

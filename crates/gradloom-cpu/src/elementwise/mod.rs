@@ -18,7 +18,7 @@ use super::{InstructionSet, movement::CopyLoop, work};
 pub(crate) use gradloom_codegen::cpu::loops::OPERANDS;
 use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
-pub(crate) use map::{MapFn, Operand, Target};
+pub(crate) use map::{MapFn, Operand, ResultRows};
 use std::ops::Range;
 
 /// Prepares `Unary`.
@@ -153,7 +153,7 @@ impl Elementwise {
                     }
                     inspect(start, count, &reads);
                     let start = call.write(0, self.write_span.start + start * self.write_bytes);
-                    (self.map)(1, count, &reads.map(Operand::row), Target { start, row_stride: 0 });
+                    (self.map)(1, count, &reads.map(Operand::row), ResultRows { start, row_stride: 0 });
                 }
                 start += count;
             }

@@ -50,7 +50,7 @@ pub(crate) struct Task<'a> {
 }
 
 /// A rectangle of positions.
-pub(crate) struct Block {
+pub(crate) struct Rectangle {
     pub(crate) rows: Range<usize>,
     pub(crate) columns: Range<usize>,
     /// Address of the product's element at the first row and column, and elements from a row to the next; for
@@ -164,8 +164,8 @@ impl Program {
     /// As [`Program::with_task`]; the rectangle lies in the body, has all columns if rows are reduced, and no
     /// other thread is at one that shares positions, or columns of the same partial results, with it;
     /// [`Program::start_partials`] has run for its columns.
-    pub(crate) unsafe fn run_block(&self, task: &mut Task<'_>, block: Block) {
-        let Block { rows, columns, accumulator, partials } = block;
+    pub(crate) unsafe fn run_block(&self, task: &mut Task<'_>, block: Rectangle) {
+        let Rectangle { rows, columns, accumulator, partials } = block;
         let keeps_totals = self.column_results.iter().any(|result| result.total.is_some());
         if rows.start == 0 && columns.start == 0 {
             for result in &self.uniform_results {

@@ -22,7 +22,7 @@ mod tests;
 
 use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
 use super::{InstructionSet, Loops};
-pub(crate) use execute::{Block, Task};
+pub(crate) use execute::{Rectangle, Task};
 pub(crate) use faults::Faults;
 use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
 use gradloom_core::kernel::{Body, Launch};
@@ -58,7 +58,7 @@ impl Loop {
         // SAFETY: rectangles are disjoint, those of a panel have columns of their own.
         unsafe {
             self.program.start_partials(partials, columns.clone());
-            self.program.run_block(task, Block { rows, columns, accumulator: None, partials });
+            self.program.run_block(task, Rectangle { rows, columns, accumulator: None, partials });
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::execute::{Task, Tile};
 use super::reductions::ReduceFn;
-use crate::elementwise::{Operand, Target};
+use crate::elementwise::{Operand, ResultRows};
 use crate::index::Places;
 use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
 
@@ -46,7 +46,7 @@ impl Task<'_> {
                     {
                         (rows, columns) = (1, rows * columns);
                     }
-                    let target = Target { start: to.start.cast_mut(), row_stride: to.row_stride };
+                    let target = ResultRows { start: to.start.cast_mut(), row_stride: to.row_stride };
                     self.program.functions[*function](rows, columns, &from, target);
                 }
                 Instruction::Spread { operand, target } => {
@@ -161,7 +161,7 @@ impl Task<'_> {
                 Instruction::Map { op: _, function, operands, target } => {
                     let start = self.on_rows(*target, tile).start.cast_mut();
                     let from = operands_of(operands, |slot| self.on_rows(slot, tile));
-                    let target = Target { start, row_stride: 0 };
+                    let target = ResultRows { start, row_stride: 0 };
                     self.program.functions[*function](1, tile.rows, &from, target);
                 }
                 Instruction::Gather(gather) => {

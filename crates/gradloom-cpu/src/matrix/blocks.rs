@@ -5,7 +5,7 @@
 
 use super::few::{Columns, GROUP, each_group};
 use super::pack::{pack_transposed, panels};
-use super::tile::{Rows, Target, prefetch};
+use super::tile::{Rows, TileTarget, prefetch};
 use crate::simd::{Simd, WIDEST};
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use std::marker::PhantomData;
@@ -115,7 +115,7 @@ pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     rows: Rows,
     right: Blocks,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
@@ -152,7 +152,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
         simd: S,
         depth: usize,
         rows: Rows,
-        target: Target,
+        target: TileTarget,
     ) {
         let BlockColumns { start, stride, quants: _ } = self;
         let lanes = S::LANES;

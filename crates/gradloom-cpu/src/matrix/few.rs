@@ -6,7 +6,7 @@
 //! a sum depends on its length and the instruction set alone.
 
 use super::stored::Stored;
-use super::tile::{Rows, Target, prefetch};
+use super::tile::{Rows, TileTarget, prefetch};
 use crate::simd::Simd;
 use gradloom_codegen::cpu::FEW_ROWS;
 
@@ -33,7 +33,7 @@ pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
@@ -55,7 +55,7 @@ unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     let mut p = 0;
     // SAFETY: as promised by the caller.
@@ -67,7 +67,7 @@ unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
                 rows.at(0, p),
                 right,
                 stride,
-                Target { accumulate: p > 0, ..target },
+                TileTarget { accumulate: p > 0, ..target },
             );
             p += STEP;
         }
@@ -78,7 +78,7 @@ unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
                 rows.at(0, p),
                 right,
                 stride,
-                Target { accumulate: p > 0, ..target },
+                TileTarget { accumulate: p > 0, ..target },
             );
             p += 1;
         }
@@ -98,7 +98,7 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     let lanes = S::LANES;
     let mut factors = [[simd.splat(0.0); K]; R];
@@ -133,7 +133,7 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     factors: &[[S::F32s; K]; R],
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     // SAFETY: as promised by the caller.
     unsafe {
@@ -171,7 +171,7 @@ pub(crate) unsafe fn dots<S: Simd, E: Stored>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     // SAFETY: as promised by the caller.
     unsafe { each_group(simd, count, depth, rows, Contiguous { right, stride }, target) }
@@ -191,7 +191,7 @@ pub(super) trait Columns: Copy {
         simd: S,
         depth: usize,
         rows: Rows,
-        target: Target,
+        target: TileTarget,
     );
 }
 
@@ -206,7 +206,7 @@ pub(super) unsafe fn each_group<S: Simd>(
     depth: usize,
     rows: Rows,
     right: impl Columns,
-    target: Target,
+    target: TileTarget,
 ) {
     let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
     let mut column = 0;
@@ -224,7 +224,7 @@ pub(super) unsafe fn each_group<S: Simd>(
         }
         while column < target.columns {
             for r in 0..count {
-                let to = Target { start: target.row(r).wrapping_add(column), ..target };
+                let to = TileTarget { start: target.row(r).wrapping_add(column), ..target };
                 right.from(column).dots::<S, 1, 1>(simd, depth, rows.at(r, 0), to);
             }
             column += 1;
@@ -258,7 +258,7 @@ impl<E: Stored> Columns for Contiguous<E> {
         simd: S,
         depth: usize,
         rows: Rows,
-        target: Target,
+        target: TileTarget,
     ) {
         // SAFETY: as promised by the caller.
         unsafe { dots_of::<S, E, R, C>(simd, depth, rows, self.right, self.stride, target) }
@@ -276,7 +276,7 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     rows: Rows,
     right: *const E,
     stride: usize,
-    target: Target,
+    target: TileTarget,
 ) {
     let lanes = S::LANES;
     let mut sums = [[simd.splat(0.0); C]; R];

@@ -38,7 +38,7 @@ pub(crate) struct Panels {
 
 /// The target of results: row r starts at `start + r·row_stride`.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
+pub(crate) struct TileTarget {
     pub(crate) start: *mut f32,
     pub(crate) row_stride: usize,
     /// Columns that are wanted; those of a whole vector may be written if `padded`.
@@ -49,7 +49,7 @@ pub(crate) struct Target {
     pub(crate) accumulate: bool,
 }
 
-impl Target {
+impl TileTarget {
     /// Returns the address of the start of a row.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> *mut f32 {
@@ -75,7 +75,7 @@ pub(crate) unsafe fn multiply<S: Simd>(
     range: Range<usize>,
     rows: Rows,
     panels: Panels,
-    target: Target,
+    target: TileTarget,
 ) {
     simd.vectorize(Multiply { count, range, rows, panels, target });
 }
@@ -86,7 +86,7 @@ struct Multiply {
     range: Range<usize>,
     rows: Rows,
     panels: Panels,
-    target: Target,
+    target: TileTarget,
 }
 
 impl Vectorized for Multiply {
@@ -132,7 +132,7 @@ unsafe fn columns<S: Simd, const R: usize>(
     range: Range<usize>,
     rows: Rows,
     panels: Panels,
-    target: Target,
+    target: TileTarget,
 ) {
     let lanes = S::LANES;
     let packed = panels.columns.div_ceil(lanes);
@@ -202,7 +202,7 @@ pub(crate) unsafe fn panel<S: Simd>(
     depth: usize,
     rows: Rows,
     columns: Columns<'_>,
-    target: Target,
+    target: TileTarget,
 ) {
     let lanes = S::LANES;
     let width = columns.count.div_ceil(lanes);
@@ -242,7 +242,7 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: boo
     depth: usize,
     rows: Rows,
     columns: Columns<'_>,
-    target: Target,
+    target: TileTarget,
     last: usize,
 ) {
     let (right_step, table) = match columns.steps {

@@ -6,14 +6,14 @@ mod wasm;
 use super::{Call, Compiled};
 use crate::InstructionSet;
 use crate::elementwise::functions::function;
-use crate::elementwise::{OPERANDS, Operand, Target};
+use crate::elementwise::{OPERANDS, Operand, ResultRows};
 
 use crate::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
 };
 use crate::testing::Random;
 use gradloom_codegen::cpu::functions::MapOp;
-use gradloom_codegen::cpu::lanes::{Lane, Lanes, Scalar};
+use gradloom_codegen::cpu::lanes::{LaneKind, Lanes, Scalar};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
 use gradloom_codegen::cpu::machine::{
     Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
@@ -262,7 +262,7 @@ fn the_lines_of_every_op_mean_what_its_loop_computes() {
                 .zip(&bits)
                 .for_each(|(operand, bits)| *operand = Operand::row(std::ptr::from_ref(bits).cast()));
             let mut expected = 0u32;
-            let target = Target { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
+            let target = ResultRows { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
             // SAFETY: one element of each dtype can be read, and one written.
             unsafe { function(op, InstructionSet::Baseline)(1, 1, &operands, target) };
             let got = interpret(&lines, &bits);
@@ -304,7 +304,7 @@ fn every_op_has_the_bits_of_its_loop() {
                     operands[i] =
                         Operand { start: read.start(), row_stride: strides[i], repeated: row == Some(i) };
                 }
-                let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
+                let target = ResultRows { start: expected.start(), row_stride: columns * to.bytes() };
                 // SAFETY: operands and result have elements of the op's dtypes at all positions.
                 unsafe { function(op, InstructionSet::Baseline)(rows, columns, &operands, target) };
                 let streams = to.bytes() == 4 && columns % 16 == 0;
@@ -345,7 +345,7 @@ fn functions_agree_over_all_magnitudes() {
                     1,
                     bits.len(),
                     &operands,
-                    Target { start: expected.start(), row_stride: 0 },
+                    ResultRows { start: expected.start(), row_stride: 0 },
                 );
             }
             call(way, &routine(op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);

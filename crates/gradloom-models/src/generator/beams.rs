@@ -1,7 +1,7 @@
 //! Beam search over pages: sequences fork where the search does.
 
 use super::Generator;
-use super::memory::{Row, floats, refusal};
+use super::memory::{NewTokens, floats, refusal};
 use super::program::Head;
 use crate::decoding::{BeamError, BeamOptions, Beams, Hypothesis};
 use crate::kv::pages::SequenceId;
@@ -44,7 +44,8 @@ impl Generator {
             }
             let tokens: Vec<[i32; 1]> = extensions.iter().map(|extension| [extension.token]).collect();
             let rows = running.iter().zip(&tokens);
-            let rows: Vec<Row<'_>> = rows.map(|(&sequence, tokens)| Row::known(sequence, tokens)).collect();
+            let rows: Vec<NewTokens<'_>> =
+                rows.map(|(&sequence, tokens)| NewTokens::known(sequence, tokens)).collect();
             logits = floats(&self.memory.append(&rows, Head::Last)?, 0);
         }
     }

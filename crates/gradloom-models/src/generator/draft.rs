@@ -1,6 +1,6 @@
 //! Speculative decoding over pages: a draft model proposes, the model checks all proposals in one step.
 
-use super::memory::{Row, floats, refusal};
+use super::memory::{NewTokens, floats, refusal};
 use super::program::Head;
 use super::{Finish, Generator, Request};
 use crate::decoding::{Draw, Past, Sampling, SamplingError, draw, speculate};
@@ -22,7 +22,7 @@ impl Side<'_> {
         if memory.length(self.sequence) < ahead {
             memory.read(self.sequence, &text[..ahead], self.generator.options.chunk, Head::Nothing)?;
         }
-        let row = Row::known(self.sequence, &text[ahead..]);
+        let row = NewTokens::known(self.sequence, &text[ahead..]);
         let step = memory.append(&[row], Head::Each)?;
         let vocabulary = memory.vocabulary();
         Ok(floats(&step, 0).chunks(vocabulary).take(count).map(<[f32]>::to_vec).collect())

@@ -31,7 +31,7 @@ pub(super) const COPIES: usize = 16;
 
 /// New tokens of a text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct NewTokens<'a> {
     pub(super) sequence: SequenceId,
     /// Number of tokens behind those in memory that a step under way computes.
     pub(super) under_way: usize,
@@ -41,7 +41,7 @@ pub(super) struct Row<'a> {
     pub(super) choice: Option<Choice<'a>>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> NewTokens<'a> {
     /// Makes a row of the tokens behind those in memory, with nothing to choose.
     pub(super) fn known(sequence: SequenceId, tokens: &'a [i32]) -> Self {
         Self { sequence, under_way: 0, tokens, choice: None }
@@ -117,7 +117,7 @@ impl Memory {
             let missing = &text[self.length(sequence)..];
             let tokens = &missing[..missing.len().min(chunk)];
             let is_last = tokens.len() == missing.len();
-            let row = Row::known(sequence, tokens);
+            let row = NewTokens::known(sequence, tokens);
             let step = self.append(&[row], if is_last { head } else { Head::Nothing })?;
             if is_last {
                 return Ok(step);
@@ -127,7 +127,7 @@ impl Memory {
 
     /// Makes room, and computes rows for which there is enough: the same as [`Pages::reserve`] for each, then
     /// [`Memory::run`].
-    pub(super) fn append(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+    pub(super) fn append(&mut self, rows: &[NewTokens<'_>], head: Head) -> Result<Step> {
         let mut copies = Vec::new();
         for row in rows {
             match self.pages.reserve(row.sequence, row.tokens.len()) {
@@ -144,7 +144,7 @@ impl Memory {
 
     /// Computes the new tokens of rows for which there is room, all copies having been run, and waits. If it
     /// fails, the rows are as before, without room.
-    fn run(&mut self, rows: &[Row<'_>], head: Head) -> Result<Step> {
+    fn run(&mut self, rows: &[NewTokens<'_>], head: Head) -> Result<Step> {
         let places: Vec<_> = rows.iter().copied().map(Some).collect();
         let outcome = self.queue(&places, head).and_then(|step| step.result().map(|()| step));
         for row in rows {
@@ -179,10 +179,10 @@ impl Memory {
 
     /// Queues a step over rows for which there is room, all copies having been run; a row may be empty. Its
     /// tokens are to be committed when it has succeeded.
-    pub(super) fn queue(&mut self, rows: &[Option<Row<'_>>], head: Head) -> Result<Step> {
+    pub(super) fn queue(&mut self, rows: &[Option<NewTokens<'_>>], head: Head) -> Result<Step> {
         let time = rows.iter().flatten().map(|row| row.tokens.len()).max().unwrap_or(1);
         let form = Form::holding(rows.len(), time, head);
-        let new = |row: &Row<'_>| (row.sequence, row.under_way..row.under_way + row.tokens.len());
+        let new = |row: &NewTokens<'_>| (row.sequence, row.under_way..row.under_way + row.tokens.len());
         let new: Vec<_> = rows.iter().map(|row| row.as_ref().map(new)).collect();
         let batch = self.pages.batch_ahead(&new, form.shape(self.blocks)).map_err(refused)?;
         let mut ids = vec![0; form.rows * form.time];
@@ -218,7 +218,7 @@ struct Settings {
 
 impl Settings {
     /// Returns `None` if nothing is chosen. Rows that choose nothing have default settings.
-    fn of(rows: &[Option<Row<'_>>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
+    fn of(rows: &[Option<NewTokens<'_>>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
         let Head::Choose { adjusts, .. } = form.head else { return Ok(None) };
         let (sampling, past) = (Sampling::default(), Past::default());
         let nothing = Choice { sampling: &sampling, past: &past, position: 0 };

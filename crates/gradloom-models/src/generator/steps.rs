@@ -1,7 +1,7 @@
 //! Steps of the device: they are queued, and settled when they have ended.
 
 use super::Generator;
-use super::memory::{Choice, Row, floats, words};
+use super::memory::{Choice, NewTokens, floats, words};
 use super::program::Head;
 use super::request::{Event, Finish, RequestId, TokenLogprobs};
 use super::schedule::Text;
@@ -94,7 +94,7 @@ impl Generator {
                 position: text.generated() + under_way,
             });
             let tokens = if under_way > 0 { &[LastTokens::ID] } else { &tokens[start..end] };
-            Row { sequence, under_way, tokens, choice }
+            NewTokens { sequence, under_way, tokens, choice }
         };
         let rows: Vec<_> = places.iter().map(|new| new.as_ref().map(row)).collect();
         let step = memory.queue(&rows, head);

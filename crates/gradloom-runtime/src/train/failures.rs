@@ -21,11 +21,11 @@ pub(super) fn with_others(error: Error, others: u32) -> Error {
 /// The failures of a training program.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    state: Mutex<State>,
+    state: Mutex<FailureState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FailureState {
     /// Failures that were not reported yet, by the number of the run.
     untold: Vec<(u64, Error)>,
     /// Runs from which on the number of attempted steps was set, with that number: an entry for each call
@@ -33,7 +33,7 @@ struct State {
     steps: Vec<(u64, u64)>,
 }
 
-impl State {
+impl FailureState {
     /// Returns the number among the attempted steps of a run.
     fn step(&self, run: u64) -> u64 {
         let since = self.steps.iter().rev().find(|(first, _)| *first <= run);
@@ -52,7 +52,7 @@ impl State {
 }
 
 impl Failures {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FailureState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -31,7 +31,7 @@ const DOMAIN: u64 = 0x69_6e66_6572;
 /// which all programs of the session share: one after the other, never half.
 pub struct Infer<const K: usize, R> {
     /// The one in use first.
-    lanes: Vec<Lane>,
+    lanes: Vec<SizedProgram>,
     /// Makes others, where the batch may have any extent, of the declared inputs.
     recipe: Option<(Recipe, Vec<Input>)>,
     outputs: Vec<Elements>,
@@ -46,14 +46,14 @@ pub struct Infer<const K: usize, R> {
 type Recipe = Box<dyn Fn(&[Input]) -> Result<Program> + Send>;
 
 /// A program for inputs of one size.
-struct Lane {
+struct SizedProgram {
     inputs: Vec<Input>,
     program: Program,
     /// Failures of queued runs that were not read.
     failures: Arc<Failures>,
 }
 
-impl Lane {
+impl SizedProgram {
     fn new(inputs: Vec<Input>, program: Program) -> Self {
         Self { inputs, program, failures: Arc::default() }
     }
@@ -75,7 +75,7 @@ impl<const K: usize, R> Infer<K, R> {
     pub(super) fn of_trace(base: &Base, inputs: Vec<Input>, traced: Traced) -> Result<Self> {
         let program = compiled(base, traced)?;
         Ok(Self {
-            lanes: vec![Lane::new(inputs, program)],
+            lanes: vec![SizedProgram::new(inputs, program)],
             recipe: None,
             outputs: Vec::new(),
             seed: Arc::clone(&base.seed),
@@ -89,7 +89,7 @@ impl<const K: usize, R> Infer<K, R> {
     /// extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
-        let make = |inputs: Vec<Input>| recipe(&inputs).map(|program| Lane::new(inputs, program));
+        let make = |inputs: Vec<Input>| recipe(&inputs).map(|program| SizedProgram::new(inputs, program));
         any_batch::select(&mut self.lanes, |lane| &lane.inputs, (declared, 1), data, make)
     }
 
@@ -102,7 +102,7 @@ impl<const K: usize, R> Infer<K, R> {
     /// lost; when the run was cancelled.
     pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
         self.prepare(data)?;
-        let Lane { program, failures, .. } = &mut self.lanes[0];
+        let SizedProgram { program, failures, .. } = &mut self.lanes[0];
         let step = Step::queued(program, self.token.stop(), self.runs, failures)?;
         self.runs += 1;
         Ok(step)
@@ -112,7 +112,7 @@ impl<const K: usize, R> Infer<K, R> {
     fn prepare(&mut self, data: &[Data<'_>]) -> Result<()> {
         self.token.stop().check()?;
         self.select(data)?;
-        let Lane { inputs, program, .. } = &mut self.lanes[0];
+        let SizedProgram { inputs, program, .. } = &mut self.lanes[0];
         check_all(inputs, data, 1, program.backend())?;
         program.feed(inputs.iter().map(|input| input.name.as_str()).zip(data))?;
         program.set_scalars(random_key(key(&self.seed), self.runs))
@@ -298,7 +298,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// As [`Train::debug_run`](super::Train::debug_run).
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
-        let Lane { inputs, program, .. } = &self.lanes[0];
+        let SizedProgram { inputs, program, .. } = &self.lanes[0];
         check_all(inputs, &data, 1, program.backend())?;
         let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;
         let fed: Vec<(&str, &[u8])> =

@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Parameters in the order of the model's fields, then states.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SummaryRow>,
     /// Floating-point operations of a step, if it is of a program.
     pub flops: Option<u64>,
     /// Kernels that a step runs.
@@ -20,7 +20,7 @@ pub struct Summary {
 
 /// A parameter or a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct SummaryRow {
     /// Its path in the model.
     pub name: String,
     /// Its dtype and shape.
@@ -33,13 +33,13 @@ pub struct Row {
 
 impl Summary {
     pub(super) fn of(params: &ParamTable, is_trained: impl Fn(&ParamUse) -> bool) -> Self {
-        let parameters = params.iter().map(|used| Row {
+        let parameters = params.iter().map(|used| SummaryRow {
             name: used.name.clone(),
             ty: used.param.ty(),
             is_parameter: true,
             is_trained: is_trained(used),
         });
-        let states = params.states().map(|used| Row {
+        let states = params.states().map(|used| SummaryRow {
             name: used.name.clone(),
             ty: used.state.ty().clone(),
             is_parameter: false,
@@ -68,7 +68,7 @@ impl Summary {
         self.elements(|row| row.is_trained)
     }
 
-    fn elements(&self, wanted: impl Fn(&Row) -> bool) -> usize {
+    fn elements(&self, wanted: impl Fn(&SummaryRow) -> bool) -> usize {
         self.rows.iter().filter(|row| wanted(row)).map(|row| row.ty.elements()).sum()
     }
 }
@@ -85,8 +85,9 @@ impl Display for Summary {
             let shared = parents.iter().zip(&module).take_while(|(a, b)| a == b).count();
             for depth in shared..parents.len() {
                 let whole = parents[..=depth].join(".");
-                let under =
-                    |row: &Row| row.name.strip_prefix(&whole).is_some_and(|rest| rest.starts_with('.'));
+                let under = |row: &SummaryRow| {
+                    row.name.strip_prefix(&whole).is_some_and(|rest| rest.starts_with('.'))
+                };
                 let count = thousands(self.elements(|row| row.is_parameter && under(row)) as u64);
                 writeln!(f, "{}{}: {count}", "  ".repeat(depth), parents[depth])?;
             }

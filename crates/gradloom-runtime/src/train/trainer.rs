@@ -1,7 +1,7 @@
 //! The builder of a training program.
 
 use super::any_batch::check;
-use super::lane::Lane;
+use super::step_program::StepProgram;
 use super::training::Recipe;
 use super::{Session, Train};
 use gradloom_codegen::pipeline::{Options, Precision};
@@ -151,7 +151,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self.recipe = Some(Box::new(move |session, optimizer, options, inputs| {
             let inputs = of_one_batch(inputs, options.micro_batches)?;
             let traced = traced(session.model(), &inputs, &f)?;
-            Lane::compile(session.base(), inputs, &traced, optimizer, options)
+            StepProgram::compile(session.base(), inputs, &traced, optimizer, options)
         }));
         self
     }
@@ -305,7 +305,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         session.base().check_knows(&traced)?;
         let options = Options { scales_loss: precision == Precision::F16, ..self.options };
         let name = session.base().take_name(&options.name)?;
-        let lane = Lane::compile(session.base(), self.inputs.clone(), &traced, &*optimizer, &options)?;
+        let lane = StepProgram::compile(session.base(), self.inputs.clone(), &traced, &*optimizer, &options)?;
         if self.recipe.is_some() {
             check(&self.inputs)?;
         }

@@ -1,7 +1,7 @@
 //! A compiled training step.
 
-use super::lane::Lane;
 use super::rates::{LR, Rates};
+use super::step_program::StepProgram;
 use super::summary::Summary;
 use super::verify::{Verification, verify};
 use super::{Infer, Session, Step, any_batch};
@@ -37,7 +37,7 @@ pub struct Train<M, const N: usize> {
     optimizer: Box<dyn Optimizer>,
     options: Options,
     /// The one in use first.
-    lanes: Vec<Lane>,
+    lanes: Vec<StepProgram>,
     /// Makes others, where the batch may have any extent, of the declared inputs.
     recipe: Option<(Recipe<M>, Vec<Input>)>,
     numbers: Hyperparameters,
@@ -52,7 +52,7 @@ pub struct Train<M, const N: usize> {
 
 /// Makes a lane for other inputs than those that were declared.
 pub(super) type Recipe<M> =
-    Box<dyn Fn(&Session<M>, &dyn Optimizer, &Options, Vec<Input>) -> Result<Lane> + Send>;
+    Box<dyn Fn(&Session<M>, &dyn Optimizer, &Options, Vec<Input>) -> Result<StepProgram> + Send>;
 
 /// Without the model, so that `unwrap` works for models that are not `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
@@ -72,7 +72,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         name: Arc<str>,
         optimizer: Box<dyn Optimizer>,
         options: Options,
-        lane: Lane,
+        lane: StepProgram,
         recipe: Option<Recipe<M>>,
     ) -> Self {
         let recipe = recipe.map(|recipe| (recipe, lane.inputs.clone()));
@@ -125,7 +125,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.token.stop().check()?;
         self.select(data)?;
         self.tell()?;
-        let Lane { inputs, program, .. } = &self.lanes[0];
+        let StepProgram { inputs, program, .. } = &self.lanes[0];
         check_all(inputs, data, self.options.micro_batches, program.backend())?;
         if self.attempted == u64::MAX {
             return Err(Error::new(ErrorKind::Feed, "the attempted steps are 2^64 - 1, and cannot be more")
@@ -296,7 +296,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         data: &[Data<'_>],
         run: impl FnOnce(&Program, &[(&str, &[u8])], &dyn Fn(&str) -> Option<Number>) -> Result<R>,
     ) -> Result<R> {
-        let Lane { inputs, program, .. } = &self.lanes[0];
+        let StepProgram { inputs, program, .. } = &self.lanes[0];
         check_all(inputs, data, self.options.micro_batches, program.backend())?;
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, None)?;
@@ -684,7 +684,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     pub fn inspect(&self) -> Inspection<'_> {
-        let Lane { program, stages, .. } = &self.lanes[0];
+        let StepProgram { program, stages, .. } = &self.lanes[0];
         Inspection::of_training(program, stages)
     }
 

@@ -50,11 +50,11 @@ pub(super) struct Tuner {
     options: WgpuOptions,
     limits: Limits,
     record: Record,
-    state: Mutex<State>,
+    state: Mutex<TunerState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TunerState {
     choices: Choices,
     tuning: Tuning,
     /// Problems that could not be measured; they use the rule.
@@ -80,7 +80,7 @@ impl Tuner {
             took: Duration::ZERO,
             notes,
         };
-        let state = Mutex::new(State { choices, tuning, given_up: HashSet::new() });
+        let state = Mutex::new(TunerState { choices, tuning, given_up: HashSet::new() });
         Self { options: options.clone(), limits: gpu.limits, record, state }
     }
 
@@ -107,7 +107,7 @@ impl Tuner {
         state.choices.clone()
     }
 
-    fn measure(&self, state: &mut State, missing: Vec<(&Problem, Vec<Choice>)>) {
+    fn measure(&self, state: &mut TunerState, missing: Vec<(&Problem, Vec<Choice>)>) {
         let began = Instant::now();
         let mut device = Spare::new(&self.options);
         for (problem, all) in missing {

@@ -5,7 +5,7 @@
 //! each lane. Always holds: lines that compute the same are one; a line's sources stand before it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};
-use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ pub enum Op {
     Two(BinaryInst),
     One(UnaryInst),
     /// Vectors to a mask.
-    Compare(CompareOp, Lane),
+    Compare(CompareOp, LaneKind),
     /// True where two floats are not ordered: where either is NaN.
     Unordered,
     /// A vector to a mask.
@@ -290,7 +290,7 @@ impl Builder {
         others: VectorOperand,
     ) -> VectorOperand {
         let columns = self.columns();
-        let hit = self.compare(CompareOp::Eq, Lane::Signed, columns, index);
+        let hit = self.compare(CompareOp::Eq, LaneKind::Signed, columns, index);
         self.select(hit, chosen, others)
     }
 }
@@ -311,7 +311,13 @@ impl Lanes for Builder {
         self.value(Op::One(op), [a])
     }
 
-    fn compare(&mut self, op: CompareOp, lane: Lane, a: VectorOperand, b: VectorOperand) -> VectorOperand {
+    fn compare(
+        &mut self,
+        op: CompareOp,
+        lane: LaneKind,
+        a: VectorOperand,
+        b: VectorOperand,
+    ) -> VectorOperand {
         self.value(Op::Compare(op, lane), [a, b])
     }
 

@@ -6,7 +6,7 @@
 
 use super::ir::{Builder, Op, VectorOperand};
 use crate::cpu::functions::{self, MapOp};
-use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 
 fn no_lines(op: &str, dtype: DType) -> ! {
@@ -79,9 +79,9 @@ impl Builder {
         b: VectorOperand,
     ) -> VectorOperand {
         let lane = match dtype {
-            DType::F32 => Lane::Float,
-            DType::I32 => Lane::Signed,
-            DType::U32 => Lane::Unsigned,
+            DType::F32 => LaneKind::Float,
+            DType::I32 => LaneKind::Signed,
+            DType::U32 => LaneKind::Unsigned,
             DType::F16 | DType::BF16 | DType::U8 | DType::I64 => no_lines(op.name(), dtype),
             DType::Bool => {
                 let none = self.mask(MaskOp::Xor, a, a);
@@ -116,7 +116,7 @@ impl Builder {
             (F32, I32) => {
                 let (high, most) = (self.float(2_147_483_648.0), self.bits(i32::MAX.cast_unsigned()));
                 let inside = self.one(UnaryInst::SignedOfFloat, a);
-                let above = self.compare(CompareOp::Ge, Lane::Float, a, high);
+                let above = self.compare(CompareOp::Ge, LaneKind::Float, a, high);
                 let limited = self.select(above, most, inside);
                 let nan = self.is_nan(a);
                 self.select(nan, zero, limited)
@@ -126,7 +126,7 @@ impl Builder {
                 let positive = self.two(BinaryInst::Max, a, zero);
                 self.one(UnaryInst::UnsignedOfFloat, positive)
             }
-            (F32, Bool) => self.compare(CompareOp::Ne, Lane::Float, a, zero),
+            (F32, Bool) => self.compare(CompareOp::Ne, LaneKind::Float, a, zero),
             (I32 | U32, Bool) => self.value(Op::NotZero, [a]),
             (I32, F32) => self.one(UnaryInst::FloatOfSigned, a),
             (U32, F32) => self.one(UnaryInst::FloatOfUnsigned, a),

@@ -1,7 +1,7 @@
 //! The error function.
 
 use super::{exp, polynomial};
-use crate::cpu::lanes::{Lane, Lanes};
+use crate::cpu::lanes::{LaneKind, Lanes};
 use gradloom_core::ir::CompareOp;
 
 /// (erf(x)/x - 1), by x², for |x| <= 0.92; relative error of erf: 0.007 ulp.
@@ -35,6 +35,6 @@ pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let large = l.sub(one, large);
     let large = l.magnitude(large);
     let large = l.with_sign(large, x);
-    let is_small = l.compare(CompareOp::Lt, Lane::Float, magnitude, limit);
+    let is_small = l.compare(CompareOp::Lt, LaneKind::Float, magnitude, limit);
     l.select(is_small, small, large)
 }

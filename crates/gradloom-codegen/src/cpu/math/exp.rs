@@ -4,7 +4,7 @@
 //! 2 + r with |r| <= ln(2)/2, with ln 2 in two parts so that n times the first is exact.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
-use crate::cpu::lanes::{BinaryInst, Lane, Lanes, ROUND};
+use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, ROUND};
 use gradloom_core::ir::CompareOp;
 use std::f32::consts::LOG2_E;
 
@@ -88,7 +88,7 @@ pub fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (one, zero, magnitude) = (l.float(1.0), l.float(0.0), l.magnitude(x));
     let negative = l.negated(magnitude);
     let e = exp(l, negative);
-    let below = l.compare(CompareOp::Lt, Lane::Float, x, zero);
+    let below = l.compare(CompareOp::Lt, LaneKind::Float, x, zero);
     let numerator = l.select(below, e, one);
     let divisor = l.add(one, e);
     l.div(numerator, divisor)

@@ -4,7 +4,7 @@
 //! "Methods and Programs for Mathematical Functions" (1989), chapter 3.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
-use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, Scalar, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, Scalar, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -57,12 +57,12 @@ fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
 fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     let (zero, infinity) = (l.float(0.0), l.float(f32::INFINITY));
     let (lowest, nan) = (l.float(f32::NEG_INFINITY), l.float(f32::NAN));
-    let is_infinite = l.compare(CompareOp::Eq, Lane::Float, x, infinity);
+    let is_infinite = l.compare(CompareOp::Eq, LaneKind::Float, x, infinity);
     let outside = l.select(is_infinite, x, nan);
-    let is_zero = l.compare(CompareOp::Eq, Lane::Float, x, zero);
+    let is_zero = l.compare(CompareOp::Eq, LaneKind::Float, x, zero);
     let outside = l.select(is_zero, lowest, outside);
-    let above = l.compare(CompareOp::Gt, Lane::Float, x, zero);
-    let below = l.compare(CompareOp::Lt, Lane::Float, x, infinity);
+    let above = l.compare(CompareOp::Gt, LaneKind::Float, x, zero);
+    let below = l.compare(CompareOp::Lt, LaneKind::Float, x, infinity);
     let is_inside = l.mask(MaskOp::And, above, below);
     l.select(is_inside, inside, outside)
 }
@@ -71,7 +71,7 @@ fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
 #[inline(always)]
 pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (least, factor, zero) = (l.float(f32::MIN_POSITIVE), l.float(8_388_608.0), l.float(0.0));
-    let small = l.compare(CompareOp::Lt, Lane::Float, x, least);
+    let small = l.compare(CompareOp::Lt, LaneKind::Float, x, least);
     let scaled = l.mul(x, factor);
     let normal = l.select(small, scaled, x);
     let shift = l.bits((-23i32).cast_unsigned());
@@ -91,7 +91,7 @@ pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // What rounding 1 + x lost, which shifts the logarithm by lost / u (as in FreeBSD's s_log1p.c).
     let (of_large, of_small) = (l.sub(u, x), l.sub(u, one));
     let (of_large, of_small) = (l.sub(one, of_large), l.sub(x, of_small));
-    let large = l.compare(CompareOp::Ge, Lane::Float, u, two);
+    let large = l.compare(CompareOp::Ge, LaneKind::Float, u, two);
     let lost = l.select(large, of_large, of_small);
     let correction = l.div(lost, u);
     let (n, f) = parts(l, u);

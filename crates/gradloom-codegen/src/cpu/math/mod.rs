@@ -8,7 +8,7 @@
 //!
 //! The polynomials are weighted minimax fits of our own (`coefficients.py`); reductions cite their sources.
 
-use super::lanes::{Lane, Lanes};
+use super::lanes::{LaneKind, Lanes};
 use gradloom_core::ir::CompareOp;
 
 mod erf;
@@ -40,6 +40,6 @@ pub fn polynomial<L: Lanes, const N: usize>(l: &mut L, x: L::Value, c: [f32; N])
 #[inline(always)]
 fn unless_tiny<L: Lanes>(l: &mut L, x: L::Value, y: L::Value) -> L::Value {
     let (magnitude, tiny) = (l.magnitude(x), l.float(1e-8));
-    let is_tiny = l.compare(CompareOp::Lt, Lane::Float, magnitude, tiny);
+    let is_tiny = l.compare(CompareOp::Lt, LaneKind::Float, magnitude, tiny);
     l.select(is_tiny, x, y)
 }

@@ -78,7 +78,7 @@ enum Stored {
 
 /// The row of a turn.
 #[derive(Clone, Copy)]
-struct Row<'k> {
+struct TurnRow<'k> {
     number: Value<'k>,
     /// True if it is there; `None` if every one is.
     live: Option<Value<'k>>,
@@ -212,9 +212,9 @@ impl<'k, 'b> Rows<'k, 'b> {
         let row = match slots * steps * groups > self.body.rows {
             true => {
                 let number = raw.min(self.k.u32(rows - 1));
-                Row { number, live: Some(raw.below(rows)), step }
+                TurnRow { number, live: Some(raw.below(rows)), step }
             }
-            false => Row { number: raw, live: None, step },
+            false => TurnRow { number: raw, live: None, step },
         };
         if self.schedule.is_unrolled() && step.is_none() {
             self.load_early(row);
@@ -228,7 +228,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Loads what may be loaded before the kernels before this one are done: weights of norms, and biases.
-    fn load_early(&mut self, row: Row<'k>) {
+    fn load_early(&mut self, row: TurnRow<'k>) {
         let is_early = |id: &NodeId| {
             let node = self.body.node(*id);
             let of_store = matches!(node.kind, NodeKind::Load(read) if self.views.reads[read].is_early);
@@ -243,7 +243,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Returns the position for a row's own results, which one invocation answers for.
-    fn row_position(&self, row: Row<'k>) -> Position<'k> {
+    fn row_position(&self, row: TurnRow<'k>) -> Position<'k> {
         let zero = self.k.u32(0);
         let first = self.lane.equals(zero);
         let first = self.is_first_block.map_or(first, |block| block & first);
@@ -253,7 +253,7 @@ impl<'k, 'b> Rows<'k, 'b> {
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
     /// `Element` live for one turn.
-    fn for_each(&mut self, row: Row<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, LanePlace<'k>)) {
+    fn for_each(&mut self, row: TurnRow<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, LanePlace<'k>)) {
         let both = |a: Option<Value<'k>>, b: Option<Value<'k>>| match (a, b) {
             (Some(a), Some(b)) => Some(a & b),
             (a, b) => a.or(b),
@@ -309,7 +309,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Appends the reductions of a depth.
-    fn reduce(&mut self, row: Row<'k>, depth: usize) {
+    fn reduce(&mut self, row: TurnRow<'k>, depth: usize) {
         let all: Vec<Reduction> = self
             .body
             .ids()
@@ -404,7 +404,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Computes the nodes of level `Row` behind `depth` reductions.
-    fn row_nodes(&mut self, row: Row<'k>, depth: usize) {
+    fn row_nodes(&mut self, row: TurnRow<'k>, depth: usize) {
         let position = self.row_position(row);
         for id in self.body.ids() {
             let node = self.body.node(id);
@@ -418,7 +418,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Stores a row's results, and adds its elements to the sums of columns.
-    fn finish_row(&mut self, row: Row<'k>, sums: &ColumnSums<'k>) {
+    fn finish_row(&mut self, row: TurnRow<'k>, sums: &ColumnSums<'k>) {
         let (k, body, views) = (self.k, self.body, self.views);
         let stores = stores_of(body, Level::Element);
         let columns = columns_of(body);

@@ -6,7 +6,7 @@ use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, CompareOp, UnaryOp, ValueId};
 
 /// Properties of an op.
-struct Row {
+struct Properties {
     name: &'static str,
     /// The dtypes that it takes, and gives.
     dtypes: &'static [DType],
@@ -29,8 +29,8 @@ type Gradient = fn(b: &mut Builder<'_>, g: ValueId, x: [ValueId; 2], y: ValueId)
 const NUMBERS: &[DType] = &[F32, I32, U32];
 const INTEGERS: &[DType] = &[I32, U32];
 
-impl Row {
-    const DEFAULT: Row = Row {
+impl Properties {
+    const DEFAULT: Properties = Properties {
         name: "",
         dtypes: NUMBERS,
         cost: CostClass::Simple,
@@ -44,7 +44,7 @@ impl Row {
 
 table! {
     /// Elementwise functions of two operands of one type.
-    pub enum BinaryOp: Row {
+    pub enum BinaryOp: Properties {
         Add {
             name: "add",
             float: |a, b| a + b,

@@ -4,19 +4,19 @@ use super::table;
 use std::cmp::Ordering;
 
 /// Properties of a comparison.
-struct Row {
+struct Properties {
     name: &'static str,
     /// True if it holds for two elements in this order; the order is `None` if one of them is NaN.
     holds: fn(Option<Ordering>) -> bool,
 }
 
-impl Row {
-    const DEFAULT: Row = Row { name: "", holds: |_| false };
+impl Properties {
+    const DEFAULT: Properties = Properties { name: "", holds: |_| false };
 }
 
 table! {
     /// Elementwise comparisons; a NaN makes all but `Ne` false.
-    pub enum CompareOp: Row {
+    pub enum CompareOp: Properties {
         Eq { name: "eq", holds: |order| order.is_some_and(Ordering::is_eq) }
         Ne { name: "ne", holds: |order| order.is_none_or(Ordering::is_ne) }
         Lt { name: "lt", holds: |order| order.is_some_and(Ordering::is_lt) }

@@ -10,7 +10,7 @@ use crate::ir::{Builder, ValueId};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
 /// Properties of an op.
-struct Row {
+struct Properties {
     name: &'static str,
     /// The value, in float64.
     float: fn(f64) -> f64,
@@ -20,8 +20,8 @@ struct Row {
     slope: fn(b: &mut Builder<'_>, x: ValueId, y: ValueId) -> ValueId,
 }
 
-impl Row {
-    const DEFAULT: Row = Row {
+impl Properties {
+    const DEFAULT: Properties = Properties {
         name: "",
         float: |_| unreachable!("every row has a value"),
         expansion: |_, _| unreachable!("every row has an expansion"),
@@ -31,7 +31,7 @@ impl Row {
 
 table! {
     /// Functions of one f32 operand that are made of other ops.
-    pub enum CompositeOp: Row {
+    pub enum CompositeOp: Properties {
         Tan {
             name: "tan",
             float: float::tan,

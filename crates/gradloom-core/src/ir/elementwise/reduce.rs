@@ -4,7 +4,7 @@ use super::{BinaryOp, table};
 use crate::ir::{DType, Number};
 
 /// Properties of a reduction.
-struct Row {
+struct Properties {
     name: &'static str,
     /// The function that combines two elements, or two partial results.
     combiner: BinaryOp,
@@ -15,14 +15,18 @@ struct Row {
     splits: bool,
 }
 
-impl Row {
-    const DEFAULT: Row =
-        Row { name: "", combiner: BinaryOp::Add, identity: |dtype| Number::of(dtype, 0.0), splits: true };
+impl Properties {
+    const DEFAULT: Properties = Properties {
+        name: "",
+        combiner: BinaryOp::Add,
+        identity: |dtype| Number::of(dtype, 0.0),
+        splits: true,
+    };
 }
 
 table! {
     /// Reductions over axes of numbers. A NaN anywhere gives NaN.
-    pub enum ReduceOp: Row {
+    pub enum ReduceOp: Properties {
         /// 0 for no elements.
         Sum { name: "sum" }
         /// 1 for no elements.

@@ -7,7 +7,7 @@ use crate::ir::{Builder, ValueId};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// Properties of an op.
-struct Row {
+struct Properties {
     name: &'static str,
     /// The dtypes that it takes, and gives.
     dtypes: &'static [DType],
@@ -25,8 +25,8 @@ struct Row {
 /// The cotangent of the operand x, from that of the result, from x, and from the result y.
 type Gradient = fn(b: &mut Builder<'_>, g: ValueId, x: ValueId, y: ValueId) -> ValueId;
 
-impl Row {
-    const DEFAULT: Row = Row {
+impl Properties {
+    const DEFAULT: Properties = Properties {
         name: "",
         dtypes: &[F32],
         cost: CostClass::Simple,
@@ -39,7 +39,7 @@ impl Row {
 
 table! {
     /// Elementwise functions of one operand.
-    pub enum UnaryOp: Row {
+    pub enum UnaryOp: Properties {
         Neg {
             name: "neg",
             dtypes: &[F32, I32],

@@ -11,15 +11,15 @@ use crate::ir::{Builder, Definition, DotAxes, Graph, Id, OpKind, ValueId};
 /// This is the gradient of a weight that several steps share. It is done where the results that are saved
 /// have more elements than the operands that are joined: each of them would be written and read again.
 pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<JoinedTerms> = Vec::new();
     for (index, term) in terms.iter().enumerate().filter(|(_, term)| old.uses[term.old.index()] == 1) {
         let Some(alike) = Alike::of(b.graph, term.new) else { continue };
         match groups.iter_mut().find(|group| group.alike == alike) {
             Some(group) => group.members.push(index),
-            None => groups.push(Group { alike, members: vec![index] }),
+            None => groups.push(JoinedTerms { alike, members: vec![index] }),
         }
     }
-    let Group { alike: Alike { axes, .. }, members } =
+    let JoinedTerms { alike: Alike { axes, .. }, members } =
         groups.into_iter().find(|group| group.pays(b.graph, terms))?;
     let mut products = take(terms, &members);
     // In the order of the operands that came first, which is that of the steps: what else is made of them is
@@ -58,12 +58,12 @@ impl Alike {
 }
 
 /// Terms of a sum, by index, that can be joined.
-struct Group {
+struct JoinedTerms {
     alike: Alike,
     members: Vec<usize>,
 }
 
-impl Group {
+impl JoinedTerms {
     fn pays(&self, graph: &Graph, terms: &[Term]) -> bool {
         let elements = |value: ValueId| graph.ty(value).shape.elements();
         let of_side = |side: usize| {

@@ -6,7 +6,7 @@
 
 use crate::InstructionSet;
 use crate::elementwise::functions::function;
-use crate::elementwise::{OPERANDS, Operand, Target};
+use crate::elementwise::{OPERANDS, Operand, ResultRows};
 use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};
@@ -103,7 +103,7 @@ fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
         *operand = Operand::row(std::ptr::from_ref(element).cast());
     }
     let mut result = 0u32;
-    let target = Target { start: std::ptr::from_mut(&mut result).cast(), row_stride: 0 };
+    let target = ResultRows { start: std::ptr::from_mut(&mut result).cast(), row_stride: 0 };
     // SAFETY: one element of the dtype can be read of each operand, and written; any machine has the level.
     unsafe { function(op, InstructionSet::Baseline)(1, 1, &all, target) };
     match dtype {

@@ -12,7 +12,7 @@ fn tangled(random: &mut Random) -> Routine {
         values.push(match random.below(4) {
             0 => builder.add(a, number),
             1 => {
-                let mask = builder.compare(CompareOp::Lt, Lane::Float, a, b);
+                let mask = builder.compare(CompareOp::Lt, LaneKind::Float, a, b);
                 builder.select(mask, b, c)
             }
             2 => builder.mul(a, b),

@@ -4,7 +4,7 @@
 //! a vector with all bits of a lane set, or none.
 
 use super::{Emitter, Reduce, is_plain};
-use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, ROUND, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, ROUND, UnaryInst};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Line, Lines, Op, VectorOperand};
 use crate::cpu::machine::numbers::OperandNumber;
@@ -280,23 +280,23 @@ impl<'a> Emitter<'a> {
     }
 }
 
-fn compare(code: &mut InstructionSink<'_>, op: CompareOp, lane: Lane) {
+fn compare(code: &mut InstructionSink<'_>, op: CompareOp, lane: LaneKind) {
     match (op, lane) {
-        (CompareOp::Eq, Lane::Float) => code.f32x4_eq(),
-        (CompareOp::Ne, Lane::Float) => code.f32x4_ne(),
-        (CompareOp::Lt, Lane::Float) => code.f32x4_lt(),
-        (CompareOp::Le, Lane::Float) => code.f32x4_le(),
-        (CompareOp::Gt, Lane::Float) => code.f32x4_gt(),
-        (CompareOp::Ge, Lane::Float) => code.f32x4_ge(),
+        (CompareOp::Eq, LaneKind::Float) => code.f32x4_eq(),
+        (CompareOp::Ne, LaneKind::Float) => code.f32x4_ne(),
+        (CompareOp::Lt, LaneKind::Float) => code.f32x4_lt(),
+        (CompareOp::Le, LaneKind::Float) => code.f32x4_le(),
+        (CompareOp::Gt, LaneKind::Float) => code.f32x4_gt(),
+        (CompareOp::Ge, LaneKind::Float) => code.f32x4_ge(),
         (CompareOp::Eq, _) => code.i32x4_eq(),
         (CompareOp::Ne, _) => code.i32x4_ne(),
-        (CompareOp::Lt, Lane::Signed) => code.i32x4_lt_s(),
-        (CompareOp::Le, Lane::Signed) => code.i32x4_le_s(),
-        (CompareOp::Gt, Lane::Signed) => code.i32x4_gt_s(),
-        (CompareOp::Ge, Lane::Signed) => code.i32x4_ge_s(),
-        (CompareOp::Lt, Lane::Unsigned) => code.i32x4_lt_u(),
-        (CompareOp::Le, Lane::Unsigned) => code.i32x4_le_u(),
-        (CompareOp::Gt, Lane::Unsigned) => code.i32x4_gt_u(),
-        (CompareOp::Ge, Lane::Unsigned) => code.i32x4_ge_u(),
+        (CompareOp::Lt, LaneKind::Signed) => code.i32x4_lt_s(),
+        (CompareOp::Le, LaneKind::Signed) => code.i32x4_le_s(),
+        (CompareOp::Gt, LaneKind::Signed) => code.i32x4_gt_s(),
+        (CompareOp::Ge, LaneKind::Signed) => code.i32x4_ge_s(),
+        (CompareOp::Lt, LaneKind::Unsigned) => code.i32x4_lt_u(),
+        (CompareOp::Le, LaneKind::Unsigned) => code.i32x4_le_u(),
+        (CompareOp::Gt, LaneKind::Unsigned) => code.i32x4_gt_u(),
+        (CompareOp::Ge, LaneKind::Unsigned) => code.i32x4_ge_u(),
     };
 }

@@ -7,7 +7,7 @@
 
 use super::assembler::{Assembler, displacement};
 use super::registers::{Location, Step};
-use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, UnaryInst};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Builder, Fetch, Line, Op, SOURCES};
 use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
@@ -194,11 +194,11 @@ fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
 }
 
 /// Returns the instruction, and the number of the comparison.
-fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
+fn code_of_compare(op: CompareOp, lane: LaneKind) -> (Code, i32) {
     let code = match lane {
-        Lane::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
-        Lane::Signed => Code::EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8,
-        Lane::Unsigned => Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
+        LaneKind::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
+        LaneKind::Signed => Code::EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8,
+        LaneKind::Unsigned => Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
     };
     // For floats: quiet ones, of which only `Ne` holds for NaN.
     let [float, int] = match op {
@@ -209,7 +209,7 @@ fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
         CompareOp::Gt => [0x1e, 6],
         CompareOp::Ge => [0x1d, 5],
     };
-    (code, if lane == Lane::Float { float } else { int })
+    (code, if lane == LaneKind::Float { float } else { int })
 }
 
 const UNORDERED: i32 = 3;
@@ -217,7 +217,7 @@ const ORDERED: i32 = 7;
 
 /// Clears the bits of a mask where either of two vectors is NaN.
 pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, b: Register) {
-    let code = code_of_compare(CompareOp::Eq, Lane::Float).0;
+    let code = code_of_compare(CompareOp::Eq, LaneKind::Float).0;
     let compare = Instruction::with4(code, ordered, a, b, ORDERED).expect("operands of the instruction");
     push_under(asm, compare, Some(ordered), false);
 }
@@ -282,7 +282,7 @@ pub(super) fn combine(
     b: Vector,
 ) {
     if is_float_extreme(op, dtype) {
-        let nan = code_of_compare(CompareOp::Eq, Lane::Float).0;
+        let nan = code_of_compare(CompareOp::Eq, LaneKind::Float).0;
         compare(asm, nan, SCRATCH_MASK, a, Vector::Register(a), UNORDERED);
         two(asm, code_of_extreme(op), SCRATCH[0], a, b);
         let keep = emit!(@make EVEX_Vmovaps_zmm_k1z_zmmm512, SCRATCH[0], a);
@@ -407,7 +407,7 @@ impl Places<'_> {
             }
             Op::Unordered => {
                 let a = source(0).in_register(asm, SCRATCH[0]);
-                let code = code_of_compare(CompareOp::Eq, Lane::Float).0;
+                let code = code_of_compare(CompareOp::Eq, LaneKind::Float).0;
                 compare(asm, code, to_mask(), a, source(1), UNORDERED);
             }
             Op::NotZero => {

@@ -10,7 +10,7 @@ use gradloom_core::kernel::AttentionTile;
 const AHEAD: usize = 4;
 
 /// The memory of some rows.
-pub(super) struct Block<'k> {
+pub(super) struct RowBlock<'k> {
     k: &'k Builder,
     array: u32,
     rows: usize,
@@ -28,7 +28,7 @@ pub(super) struct Window<'k> {
     pub(super) count: usize,
 }
 
-impl<'k> Block<'k> {
+impl<'k> RowBlock<'k> {
     pub(super) fn new(k: &'k Builder, rows: usize, width: usize) -> Self {
         let array = k.shared(ValueType::Vector(4), narrow(rows * AttentionTile::pitch(width)));
         Self { k, array, rows, width }

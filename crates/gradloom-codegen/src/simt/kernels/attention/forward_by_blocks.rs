@@ -4,7 +4,7 @@
 //! there is a larger one. Dao, FlashAttention-2 (2023), section 3.1.1.
 
 use super::super::Value;
-use super::block::Block;
+use super::block::RowBlock;
 use super::thread::Each;
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
@@ -29,8 +29,8 @@ impl<'k> Attention<'k, '_> {
         let [depth, value_depth] = [problem.depth, problem.value_depth];
         let [q, ..] = self.queries_keys_values();
         let [output, log_sum] = [self.result(0), self.result(1)];
-        let held = Block::new(k, tile.rows(), depth);
-        let [keys, values] = [depth, value_depth].map(|width| Block::new(k, tile.columns(), width));
+        let held = RowBlock::new(k, tile.rows(), depth);
+        let [keys, values] = [depth, value_depth].map(|width| RowBlock::new(k, tile.columns(), width));
         let block = self.query_block(tile);
         let thread = &block.thread;
         let (scores, shares) = (thread.scores(), thread.shares());

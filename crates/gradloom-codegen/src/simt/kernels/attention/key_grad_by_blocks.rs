@@ -3,7 +3,7 @@
 //! There are no sums across workgroups: each goes through the queries of all heads that read its keys.
 
 use super::super::Value;
-use super::block::{Block, Window};
+use super::block::{RowBlock, Window};
 use super::thread::Thread;
 use super::{Attention, Head};
 use crate::narrow::narrow;
@@ -40,8 +40,8 @@ impl<'k> Attention<'k, '_> {
         let widths = [problem.depth, problem.value_depth];
         let [_, all_keys, all_values] = self.queries_keys_values();
         let results = [self.result(1), self.result(2)];
-        let [keys, values] = widths.map(|width| Block::new(k, tile.rows(), width));
-        let [queries, slopes] = widths.map(|width| Block::new(k, tile.columns(), width));
+        let [keys, values] = widths.map(|width| RowBlock::new(k, tile.rows(), width));
+        let [queries, slopes] = widths.map(|width| RowBlock::new(k, tile.columns(), width));
         let block = self.key_block(tile);
         let thread = &block.thread;
         let [weight_memory, slope_memory] = [thread.scores(), thread.scores()];
@@ -107,7 +107,7 @@ impl<'k> Attention<'k, '_> {
     fn each_query_block(
         &self,
         block: &KeyBlock<'k>,
-        memory: [&Block<'k>; 2],
+        memory: [&RowBlock<'k>; 2],
         body: impl FnOnce(&Queries<'k>),
     ) {
         let (k, count) = (self.k, self.problem.queries);

@@ -1,7 +1,7 @@
 //! A workgroup that has a block of queries and goes through blocks of keys.
 
 use super::super::Value;
-use super::block::{Block, Window};
+use super::block::{RowBlock, Window};
 use super::bounds::Bounds;
 use super::rows::Rows;
 use super::thread::{Each, Thread};
@@ -60,7 +60,7 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// Loads the block's rows of an operand.
-    pub(super) fn fill_queries(&self, block: &QueryBlock<'k>, memory: &Block<'k>, operand: Rows<'k, '_>) {
+    pub(super) fn fill_queries(&self, block: &QueryBlock<'k>, memory: &RowBlock<'k>, operand: Rows<'k, '_>) {
         let end = self.k.u32(narrow(self.problem.queries));
         let window = Window { first: block.first, end, count: self.problem.queries };
         memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(block.of, query));
@@ -70,7 +70,7 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn each_key_block(
         &self,
         block: &QueryBlock<'k>,
-        memory: [&Block<'k>; 2],
+        memory: [&RowBlock<'k>; 2],
         body: impl FnOnce(Value<'k>),
     ) {
         let (k, [_, keys, values]) = (self.k, self.queries_keys_values());

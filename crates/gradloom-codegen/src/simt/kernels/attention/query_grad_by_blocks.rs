@@ -5,7 +5,7 @@
 
 use super::super::Value;
 use super::Attention;
-use super::block::Block;
+use super::block::RowBlock;
 use super::query_block::QueryBlock;
 use crate::narrow::narrow;
 use gradloom_core::ir::UnaryOp;
@@ -19,8 +19,8 @@ impl<'k> Attention<'k, '_> {
         let [q, ..] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let write = self.result(0);
-        let [held, slopes] = widths.map(|width| Block::new(k, tile.rows(), width));
-        let [keys, values] = widths.map(|width| Block::new(k, tile.columns(), width));
+        let [held, slopes] = widths.map(|width| RowBlock::new(k, tile.rows(), width));
+        let [keys, values] = widths.map(|width| RowBlock::new(k, tile.columns(), width));
         let block = self.query_block(tile);
         let thread = &block.thread;
         let scores = thread.scores();

@@ -5,7 +5,7 @@
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
-use super::block::Block;
+use super::block::RowBlock;
 use super::rows::Rows;
 use crate::narrow::narrow;
 use crate::simt::Variable;
@@ -88,7 +88,7 @@ impl<'k> Thread<'k> {
     }
 
     /// Returns the products of its rows of one block with its columns, which are rows of another.
-    pub(super) fn products(&self, rows: &Block<'k>, columns: &Block<'k>) -> Each<Value<'k>> {
+    pub(super) fn products(&self, rows: &RowBlock<'k>, columns: &RowBlock<'k>) -> Each<Value<'k>> {
         let k = self.k;
         let sums = self.each(|_, _| k.var(k.f32(0.0)));
         let apart = narrow(self.tile.column_threads) * columns.pitch();
@@ -108,14 +108,14 @@ impl<'k> Thread<'k> {
     }
 
     /// Creates sums for [`Thread::accumulate`]: for each of its rows its vectors of a row of the block.
-    pub(super) fn sums(&self, block: &Block<'k>) -> Each<Variable<'k>> {
+    pub(super) fn sums(&self, block: &RowBlock<'k>) -> Each<Variable<'k>> {
         let vectors = block.vectors().div_ceil(self.tile.column_threads);
         let zero = || self.k.var(self.k.f32(0.0).splat());
         (0..self.tile.rows_each).map(|_| (0..vectors).map(|_| zero()).collect()).collect()
     }
 
     /// Adds to sums the product of a block of scores with a block whose rows are the scores' columns.
-    pub(super) fn accumulate(&self, sums: &Each<Variable<'k>>, Shared(scores): Shared, block: &Block<'k>) {
+    pub(super) fn accumulate(&self, sums: &Each<Variable<'k>>, Shared(scores): Shared, block: &RowBlock<'k>) {
         let (k, threads) = (self.k, narrow(self.tile.column_threads));
         let places: Vec<_> = (0..sums[0].len()).map(|c| self.place(block, c)).collect();
         k.count(k.u32(0), k.u32(threads), k.u32(1), |t| {
@@ -134,7 +134,7 @@ impl<'k> Thread<'k> {
     }
 
     /// Its vector of a row of a block; the last one, if there is none.
-    fn place(&self, block: &Block<'k>, c: usize) -> Value<'k> {
+    fn place(&self, block: &RowBlock<'k>, c: usize) -> Value<'k> {
         let (first, vectors) = (c * self.tile.column_threads, block.vectors());
         let place = self.across + narrow(first);
         match first + self.tile.column_threads > vectors {

@@ -7,7 +7,7 @@
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
-use super::staged::{Group, Shape, Staged, pipeline};
+use super::staged::{Shape, Staged, TileThreads, pipeline};
 use super::{At, Product, inside};
 use crate::product::Along;
 use crate::simt::{Builder, Kernel, MatrixUse, Value};
@@ -66,13 +66,13 @@ impl Product<'_> {
         let left = Half {
             which: MatrixUse::Left,
             along: lhs.side.along,
-            tile: Staged::new(lhs, shape(tile.m), Group::whole(&k)),
+            tile: Staged::new(lhs, shape(tile.m), TileThreads::whole(&k)),
             first: (subgroup / across) * tile.subgroup_m,
         };
         let right = Half {
             which: MatrixUse::Right,
             along: rhs.side.along,
-            tile: Staged::new(rhs, shape(tile.n), Group::whole(&k)),
+            tile: Staged::new(rhs, shape(tile.n), TileThreads::whole(&k)),
             first: (subgroup % across) * tile.subgroup_n,
         };
         let (rows, columns) = (tile.subgroup_m / 16, tile.subgroup_n / 16);

@@ -6,7 +6,7 @@
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
-use super::staged::{Group, Shape, Staged, pipeline};
+use super::staged::{Shape, Staged, TileThreads, pipeline};
 use super::{At, Product};
 use crate::narrow::narrow;
 use crate::product::Along;
@@ -70,7 +70,7 @@ impl<'k> Reader<'k> {
         [extent, each, strip]: [u32; 3],
         place: Value<'k>,
         tile: &Tile,
-        group: Group<'k>,
+        group: TileThreads<'k>,
     ) -> Self {
         let staged = |buffers| {
             let shape = Shape { extent, depth: tile.k, matrix: None, strip, threads: tile.group(), buffers };
@@ -193,7 +193,7 @@ impl Product<'_> {
         let slices = tile.slices();
         let slice = (slices > 1).then(|| k.local() / tile.group());
         let local = if slices > 1 { k.local() % tile.group() } else { k.local() };
-        let group = Group { local, slice, slices, terms: narrow(self.problem.k) / slices };
+        let group = TileThreads { local, slice, slices, terms: narrow(self.problem.k) / slices };
         let [row, column] = places(local, tile);
         let lhs = Reader::new(lhs, [tile.m, tile.thread_m, tile.thread_m.min(4)], row, tile, group);
         let rhs = Reader::new(rhs, [tile.n, tile.thread_n, 4], column, tile, group);
@@ -282,7 +282,7 @@ fn add_slices<'k>(
     k: &'k Builder,
     sums: &[Vec<Variable<'k>>],
     tile: &Tile,
-    group: Group<'k>,
+    group: TileThreads<'k>,
     slice: Value<'k>,
 ) {
     let all: Vec<&Variable<'k>> = sums.iter().flatten().collect();

@@ -30,7 +30,7 @@ pub(super) struct Shape {
 
 /// The group of threads that a tile belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Group<'k> {
+pub(super) struct TileThreads<'k> {
     /// This thread's number in it.
     pub(super) local: Value<'k>,
     /// Its number among the groups of the workgroup, if there are several.
@@ -41,7 +41,7 @@ pub(super) struct Group<'k> {
     pub(super) terms: u32,
 }
 
-impl<'k> Group<'k> {
+impl<'k> TileThreads<'k> {
     /// Returns the group of all threads of a workgroup.
     pub(super) fn whole(k: &'k Builder) -> Self {
         Self { local: k.local(), slice: None, slices: 1, terms: 0 }
@@ -52,7 +52,7 @@ impl<'k> Group<'k> {
 pub(super) struct Staged<'k> {
     operand: TiledOperand<'k>,
     shape: Shape,
-    group: Group<'k>,
+    group: TileThreads<'k>,
     /// The array of the workgroup.
     pub(super) array: u32,
     rounds: Vec<Round<'k>>,
@@ -151,7 +151,7 @@ impl Shape {
 }
 
 impl<'k> Staged<'k> {
-    pub(super) fn new(operand: TiledOperand<'k>, shape: Shape, group: Group<'k>) -> Self {
+    pub(super) fn new(operand: TiledOperand<'k>, shape: Shape, group: TileThreads<'k>) -> Self {
         let k = operand.k;
         let lines = if operand.side.along == Along::Contract { shape.extent } else { shape.depth };
         let size = shape.pitch(operand.side.along) * lines;

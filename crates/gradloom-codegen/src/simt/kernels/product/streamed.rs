@@ -27,7 +27,7 @@ const ROWS: u32 = 2;
 const REGISTERS: u32 = 80;
 
 /// Place of a lane in its tile.
-struct Lane<'k> {
+struct LanePlace<'k> {
     /// Of its workgroup.
     own: Tile<'k>,
     /// Rows of that.
@@ -51,7 +51,7 @@ impl Product<'_> {
         let operands = TiledOperand::both(&k, self, &own);
         let (number, subgroup) = (k.local() % SUBGROUP, k.local() / SUBGROUP);
         let columns = tile.n / LINES;
-        let lane = Lane { own, rows: tile.m, columns, line: number / 4, term: number % 4 * 4 };
+        let lane = LanePlace { own, rows: tile.m, columns, line: number / 4, term: number % 4 * 4 };
         let half = self.schedule.operands;
         // Of each 16 rows.
         let zeros = |_| -> Vec<_> { (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect() };
@@ -129,7 +129,7 @@ impl Product<'_> {
     fn lefts<'k>(
         &self,
         lhs: &TiledOperand<'k>,
-        lane: &Lane<'k>,
+        lane: &LanePlace<'k>,
         (first_row, term): (u32, Value<'k>),
         steps: u32,
     ) -> Vec<[Value<'k>; 2]> {
@@ -158,7 +158,7 @@ impl Product<'_> {
     }
 
     /// Loads four terms from `term` on of each of the lane's columns.
-    fn rights<'k>(&self, rhs: &TiledOperand<'k>, lane: &Lane<'k>, term: Value<'k>) -> Vec<Value<'k>> {
+    fn rights<'k>(&self, rhs: &TiledOperand<'k>, lane: &LanePlace<'k>, term: Value<'k>) -> Vec<Value<'k>> {
         let (all, columns) = (narrow(self.problem.n), lane.columns);
         let there = |column: Value<'k>, of: u32| {
             let column = lane.own.first_column + column;

@@ -1,6 +1,6 @@
 //! A training step for inputs of one size.
 //!
-//! In: a traced loss, and what is made of it. Out: a [`Lane`], which runs steps. A [`Train`](super::Train)
+//! In: a traced loss, and what is made of it. Out: a [`StepProgram`], which runs steps. A [`Train`](super::Train)
 //! has one, or, where the batch may have any extent, one for each that came.
 
 use super::base::Base;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 const SLOTS: usize = 4;
 
 /// A program with the results of its last steps.
-pub(super) struct Lane {
+pub(super) struct StepProgram {
     /// Inputs of a step, with all micro-batches.
     pub(super) inputs: Vec<Input>,
     pub(super) program: Program,
@@ -33,7 +33,7 @@ pub(super) struct Lane {
     last: Option<Step>,
 }
 
-impl Lane {
+impl StepProgram {
     /// Compiles a loss that was traced with these inputs.
     pub(super) fn compile(
         base: &Base,
