@@ -4,7 +4,7 @@
 //! no display; lavapipe warns that it is not conformant. Neither is about what the user asked for, and both
 //! look like errors of this command.
 
-/// Settings of the environment under which drivers print nothing, where the user has none.
+/// Environment variables that silence drivers; each is set only if the user has not set it.
 #[cfg(unix)]
 const QUIET: [(&str, &str); 2] = [
     // A folder without a socket: nothing to connect to, as before, and nothing to say about it.

@@ -184,7 +184,8 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
     }
 }
 
-/// Makes a graph of calls that can be launched; each starts when those before it are done, or early.
+/// Builds an executable graph of calls. Each call waits until those that `edges` lists for it are done or, if
+/// `early` is true and the device can, only until all blocks of the one that it waits for let it start.
 fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
     let building = Building::new(gpu)?;
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());

@@ -22,26 +22,27 @@ use std::time::Duration;
 
 /// A device that programs can be loaded on.
 pub trait Backend: Any + Send + Sync {
-    /// Short name, such as `cpu` or `cuda`.
+    /// Returns a short name, such as `cpu` or `cuda`.
     fn name(&self) -> &'static str;
-    /// Model of the device, for reports.
+    /// Returns the model of the device, for reports.
     fn description(&self) -> String;
-    /// Threads that compute.
+    /// Returns the number of threads that compute.
     fn threads(&self) -> usize {
         1
     }
-    /// Threads of the host, for work outside of programs: initial values.
+    /// Returns threads of the host for work outside of programs, such as initial values.
     fn pool(&self) -> Arc<Pool>;
-    /// Whether programs really run and stores keep bytes.
+    /// Returns whether programs run and stores keep their bytes; false for the null device.
     fn is_resident(&self) -> bool {
         true
     }
-    /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
-    /// allocated.
+    /// Returns the largest size of a step arena in bytes, if known: a larger plan is refused before anything
+    /// is allocated.
     fn memory_limit(&self) -> Option<u64> {
         None
     }
-    /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
+    /// Returns the largest size of one allocation in bytes, a multiple of the plan's alignment, if there is
+    /// such a limit.
     fn buffer_bytes(&self) -> Option<u64> {
         None
     }
@@ -50,7 +51,8 @@ pub trait Backend: Any + Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    /// Bytes of compiled kernels that were kept from an earlier process; none where they are not kept.
+    /// Returns the bytes of compiled kernels that were kept from an earlier process; `None` where none are
+    /// kept.
     fn kept_bytes(&self) -> Option<usize> {
         None
     }

@@ -29,7 +29,8 @@ pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// When the device is lost, or cannot hand bytes out at once.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()>;
 
-    /// Replaces bytes, for what is submitted from here on. Nothing else may touch them meanwhile.
+    /// Writes bytes at an offset; work that is submitted later sees them. Nothing else may access them during
+    /// the call.
     ///
     /// # Errors
     /// When the device is lost.

@@ -228,7 +228,7 @@ impl Immediate for GridProgram {
     }
 }
 
-/// Returns the bits in which kernels see an element: those of f32 for floats of 16 bits.
+/// Returns an element's bits as kernels see them: 16-bit floats are widened to f32.
 fn decoded(dtype: DType, bytes: &[u8]) -> u32 {
     match *bytes {
         [byte] => byte.into(),

@@ -33,7 +33,7 @@ pub enum Found {
 /// Steps that were compared, by what was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Close or sensitive.
+    /// Number of steps found close or sensitive.
     pub steps: u64,
     /// The sensitive ones of them.
     pub sensitive: u64,

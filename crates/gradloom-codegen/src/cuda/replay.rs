@@ -83,7 +83,7 @@ pub struct Replay {
 impl Replay {
     /// Creates the replay of a plan and its [`units`](super::units).
     pub fn new(plan: &Plan, graph: &Graph, units: &[CudaUnit]) -> Self {
-        // Without work a kernel is not launched.
+        // A kernel without workgroups is not launched.
         let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
         let of_step = |unit: &CudaUnit| !matches!(unit.owner, Owner::Hoisted(_));
         let step = units.iter().enumerate().filter(|(_, unit)| of_step(unit) && runs(unit));

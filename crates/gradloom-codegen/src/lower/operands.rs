@@ -113,7 +113,7 @@ struct Shared {
     copy: Option<Access>,
 }
 
-/// Products that pay for a copy of the right operand that they share.
+/// Number of products that must share a right operand before a copy of it pays off.
 const SHARERS: usize = 4;
 
 /// Returns the right operands that enough products share to pay for a copy.

@@ -1,8 +1,8 @@
-//! The pass that gives rows of matrices aligned starts.
+//! The pass that aligns the starts of matrix rows.
 //!
-//! In: kernels, and for which products a library wants aligned rows. Out: the same kernels, with temporaries
-//! whose rows are longer than what is in them: a vocabulary of 50,257 tokens gets rows of 50,264. Always
-//! holds: what is behind a row's end is zero if a loop writes the rows, and otherwise read by nothing.
+//! In: kernels, and for which products a library wants aligned rows. Out: the same kernels, with the rows of
+//! temporaries padded: a vocabulary of 50,257 tokens gets rows of 50,264. Always holds: the padding is zero
+//! if a loop writes the rows; otherwise nothing reads it.
 
 use super::library::{Padded, is_large, part, rounded_layout, zeros};
 use super::{Draft, Lowering};

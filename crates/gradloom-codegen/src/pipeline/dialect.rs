@@ -78,7 +78,7 @@ pub(crate) struct Source<'s> {
     pub(crate) target: &'s Target,
     pub(crate) graph: &'s Graph,
     pub(crate) plan: &'s Plan,
-    /// Places where values lie in several buffers.
+    /// Places where regions of memory are cut into buffers.
     pub(crate) cuts: &'s Cuts,
 }
 

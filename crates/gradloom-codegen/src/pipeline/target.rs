@@ -1,9 +1,9 @@
-//! The target of programs, as one value.
+//! What programs are compiled for.
 //!
-//! In: what a device allows. Out: all that the stages after the passes ask of it: how ops are fused, the
-//! passes that make launches of kernels ([`Target::lower`]), and, once these are planned, the text of their
-//! kernels ([`Target::emit`], [`Target::code`]). A device has one for as long as it is open; what is shown
-//! without a device is made of the same value.
+//! In: what a device allows. Out: what the stages after the passes ask of it: how ops are fused, the passes
+//! that turn kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
+//! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open; output
+//! that needs no device is made from the same type.
 
 use super::dialect::{Code, Dialect, Source, Text};
 use crate::cpu::Cpu;
@@ -140,7 +140,8 @@ impl Target {
         found
     }
 
-    /// Makes the kernels of a plan, for a device to load; `cuts` are where values lie in several buffers.
+    /// Makes the kernels of a plan, for a device to load; `cuts` are where regions of memory are cut into
+    /// buffers.
     ///
     /// # Errors
     /// When a kernel cannot run on such a device.

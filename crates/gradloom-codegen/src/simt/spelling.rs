@@ -55,8 +55,8 @@ pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
     }
 }
 
-/// Returns the spelling of a function of two elements of a dtype. A kernel that can have a divisor of zero
-/// checks it.
+/// Returns the spelling of a binary op of a dtype. It does not report integer divisors of zero: kernels that
+/// can have them check first.
 pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
     let is_float = dtype == F32;
     let is_signed = dtype == DType::I32;

@@ -204,7 +204,7 @@ impl Uniformity {
                     Expr::Load(buffer, index) if is_table(&kernel.buffers[buffer as usize]) => {
                         uniformity.is_uniform(index)
                     }
-                    // Of an index that differs, nothing is checked to be the same.
+                    // A broadcast counts as uniform only if its index does.
                     Expr::Broadcast(_, index) => uniformity.is_uniform(index),
                     // A result may lie where an operand does, so other invocations may write what is read.
                     Expr::Local

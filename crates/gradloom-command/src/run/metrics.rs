@@ -42,9 +42,9 @@ impl Metrics {
         Self::append_to(folder, Vec::new())
     }
 
-    /// Goes on after a step: later rows, which an interrupted run may have left, are cut off. A file that is
-    /// not as it was written is kept under another name, and its sound rows are taken over. The second value
-    /// is a warning about that or about rows that are missing.
+    /// Continues the file after a step: later rows, which an interrupted run may have left, are dropped. A
+    /// damaged file is renamed, and its intact rows are kept. The second value is a warning about that, or
+    /// about missing rows.
     pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<(Self, Option<String>)> {
         let path = folder.file("metrics.csv");
         let (mut rows, problem) = read(&path);

@@ -313,7 +313,7 @@ impl Settings {
         Options {
             data: (!data.paths.is_empty()).then_some(data.paths),
             tokenizer: tokenizer.given,
-            // The sizes of a model that was there are its own, and no flags.
+            // A model from `--init` has its own sizes: no preset, layers, heads or widths are recorded.
             preset: init.is_none().then_some(preset),
             layers: gpt2.map(|model| model.layers),
             heads: gpt2.map(|model| model.heads),

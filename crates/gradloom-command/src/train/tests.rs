@@ -76,7 +76,7 @@ fn steps_go_on_while_a_state_is_written() {
     wait_until("the steps up to the next saving", || counted() == (40, 1, 1));
     assert_eq!(saved_step(&out), 0);
     go.send(()).unwrap();
-    // The state of step 40 is held, too: it is the last but one.
+    // The write of step 40's state blocks, too; only the final state has to wait for it.
     wait_until("all steps", || counted() == (59, 2, 1));
     assert_eq!(saved_step(&out), 20);
     assert!(!training.is_finished(), "the last state is not saved yet");

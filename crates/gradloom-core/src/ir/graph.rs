@@ -71,7 +71,7 @@ pub struct Update {
     pub target: ValueId,
     /// Start of the region on each axis (i32 scalars); `None` replaces the whole target.
     pub region: Option<Vec<ValueId>>,
-    /// The new elements: the target's type, or its dtype and rank with extents that fit for a region.
+    /// Value to write: of the target's type or, for a region, of its dtype and rank, with extents that fit.
     pub value: ValueId,
     /// True if the plan must write into the target's own bytes, and nothing may copy the target; planning
     /// fails if that cannot be.

@@ -1,7 +1,7 @@
 //! Operands of an operator: tensors, parameters, states, numbers.
 //!
-//! On the right is any [`Operand`]. On the left is a tensor, `&Param`, `&State`, `f64` or `i32`: with `f32`
-//! as well, the type of `2.0` in `(2.0 * x).square()` would not be known.
+//! The right side is any [`Operand`]. The left side is a tensor, `&Param`, `&State`, `f64` or `i32`, but not
+//! `f32`: with two types of floats there, the type of `2.0` in `(2.0 * x).square()` would be ambiguous.
 
 use super::Tensor;
 use super::scope::with_scope;

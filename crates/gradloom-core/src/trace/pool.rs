@@ -99,8 +99,7 @@ impl Tensor {
 
     #[track_caller]
     fn max_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
-        // Where a window reaches past an edge, it has the edge itself: repeating it changes no maximum, and
-        // not which of equals comes first.
+        // Padding repeats the edge: that changes no maximum, nor which of several equal elements is first.
         let Some(places) = self.pooled(token, size, axes, &options, None) else { return nothing(self) };
         let (mut largest, others) = (places[0], &places[1..]);
         for &place in others {

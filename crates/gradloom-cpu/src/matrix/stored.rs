@@ -189,10 +189,10 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     Panels { start: to, depth, columns: rows }
 }
 
-/// Returns a vector of numbers `step` apart, or zeros after the first `count`.
+/// Returns a vector of up to `count` numbers that lie `step` apart; the remaining lanes are zero.
 ///
 /// # Safety
-/// So many numbers must be readable.
+/// The numbers that are loaded must be readable, and the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: as promised by the caller.

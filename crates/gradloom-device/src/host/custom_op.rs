@@ -34,7 +34,8 @@ pub unsafe fn run_on_host(
     reads: impl Iterator<Item = (DType, *const u8, usize)>,
     writes: impl Iterator<Item = (DType, *mut u8, usize)>,
 ) -> Result<(), String> {
-    // A slice of elements by its dtype, which is `Slice` or `SliceMut`, made of an address by `$elements`.
+    // Turns each `(dtype, address, count)` of `$list` into a `$slice` (`Slice` or `SliceMut`) of that dtype;
+    // `$elements` makes the slice of elements.
     macro_rules! by_dtype {
         ($slice:ident, $elements:ident, $list:ident) => {
             $list

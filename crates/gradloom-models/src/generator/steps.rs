@@ -59,7 +59,7 @@ impl UnderWay {
         self.rows.len() == texts.next_power_of_two()
     }
 
-    /// Returns the row that chooses a token of a text that is where it was.
+    /// Returns the row that chooses this text's next token, unless the text's place in memory has changed.
     pub(super) fn row_of(&self, id: RequestId, text: &Text) -> Option<usize> {
         let is_of = |row: &RowUnderWay| row.id == id && row.chooses && text.sequence == Some(row.sequence);
         self.rows.iter().position(|row| row.as_ref().is_some_and(is_of))

@@ -1,7 +1,7 @@
 //! A training step for inputs of one size.
 //!
-//! In: a traced loss, and what is made of it. Out: a [`StepProgram`], which runs steps. A [`Train`](super::Train)
-//! has one, or, where the batch may have any extent, one for each that came.
+//! In: a traced loss, and what is made of it. Out: a [`StepProgram`], which runs steps. A
+//! [`Train`](super::Train) has one, or, where the batch may have any extent, one for each that came.
 
 use super::base::Base;
 use super::failures::Failures;

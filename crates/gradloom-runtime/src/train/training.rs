@@ -54,7 +54,7 @@ pub struct Train<M, const N: usize> {
 pub(super) type Recipe<M> =
     Box<dyn Fn(&Session<M>, &dyn Optimizer, &Options, Vec<Input>) -> Result<StepProgram> + Send>;
 
-/// Without the model, so that `unwrap` works for models that are not `Debug`.
+/// Leaves out the model, so that `unwrap_err` works for models that are not `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lanes, optimizer, attempted, .. } = self;

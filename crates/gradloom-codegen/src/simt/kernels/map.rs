@@ -43,8 +43,8 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Returns true if an invocation takes four neighbours: where they can be loaded or stored together, and
-/// there are no results but one for each position.
+/// Returns true if an invocation computes four neighbouring positions: rows are a multiple of four long, some
+/// operand or result can be accessed as vectors, and every result has one element per position.
 fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
     let only_elements =
         body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));

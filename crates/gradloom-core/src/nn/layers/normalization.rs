@@ -1,4 +1,4 @@
-//! Normalisations of channels: `[batch, channels, S..]`.
+//! Group, instance and batch normalisation of `[batch, channels, S..]`.
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};

@@ -94,7 +94,7 @@ fn floats_of_16_bits_in_every_layout() {
     }
 }
 
-/// A scale that is no number makes the columns of its block none, and others stay.
+/// A block whose scale is NaN makes its column of the result NaN, and no other.
 #[test]
 fn not_a_number_spreads_along_its_column() {
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };

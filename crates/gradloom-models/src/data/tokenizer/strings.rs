@@ -78,7 +78,8 @@ fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
     }
 }
 
-/// Returns the nodes of all beginnings of strings, the shortest first. The strings are sorted and distinct.
+/// Returns a node for each prefix of the strings, shortest first, and one more that ends the list. The
+/// strings must be sorted and distinct. Adds the steps taken to `steps`.
 fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
     let mut nodes = vec![Node::default()];
     // The strings that begin as each of the nodes of one length does.

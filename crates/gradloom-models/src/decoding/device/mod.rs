@@ -37,7 +37,8 @@ pub struct Choices {
     pub top_p: bool,
     /// Rows may have [`Sampling::min_p`].
     pub min_p: bool,
-    /// Log-probabilities are given: of the token, and of so many of the likeliest.
+    /// Number of likeliest tokens whose log-probabilities are returned, besides the chosen token's; `None`
+    /// for no log-probabilities.
     pub logprobs: Option<usize>,
 }
 

@@ -135,7 +135,7 @@ impl<'a> Emitter<'a> {
                 self.code.local_get(source(1)).local_get(source(2)).local_get(source(0)).v128_bitselect();
             }
             Op::Columns => {
-                // The frame has the numbers of the first columns.
+                // The frame holds the indices of the call's first columns, from which `column` counts.
                 self.code.local_get(locals.column).i32x4_splat();
                 self.code.local_get(locals.frame).v128_load(word(Frame::NUMBERS)).i32x4_add();
                 let ahead = number(over.columns.ahead());

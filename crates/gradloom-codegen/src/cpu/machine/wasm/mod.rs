@@ -27,9 +27,11 @@ pub const FUNCTION: &str = "loop";
 
 /// Lines of a function at most: engines take time and memory for each, and longer routines stay interpreted.
 const MOST_LINES: usize = 20_000;
-/// Columns that are reduced at a time in long rows, a fourth of them, and columns of a vector of the frame.
+/// Columns that the reduction of a long row takes at a time.
 const CHUNK: i32 = 256;
+/// A quarter of [`CHUNK`]: the distance between the four elements that are combined first.
 const FOURTH: i32 = 64;
+/// Columns in a vector of the frame.
 const VECTOR_COLUMNS: i32 = 16;
 /// Vectors of the frame for each reduction: four of running results, and one of a row's last elements.
 const BUFFERS: usize = 5;

@@ -20,7 +20,7 @@ pub enum Location {
     Invariant(InvariantNumber),
 }
 
-/// A line over registers.
+/// A line over registers, or a spill or reload of a register.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Line {
