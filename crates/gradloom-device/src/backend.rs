@@ -114,7 +114,7 @@ impl Loaded {
     }
 }
 
-/// What all programs on devices do between steps. Addresses of the store are those at the time of loading,
+/// A program on a device, between its steps. Addresses of the store are those at the time of loading,
 /// which never change.
 pub trait Resident: Send {
     /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
@@ -184,7 +184,7 @@ pub trait Queued: Resident {
     /// Waits until the device has few enough steps to do for another one, or until it is stopped; nothing is
     /// copied to the host for it.
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
-    /// Whether [`Queued::submit`] can keep an output, by its number, on the device.
+    /// Returns whether [`Queued::submit`] can keep an output, by its number, on the device.
     fn can_keep(&self, _output: usize) -> bool {
         false
     }
@@ -220,7 +220,7 @@ pub struct Work {
 pub trait Pending: Send {
     /// Number of the step among all that its program was asked for, from 0.
     fn run(&self) -> u64;
-    /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
+    /// Returns `Ready` if [`Pending::wait`] would not have to wait; the waker is woken when that is so.
     fn poll(&mut self, waker: &Waker) -> Poll<()>;
     /// Waits for the device.
     fn wait(self: Box<Self>) -> Result<Finished>;
@@ -260,6 +260,6 @@ pub struct Failure {
     pub run: u64,
     /// The failure that kept it from its commit.
     pub outcome: Result<Outcome>,
-    /// How many others failed since the one in the list before, of which nothing else is known.
+    /// Number of others that failed since the one in the list before, of which nothing else is known.
     pub others: u32,
 }

@@ -51,8 +51,8 @@ impl Device {
         Arc::ptr_eq(&self.backend, &other.backend)
     }
 
-    /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep
-    /// them.
+    /// Returns the bytes of compiled kernels that were found in the user's cache; `None` where the device does
+    /// not keep them.
     #[doc(hidden)]
     pub fn kept_bytes(&self) -> Option<usize> {
         self.backend.kept_bytes()
@@ -78,32 +78,32 @@ impl Device {
         Self { backend: Arc::clone(&self.backend), precision }
     }
 
-    /// What programs compute in, where the device can.
+    /// Returns the precision that programs compute in, where the device can.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Whether programs are compiled for a GPU, which may be one that is not at hand.
+    /// Returns whether programs are compiled for a GPU, which may be one that is not at hand.
     pub fn is_gpu(&self) -> bool {
         self.backend.target().is_gpu()
     }
 
-    /// The target of programs: [`Device::null_for`] makes the same plans of it.
+    /// Returns the target of programs: [`Device::null_for`] makes the same plans of it.
     pub fn target(&self) -> Target {
         self.backend.target().in_precision(self.precision)
     }
 
-    /// `cpu`, `wgpu`, `cuda` or `null`.
+    /// Returns a short name: `cpu`, `wgpu`, `cuda` or `null`.
     pub fn name(&self) -> &'static str {
         self.backend.name()
     }
 
-    /// Model and instruction set, for reports.
+    /// Returns the model and the instruction set, for reports.
     pub fn description(&self) -> String {
         self.backend.description()
     }
 
-    /// Threads that compute.
+    /// Returns the number of threads that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()
     }

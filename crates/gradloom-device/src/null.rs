@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct NullBackend {
-    /// What is lowered for.
+    /// Target of the plans.
     pub(crate) target: Target,
 }
 

@@ -52,9 +52,9 @@ pub struct WebRange {
 /// A kernel of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct WebKernel<'a> {
-    /// Whether it runs once, before the first step, and not in every step.
+    /// True if it runs once, before the first step, and not in every step.
     pub once: bool,
-    /// Whether it runs after the copies: a second pass begins with the first of these.
+    /// True if it runs after the copies: a second pass begins with the first of these.
     pub late: bool,
     /// A label for people.
     pub label: &'a str,
@@ -73,6 +73,6 @@ pub struct WebCopy {
     pub from: WebRange,
     /// Offset of the bytes in the results.
     pub to: usize,
-    /// Whether it is copied at the step's end, and not before the late kernels.
+    /// True if it is copied at the step's end, and not before the late kernels.
     pub late: bool,
 }

@@ -10,7 +10,7 @@ pub trait WgpuDevice: Sized {
     /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that
     /// compute on the CPU are not taken; see [`WgpuDevice::wgpu_named`].
     ///
-    /// Where the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache
+    /// If the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache
     /// folder, which can be deleted at any time.
     ///
     /// WGSL lets a driver compute as if there were neither NaN nor infinity. Functions, comparisons and

@@ -1,4 +1,4 @@
-//! What programs are compiled for.
+//! The target that programs are compiled for.
 //!
 //! In: what a device allows. Out: what the stages after the passes ask of it: how ops are fused, the passes
 //! that turn kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
@@ -19,7 +19,7 @@ use gradloom_core::ir::{DType, Graph};
 use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 
-/// What programs are compiled for.
+/// The target that programs are compiled for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Kind of device, which has the passes and makes the kernels.
@@ -77,7 +77,7 @@ impl Target {
         self.dialect.is_gpu()
     }
 
-    /// What programs compute in, unless they say otherwise.
+    /// Returns the precision of programs that ask for none.
     pub fn precision(&self) -> Precision {
         self.choices.precision()
     }

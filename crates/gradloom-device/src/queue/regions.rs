@@ -52,7 +52,7 @@ pub fn cuts(plan: &Plan, store: &StoreMemory, segment: u64) -> Cuts {
     cuts
 }
 
-/// Where the buffers of a region begin.
+/// Returns the offsets at which the buffers of a region begin.
 fn starts(bytes: u64, segment: u64) -> impl Iterator<Item = u64> {
     (0..bytes.max(1).div_ceil(segment)).map(move |piece| piece * segment)
 }

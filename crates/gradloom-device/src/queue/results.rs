@@ -62,7 +62,7 @@ impl Results {
         self.bytes
     }
 
-    /// What is copied once the compute phase is over. The status is copied at the end.
+    /// Returns the copies that are made once the compute phase is over. The status is copied at the end.
     pub fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
         self.copies.iter().filter(|(_, range, _)| !range.is_empty()).map(|(access, range, to)| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
