@@ -51,8 +51,8 @@ impl Device {
         Arc::ptr_eq(&self.backend, &other.backend)
     }
 
-    /// Returns the bytes of compiled kernels that were found in the user's cache; `None` where the device does
-    /// not keep them.
+    /// Returns the bytes of compiled kernels that were found in the user's cache; `None` where the device
+    /// keeps none.
     #[doc(hidden)]
     pub fn kept_bytes(&self) -> Option<usize> {
         self.backend.kept_bytes()
