@@ -1,4 +1,4 @@
-//! The interface between programs and devices, which each backend implements in a crate of its own.
+//! The interface between programs and devices, implemented by the crate of each backend.
 
 use crate::cancel::Stop;
 use crate::content::StoreMemory;
@@ -20,64 +20,66 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A device that programs can be loaded on.
+/// A device on which programs can be loaded.
 pub trait Backend: Any + Send + Sync {
     /// Returns a short name, such as `cpu` or `cuda`.
     fn name(&self) -> &'static str;
     /// Returns the model of the device, for reports.
     fn description(&self) -> String;
-    /// Returns the number of threads that compute.
+    /// Returns the number of threads that run kernels.
     fn threads(&self) -> usize {
         1
     }
-    /// Returns threads of the host for work outside of programs, such as initial values.
+    /// Returns the host threads for work outside of programs, such as initial values.
     fn pool(&self) -> Arc<Pool>;
-    /// Returns whether programs run and stores keep their bytes; false for the null device.
+    /// Returns `true` if programs run and stores hold data; `false` for the null device.
     fn is_resident(&self) -> bool {
         true
     }
-    /// Returns the largest size of a step arena in bytes, if known: a larger plan is refused before anything
-    /// is allocated.
+    /// Returns the maximum size of a step arena in bytes, if known. A plan that exceeds it is rejected before
+    /// anything is allocated.
     fn memory_limit(&self) -> Option<u64> {
         None
     }
-    /// Returns the largest size of one allocation in bytes, a multiple of the plan's alignment, if there is
-    /// such a limit.
+    /// Returns the maximum size of one allocation in bytes, a multiple of the plan's alignment; `None` if
+    /// there is no limit.
     fn buffer_bytes(&self) -> Option<u64> {
         None
     }
+    /// Checks that the device is usable.
+    ///
     /// # Errors
-    /// When the device is lost, or cannot be relied on for another reason.
+    /// If the device is lost or its results cannot be relied on for another reason.
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    /// Returns the bytes of compiled kernels that were kept from an earlier process; `None` where none are
-    /// kept.
+    /// Returns the size in bytes of the compiled kernels loaded from the cache of an earlier process; `None`
+    /// if the device has no such cache.
     fn kept_bytes(&self) -> Option<usize> {
         None
     }
-    /// Returns the same device with a kernel for each op, if it can run launches one by one.
+    /// Returns the same device with one kernel per op, if it can run launches one by one.
     fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
         None
     }
-    /// Takes the device away, for tests.
+    /// Simulates the loss of the device, for tests.
     fn lose(&self) {}
-    /// The target of programs, in the device's own precision.
+    /// Returns the target of programs, in the device's default precision.
     fn target(&self) -> &Target;
-    /// The target of one program, in a precision: with what was measured for its kernels, and without what
-    /// the device turns out not to have.
+    /// Returns the target of one program in the given precision, with the tuning results for its kernels and
+    /// without the features that the device turns out to lack.
     fn target_of(&self, graph: &Graph, _fused: &Fused, precision: Precision) -> Target {
         self.target().in_precision(precision).for_graph(graph, || true)
     }
-    /// The texts of a plan's kernels, over the store that it was made for.
+    /// Returns the source code of a plan's kernels, for the store that the plan was made for.
     fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &StoreMemory) -> Result<Code> {
         Ok(Code::default())
     }
-    /// Memory for a part of the store or of a program; `None` when there is not that much.
+    /// Allocates memory for a part of the store or of a program; returns `None` if there is not enough.
     fn allocate(&self, bytes: u64) -> Option<Memory> {
         Memory::new(bytes)
     }
-    /// Allocates what the plan says with `allocate`, fills constants, prepares kernels.
+    /// Allocates the plan's memory with `allocate`, fills the constants and prepares the kernels.
     fn load(
         &self,
         graph: &Arc<Graph>,
@@ -88,16 +90,16 @@ pub trait Backend: Any + Send + Sync {
     ) -> Result<Loaded>;
 }
 
-/// A program on a device, by the way in which its steps run.
+/// A program on a device, by the way its steps run.
 pub enum Loaded {
-    /// The host runs the steps itself.
+    /// The host runs the steps.
     Immediate(Box<dyn Immediate>),
-    /// Steps are queued whole on a device that works beside the host.
+    /// Whole steps are queued on a device that works asynchronously.
     Queued(Box<dyn Queued>),
 }
 
 impl Loaded {
-    /// Returns the program.
+    /// Returns the program for shared access.
     pub fn resident(&self) -> &dyn Resident {
         match self {
             Self::Immediate(program) => &**program,
@@ -105,7 +107,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the program, to be run or written to.
+    /// Returns the program for exclusive access.
     pub fn resident_mut(&mut self) -> &mut dyn Resident {
         match self {
             Self::Immediate(program) => &mut **program,
@@ -114,22 +116,22 @@ impl Loaded {
     }
 }
 
-/// A program on a device, between its steps. Addresses of the store are those at the time of loading,
-/// which never change.
+/// A loaded program between its steps. It holds the store addresses from the time of loading, which never
+/// change.
 pub trait Resident: Send {
-    /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
-    /// any.
+    /// Sets the bytes of the buffer at an index in the plan: an input or a scalar or, in a debug run, any
+    /// buffer.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
-    /// Sets an input of so many bytes to those of a tensor of the device, until [`Resident::unbind`].
+    /// Feeds an input of `bytes` bytes from a device tensor, until [`Resident::unbind`] is called.
     fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
         let mut copy = crate::elements::zeroed(crate::memory::counted(bytes), &"a tensor on the host")?;
         tensor.read(0, &mut copy)?;
         self.write(buffer, &copy);
         Ok(())
     }
-    /// Gives the tensors of inputs back, behind a run or where there was none.
+    /// Releases the tensors bound to inputs; called after each run and if a run did not start.
     fn unbind(&mut self) {}
-    /// Copies the elements of an access, row-major, to the start of a new tensor. The store is locked.
+    /// Copies the elements of an access, row-major, to the start of a new tensor. The caller locks the store.
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
         let bytes = access.layout.shape.elements().saturating_mul(access.dtype.bytes());
         let mut elements = Elements::default();
@@ -137,97 +139,96 @@ pub trait Resident: Send {
         self.read(access, &mut elements)?;
         tensor.write(0, &elements)
     }
-    /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone,
-    /// and every operand is there.
+    /// Runs one launch, with the checks that a whole run makes before it. The caller has exclusive access to
+    /// the store, and every operand has been computed.
     fn run_one(&mut self, _launch: usize) -> Result<()> {
         Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
             .help("compile for the CPU: `Device::cpu()`"))
     }
-    /// Appends the elements of an access, row-major, for which the caller has made room. The store is locked.
+    /// Appends the elements of an access, row-major. The caller has reserved room and locks the store.
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
-    /// Bytes that loading asked the system for: arena, constants, scratch.
+    /// Returns the number of bytes that loading allocated for the arena, constants and scratch.
     fn allocated(&self) -> u64;
-    /// Number of different kernels.
+    /// Returns the number of distinct kernels.
     fn unique_kernels(&self) -> usize;
-    /// The graphs that a step replays, on a device that does.
+    /// Returns the graphs that a step replays, if the device replays graphs.
     fn replay(&self, _graph: &Graph) -> Option<Replay> {
         None
     }
-    /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
+    /// Starts or stops recording the times of launches; a backend that cannot measure them ignores the call.
     fn set_profiling(&mut self, _on: bool) {}
-    /// When the launches of the last run ran, in that order; nothing when that was not noted.
+    /// Returns the times of the last run's launches, in launch order; empty if they were not recorded.
     fn spans(&self) -> &[LaunchSpan] {
         &[]
     }
-    /// Starts or stops timing whole runs by the device's clock.
+    /// Starts or stops timing whole runs with the device's clock.
     fn set_step_timing(&mut self, _on: bool) {}
-    /// The time that the device took for the last run, for whose end it waits; none if it was not timed.
+    /// Waits for the last run and returns the time it took on the device; `None` if it was not timed.
     fn step_time(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
 }
 
-/// A program whose steps the host runs itself, in the order of these methods.
+/// A program whose steps the host runs, by calling these methods in order.
 pub trait Immediate: Resident {
-    /// Runs the compute launches, unless it is stopped between two of them. The store is locked for reading.
+    /// Runs the compute launches, unless it is stopped between two of them. The caller holds the store's read
+    /// lock.
     fn compute(&mut self, stop: Stop<'_>) -> Result<()>;
-    /// Checks what could fail in the commit. The store is locked for reading.
+    /// Checks everything that could fail in the commit. The caller holds the store's read lock.
     fn check_commit(&self) -> Result<()>;
-    /// Name of the first guard that is not finite.
+    /// Returns the name of the first guard that is not finite.
     fn failed_guard(&self) -> Result<Option<&str>>;
-    /// Runs the commit launches. The store is locked for writing.
+    /// Runs the commit launches. The caller holds the store's write lock.
     fn commit(&mut self) -> Result<()>;
 }
 
-/// A program whose steps are queued on a device, which decides itself whether they commit.
+/// A program whose steps are queued on a device. The device decides whether a step commits.
 pub trait Queued: Resident {
-    /// Waits until the device has few enough steps to do for another one, or until it is stopped; nothing is
-    /// copied to the host for it.
+    /// Waits until the device can accept another step, or until it is stopped. Copies nothing to the host.
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()>;
-    /// Returns whether [`Queued::submit`] can keep an output, by its number, on the device.
+    /// Returns `true` if [`Queued::submit`] can keep the output with this index on the device.
     fn can_keep(&self, _output: usize) -> bool {
         false
     }
-    /// Queues a step on what was written before, unless it is stopped before a submission. The outputs with
-    /// these numbers are copied to new tensors; where there are some, the step's results have no outputs. The
-    /// caller has the store's turn.
+    /// Queues a step on the values written before, unless it is stopped before a submission. The outputs with
+    /// the indices in `kept` are copied to new tensors; if `kept` is not empty, the step's results contain no
+    /// outputs. The caller holds the store's turn.
     fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>>;
-    /// The work of a step.
+    /// Returns the work of a step.
     fn work(&self) -> Work;
 }
 
 /// The work of a program's steps on a device with a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Kernels that a step runs.
+    /// Number of kernels in a step.
     pub dispatches: usize,
-    /// Compute passes of the last step.
+    /// Number of compute passes in the last step.
     pub passes: usize,
-    /// Submissions of the last step: one, and one more for each op that the host runs in between; of many
-    /// dispatches to a device that was idle, the first are submitted early.
+    /// Number of submissions in the last step: one, plus one for each op that the host runs in between, plus
+    /// one if the device was idle and the first of many dispatches were submitted early.
     pub submits: usize,
-    /// Users' ops that the host runs in the middle of a step, as they have no kernels for the device.
+    /// Number of custom ops without device kernels, which the host runs in the middle of a step.
     pub host_ops: usize,
-    /// Number of times that results were copied to the host so far.
+    /// Number of times that results have been copied to the host.
     pub readbacks: usize,
-    /// Number of times that data of an input was copied from the host so far.
+    /// Number of times that input data has been copied from the host.
     pub uploads: usize,
-    /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
+    /// Bytes allocated in addition to the plan, for the step's status and the tables of grouped kernels.
     pub extra_bytes: u64,
 }
 
-/// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
+/// A queued step. Dropping it discards its results; the step commits or fails regardless.
 pub trait Pending: Send {
-    /// Number of the step among all that its program was asked for, from 0.
+    /// Returns the index of the step among all steps requested of its program, from 0.
     fn run(&self) -> u64;
-    /// Returns `Ready` if [`Pending::wait`] would not have to wait; the waker is woken when that is so.
+    /// Returns `Ready` if [`Pending::wait`] would not block; otherwise registers the waker to be woken then.
     fn poll(&mut self, waker: &Waker) -> Poll<()>;
-    /// Waits for the device.
+    /// Waits for the device and returns the results.
     fn wait(self: Box<Self>) -> Result<Finished>;
 }
 
-// By hand: derived for the backends, it would bring a text of everything that they hold, graph and plan
-// included.
+// Not derived: the derived text would contain the whole backend, graph and plan included.
 impl fmt::Debug for dyn Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -243,23 +244,23 @@ impl fmt::Debug for dyn Pending {
 /// The results of a step.
 #[derive(Debug)]
 pub struct Finished {
-    /// A trap is an error; nothing took effect then.
+    /// Outcome of the step; a trap is an error, and the step then has no effect.
     pub outcome: Result<Outcome>,
-    /// Bytes of each output, row-major, in the plan's order.
+    /// Bytes of each output, row-major, in plan order.
     pub outputs: Vec<Elements>,
     /// Bytes of each guard.
     pub guards: Vec<Elements>,
-    /// The program's steps up to this one that failed, as far as they were in no other step's list.
+    /// Failed steps of the program up to and including this one, except those already reported.
     pub failures: Vec<Failure>,
 }
 
-/// A step that took no effect.
+/// A step that had no effect.
 #[derive(Debug)]
 pub struct Failure {
     /// See [`Pending::run`].
     pub run: u64,
-    /// The failure that kept it from its commit.
+    /// Reason why the step did not commit.
     pub outcome: Result<Outcome>,
-    /// Number of others that failed since the one in the list before, of which nothing else is known.
+    /// Number of other steps that failed since the previous entry in the list; no details of them are known.
     pub others: u32,
 }

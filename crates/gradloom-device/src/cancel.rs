@@ -1,12 +1,12 @@
-//! Ending runs early: by another thread, or by the clock.
+//! Cancellation of runs by another thread or at a deadline.
 //!
-//! In: a [`CancelToken`], which the caller gives to a program. Out: an error at the next place where a run
-//! can end, before its commit. Always holds: a run that ends so changes nothing that persists.
+//! In: a [`CancelToken`] that the caller passes to a program. Out: an error at the next point where a run
+//! can end before its commit. Always holds: a cancelled run changes no persistent state.
 
 use gradloom_core::error::Result;
 pub use token::CancelToken;
 
-/// Condition that may end a run: the caller's token, if there is one. A page has none.
+/// Condition that may end a run: the caller's token, if any. In a browser there is never one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stop<'a> {
     token: Option<&'a CancelToken>,
@@ -14,8 +14,10 @@ pub struct Stop<'a> {
 }
 
 impl Stop<'_> {
+    /// Checks whether the run may continue.
+    ///
     /// # Errors
-    /// When the run is to end.
+    /// If the run must end.
     #[inline]
     pub fn check(self) -> Result<()> {
         if let Some(token) = self.token {
@@ -24,21 +26,21 @@ impl Stop<'_> {
         Ok(())
     }
 
-    /// Returns whether anything can end the run.
+    /// Returns `true` if there is a token that could end the run.
     pub fn is_possible(self) -> bool {
         self.token.is_some()
     }
 }
 
-/// The token that a program was given, if any.
+/// Holder of the token passed to a program, if any.
 #[derive(Debug, Default)]
 pub struct Token {
-    /// Token, if one was given.
+    /// Token, if one was passed.
     pub given: Option<CancelToken>,
 }
 
 impl Token {
-    /// Returns the condition that ends the program's runs.
+    /// Returns the condition that may end the program's runs.
     pub fn stop(&self) -> Stop<'_> {
         Stop { token: self.given.as_ref(), ..Stop::default() }
     }
@@ -50,14 +52,13 @@ mod token {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Ends the runs of the programs that it was given to (`Train::set_cancel_token`,
-    /// `Infer::set_cancel_token`): when [`CancelToken::cancel`] is called, from any thread, or when its
-    /// deadline has passed. Clones are the same token, and one token may be given to many programs.
+    /// A token that ends the runs of the programs it is passed to (`Train::set_cancel_token`,
+    /// `Infer::set_cancel_token`) once [`CancelToken::cancel`] is called, from any thread, or its deadline
+    /// has passed. Clones share their state, and one token can be passed to many programs.
     ///
-    /// A run ends before its next launch on the CPU, and before its next submission on a GPU: a step that
-    /// was submitted goes on. The store is left as before the step, and so is the number of attempted steps,
-    /// so that the same step can be run again, with the same bits. A commit that has begun is not
-    /// interrupted.
+    /// A run ends before its next launch on a CPU and before its next submission on a GPU; a submitted step
+    /// completes. The store and the number of attempted steps remain as before the step, so the same step
+    /// can be run again with bit-identical results. A commit that has begun is not interrupted.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -102,7 +103,7 @@ mod token {
             Self::default()
         }
 
-        /// Creates a token with a deadline, from which on it ends runs, too.
+        /// Creates a token that also ends runs once `deadline` has passed.
         ///
         /// ```
         /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -121,8 +122,8 @@ mod token {
             Self { deadline: Some(deadline), ..Self::default() }
         }
 
-        /// Creates a token with a deadline after `timeout`, or without one if the clock does not reach that
-        /// far.
+        /// Creates a token whose deadline is `timeout` from now, or without a deadline if the clock cannot
+        /// represent that time.
         ///
         /// ```
         /// use std::time::Duration;
@@ -133,7 +134,7 @@ mod token {
             Self { deadline: Instant::now().checked_add(timeout), ..Self::default() }
         }
 
-        /// Ends the runs of all programs that have the token, and those that they begin from here on.
+        /// Ends the current and all later runs of the programs that have the token.
         ///
         /// ```
         /// let token = gradloom_runtime::CancelToken::new();
@@ -144,7 +145,7 @@ mod token {
             self.cancelled.store(true, Ordering::Relaxed);
         }
 
-        /// Returns whether the token was cancelled, or its deadline has passed.
+        /// Returns `true` if the token was cancelled or its deadline has passed.
         ///
         /// ```
         /// use std::time::Duration;
@@ -155,8 +156,10 @@ mod token {
                 || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
         }
 
+        /// Checks whether runs may continue.
+        ///
         /// # Errors
-        /// When runs are to end.
+        /// If the token was cancelled or its deadline has passed.
         #[inline]
         pub fn check(&self) -> Result<()> {
             if self.is_cancelled() { Err(self.error()) } else { Ok(()) }

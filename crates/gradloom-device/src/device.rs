@@ -7,7 +7,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::sync::Arc;
 
-/// A device that programs run on. Clones are the same device.
+/// A device that runs programs. Clones refer to the same device.
 #[derive(Clone, Debug)]
 pub struct Device {
     backend: Arc<dyn Backend>,
@@ -15,7 +15,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with a backend.
+    /// Creates a device from a backend.
     pub fn new(backend: impl Backend + 'static) -> Self {
         let precision = backend.target().precision();
         Self { backend: Arc::new(backend), precision }
@@ -27,17 +27,17 @@ impl Device {
         &self.backend
     }
 
-    /// Returns the backend as one of this type; `None` if it is of another.
+    /// Returns the backend as a `B`; `None` if it has another type.
     #[doc(hidden)]
     pub fn backend_of<B: Backend + 'static>(&self) -> Option<&B> {
         (&*self.backend as &dyn Any).downcast_ref()
     }
 
-    /// Returns the same device with a kernel for each op, whose launches run one by one: slow, to look at
-    /// every value.
+    /// Returns the same device with one kernel per op, whose launches run one by one. This is slow, but makes
+    /// every intermediate value observable.
     ///
     /// # Errors
-    /// When the device cannot: only the CPU can.
+    /// If the device does not support it; only the CPU does.
     pub fn op_by_op(&self) -> Result<Self> {
         let backend = self.backend.op_by_op().ok_or_else(|| {
             Error::new(ErrorKind::Device, format!("`{}` does not run ops one by one", self.name()))
@@ -46,49 +46,49 @@ impl Device {
         Ok(Self { backend, precision: self.precision })
     }
 
-    /// Returns whether programs of the two share memory.
+    /// Returns `true` if both are the same device, whose programs share memory.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.backend, &other.backend)
     }
 
-    /// Returns the bytes of compiled kernels that were found in the user's cache; `None` where the device
-    /// keeps none.
+    /// Returns the size in bytes of the compiled kernels found in the user's cache; `None` if the device has
+    /// no cache.
     #[doc(hidden)]
     pub fn kept_bytes(&self) -> Option<usize> {
         self.backend.kept_bytes()
     }
 
-    /// Compiles and plans for a CPU, and runs nothing: results are NaN.
+    /// Creates a device that compiles and plans for a CPU but runs nothing: results are NaN.
     pub fn null() -> Self {
         Self::null_for(Target::cpu(1))
     }
 
-    /// The same for any target: plans are those of such a device.
+    /// Creates a device that compiles and plans for `target` but runs nothing.
     pub fn null_for(target: Target) -> Self {
         Self::new(NullBackend { target })
     }
 
-    /// The same device for programs of another precision. What it cannot do in that type it does in f32, and
-    /// so does a CPU everything.
+    /// Returns the same device for programs in another precision. Ops that the device does not support in
+    /// that precision run in f32; on a CPU, all ops do.
     ///
-    /// A GPU that was opened for [`Precision::F16`] is sure to multiply so, or was an
-    /// error; kernels are measured for the precision that it was opened for alone.
+    /// Opening a GPU for [`Precision::F16`] fails if it cannot multiply in f16. Kernels are tuned only for
+    /// the precision that the GPU was opened for.
     #[must_use]
     pub fn in_precision(&self, precision: Precision) -> Self {
         Self { backend: Arc::clone(&self.backend), precision }
     }
 
-    /// Returns the precision that programs compute in, where the device can.
+    /// Returns the precision that programs compute in where the device supports it.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Returns whether programs are compiled for a GPU, which may be one that is not at hand.
+    /// Returns `true` if programs are compiled for a GPU, even if that GPU is not present.
     pub fn is_gpu(&self) -> bool {
         self.backend.target().is_gpu()
     }
 
-    /// Returns the target of programs: [`Device::null_for`] makes the same plans of it.
+    /// Returns the target of programs; [`Device::null_for`] makes the same plans from it.
     pub fn target(&self) -> Target {
         self.backend.target().in_precision(self.precision)
     }
@@ -98,12 +98,12 @@ impl Device {
         self.backend.name()
     }
 
-    /// Returns the model and the instruction set, for reports.
+    /// Returns the model and the instruction set, for display.
     pub fn description(&self) -> String {
         self.backend.description()
     }
 
-    /// Returns the number of threads that compute.
+    /// Returns the number of threads that run kernels.
     pub fn threads(&self) -> usize {
         self.backend.threads()
     }

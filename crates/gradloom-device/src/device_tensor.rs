@@ -1,9 +1,9 @@
-//! Elements that stay on a device.
+//! Tensors that stay on a device.
 //!
-//! In: data of the host, or results of a run. Out: a [`DeviceTensor`], which programs of the device take as
-//! an input, and whose elements are read on demand. Always holds: the elements never change, so that handles
-//! can be shared, and a step that was queued sees them as they were; the memory goes with the last handle,
-//! once the device has done what was queued with it.
+//! In: host data or results of a run. Out: a [`DeviceTensor`], which programs of the device accept as an
+//! input and whose elements can be read on demand. Always holds: the elements never change, so handles can be
+//! shared and queued steps read the right values; the memory is freed with the last handle, once the device
+//! has completed the work that uses it.
 
 use crate::backend::Backend;
 use crate::device::Device;
@@ -17,13 +17,12 @@ use gradloom_core::plan::ALIGNMENT;
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor on a device: data that was uploaded once (`Session::upload`), or the
-/// result of a run that stayed there (`Infer::run_on_device`). Programs of the
-/// same device take it as data, beside slices of the host.
+/// A tensor on a device: data uploaded once (`Session::upload`), or the result of a run that stays on the
+/// device (`Infer::run_on_device`). Programs of the same device accept it as input data, like slices of the
+/// host.
 ///
-/// A program on the CPU reads it where it lies. On a GPU its bytes are copied from buffer to buffer, in the
-/// submission of the step; nothing goes through the host. Clones are handles to the same elements, which
-/// never change.
+/// A CPU program reads it in place. On a GPU, the step's submission copies it from buffer to buffer without
+/// a transfer through the host. Clones are handles to the same immutable elements.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -56,7 +55,7 @@ impl fmt::Debug for DeviceTensor {
 }
 
 impl Device {
-    /// Copies elements to the device, row-major.
+    /// Copies row-major elements to the device.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -67,8 +66,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// When there are not as many elements as the shape says; when the device is lost, or has not that much
-    /// memory; on the null device, which keeps no bytes.
+    /// If the number of elements does not match the shape, the device is lost or has too little memory, or
+    /// the device is the null device, which stores no data.
     pub fn upload<'a>(&self, data: impl Into<Data<'a>>, shape: impl Into<Shape>) -> Result<DeviceTensor> {
         let data = data.into();
         let ty = Type::new(data.dtype(), shape.into());
@@ -79,8 +78,10 @@ impl Device {
     }
 }
 
+/// Checks that a number of elements matches a type.
+///
 /// # Errors
-/// When a number of elements is not that of a shape.
+/// If it does not.
 fn check_size(ty: &Type, elements: usize) -> Result<()> {
     let wanted = ty.elements();
     if wanted == elements {
@@ -91,7 +92,7 @@ fn check_size(ty: &Type, elements: usize) -> Result<()> {
 }
 
 impl DeviceTensor {
-    /// Allocates memory for a tensor whose elements are 0.
+    /// Allocates a tensor of zeros.
     pub fn new(backend: &Arc<dyn Backend>, ty: Type) -> Result<Self> {
         backend.check()?;
         if !backend.is_resident() {
@@ -99,10 +100,10 @@ impl DeviceTensor {
             return Err(Error::new(ErrorKind::Device, message).help("use `Device::cpu()`, or a GPU"));
         }
         let bytes = ty.bytes();
-        // Whole, as kernels of the CPU expect of a buffer.
+        // CPU kernels expect a buffer to be padded to whole alignment units.
         let room = bytes.checked_next_multiple_of(ALIGNMENT);
         let Some(memory) = room.and_then(|room| backend.allocate(room)) else {
-            // A device that was lost meanwhile looks as if it had no memory.
+            // An allocation also fails if the device was lost in the meantime.
             backend.check()?;
             let error = Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {ty}"));
             return Err(match backend.buffer_bytes().filter(|most| bytes > *most) {
@@ -115,7 +116,7 @@ impl DeviceTensor {
         Ok(Self { backend: Arc::clone(backend), ty, memory: Arc::new(memory) })
     }
 
-    /// Returns the type of its elements.
+    /// Returns the type of the elements.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -129,7 +130,7 @@ impl DeviceTensor {
         self.ty.dtype
     }
 
-    /// Returns its extents.
+    /// Returns the shape.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -141,7 +142,7 @@ impl DeviceTensor {
         &self.ty.shape
     }
 
-    /// Returns the bytes of its elements.
+    /// Returns the size of the elements in bytes.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -153,7 +154,7 @@ impl DeviceTensor {
         self.ty.bytes()
     }
 
-    /// Returns the same elements, row-major, in another shape. Nothing is copied.
+    /// Returns a tensor with the same elements, row-major, in another shape. Copies nothing.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -163,14 +164,14 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// When the shape has another number of elements.
+    /// If the shape has a different number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let ty = Type::new(self.ty.dtype, shape.into());
         check_size(&ty, self.ty.elements())?;
         Ok(Self { ty, ..self.clone() })
     }
 
-    /// Copies the elements to the host, row-major, as f32. Waits for what makes them.
+    /// Waits for the elements to be computed and copies them to the host, row-major, as f32.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -180,12 +181,12 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// When an integer is not an f32; when the device is lost.
+    /// If an integer is not exactly representable as f32, or the device is lost.
     pub fn get(&self) -> Result<Vec<f32>> {
         self.to_host()?.take_f32(self.ty.dtype, &self.described())
     }
 
-    /// Like [`DeviceTensor::get`], in the tensor's own type.
+    /// Like [`DeviceTensor::get`], but in the tensor's own type.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -195,12 +196,12 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// When it is of another type; when the device is lost.
+    /// If the tensor has another type, or the device is lost.
     pub fn get_as<T: Element>(&self) -> Result<Vec<T>> {
         read_as(&self.described(), self.ty.dtype, &self.to_host()?)
     }
 
-    /// Returns the elements as bytes of the host.
+    /// Copies the bytes of the elements to the host.
     pub fn to_host(&self) -> Result<Elements> {
         Elements::filled(counted(self.bytes()), &self.described(), |bytes| self.memory.read(0, bytes))
     }
@@ -209,18 +210,18 @@ impl DeviceTensor {
         format!("the device's tensor {}", self.ty)
     }
 
-    /// Returns the type.
+    /// Returns the type, with the shape.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
 
-    /// Returns the memory, in which the elements are row-major.
+    /// Returns the memory that holds the elements, row-major.
     #[doc(hidden)]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Returns whether programs of a device can take the tensor.
+    /// Returns `true` if programs of the device can use the tensor.
     pub fn is_on(&self, backend: &Arc<dyn Backend>) -> bool {
         Arc::ptr_eq(&self.backend, backend)
     }

@@ -1,8 +1,9 @@
-//! A tensor's elements on the host. The results of a run are copied to them once, and the caller gets them.
+//! Elements of a tensor on the host. The results of a run are copied into them once, then handed to the
+//! caller.
 //!
-//! In: bytes of a device, row-major, in the machine's order. Out: the same bytes, or numbers in the
-//! allocation in which the bytes came. Always holds: missing memory is an error that names its purpose, and
-//! never ends the process.
+//! In: bytes of a device, row-major, in native byte order. Out: the same bytes, or numbers that reuse their
+//! allocation. Always holds: a failed allocation is an error that names its purpose and never aborts the
+//! process.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
@@ -10,69 +11,69 @@ use gradloom_core::kernel::Layout;
 use std::fmt::{self, Display};
 use std::ops::Deref;
 
-/// Bytes in memory that can be handed out as numbers.
+/// Bytes in memory that can be converted to numbers without a copy.
 #[derive(Default)]
 pub struct Elements {
-    /// The bytes are the first ones of its memory; its length is 0.
+    /// Storage whose first `bytes` bytes are in use; its length is 0.
     memory: Vec<f32>,
     bytes: usize,
 }
 
 impl Elements {
-    /// Returns `bytes` bytes that `fill` sets; they are 0 before. `what` names them in the error message.
+    /// Creates `bytes` zeroed bytes and lets `fill` set them. `what` names them in the error message.
     ///
     /// # Errors
-    /// When there is not that much memory; that of `fill`.
+    /// If there is not enough memory, or `fill` fails.
     pub fn filled(
         bytes: usize,
         what: &dyn Display,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<Self> {
         let mut memory = zeroed::<f32>(bytes.div_ceil(4), what)?;
-        // SAFETY: the vector has at least as many bytes, and any bytes are f32s.
+        // SAFETY: the vector has at least `bytes` bytes, and any bit pattern is a valid f32.
         fill(unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), bytes) })?;
         memory.clear();
         Ok(Self { memory, bytes })
     }
 
-    /// Empties it and gets memory for as many bytes, in which as many can be pushed. `what` says of what they
-    /// are, for the message.
+    /// Clears the elements and reserves room to push `bytes` bytes. `what` names them in the error message.
     ///
     /// # Errors
-    /// When there is not that much memory.
+    /// If there is not enough memory.
     pub fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
         self.bytes = 0;
-        // What is too small would be copied into what is larger, for nothing.
+        // Dropped first: growing the vector would copy its old content.
         if self.memory.capacity() < bytes.div_ceil(4) {
             self.memory = Vec::new();
         }
         self.memory.try_reserve_exact(bytes.div_ceil(4)).map_err(|_| no_memory(bytes, what))
     }
 
-    /// Appends bytes, for which there is room.
+    /// Appends bytes to the reserved room.
     ///
     /// # Panics
-    /// When there is not.
+    /// If the room is too small.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = size_of_val(self.memory.spare_capacity_mut()) - self.bytes;
         assert!(bytes.len() <= room, "{} bytes in a room of {room}", bytes.len());
         let memory = self.memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: the capacity has that many bytes behind those that are there, as just checked.
+        // SAFETY: as just checked, the capacity has that many bytes after the ones in use.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.add(self.bytes), bytes.len()) };
         self.bytes += bytes.len();
     }
 
-    /// Returns the elements as f32, in the same memory where they have as many bytes each; nothing stays
-    /// behind. `what` is for the message.
+    /// Takes the elements as f32, leaving this empty. Four-byte elements keep their allocation. `what` names
+    /// them in the error message.
     ///
     /// # Errors
-    /// When an integer is not an f32, or elements of another size have no memory for a copy.
+    /// If an integer is not exactly representable as f32, or there is no memory for the copy that elements of
+    /// another size need.
     pub fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         if dtype.bytes() != 4 {
             return std::mem::take(self).to_f32(dtype, what);
         }
         let Self { mut memory, bytes } = std::mem::take(self);
-        // SAFETY: as many bytes were pushed, and any four bytes are an f32.
+        // SAFETY: `bytes` bytes are initialised, and any four of them are a valid f32.
         unsafe { memory.set_len(bytes / 4) };
         if dtype.is_integer() {
             for element in &mut memory {
@@ -82,10 +83,10 @@ impl Elements {
         Ok(memory)
     }
 
-    /// Returns the elements as f32, which stay here, too. `what` is for the message.
+    /// Returns a copy of the elements as f32. `what` names them in the error message.
     ///
     /// # Errors
-    /// When an integer is not an f32, or there is no memory for a copy.
+    /// If an integer is not exactly representable as f32, or there is no memory for the copy.
     pub fn to_f32(&self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         let elements = self.len() / dtype.bytes();
         let mut numbers = Vec::new();
@@ -115,7 +116,7 @@ impl Elements {
 impl Deref for Elements {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: as many bytes were pushed.
+        // SAFETY: the first `bytes` bytes are initialised.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.bytes) }
     }
 }
@@ -126,7 +127,7 @@ impl fmt::Debug for Elements {
     }
 }
 
-/// Returns an f32, from the bytes of a number of 32 bits; integers must be exactly representable.
+/// Converts a 32-bit number to f32; an integer must be exactly representable.
 fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
     let integer = match dtype {
         DType::I32 => i64::from(i32::from_ne_bytes(bytes)),
@@ -138,7 +139,7 @@ fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
 
 fn exact(integer: i64) -> Result<f32> {
     let float = integer as f32;
-    // 2^63, which would saturate, is no i64.
+    // 2^63 is not an i64, but converting it back would saturate to `i64::MAX`.
     if float < 9_223_372_036_854_775_808.0 && float as i64 == integer {
         return Ok(float);
     }
@@ -151,8 +152,8 @@ fn no_memory(bytes: usize, what: &dyn Display) -> Error {
         .help("give out less: a sum or a slice of it, or a smaller batch")
 }
 
-/// Name of an output in messages. It is formatted only when a message is written, as a step allocates
-/// nothing.
+/// Name of an output in an error message. It is formatted only when the message is, because a step must not
+/// allocate.
 #[derive(Debug)]
 pub struct OutputName<'a>(&'a str);
 
@@ -162,15 +163,15 @@ impl Display for OutputName<'_> {
     }
 }
 
-/// Returns the output with this name, for messages.
+/// Returns the display form of an output's name for error messages.
 pub fn output(name: &str) -> OutputName<'_> {
     OutputName(name)
 }
 
-/// Returns zeros for a copy on the host.
+/// Allocates a vector of zeros. `what` names it in the error message.
 ///
 /// # Errors
-/// When there is not that much memory.
+/// If there is not enough memory.
 pub fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Vec<T>> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(length).map_err(|_| no_memory(length.saturating_mul(size_of::<T>()), what))?;
@@ -178,7 +179,7 @@ pub fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Ve
     Ok(zeros)
 }
 
-/// Calls `f` with the position of each element of a layout in its buffer, row-major.
+/// Calls `f` with the index in the buffer of each element of a layout, in row-major order.
 pub fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
     let mut index = vec![0; layout.shape.rank()];
     for _ in 0..layout.shape.elements() {

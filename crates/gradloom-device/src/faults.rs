@@ -1,7 +1,7 @@
 //! A device that fails on demand, for tests of gradloom and of its users.
 //!
-//! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when.
-//! Always holds: operations without a fault behave as on the inner device; a fault happens once.
+//! In: any device. Out: the same device wrapped in [`Faulty`], and [`Faults`], which specifies what fails and
+//! when. Always holds: without an armed fault, operations behave as on the inner device; a fault occurs once.
 
 use crate::Device;
 use crate::backend::{Backend, Finished, Immediate, Loaded, Pending, Queued, Resident, Work};
@@ -20,19 +20,19 @@ use gradloom_core::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The operations that a device can fail.
+/// An operation of a device that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Allocating memory: for parameters and states, temporaries, constants, or scratch.
+    /// An allocation for parameters and states, temporaries, constants, or scratch.
     Allocation,
-    /// Running a launch of a step.
+    /// A launch of a step.
     Launch,
-    /// To hand a result back. Each output of a program is one read; all guards are one, and so are the places
-    /// of all windows that a step updates, as both are looked at together.
+    /// A read of a result. Each output of a program counts as one read, all guards together as one, and the
+    /// start indices of all windows that a step updates as one.
     Read,
 }
 
-/// Lets a device fail; see [`Device::with_faults`]. Clones are the same faults.
+/// Controls the faults of a device; see [`Device::with_faults`]. Clones control the same device.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     state: Arc<Mutex<FaultState>>,
@@ -42,38 +42,36 @@ pub struct Faults {
 struct FaultState {
     /// Number of operations so far, by [`Fault`].
     counts: [u64; 3],
-    /// The fault that is armed, and the number of its operation, counted like `counts`.
+    /// Armed fault, and the index of the operation that fails, counted like `counts`.
     armed: Option<(Fault, u64)>,
-    /// Bytes of memory that the device reports instead of the machine's.
+    /// Memory limit in bytes, if one was set.
     memory: Option<u64>,
 }
 
 impl Faults {
-    /// Lets one operation fail: the next of its kind if `after` is 0, the one behind that if it is 1. It
-    /// replaces a fault that has not happened yet.
+    /// Makes one later operation fail: the next of its kind if `after` is 0, the one after that if it is 1.
+    /// Replaces an armed fault.
     pub fn fail(&self, fault: Fault, after: u64) {
         let mut state = self.state();
         state.armed = Some((fault, state.counts[fault as usize] + after));
     }
 
-    /// From now on, programs are loaded as on a machine with as many bytes of memory: those that take more
-    /// are refused.
+    /// Limits the memory of the device: programs loaded later that need more than `bytes` bytes are rejected.
     pub fn limit_memory(&self, bytes: u64) {
         self.state().memory = Some(bytes);
     }
 
-    /// Takes back a fault that has not happened yet.
+    /// Disarms a fault that has not occurred yet.
     pub fn disarm(&self) {
         self.state().armed = None;
     }
 
-    /// Returns whether the requested fault has not happened yet.
+    /// Returns `true` if an armed fault has not occurred yet.
     pub fn is_armed(&self) -> bool {
         self.state().armed.is_some()
     }
 
-    /// Returns the number of operations of this kind that the device was asked for so far, including those
-    /// that failed.
+    /// Returns the number of operations of this kind so far, including failed ones.
     pub fn count(&self, fault: Fault) -> u64 {
         self.state().counts[fault as usize]
     }
@@ -82,8 +80,8 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts up to `wanted` operations that are about to be done, up to one that is to fail: its number
-    /// among them.
+    /// Counts `wanted` operations that are about to run. If the armed fault is among them, counts only up to
+    /// it and returns its index among them.
     fn meet(&self, fault: Fault, wanted: usize) -> Option<usize> {
         let mut state = self.state();
         let count = state.counts[fault as usize];
@@ -107,8 +105,8 @@ impl Faults {
 }
 
 impl Device {
-    /// Returns the same device with faults on demand, to test what a program does when memory runs out, a
-    /// kernel fails, or a result cannot be read.
+    /// Returns the same device with a handle to inject faults, for testing how a program reacts when memory
+    /// runs out, a kernel fails, or a result cannot be read.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -239,7 +237,8 @@ struct FaultyProgram<P: ?Sized> {
 }
 
 impl<P: Resident + ?Sized> FaultyProgram<P> {
-    /// Runs all of a range with `whole`, or, if one of the launches is to fail, those before it.
+    /// Runs a range of launches with `whole` or, if one is to fail, runs those before it and returns the
+    /// error.
     fn run(&mut self, range: std::ops::Range<usize>, whole: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
         let Some(failing) = self.faults.meet(Fault::Launch, range.len()) else {
             return whole(&mut *self.inner);
@@ -251,7 +250,7 @@ impl<P: Resident + ?Sized> FaultyProgram<P> {
         Err(failed(&format!("launch {failing} (`{}`)", self.plan.launches[failing].kernel.name())))
     }
 
-    /// Counts a read.
+    /// Counts a read, and fails it if it is the armed one.
     fn read_fault(&self, access: &Access) -> Result<()> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards);
         match names.into_iter().find(|(_, known)| known == access) {
@@ -341,7 +340,7 @@ impl Immediate for FaultyProgram<dyn Immediate> {
     }
 }
 
-/// A queued step fails as a whole: at its submission, or when its results are read.
+/// A queued step fails as a whole, when it is submitted or when its results are read.
 impl Queued for FaultyProgram<dyn Queued> {
     fn make_room(&mut self, stop: Stop<'_>) -> Result<()> {
         self.inner.make_room(stop)
@@ -367,7 +366,7 @@ impl Queued for FaultyProgram<dyn Queued> {
     }
 }
 
-/// A queued step whose results cannot be read on demand.
+/// A queued step whose results fail to be read on demand.
 #[derive(Debug)]
 struct FaultyPending {
     inner: Box<dyn Pending>,

@@ -1,8 +1,9 @@
-//! Devices: their memory, their programs, and the work of their host.
+//! Devices: their memory, their programs, and the work done on their host.
 //!
-//! In: plans of `gradloom-codegen`. Out: the interface between programs and devices ([`backend`]), which each
-//! backend's crate implements, and what backends share: memory, elements, a queue's results ([`queue`]),
-//! threads and initial values of the host ([`host`]). Knows no backend but the null one, which runs nothing.
+//! In: plans of `gradloom-codegen`. Out: the interface between programs and devices ([`backend`]),
+//! implemented by the crate of each backend, and the code that backends share: memory, elements, the results
+//! of queued steps ([`queue`]), host threads and initial values ([`host`]). The only backend in this crate is
+//! the null one, which runs nothing.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
 
