@@ -1,4 +1,4 @@
-//! Data that a caller passes to a run.
+//! Input data that a caller passes to a run.
 
 use crate::backend::Backend;
 use crate::device_tensor::DeviceTensor;
@@ -15,19 +15,19 @@ pub enum Data<'a> {
     F32(&'a [f32]),
     I32(&'a [i32]),
     U32(&'a [u32]),
-    /// The bits of each; slices of the crate `half`'s type become this with the feature `half`.
+    /// Bits of f16 elements; with the feature `half`, slices of `half::f16` convert to this.
     F16(&'a [u16]),
-    /// As [`Data::F16`].
+    /// Bits of bf16 elements; with the feature `half`, slices of `half::bf16` convert to this.
     BF16(&'a [u16]),
     U8(&'a [u8]),
     I64(&'a [i64]),
-    /// Elements that are on the device already.
+    /// Elements that are already on the device.
     Device(&'a DeviceTensor),
 }
 
 impl<'a> Data<'a> {
-    /// Returns the elements of a dtype that lie in memory as bytes, in native order; none of a bool, which
-    /// is no input, and where the bytes are not aligned as elements are, or end within one.
+    /// Interprets bytes in native order as elements of `dtype`. Returns `None` for a bool, which cannot be an
+    /// input, and if the bytes are not aligned for the elements or are not a whole number of them.
     pub fn of_bytes(dtype: DType, bytes: &'a [u8]) -> Option<Data<'a>> {
         Some(match dtype {
             DType::F32 => Data::F32(elements_of(bytes)?),
@@ -72,10 +72,10 @@ impl Data<'_> {
         }
     }
 
-    /// Returns the elements as bytes of the host, in native order.
+    /// Returns the elements as bytes on the host, in native order.
     ///
     /// # Errors
-    /// When they are on a device, and cannot be read.
+    /// If the elements are on a device and cannot be read.
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
         Ok(Cow::Borrowed(match self {
             Data::F32(v) => bytes_of(v),
@@ -89,9 +89,11 @@ impl Data<'_> {
         }))
     }
 
+    /// Checks that the data fits an input, whose first axis holds `micro_batches` micro-batches.
+    ///
     /// # Errors
-    /// When dtype or number of elements are not those of the input, which has so many micro-batches of what
-    /// was declared; when elements of a device have another shape.
+    /// If the dtype or the number of elements differs from the input's, or the data is a device tensor of
+    /// another shape.
     pub fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
         let is = || format!("the input `{}` is {}", input.name, declared(&input.ty, micro_batches));
         if let Data::Device(tensor) = self {
@@ -126,7 +128,7 @@ impl Data<'_> {
     }
 }
 
-/// Returns the type of an input as it was declared, for messages: of one of its micro-batches.
+/// Returns the type of one micro-batch of an input, as declared, for error messages.
 pub fn declared(ty: &Type, micro_batches: usize) -> String {
     let mut shape = ty.shape.to_vec();
     match shape.first_mut() {
@@ -139,21 +141,21 @@ pub fn declared(ty: &Type, micro_batches: usize) -> String {
     }
 }
 
-/// Returns numbers as bytes, in native order.
+/// Returns numbers as bytes in native order.
 pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
-    // SAFETY: numbers have no padding, and the borrow lasts as long as theirs.
+    // SAFETY: numbers have no padding bytes, and the returned slice borrows from `numbers`.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Returns bytes as numbers, if they are whole ones.
+/// Returns bytes as numbers, if they are aligned and a whole number of them.
 fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: any bits are a number.
+    // SAFETY: any bit pattern is a valid number.
     let (before, elements, after) = unsafe { bytes.align_to() };
-    // An empty slice is aligned to nothing.
+    // `align_to` may not report an empty slice as aligned.
     (bytes.is_empty() || (before.is_empty() && after.is_empty())).then_some(elements)
 }
 
-/// Element types that callers pass, for which all bit patterns are valid.
+/// Element types of input data, for which every bit pattern is valid.
 pub trait Number {}
 impl Number for f32 {}
 impl Number for i32 {}
@@ -161,9 +163,11 @@ impl Number for u32 {}
 impl Number for i64 {}
 impl Number for u16 {}
 
+/// Checks the data for all inputs, whose first axes hold `micro_batches` micro-batches.
+///
 /// # Errors
-/// When there is not data for each input, of its dtype and size, of the host or of the device. Inputs have so
-/// many micro-batches of what was declared.
+/// If there is not exactly one piece of data per input, a device tensor is on another device than `device`,
+/// or [`Data::check`] fails.
 pub fn check_all(
     inputs: &[Input],
     data: &[Data<'_>],
@@ -229,7 +233,7 @@ mod of_half {
     );
 }
 
-/// Data for `N` inputs: an array, or a tuple where dtypes differ.
+/// Data for `N` inputs: an array, or a tuple if the dtypes differ.
 #[diagnostic::on_unimplemented(
     message = "this is not data for {N} inputs",
     note = "pass an array of slices, `[&x, &y]`, or a tuple where element types differ, `(&ids, &weights)`: \

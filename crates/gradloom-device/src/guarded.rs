@@ -1,11 +1,11 @@
-//! Memory between guard pages, for tests: an access to a byte before or behind it ends the process.
+//! Memory between guard pages, for tests: an out-of-bounds access before or after it crashes the process.
 //!
-//! Always holds: the memory ends where a page begins that cannot be touched, and starts at a multiple of 64
-//! or 256 bytes if its size is one.
+//! Always holds: the memory ends at the start of an inaccessible page, and is aligned to 64 or 256 bytes if
+//! its size is a multiple of that.
 
 use std::ptr::NonNull;
 
-/// Zeroed bytes.
+/// Zeroed bytes between guard pages.
 #[derive(Debug)]
 pub struct Guarded {
     mapping: NonNull<u8>,
@@ -13,25 +13,25 @@ pub struct Guarded {
     start: NonNull<u8>,
 }
 
-// SAFETY: plain bytes, reached through raw pointers whose owners say who may use them.
+// SAFETY: plain bytes, accessed through raw pointers whose owners synchronise the accesses.
 unsafe impl Send for Guarded {}
 // SAFETY: as above.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Allocates `bytes` bytes; returns `None` if the system has not that many.
+    /// Allocates `bytes` bytes; returns `None` if there is not enough memory.
     pub fn new(bytes: usize) -> Option<Self> {
         let page = page();
         let inner = bytes.checked_next_multiple_of(page)?;
         let pages = inner.checked_add(2 * page)?;
-        // SAFETY: a new mapping, at an address that the system chooses.
+        // SAFETY: creates a new mapping at an address chosen by the system.
         let mapping = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), pages, libc::PROT_NONE, flags, -1, 0)
         };
         let mapping = (mapping != libc::MAP_FAILED).then(|| NonNull::new(mapping.cast::<u8>()))??;
-        // SAFETY: the pages between the first and the last of the mapping. The system counts them as memory
-        // now, and refuses more than it has.
+        // SAFETY: the pages between the first and the last belong to the mapping. The system commits their
+        // memory here, so this call fails if there is not enough.
         let (start, refused) = unsafe {
             let inside = mapping.add(page);
             let writable = libc::PROT_READ | libc::PROT_WRITE;
@@ -41,7 +41,7 @@ impl Guarded {
         (!refused).then_some(memory)
     }
 
-    /// Returns the first byte.
+    /// Returns a pointer to the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -55,7 +55,7 @@ impl Drop for Guarded {
 }
 
 fn page() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: `sysconf` only returns a number.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).expect("pages have a size")
 }

@@ -1,4 +1,4 @@
-//! The memory of a store or a program, on the host or on a device.
+//! Memory of a store or a program, on the host or on a device.
 
 use gradloom_core::error::Result;
 use gradloom_core::plan::ALIGNMENT;
@@ -8,38 +8,40 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 
-/// Gives memory, or `None` when there is not that much.
+/// An allocator of device memory; it returns `None` if there is not enough.
 pub type Allocate<'a> = &'a dyn Fn(u64) -> Option<Memory>;
 
-/// Returns the number of bytes as one of this process's memory, or of one buffer: [`usize::MAX`], which none
-/// has, where that is too small.
+/// Converts a number of bytes to `usize`; returns [`usize::MAX`], a size that no allocation has, if it does
+/// not fit.
 pub fn counted(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Zeroed bytes of a kind of device. Who may touch them when is governed by the locks of the store and by
-/// `&mut` on the program.
+/// Zero-initialised bytes of a kind of device. The locks of the store and `&mut` on the program synchronise
+/// accesses to them.
 pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// Returns the number of bytes.
     fn bytes(&self) -> usize;
 
-    /// Copies bytes out, once the device has done what was submitted before. No thread writes them meanwhile.
+    /// Copies bytes to the host, after the device has completed the work submitted before. No thread may
+    /// write the bytes meanwhile.
     ///
     /// # Errors
-    /// When the device is lost, or cannot hand bytes out at once.
+    /// If the device is lost, or cannot return bytes synchronously.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()>;
 
-    /// Writes bytes at an offset; work that is submitted later sees them. Nothing else may access them during
-    /// the call.
+    /// Writes bytes at an offset, visible to work submitted later. Nothing else may access them during the
+    /// call.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Copies all bytes to memory of the same device, which has as many. They may not be written meanwhile.
+    /// Copies all bytes to memory of the same device that is at least as large. They must not be written
+    /// meanwhile.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     fn copy_to(&self, other: &Memory) -> Result<()> {
         let mut bytes = crate::elements::zeroed(self.bytes(), &"a copy of the device's memory")?;
         self.read(0, &mut bytes)?;
@@ -52,25 +54,25 @@ pub trait DeviceMemory: Any + Debug + Send + Sync {
 pub struct Memory(Box<dyn DeviceMemory>);
 
 impl Memory {
-    /// Host memory; `None` when the system has not that much.
+    /// Allocates host memory; returns `None` if there is not enough.
     pub fn new(bytes: u64) -> Option<Self> {
         HostMemory::new(usize::try_from(bytes).ok()?).map(Self::of)
     }
 
-    /// Memory of a kind of device.
+    /// Wraps memory of a kind of device.
     pub fn of(memory: impl DeviceMemory) -> Self {
         Self(Box::new(memory))
     }
 
-    /// Returns the memory as that of a kind of device; `None` if it is of another kind.
+    /// Returns the memory as an `M`; `None` if it belongs to another kind of device.
     pub fn get<M: DeviceMemory>(&self) -> Option<&M> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// Returns the memory as that of the device that allocated it.
+    /// Returns the memory as an `M`, the type its device allocates.
     ///
     /// # Panics
-    /// When it is of another kind of device: a bug of gradloom.
+    /// If it belongs to another kind of device, which is a bug in gradloom.
     pub fn own<M: DeviceMemory>(&self) -> &M {
         self.get().expect("the backend allocates on its device")
     }
@@ -81,31 +83,31 @@ impl Memory {
         self.0.bytes()
     }
 
-    /// Returns the address of a byte of host memory; `offset` may be one past the end.
+    /// Returns the address of a byte in host memory; `offset` may be one past the end.
     pub fn at(&self, offset: usize) -> *mut u8 {
         self.own::<HostMemory>().at(offset)
     }
 
-    /// Copies bytes out: see [`DeviceMemory::read`].
+    /// Copies bytes to the host; see [`DeviceMemory::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`DeviceMemory::read`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.0.read(offset, into)
     }
 
-    /// Replaces bytes: see [`DeviceMemory::write`].
+    /// Writes bytes; see [`DeviceMemory::write`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`DeviceMemory::write`].
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.0.write(offset, bytes)
     }
 
-    /// Lets `f` fill new, zeroed memory with f32s. It is not shared yet.
+    /// Lets `f` fill a range of zeroed, not yet shared memory with f32 values.
     ///
     /// # Errors
-    /// Those of `f`; when the device is lost, or there is no memory for the values on the way to it.
+    /// If `f` fails, the device is lost, or there is no host memory for the values.
     pub fn fill(
         &self,
         offset: usize,
@@ -119,15 +121,15 @@ impl Memory {
         };
         assert!(4 * elements <= memory.bytes - offset, "the range was planned");
         let start = memory.at(offset).cast();
-        // SAFETY: the range lies inside the allocation, aligned and zeroed, and the caller is alone.
+        // SAFETY: the range lies inside the allocation, is aligned and zeroed, and nothing else accesses it.
         f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
     }
 
-    /// Returns the same bytes in memory of their own; `None` if there is no memory for them. They may not be
+    /// Returns a copy of the memory; `None` if there is not enough memory for it. The bytes must not be
     /// written meanwhile.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     pub fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
         let Some(copy) = allocate(self.len() as u64) else { return Ok(None) };
         self.0.copy_to(&copy)?;
@@ -142,40 +144,41 @@ impl DeviceMemory for HostMemory {
 
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         assert!(into.len() <= self.bytes - offset, "the range was planned");
-        // SAFETY: the range lies inside the allocation, and the caller holds the lock that keeps others from
-        // writing it.
+        // SAFETY: the range lies inside the allocation, and the caller holds the lock that prevents
+        // concurrent writes.
         unsafe { std::ptr::copy_nonoverlapping(self.at(offset), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes - offset, "the range was planned");
-        // SAFETY: as in `read`, and the caller is alone.
+        // SAFETY: as in `read`, and nothing else accesses the range.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
         Ok(())
     }
 
     fn copy_to(&self, other: &Memory) -> Result<()> {
-        // SAFETY: as in `read`: these are all bytes of the allocation.
+        // SAFETY: as in `read`; the slice covers the whole allocation.
         other.write(0, unsafe { std::slice::from_raw_parts(self.at(0), self.bytes) })
     }
 }
 
-/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw
-/// addresses into it. In tests, it ends where a page begins that cannot be touched.
+/// Zero-initialised host memory at a fixed address, aligned to the plan's alignment. CPU programs keep raw
+/// pointers into it. With the feature `guarded`, it ends at an inaccessible page.
 #[derive(Debug)]
 pub struct HostMemory {
-    /// The pointer that the system gave.
+    /// Start of the allocation.
     #[cfg(not(all(feature = "guarded", unix, not(miri))))]
     allocated: NonNull<u8>,
     #[cfg(all(feature = "guarded", unix, not(miri)))]
     _allocated: crate::guarded::Guarded,
-    /// The first aligned byte in it.
+    /// First aligned byte of the allocation.
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the memory is plain bytes; access through raw pointers is synchronised by its owners as said above.
+// SAFETY: plain bytes, accessed through raw pointers; the owners synchronise the accesses, see
+// `DeviceMemory`.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -193,13 +196,13 @@ impl HostMemory {
         // SAFETY: the layout has at least one byte.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let before = allocated.align_offset(ALIGNMENT as usize);
-        // SAFETY: the layout has room for as many bytes before the first aligned one.
+        // SAFETY: the layout has room for up to `ALIGNMENT` bytes before the first aligned byte.
         let start = unsafe { allocated.add(before) };
         Some(Self { allocated, start, bytes })
     }
 
-    /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing
-    /// before they are used, but of aligned memory, the standard library writes every byte to make it 0.
+    /// Returns an unaligned layout with room to align the bytes in it. An aligned layout would be slow: for
+    /// it, `alloc_zeroed` writes every byte instead of obtaining zeroed pages from the system.
     #[cfg(not(all(feature = "guarded", unix, not(miri))))]
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT as usize)?, 1).ok()
@@ -208,7 +211,7 @@ impl HostMemory {
     /// Returns the address of a byte; `offset` may be one past the end.
     pub fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
-        // SAFETY: inside the allocation, as just checked.
+        // SAFETY: the offset is inside the allocation, as just checked.
         unsafe { self.start.as_ptr().add(offset) }
     }
 }
@@ -217,7 +220,7 @@ impl HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
-        // SAFETY: allocated in `new` with the same layout.
+        // SAFETY: `new` allocated the memory with the same layout.
         unsafe { dealloc(self.allocated.as_ptr(), layout) };
     }
 }

@@ -1,5 +1,5 @@
-//! The null device: compiles, lowers and plans every model, and runs nothing. For tests of the compiler, and
-//! for plans of models that the machine at hand could not hold.
+//! The null device, which compiles, lowers and plans every model but runs nothing. It serves tests of the
+//! compiler, and plans of models that do not fit this machine.
 
 use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::cancel::Stop;
@@ -55,7 +55,7 @@ impl Backend for NullBackend {
     }
 }
 
-/// Records how many launches would have run.
+/// A program that only counts launches.
 struct NullProgram {
     plan: Arc<Plan>,
     target: Target,
@@ -71,7 +71,7 @@ impl Resident for NullProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        // Nothing was computed: NaN, which cannot be taken for a result.
+        // Nothing was computed: NaN cannot be mistaken for a result.
         for _ in 0..access.layout.shape.elements() {
             into.push(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }

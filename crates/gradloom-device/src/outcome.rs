@@ -1,4 +1,4 @@
-//! The ends of runs.
+//! Outcomes of runs.
 
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::DType;
@@ -6,21 +6,21 @@ use gradloom_core::kernel::{Access, Layout};
 use gradloom_core::plan::Plan;
 use std::collections::HashSet;
 
-/// The end of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// All updates took effect.
     Committed,
-    /// Nothing took effect, because this guard was not finite.
+    /// Nothing took effect because this guard was not finite.
     NotFinite {
-        /// Name of the guard, as `loss`.
+        /// Name of the guard, such as `loss`.
         guard: String,
     },
 }
 
 /// Returns the error of a trap, with a hint at its cause.
 pub fn trap(message: String) -> Error {
-    // A search for a text is kilobytes of std in a browser's module.
+    // `str::contains` would add kilobytes of code to a browser's module.
     let has = |part: &[u8]| message.as_bytes().windows(part.len()).any(|window| window == part);
     let help = if message.starts_with("index -1 ") {
         "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative \
@@ -39,7 +39,7 @@ pub fn trap(message: String) -> Error {
     Error::new(ErrorKind::Trap, message).help(help)
 }
 
-/// Returns the trap of an i64 that becomes i32.
+/// Returns the error of an i64 value that does not fit in i32.
 pub fn out_of_i32(place: &str) -> Error {
     Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))
         .help("i64 is computed with, and used as an index, as i32: keep it below 2^31")

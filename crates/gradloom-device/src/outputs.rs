@@ -1,4 +1,4 @@
-//! The types of results of a forward program.
+//! Types for the results of a forward program.
 
 use crate::device_tensor::DeviceTensor;
 use crate::elements::{Elements, output};
@@ -8,25 +8,25 @@ use gradloom_core::trace::Tensor;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-/// Tensors that a closure returns, and the host data that a run gives for them: a `Vec<f32>` for each tensor,
-/// or, for one in [`typed`], a vector of its own type.
+/// Tensors that a closure returns, and the host data that a run returns for them: a `Vec<f32>` for each
+/// tensor, or a vector of the tensor's own type if it is wrapped in [`typed`].
 pub trait Outputs {
-    /// Host data.
+    /// Host data of a run.
     type Read;
     /// Returns the tensors in order.
     fn tensors(self) -> Vec<Tensor>;
-    /// Returns the data from the tensors' elements in order.
+    /// Converts the elements of the tensors, in order, to host data.
     ///
     /// # Errors
-    /// When an integer is not an f32, or elements are of another type than was said.
+    /// If an integer is not exactly representable as f32, or the elements have another type than specified.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
-    /// A [`DeviceTensor`] for each tensor, in the form in which the closure returned them.
+    /// A [`DeviceTensor`] for each tensor, in the structure that the closure returned.
     type OnDevice;
-    /// Returns the tensors in that form, from one for each in order.
+    /// Arranges one device tensor for each tensor, in order, in that structure.
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice;
 }
 
-/// The elements of a result.
+/// The elements of one output.
 #[derive(Debug)]
 pub struct Value<'a> {
     /// Name of the output.
@@ -37,13 +37,13 @@ pub struct Value<'a> {
     pub elements: &'a mut Elements,
 }
 
-/// A tensor whose elements are read as they are: `typed::<i32>(tokens)` as a `Vec<i32>`.
+/// A tensor whose elements are read in their own type, e.g. `typed::<i32>(tokens)` as a `Vec<i32>`.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<T>(Tensor, PhantomData<T>);
 
-/// Has a result of a forward program read in its own type, where f32 could not hold it: `i64`, `i32`, `u32`,
-/// `u8`, `bool`, `f16`, `bf16`, `f32`.
+/// Marks a result of a forward program to be read in its own type instead of f32, which cannot represent
+/// every value: `i64`, `i32`, `u32`, `u8`, `bool`, `f16`, `bf16` or `f32`.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -64,15 +64,15 @@ pub fn typed<T: Element>(tensor: Tensor) -> Typed<T> {
     Typed(tensor, PhantomData)
 }
 
-/// A type of elements that are read.
+/// A Rust type that elements can be read as.
 pub trait Element: Sized + sealed::FromBytes {
-    /// Its dtype.
+    /// The corresponding dtype.
     const DTYPE: DType;
 }
 
 mod sealed {
     pub trait FromBytes: Sized {
-        /// Returns the elements from their bytes, in the machine's order.
+        /// Converts bytes in native order to elements.
         fn all(bytes: &[u8]) -> Vec<Self>;
     }
 }
@@ -103,10 +103,10 @@ impl sealed::FromBytes for bool {
     }
 }
 
-/// Returns the elements of an output as they are.
+/// Returns the elements of an output in their own type.
 ///
 /// # Errors
-/// When they are of another type.
+/// If the output has another dtype than `T`.
 pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     if dtype == T::DTYPE {
         return Ok(T::all(bytes));
@@ -115,7 +115,6 @@ pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Re
         .help(format!("read it as {dtype}, or convert it in the model with `.cast(..)`")))
 }
 
-/// Returns a result that stays on the device.
 fn next_tensor(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> DeviceTensor {
     tensors.next().expect("one for each tensor")
 }
@@ -139,7 +138,7 @@ impl<T: Element> Outputs for Typed<T> {
     }
 }
 
-/// No outputs: for programs that only update states.
+/// No outputs, for programs that only update states.
 impl Outputs for () {
     type Read = ();
     fn tensors(self) -> Vec<Tensor> {
@@ -167,8 +166,8 @@ impl Outputs for Tensor {
     }
 }
 
-/// Outputs of a number that their type tells: what arrays and tuples are made of. A vector takes all values
-/// that are left.
+/// Outputs of a fixed number, which arrays and tuples can contain. A `Vec` is not one, since it takes all
+/// remaining values.
 pub trait Part: Outputs {}
 impl Part for Tensor {}
 impl<T: Element> Part for Typed<T> {}

@@ -1,8 +1,9 @@
-//! Regular files, opened so that nothing waits and read up to a limit.
+//! Access to regular files that never blocks on another process and reads at most a limit.
 //!
-//! In: a path. Out: a handle, or the bytes, or an error that says what the path leads to instead. Always
-//! holds: no call waits for another process, as opening a named pipe does; no more is read than the limit, as
-//! a device may never end; what was checked is the handle, so a file that is exchanged in between is noticed.
+//! In: a path. Out: a file handle, the file's bytes, or an error that names the kind of file found instead.
+//! Always holds: no call waits for another process, as opening a named pipe does; reads stop at the limit,
+//! since a device may be endless; the open handle is checked, so a file that is replaced in between is
+//! detected.
 
 use std::error::Error;
 use std::fmt;
@@ -10,15 +11,15 @@ use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Longest name of a file, in bytes, on the file systems of most.
+/// Maximum length of a file name in bytes, on most file systems.
 const LONGEST: usize = 255;
 
-/// Returns the path beside another that has its name and an ending. Of a name that would be too long it is a
-/// short one that is made of it, the same each time.
+/// Returns the path of a sibling file: the name of `path` followed by `ending`. A name that would be too long
+/// is replaced with a hash of it.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     if name.len() + ending.len() > LONGEST {
-        // FNV-1a: two names in one folder must not meet.
+        // FNV-1a, so that two long names in one folder do not collide.
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
         name = format!(".gradloom-{hash:016x}").into();
@@ -27,24 +28,24 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Reason why a file was refused, inside of the [`io::Error`] of this module's functions.
+/// Reason for the rejection of a file, contained in the [`io::Error`]s of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The path leads to something else.
+    /// The path refers to something else than a regular file.
     NotRegular(&'static str),
-    /// The file with `.partial` behind its name, through which it is replaced, is something else.
+    /// The `.partial` file, through which the file is replaced, is not a regular file.
     PartialNotRegular(&'static str),
-    /// The file has more bytes than this.
+    /// The file is larger than this number of bytes.
     TooLarge(u64),
 }
 
 impl Refusal {
-    /// Returns the refusal in an error, if it is one.
+    /// Returns the refusal that an error contains, if any.
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// Returns the refusal of a file's partial file as one of the file.
+    /// Converts the refusal of a `.partial` file to one of the file it replaces.
     pub fn beside(self) -> Self {
         match self {
             Self::NotRegular(what) => Self::PartialNotRegular(what),
@@ -52,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the remedy.
+    /// Returns a suggestion to fix the problem.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::NotRegular(_) => "put a regular file in its place, or name another one",
@@ -85,19 +86,19 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// Opens a regular file, as the options say.
+/// Opens a regular file with the given options.
 ///
 /// # Errors
-/// The system's, or a [`Refusal`] where the path leads to a pipe, a device, a socket or a directory.
+/// Errors of the system, or a [`Refusal`] if the path refers to a pipe, a device, a socket or a directory.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Before it is opened, as opening a device may already do something. A file that is yet to be made is not
-    // there.
+    // Checked before opening, because opening a device can have side effects. The file may not exist yet.
     match fs::metadata(path) {
         Ok(found) => check(found.file_type())?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // What takes the file's place between the two looks must not make `open` wait. Regular files do not care.
+    // The file may be replaced between the two checks; `O_NONBLOCK` keeps `open` from blocking on a pipe
+    // then, and has no effect on regular files.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -105,7 +106,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file to read it.
+/// Opens a regular file for reading.
 ///
 /// # Errors
 /// As [`open`].
@@ -113,38 +114,38 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true))
 }
 
-/// Replaces what is in a regular file, which is made if it is not there.
+/// Replaces the content of a regular file, creating the file if necessary.
 ///
 /// # Errors
-/// As [`open`], and those of writing.
+/// As [`open`], and errors of writing.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = open(path, OpenOptions::new().write(true).create(true).truncate(true))?;
     io::Write::write_all(&mut file, bytes)
 }
 
-/// Returns the bytes of a regular file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`], a [`Refusal`] of a larger file, and [`ErrorKind::OutOfMemory`].
+/// As [`open`], a [`Refusal`] if the file is larger, and [`ErrorKind::OutOfMemory`].
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_rest(&open_to_read(path)?, &mut bytes, limit)?;
     Ok(bytes)
 }
 
-/// Returns the text of a regular file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes as text.
 ///
 /// # Errors
-/// As [`read`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// As [`read`], and [`ErrorKind::InvalidData`] if the text is not valid UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
-/// Appends what is left of an open file; the bytes are `limit` at most then.
+/// Appends the rest of an open file to `bytes`, which may grow to at most `limit` bytes.
 ///
 /// # Errors
-/// A [`Refusal`] of a larger file, [`ErrorKind::OutOfMemory`], and those of reading.
+/// A [`Refusal`] if the file is larger, [`ErrorKind::OutOfMemory`], and errors of reading.
 pub fn read_rest(file: &File, bytes: &mut Vec<u8>, limit: u64) -> io::Result<()> {
     let known = bytes.len() as u64;
     let size = file.metadata()?.len();
@@ -153,8 +154,8 @@ pub fn read_rest(file: &File, bytes: &mut Vec<u8>, limit: u64) -> io::Result<()>
     }
     let left = usize::try_from(size.saturating_sub(known)).map_err(|_| ErrorKind::OutOfMemory)?;
     bytes.try_reserve_exact(left).map_err(|_| ErrorKind::OutOfMemory)?;
-    // Files of the system (`/proc`) say that they have no bytes, and others may grow: one byte more than
-    // allowed shows it.
+    // Files in `/proc` report a size of 0, and others may grow, so one byte more than allowed is requested to
+    // detect a larger file.
     file.take((limit - known.min(limit)).saturating_add(1)).read_to_end(bytes)?;
     if bytes.len() as u64 > limit { Err(Refusal::TooLarge(limit).into()) } else { Ok(()) }
 }
@@ -237,10 +238,10 @@ mod tests {
         (&file).take(2).read_to_end(&mut bytes).unwrap();
         read_rest(&file, &mut bytes, 4).unwrap();
         assert_eq!(bytes, b"text");
-        // A sparse file of a terabyte: its size alone is enough.
+        // A sparse file of 1 TiB is rejected by its size, without reading it.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(refusal(read(&path, 1 << 30)), Refusal::TooLarge(1 << 30));
-        // The system's files have a size of 0 and bytes all the same.
+        // Files in `/proc` report a size of 0 but have content.
         #[cfg(target_os = "linux")]
         {
             let status = Path::new("/proc/self/status");
@@ -250,7 +251,7 @@ mod tests {
     }
 }
 
-/// Returns the error of a file that the system could not write; its previous content is untouched.
+/// Returns the error for a file that could not be written; its previous content is unchanged.
 pub fn unwritable(file: &str, source: &io::Error) -> gradloom_core::error::Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),

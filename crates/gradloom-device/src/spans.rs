@@ -1,15 +1,15 @@
 //! Times of launches.
 //!
-//! In: a device whose programs run their launches one after the other, and note the time before and after
-//! each while profiling is on. Out: a [`LaunchSpan`] for each launch of the last run. Without profiling no
+//! In: a device that runs the launches of a program sequentially and, while profiling is on, records the time
+//! before and after each one. Out: a [`LaunchSpan`] for each launch of the last run. Without profiling, no
 //! clock is read.
 
 use std::time::{Duration, Instant};
 
-/// The time at which a launch ran.
+/// Start and duration of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchSpan {
-    /// Its place in [`Plan::launches`](gradloom_core::plan::Plan::launches).
+    /// Index of the launch in [`Plan::launches`](gradloom_core::plan::Plan::launches).
     pub launch: usize,
     /// Start of the launch.
     pub began: Instant,
@@ -17,16 +17,16 @@ pub struct LaunchSpan {
     pub took: Duration,
 }
 
-/// The spans of one run, if they are wanted.
+/// The spans of one run, if they are recorded.
 #[derive(Debug, Default)]
 pub struct Spans {
-    /// True if times are noted.
+    /// True if times are recorded.
     pub on: bool,
     spans: Vec<LaunchSpan>,
 }
 
 impl Spans {
-    /// Starts or stops noting; what was noted is forgotten.
+    /// Starts or stops recording, and discards the recorded spans.
     pub fn set(&mut self, on: bool, launches: usize) {
         self.on = on;
         self.clear();
@@ -35,18 +35,18 @@ impl Spans {
         }
     }
 
-    /// Forgets the spans of the run before.
+    /// Discards the spans of the previous run.
     pub fn clear(&mut self) {
         self.spans.clear();
     }
 
-    /// Notes that a launch that began then has just ended.
+    /// Records a launch that began at `began` and has just ended.
     pub fn note(&mut self, launch: usize, began: Instant) {
         self.spans.push(LaunchSpan { launch, began, took: began.elapsed() });
     }
 
-    /// Adds what ran elsewhere: for each kernel its launch, how long after the run's start it began, and how
-    /// long it took. Kernels of a launch in a row are one span.
+    /// Adds the times of kernels that ran on a device: the launch of each, its start relative to the start of
+    /// the run, and its duration. Consecutive kernels of one launch are merged into one span.
     pub fn add_all(&mut self, kernels: impl IntoIterator<Item = (usize, Duration, Duration)>) {
         let start = Instant::now();
         for (launch, began, took) in kernels {

@@ -1,40 +1,39 @@
-//! Files in the user's cache folder. They save work and can be made again.
+//! Files in the user's cache folder, which save work and can be recreated at any time.
 //!
-//! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half
-//! of one.
+//! In: names and bytes. Out: complete files or none. Always holds: no process reads a partially written file.
 
 use crate::regular_file;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns gradloom's folder in the user's cache, as the system's conventions have it; none where the
-/// environment names none.
+/// Returns gradloom's folder in the user's cache folder, by the conventions of the system; `None` if no
+/// environment variable specifies one.
 pub fn folder() -> Option<PathBuf> {
     user_folder(|name| std::env::var_os(name)).map(|folder| folder.join("gradloom"))
 }
 
-/// Replaces a file, in folders that are made as needed.
+/// Replaces a file, creating its folders as needed.
 ///
 /// # Errors
-/// The error of the file system; the file is unchanged then.
+/// The error of the file system; the file is then unchanged.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Beside the file first. Threads and processes write under names of their own.
+    // A temporary file is written first and then renamed. Its name is unique to the process and the thread.
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
     let written = regular_file::write(beside.as_ref(), bytes).and_then(|()| fs::rename(&beside, file));
     if written.is_err() {
-        // What is left beside the file does no harm.
+        // A temporary file that remains does no harm.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// A 64-bit hash after FNV-1a, over words of 8 bytes instead of single ones: against damage, not against
-/// malice.
+/// Computes a 64-bit hash like FNV-1a, but over 8-byte words. It detects accidental damage, not malicious
+/// changes.
 pub fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
     let start = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
@@ -46,7 +45,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 }
 
 fn user_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // By the XDG specification, a relative path is to be ignored.
+    // The XDG specification requires relative paths to be ignored.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(folder) = absolute("XDG_CACHE_HOME") {
         return Some(folder);
