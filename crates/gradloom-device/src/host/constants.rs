@@ -1,16 +1,16 @@
-//! Fills the buffers of constants, when a program is loaded.
+//! Fills the buffers of constants when a program is loaded.
 //!
-//! In: a constant's or iota's op and its buffer, which may be smaller than the value: one element that is
-//! repeated, or one axis. Out: the buffer's bytes.
+//! In: a constant or iota op and its buffer, which may be smaller than the value: one repeated element, or a
+//! single axis. Out: the bytes of the buffer.
 
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Literal, Number, OpKind};
 use gradloom_core::plan::Buffer;
 
-/// Writes a constant's elements into `bytes`, which are the buffer's.
+/// Fills `bytes`, the content of the buffer, with the elements of a constant.
 ///
 /// # Panics
-/// When `bytes` has another size than the buffer, or `kind` is no constant: bugs of gradloom.
+/// If `bytes` and the buffer differ in size, or `kind` is not a constant; both are bugs in gradloom.
 pub fn fill_constant(kind: &OpKind, buffer: &Buffer, bytes: &mut [u8]) {
     let held = &buffer.ty;
     assert_eq!(bytes.len() as u64, held.bytes(), "the buffer of {} has {} bytes", buffer.value, held.bytes());
@@ -18,7 +18,7 @@ pub fn fill_constant(kind: &OpKind, buffer: &Buffer, bytes: &mut [u8]) {
         OpKind::Constant { data: Literal::Splat(number), .. } => write(held.dtype, bytes, |_| *number),
         OpKind::Constant { data: Literal::Dense(numbers), .. } => write(held.dtype, bytes, |i| numbers[i]),
         OpKind::Iota { ty, axis } => {
-            // The whole value, or its one axis.
+            // The buffer holds the whole value, or only its axis `axis`.
             let step = if held.shape == ty.shape { ty.shape.strides()[*axis] } else { 1 };
             let extent = ty.shape[*axis];
             write(held.dtype, bytes, |i| Number::of(held.dtype, (i / step % extent) as f64));

@@ -1,46 +1,47 @@
-//! Calls a user's op on elements in the host's memory.
+//! Calls a custom op on elements in host memory.
 //!
-//! In: dtypes, addresses and numbers of elements. Out: what [`CustomOp::run_on_host`] writes.
+//! In: the dtype, address and number of elements of each operand and result. Out: the elements written by
+//! [`CustomOp::run_on_host`].
 
 use gradloom_core::ir::{CustomOp, DType, Slice, SliceMut};
 use std::ptr::NonNull;
 
 /// # Safety
-/// As `std::slice::from_raw_parts`, but any pointer will do for no elements.
+/// As for `std::slice::from_raw_parts`, except that the pointer may be invalid if `count` is 0.
 unsafe fn slice<'a, T>(from: *const T, count: usize) -> &'a [T] {
     let from = if count == 0 { NonNull::dangling().as_ptr() } else { from };
-    // SAFETY: the caller's promise, or a well-aligned pointer for no elements.
+    // SAFETY: guaranteed by the caller, or an aligned pointer and no elements.
     unsafe { std::slice::from_raw_parts(from, count) }
 }
 
 /// # Safety
-/// As `std::slice::from_raw_parts_mut`, but any pointer will do for no elements.
+/// As for `std::slice::from_raw_parts_mut`, except that the pointer may be invalid if `count` is 0.
 unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
     let to = if count == 0 { NonNull::dangling().as_ptr() } else { to };
-    // SAFETY: the caller's promise, or a well-aligned pointer for no elements.
+    // SAFETY: guaranteed by the caller, or an aligned pointer and no elements.
     unsafe { std::slice::from_raw_parts_mut(to, count) }
 }
 
-/// Runs an op over operands and results: each a dtype, an address, and a number of elements.
+/// Runs an op on operands and results, each given as a dtype, an address, and a number of elements.
 ///
 /// # Errors
-/// The op's message, behind its name.
+/// The message of the op, prefixed with its name.
 ///
 /// # Safety
-/// The addresses are aligned to elements of the dtypes, with so many initialised ones behind them; those of
-/// results are the caller's alone, and overlap nothing else.
+/// Each address must be aligned for its dtype and point to the given number of initialised elements. Those of
+/// results must not be accessed by others or overlap any other operand or result.
 pub unsafe fn run_on_host(
     op: &dyn CustomOp,
     reads: impl Iterator<Item = (DType, *const u8, usize)>,
     writes: impl Iterator<Item = (DType, *mut u8, usize)>,
 ) -> Result<(), String> {
-    // Turns each `(dtype, address, count)` of `$list` into a `$slice` (`Slice` or `SliceMut`) of that dtype;
-    // `$elements` makes the slice of elements.
+    // Converts each `(dtype, address, count)` of `$list` to a `$slice` (`Slice` or `SliceMut`) of that dtype;
+    // `$elements` creates the slice of elements.
     macro_rules! by_dtype {
         ($slice:ident, $elements:ident, $list:ident) => {
             $list
                 .map(|(dtype, address, count)| {
-                    // SAFETY: the caller's promise; a bool is a byte.
+                    // SAFETY: guaranteed by the caller; a bool is a byte.
                     unsafe {
                         match dtype {
                             DType::F32 => $slice::F32($elements(address.cast(), count)),

@@ -1,13 +1,13 @@
 //! Detection of the machine and its instruction sets.
 //!
-//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`InstructionSet`]) and
-//! a description for people ([`Machine`]). Always holds: a level that [`InstructionSet::detect`] returns is
-//! safe to run on this machine.
+//! In: nothing. Out: the widest instruction set for which kernels have a variant ([`InstructionSet`]), and a
+//! human-readable description ([`Machine`]). Always holds: the machine supports the level that
+//! [`InstructionSet::detect`] returns.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The instruction set that a kernel's variant is compiled for.
+/// An instruction set for which variants of kernels are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstructionSet {
     /// The instruction set that the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
@@ -19,13 +19,13 @@ pub enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// Returns the widest level that this machine has.
+    /// Returns the widest level that this machine supports.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
         *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(InstructionSet::Baseline))
     }
 
-    /// Returns every level that this machine has, narrowest first.
+    /// Returns all levels that this machine supports, narrowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
         let mut levels = vec![InstructionSet::Baseline];
@@ -45,7 +45,7 @@ impl InstructionSet {
         levels
     }
 
-    /// Name for people.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             InstructionSet::Baseline if cfg!(target_arch = "x86_64") => "SSE2",
@@ -57,19 +57,19 @@ impl InstructionSet {
     }
 }
 
-/// A description of the machine.
+/// Description of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The processor's name for itself, where the system tells it.
+    /// Model name of the processor, if the system reports it.
     pub model: Option<String>,
-    /// Threads that can run at one time, as the system counts them (a container's share where it has one).
+    /// Number of hardware threads available to the process, within the limits of its container.
     pub cores: usize,
-    /// The instruction set that kernels use.
+    /// Instruction set that kernels use.
     pub level: InstructionSet,
 }
 
 impl Machine {
-    /// Describes the machine that this runs on.
+    /// Detects the properties of the current machine.
     pub fn detect() -> Self {
         let information = text_of("/proc/cpuinfo").unwrap_or_default();
         Self {
@@ -88,7 +88,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Returns the name in the text of `/proc/cpuinfo`; Linux on AArch64 gives none.
+/// Returns the model name in the text of `/proc/cpuinfo`; Linux on AArch64 reports none.
 fn model_name(information: &str) -> Option<String> {
     information.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -96,8 +96,8 @@ fn model_name(information: &str) -> Option<String> {
     })
 }
 
-/// Returns the bytes of main memory and swap, where the system tells (Linux): more than that no program can
-/// have. A WebAssembly module has 4 GiB.
+/// Returns the total size of main memory and swap in bytes, an upper bound for any program, if the system
+/// reports it (Linux). A WebAssembly module has 4 GiB.
 pub fn memory() -> Option<u64> {
     if cfg!(target_arch = "wasm32") {
         return Some(1 << 32);
@@ -109,7 +109,7 @@ pub fn memory() -> Option<u64> {
     kilobytes("MemTotal:")?.checked_add(kilobytes("SwapTotal:").unwrap_or(0))?.checked_mul(1024)
 }
 
-/// Returns the bytes of the largest cache, where the system tells (Linux); otherwise what is common.
+/// Returns the size of the largest cache in bytes if the system reports it (Linux), otherwise 32 MiB.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -121,12 +121,12 @@ pub fn last_level_cache() -> usize {
     })
 }
 
-/// Returns the text of a system file; `None` if it cannot be read, or if there are no files.
+/// Returns the text of a system file; `None` if it cannot be read or the target has no files.
 fn text_of(path: &str) -> Option<String> {
     if cfg!(target_family = "wasm") { None } else { std::fs::read_to_string(path).ok() }
 }
 
-/// Parses a number such as `32768K`.
+/// Parses a number of kilobytes such as `32768K`.
 fn kilobytes(text: &str) -> Option<usize> {
     text.trim().strip_suffix('K')?.parse().ok()
 }

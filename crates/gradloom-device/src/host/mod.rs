@@ -1,4 +1,4 @@
-//! The host's part: its threads and instruction sets, initial values, constants, users' ops.
+//! Host-side parts: threads, instruction sets, initial values, constants and custom ops.
 
 mod constants;
 mod custom_op;

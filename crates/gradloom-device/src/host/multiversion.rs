@@ -1,14 +1,15 @@
-//! One function body, compiled for several instruction sets.
+//! Compilation of one function body for several instruction sets.
 //!
-//! In: a generic `#[inline(always)]` function. Out: a function of [`InstructionSet`](super::InstructionSet)
-//! that returns the variant to call. Always holds: the variants differ in the width of their vectors only;
-//! Rust contracts no multiplication and addition into one rounding, so they give the same bits.
+//! In: a generic `#[inline(always)]` function. Out: a function from an
+//! [`InstructionSet`](super::InstructionSet) to the variant to call. Always holds: all variants compute the
+//! same bits. They differ only in vector width, because Rust never fuses a multiplication and an addition.
 
 /// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all
-/// inline `body`. With `body, up to AVX2`, that is the widest: for what has machine code of its own where
-/// there is AVX-512, so that a variant would be compiled for nothing.
+/// inline `body`. With `body, up to AVX2`, no AVX-512 variant is compiled; this is for functions that are
+/// replaced with machine code generated at run time on machines with AVX-512.
 ///
-/// Calling the returned function needs what `body` needs, and a machine that has the level.
+/// The returned function has the safety requirements of `body` and requires a machine that supports the
+/// level.
 #[macro_export]
 macro_rules! multiversion {
     (
@@ -25,7 +26,7 @@ macro_rules! multiversion {
             if level >= $crate::host::InstructionSet::Avx2 {
                 #[target_feature(enable = "avx2")]
                 unsafe fn avx2<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
-                    // SAFETY: the caller vouches for what the body needs.
+                    // SAFETY: the caller upholds the requirements of the body.
                     unsafe { $body::<$($generic),*>($($arg),*) }
                 }
                 return avx2::<$($generic),*>;
@@ -48,7 +49,7 @@ macro_rules! multiversion {
             if level == $crate::host::InstructionSet::Avx512 {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
                 unsafe fn avx512<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
-                    // SAFETY: the caller vouches for what the body needs.
+                    // SAFETY: the caller upholds the requirements of the body.
                     unsafe { $body::<$($generic),*>($($arg),*) }
                 }
                 return avx512::<$($generic),*>;

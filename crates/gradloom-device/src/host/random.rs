@@ -1,14 +1,15 @@
-//! Random words: Philox4x32-10, sixteen counters at a time.
+//! Random words from Philox4x32-10, sixteen counters at a time.
 //!
-//! Always holds: the same words as [`gradloom_core::philox::random_word`].
+//! Always holds: the words equal those of [`gradloom_core::philox::random_word`].
 
-/// Counters that are computed side by side.
+/// Number of counters processed together.
 pub const LANES: usize = 16;
-/// Words that they give.
+/// Number of words computed from them.
 pub const WORDS: usize = 4 * LANES;
 
-/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the four words of each of
-/// [`LANES`] blocks from `block` on, all first ones together.
+/// Computes Philox4x32-10 (see [`gradloom_core::philox`]) for [`LANES`] consecutive blocks from `block`.
+/// Returns the first words of all blocks, then the second words, and so on. The loops over the lanes are
+/// inside each round, so that they vectorise.
 #[inline(always)]
 pub fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];

@@ -1,6 +1,6 @@
-//! The amount of work that makes a task.
+//! Size of a task.
 
-/// Elements of a task of a kernel that mostly moves memory: long enough (some microseconds) to be worth
-/// handing to another thread, and a multiple of what the CPU's readers take at once. A constant, so that
-/// results do not depend on the number of threads.
+/// Number of elements per task of a memory-bound kernel: enough work (some microseconds) to justify another
+/// thread, and a multiple of the block size of CPU readers. It is constant, so that results do not depend on
+/// the number of threads.
 pub const GRAIN: usize = 32 * 1024;

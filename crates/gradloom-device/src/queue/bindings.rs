@@ -1,6 +1,6 @@
-//! The memory behind the bindings of a program's shaders.
+//! Memory bound to the shaders of a program.
 //!
-//! In: shaders, and the memory of their plan. Out: for each binding, its bytes.
+//! In: shaders and the memory of their plan. Out: the byte range of each binding.
 
 use super::regions::{Regions, allocate};
 use super::status::STATUS_BYTES;
@@ -8,9 +8,9 @@ use crate::memory::{Allocate, Memory, counted};
 use gradloom_codegen::wgsl::{Bound, Shader};
 use gradloom_core::error::Result;
 
-/// The bytes behind a binding.
+/// Byte range of a binding.
 pub struct BoundBytes<'a> {
-    /// Buffer.
+    /// Memory that contains the range.
     pub memory: &'a Memory,
     /// Offset of the first byte.
     pub start: usize,
@@ -18,11 +18,11 @@ pub struct BoundBytes<'a> {
     pub bytes: usize,
 }
 
-/// The tables that kernels have of their own, in memory.
+/// Memory of the tables that kernels read in addition to their operands.
 pub struct Tables(Vec<Memory>);
 
 impl Tables {
-    /// Writes the tables of all kernels, in their order.
+    /// Allocates and fills the tables of all kernels, in kernel order.
     pub fn new<'a>(shaders: impl Iterator<Item = Shader<'a>>, with: Allocate<'_>) -> Result<Self> {
         let mut all = Vec::new();
         for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
@@ -36,18 +36,18 @@ impl Tables {
         Ok(Self(all))
     }
 
-    /// Returns the number of bytes of all.
+    /// Returns the total number of bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(Memory::len).sum()
     }
 
-    /// The tables in order, for [`bound_bytes`].
+    /// Returns the tables in kernel order, for [`bound_bytes`].
     pub fn iter(&self) -> impl Iterator<Item = &Memory> {
         self.0.iter()
     }
 }
 
-/// The bytes of a kernel's bindings; takes its tables from the iterator.
+/// Returns the byte ranges of a kernel's bindings. Takes the kernel's tables from the iterator.
 pub fn bound_bytes<'m>(
     shader: &Shader<'_>,
     memory: &'m Regions,

@@ -1,7 +1,7 @@
-//! Launches that the host runs in the middle of a step: users' ops without kernels for GPUs.
+//! Launches that the host runs in the middle of a step: custom ops without GPU kernels.
 //!
-//! In: the plan of a step. Out: for each such launch, the bytes of its operands and results, and the call
-//! itself. Always holds: results are written only if the op succeeds.
+//! In: the plan of a step. Out: for each such launch, the bytes of its operands and results, and a method to
+//! call the op. Always holds: results are written only if the op succeeds.
 
 use super::Regions;
 use crate::host::run_on_host;
@@ -15,27 +15,27 @@ use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A launch of the step.
+/// A launch of a step that runs on the host.
 #[derive(Debug)]
 pub struct HostLaunch {
-    /// Its number in the plan.
+    /// Index of the launch in the plan.
     pub launch: usize,
-    /// The number of the step's kernel before which it runs.
+    /// Index of the kernel in the step before which the launch runs.
     pub before: usize,
     op: Arc<dyn CustomOp>,
-    /// Operands.
+    /// Operands of the op.
     pub reads: Vec<Span>,
     writes: Vec<Span>,
 }
 
-/// Row-major elements in a region.
+/// Contiguous row-major elements in a region.
 #[derive(Debug)]
 pub struct Span {
     dtype: DType,
     elements: usize,
-    /// Region of the elements.
+    /// Region that contains the elements.
     pub region: Region,
-    /// Range of their bytes in the region.
+    /// Byte range of the elements in the region.
     pub bytes: Range<u64>,
 }
 
@@ -49,17 +49,17 @@ impl Span {
         Self { dtype: access.dtype, elements, region: buffer.region, bytes }
     }
 
-    /// Number of its bytes.
+    /// Returns the number of bytes.
     pub fn length(&self) -> usize {
         counted(self.bytes.end - self.bytes.start)
     }
 
-    /// The whole words that have its bytes.
+    /// Returns the byte range extended to whole 4-byte words.
     pub fn words(&self) -> Range<u64> {
         self.bytes.start / 4 * 4..self.bytes.end.next_multiple_of(4)
     }
 
-    /// Memory of the host for its elements, aligned to any dtype.
+    /// Allocates zeroed host memory for the elements, aligned for every dtype.
     pub fn on_host(&self) -> Result<Vec<u64>> {
         let (bytes, mut words) = (self.length(), Vec::new());
         let words_needed = bytes.div_ceil(8);
@@ -70,7 +70,7 @@ impl Span {
         Ok(words)
     }
 
-    /// Fills memory for its elements with their bytes, in the machine's order.
+    /// Copies bytes in native order into memory from [`Span::on_host`].
     pub fn fill(bytes: &[u8], words: &mut [u64]) {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
@@ -80,8 +80,8 @@ impl Span {
     }
 }
 
-/// The launches of a step that the host runs: `at` are their numbers in the plan, and those of the step's
-/// kernels before which they run.
+/// Returns the launches of a step that the host runs. `at` contains, for each, its index in the plan and the
+/// index of the kernel in the step before which it runs.
 pub fn host_launches(
     graph: &Graph,
     plan: &Plan,
@@ -97,17 +97,17 @@ pub fn host_launches(
 }
 
 impl HostLaunch {
-    /// Calls the op, and writes its results.
+    /// Calls the op and writes its results.
     ///
     /// # Errors
-    /// The op's own, as a trap; a lost device; missing memory.
+    /// If the op fails, which is a trap, the device is lost, or there is not enough memory.
     pub fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
         let mut results: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
         let reads = self.reads.iter().zip(operands);
         let reads = reads.map(|(span, words)| (span.dtype, words.as_ptr().cast(), span.elements));
         let writes = self.writes.iter().zip(&mut results);
         let writes = writes.map(|(span, words)| (span.dtype, words.as_mut_ptr().cast(), span.elements));
-        // SAFETY: each vector has the bytes of its span, initialised, and is aligned to eight.
+        // SAFETY: each vector holds at least the bytes of its span, initialised and aligned to 8 bytes.
         unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
         for (span, words) in self.writes.iter().zip(&results) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();

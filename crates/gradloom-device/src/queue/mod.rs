@@ -1,7 +1,7 @@
-//! Code that the backends for GPUs share: the two of WebGPU, native and in a browser, and CUDA's.
+//! Code shared by the GPU backends: WebGPU, native and in a browser, and CUDA.
 //!
 //! In: a plan and memory. Out: the bytes that each kernel binds, the ops that the host runs in between, and
-//! the meaning of what a step leaves. Nothing here talks to a device.
+//! the decoded results of a step. This module makes no calls to a device.
 mod bindings;
 mod host_launch;
 mod regions;

@@ -1,7 +1,7 @@
-//! The memory of a program: the buffers behind the plan's regions.
+//! Memory of a program: the buffers that hold the plan's regions.
 //!
-//! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it.
-//! Always holds: the bytes of a binding are contiguous.
+//! In: a plan and the store that it was made for. Out: the buffer that holds each byte of a region. Always
+//! holds: the bytes of a binding are contiguous.
 use super::results::gather;
 use super::status::STATUS_BYTES;
 use crate::content::StoreMemory;
@@ -16,7 +16,7 @@ use gradloom_core::plan::{Plan, Region, Role};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The memory behind each region, and the step's status.
+/// Memory of each region, and of the step's status.
 pub struct Regions {
     store: Vec<Piece>,
     arena: Vec<Piece>,
@@ -25,16 +25,16 @@ pub struct Regions {
     status: Arc<Memory>,
 }
 
-/// Memory that holds a range of a region's bytes.
+/// A buffer that holds a range of a region's bytes.
 struct Piece {
     range: Range<u64>,
     memory: Arc<Memory>,
 }
 
-/// Memory for a part of a program.
+/// Allocates memory for a part of a program.
 ///
 /// # Errors
-/// When the device has not that much.
+/// If the device has not enough memory.
 pub(super) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Memory> {
     with(bytes).ok_or_else(|| {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))
@@ -42,7 +42,7 @@ pub(super) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Mem
     })
 }
 
-/// The boundaries that no binding may cross, in the memory of [`Regions::new`].
+/// Returns the boundaries between the buffers of [`Regions::new`], which no binding may cross.
 pub fn cuts(plan: &Plan, store: &StoreMemory, segment: u64) -> Cuts {
     let mut cuts = Cuts::default();
     for (region, bytes) in [(Region::Step, plan.totals.step), (Region::Constants, plan.totals.constants)] {
@@ -52,13 +52,13 @@ pub fn cuts(plan: &Plan, store: &StoreMemory, segment: u64) -> Cuts {
     cuts
 }
 
-/// Returns the offsets at which the buffers of a region begin.
+/// Returns the start offsets of a region's buffers.
 fn starts(bytes: u64, segment: u64) -> impl Iterator<Item = u64> {
     (0..bytes.max(1).div_ceil(segment)).map(move |piece| piece * segment)
 }
 
 impl Regions {
-    /// Allocates what a plan says in buffers of at most `segment` bytes, and fills in its constants.
+    /// Allocates the plan's memory in buffers of at most `segment` bytes and fills in the constants.
     pub fn new(
         graph: &Graph,
         plan: &Plan,
@@ -93,7 +93,7 @@ impl Regions {
         Ok(regions)
     }
 
-    /// The memory of a region's byte, and where it stands there.
+    /// Returns the buffer that holds a region's byte, and the byte's offset in it.
     pub fn place(&self, region: Region, offset: u64) -> (&Memory, usize) {
         let pieces = match region {
             Region::Step => &self.arena,
@@ -103,7 +103,7 @@ impl Regions {
         place(pieces, offset)
     }
 
-    /// Appends the elements of an access, row-major, once the device has done what it was asked for.
+    /// Waits for the device and appends the elements of an access, row-major.
     pub fn read(&self, plan: &Plan, access: &Access, into: &mut Elements) -> Result<()> {
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
         let (start, end) = (counted(access.start()), counted(access.end()));
@@ -117,7 +117,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The memory of a byte of the scratch, and where it stands there.
+    /// Returns the buffer that holds a scratch byte, and the byte's offset in it.
     pub fn scratch(&self, offset: u64) -> (&Memory, usize) {
         place(&self.scratch, offset)
     }
@@ -127,7 +127,7 @@ impl Regions {
         &self.status
     }
 
-    /// Bytes of what the plan counts.
+    /// Returns the number of bytes allocated for the arena, constants and scratch.
     pub fn planned(&self) -> u64 {
         let pieces = self.arena.iter().chain(&self.constants).chain(&self.scratch);
         pieces.map(|piece| piece.memory.len() as u64).sum()
@@ -158,7 +158,7 @@ fn place(pieces: &[Piece], offset: u64) -> (&Memory, usize) {
     (&piece.memory, counted(offset - piece.range.start))
 }
 
-/// The store's memory that a plan uses.
+/// Returns the memory of the store's segments that a plan uses.
 fn store_pieces(plan: &Plan, store: &StoreMemory) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for buffer in plan.buffers.iter().filter(|b| b.region == Region::Store) {

@@ -1,7 +1,7 @@
-//! The results of a step: their layout in a staging buffer, and how they are decoded.
+//! Layout of a step's results in a staging buffer, and their decoding.
 //!
-//! In: at the end of each step, copies of status, outputs and guards beside each other. Out: their elements,
-//! how the step ended, and which ones before it failed.
+//! In: a staging buffer with the status, outputs and guards, copied one after the other at the end of a step.
+//! Out: their elements, the outcome of the step, and the earlier steps that failed.
 
 use super::regions::Regions;
 use super::status::{FailureLog, STATUS_BYTES};
@@ -17,18 +17,19 @@ use gradloom_core::plan::Plan;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The layout of results in the staging buffers of a program.
+/// Layout of the results in the staging buffers of a program.
 #[derive(Debug)]
 pub struct Results {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
-    /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
+    /// Outputs, then guards: the access, the byte range of its buffer to copy, and the offset in the staging
+    /// buffer.
     copies: Vec<(Access, Range<usize>, usize)>,
     bytes: usize,
     failures: FailureLog,
 }
 
-/// Bytes that are copied into the staging buffer.
+/// A copy from device memory into the staging buffer.
 pub struct ResultCopy<'a> {
     pub memory: &'a Memory,
     pub start: usize,
@@ -38,7 +39,7 @@ pub struct ResultCopy<'a> {
 }
 
 impl Results {
-    /// The results of a program with this status.
+    /// Creates the layout of a program's results; `status` is the device memory of its status.
     pub fn new(graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Arc<Memory>) -> Self {
         let mut bytes = STATUS_BYTES;
         let mut copies = Vec::new();
@@ -57,12 +58,12 @@ impl Results {
         }
     }
 
-    /// Bytes of a staging buffer. The status stands at its start.
+    /// Returns the size of a staging buffer in bytes. The status is at its start.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the copies that are made once the compute phase is over. The status is copied at the end.
+    /// Returns the copies to make after the compute phase. The status, not included, is copied at the end.
     pub fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
         self.copies.iter().filter(|(_, range, _)| !range.is_empty()).map(|(access, range, to)| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
@@ -74,7 +75,7 @@ impl Results {
     /// Decodes the results of a step from the bytes of its staging buffer.
     ///
     /// # Errors
-    /// When the host has no memory for a copy of them.
+    /// If the host has no memory for a copy of them.
     pub fn finished(&self, bytes: &[u8]) -> Result<Finished> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards).map(|(name, _)| name);
         let mut values = Vec::with_capacity(self.copies.len());
@@ -98,7 +99,7 @@ impl Results {
         Ok(Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures })
     }
 
-    /// The outcome of a step, from its verdict.
+    /// Returns the outcome of a step, from its verdict.
     pub fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
         match verdict {
             Verdict::Committed => Ok(Outcome::Committed),
@@ -109,7 +110,7 @@ impl Results {
         }
     }
 
-    /// The message of a trap, with the place in the user's source.
+    /// Returns the error of a trap, with the position in the user's source.
     fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
         let window = |window: &Access, whole: &Access| {
             let (window, whole) = (&window.layout.shape, &whole.layout.shape);
@@ -144,7 +145,7 @@ impl Results {
         self.at(launch, error)
     }
 
-    /// An error of a launch, with the place in the user's source.
+    /// Adds the position in the user's source of a launch to its error.
     pub fn at(&self, launch: &Launch, error: Error) -> Error {
         let op = &self.graph.ops[launch.op];
         match self.graph.origin(op) {
@@ -154,7 +155,7 @@ impl Results {
     }
 }
 
-/// Shape of the indices that a kernel checks against a bound.
+/// Returns the shape of the indices that a kernel checks against a bound.
 fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
     let Some(body) = kernel.body() else {
         return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec());

@@ -1,4 +1,4 @@
-//! The check of a window outside of a whole step, for debug runs: what the guards make before a commit.
+//! Check of a window outside of a whole step, for debug runs. In a whole step, the guards check it.
 
 use super::Results;
 use crate::elements::Elements;
@@ -7,11 +7,11 @@ use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel};
 use gradloom_core::plan::Plan;
 
-/// Checks that the window which a launch replaces fits, if it replaces one; `read` gives the elements of an
+/// Checks that the window that a launch replaces fits, if it replaces one. `read` appends the elements of an
 /// access.
 ///
 /// # Errors
-/// The trap if it does not fit; `read`'s.
+/// A trap if the window does not fit, or an error of `read`.
 pub fn check_window(
     plan: &Plan,
     number: usize,
