@@ -1,6 +1,6 @@
-//! Initial values of parameters: `cargo bench -p gradloom-runtime --bench initial_values`.
+//! Initial values of parameters: `cargo bench -p gradloom-device --bench initial_values`.
 //!
-//! Prints the best of several runs for the parameters of a small and of a large model, on one core and on
+//! Prints the best time of several runs for the parameters of a small and a large model, on one core and on
 //! all.
 
 use gradloom_core::nn::Init;
@@ -14,8 +14,8 @@ fn main() {
         let pool = Pool::new(threads);
         for (name, init) in [("normal", Init::Normal { std: 0.02 }), ("uniform", Init::FanIn)] {
             for elements in [842_000, 124_000_000] {
-                // Pages that are there, as in a second use of memory: what the system needs to give them is
-                // not measured.
+                // The pages are already mapped, so the time that the system needs to provide them is not
+                // measured.
                 let mut out = vec![1.0; elements];
                 let mut fill = || {
                     let key = InitialKey { seed: 7, parameter: 0 };

@@ -1,10 +1,10 @@
-//! A small pool of threads that run the tasks of one kernel at a time.
+//! A small thread pool that runs the tasks of one kernel at a time.
 //!
-//! In: a number of tasks and a function of the task's number. Out: the function has been called once for each
-//! number, by the caller and the workers together; which thread ran which task is left to chance, so tasks
-//! must not depend on it. Always holds: a run allocates nothing; no thread touches the function after
-//! [`Pool::run`] has returned; workers that find nothing to do sleep after a few microseconds, so that a
-//! machine with more pools than cores does not collapse.
+//! In: a number of tasks and a function of the task's index. Out: the function has been called once for each
+//! index, by the caller and the workers. The assignment of tasks to threads is nondeterministic, so tasks
+//! must not depend on it. Always holds: a run allocates nothing; no thread accesses the function after
+//! [`Pool::run`] has returned; idle workers sleep after a few microseconds, so that a machine with more pools
+//! than cores stays responsive.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,20 +16,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time for which a thread looks for work, or waits for the last task, before it sleeps. Longer than the
-/// pause between two kernels of a step, shorter than a scheduler's time slice.
+/// Time for which a thread spins for work, or for the last task, before it sleeps: longer than the pause
+/// between two kernels of a step, shorter than a scheduler's time slice.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// True if the target can start threads; if it cannot, the code for them can be left out.
+/// True if the target can start threads; otherwise the compiler removes the code for them.
 const CAN_START_THREADS: bool = cfg!(any(not(target_family = "wasm"), target_os = "wasi"));
 
 thread_local! {
-    /// Number of this thread within the run that it takes part in.
+    /// Index of this thread in the run that it takes part in.
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Returns the number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells
-/// it; 0 outside of runs.
+/// Returns the index of this thread in its current run, as passed by [`Pool::run_with_worker`]; 0 outside of
+/// runs.
 pub fn current_worker() -> usize {
     WORKER.get().unwrap_or(0)
 }
@@ -43,42 +43,43 @@ struct Job {
     tasks: usize,
 }
 
-/// Keeps counters that different threads write on different cache lines (pairs of them: prefetchers fetch
-/// two).
+/// Keeps counters that different threads write on separate cache lines. The alignment is two lines, because
+/// prefetchers fetch pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
 
 struct Shared {
-    /// The job of the current run. Valid from a successful claim until that task is counted in `unfinished`.
+    /// The job of the current run. A thread that has claimed a task may read it until it decrements
+    /// `unfinished` for that task.
     job: AtomicPtr<Job>,
-    /// Tasks that no thread has claimed.
+    /// Number of tasks that no thread has claimed.
     unclaimed: Padded<AtomicUsize>,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     unfinished: Padded<AtomicUsize>,
-    /// Workers that sleep, or are about to.
+    /// Number of workers that sleep or are about to.
     sleepers: AtomicUsize,
-    /// True if the caller sleeps, or is about to.
+    /// True if the caller sleeps or is about to.
     caller_sleeps: AtomicBool,
     closing: AtomicBool,
-    /// Guards falling asleep: a thread that wakes others takes it between changing the state and notifying.
+    /// Prevents missed wake-ups: a thread locks it between changing the state and notifying others.
     sleep: Mutex<()>,
     wake_workers: Condvar,
     wake_caller: Condvar,
-    /// The payload of the first panic of a task.
+    /// Payload of the first panic of a task.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Threads that share the tasks of a run with its caller.
+/// A pool of threads that share the tasks of a run with its caller.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held while a run uses the workers.
+    /// Locked while a run uses the workers.
     running: Mutex<()>,
 }
 
 impl Pool {
-    /// Creates a pool of `threads` threads, the caller included; at least one. It has fewer if the system
-    /// refuses to start threads.
+    /// Creates a pool of `threads` threads, at least one, including the caller. The pool is smaller if the
+    /// system refuses to start threads.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             job: AtomicPtr::new(ptr::null_mut()),
@@ -101,24 +102,25 @@ impl Pool {
         Self { shared, workers, running: Mutex::new(()) }
     }
 
-    /// Returns the number of threads, the caller included.
+    /// Returns the number of threads, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Calls `task(0)`, .., `task(tasks - 1)`, each once, and returns when all have ended.
+    /// Calls `task(0)`, .., `task(tasks - 1)` once each, and returns when all have ended.
     ///
-    /// Runs in the calling thread alone when there is one thread or one task, from inside a task, and while
-    /// another thread uses the pool.
+    /// The calling thread runs all tasks itself if there is only one thread or task, if it is inside a task,
+    /// or if another thread is using the pool.
     ///
     /// # Panics
-    /// With the panic of a task, after the others have ended.
+    /// If a task panics, with its payload, after the other tasks have ended.
     pub fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         self.run_with_worker(tasks, &|index, _| task(index));
     }
 
-    /// Like [`Pool::run`], with the number of the thread as second argument: less than [`Pool::threads`], and
-    /// no two tasks that run at one time get the same. For scratch memory; results must not depend on it.
+    /// Like [`Pool::run`], and passes the index of the thread as the second argument. It is less than
+    /// [`Pool::threads`], and concurrent tasks have different ones. It is meant for selecting scratch memory;
+    /// results must not depend on it.
     ///
     /// # Panics
     /// As [`Pool::run`].
@@ -129,7 +131,7 @@ impl Pool {
         } else {
             match self.running.try_lock() {
                 Ok(guard) => Some(guard),
-                // A run that panicked has ended all the same.
+                // Poisoned by a run that panicked, which has ended nevertheless.
                 Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Err(std::sync::TryLockError::WouldBlock) => None,
             }
@@ -148,8 +150,8 @@ impl Pool {
 
     fn run_on_all(&self, tasks: usize, task: &Task<'_>) -> Option<Box<dyn Any + Send>> {
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes. `Shared::claim` hands the job out only while `unfinished` counts
-        // the claimed task, and this function returns only once `unfinished` is 0.
+        // SAFETY: only the lifetime changes. A thread uses the job only between claiming a task and
+        // decrementing `unfinished` for it, and this function returns only once `unfinished` is 0.
         let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
         let mut job = Job { task, tasks };
         shared.job.store(&raw mut job, SeqCst);
@@ -170,7 +172,7 @@ impl Drop for Pool {
         drop(lock(&self.shared.sleep));
         self.shared.wake_workers.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker catches the panics of tasks; it has none of its own to report.
+            // Workers catch the panics of tasks and do not panic themselves.
             let _ = worker.join();
         }
     }
@@ -186,7 +188,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `done` again and again, for the time of [`SPIN`] at most; whether it was done.
+/// Polls `done` for at most [`SPIN`]; returns `true` once it does.
 fn spin_until(done: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -203,7 +205,7 @@ fn spin_until(done: impl Fn() -> bool) -> bool {
 }
 
 impl Shared {
-    /// Runs a worker until the pool closes.
+    /// Runs tasks as a worker until the pool closes.
     fn work(&self, worker: usize) {
         WORKER.set(Some(worker));
         let called = || self.unclaimed.0.load(SeqCst) > 0 || self.closing.load(SeqCst);
@@ -216,8 +218,8 @@ impl Shared {
                 continue;
             }
             let mut guard = lock(&self.sleep);
-            // Announced before the last look: `wake` changes the state before it looks for sleepers, so one
-            // of the two sees the other.
+            // Incremented before the last check: `wake` changes the state before it reads `sleepers`, so at
+            // least one of the two threads sees the other's change.
             self.sleepers.fetch_add(1, SeqCst);
             while !called() {
                 guard = self.wake_workers.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -226,15 +228,15 @@ impl Shared {
         }
     }
 
-    /// Claims and runs a task of the current job, if one is left.
+    /// Claims and runs a task of the current job, if any is left; returns `false` if none is.
     fn run_one(&self, worker: usize) -> bool {
-        // A claim is a decrement of `unclaimed`, and the job may be looked at only after it: from then on the
-        // run cannot end, because the claimed task counts in `unfinished`. It does not matter if the count
-        // that was loaded belonged to an earlier run.
+        // Decrementing `unclaimed` claims a task. Only then may the job be read: the run cannot end before
+        // this task is subtracted from `unfinished`. The claim is valid even if the loaded count belonged to
+        // an earlier run.
         let claim = self.unclaimed.0.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         let Ok(left) = claim else { return false };
-        // SAFETY: the claimed task has not ended, so the caller still waits in `run_on_all` and its `Job` and
-        // function live.
+        // SAFETY: the claimed task has not ended, so the caller is still waiting in `run_on_all`, and its
+        // `Job` and function are alive.
         let result = unsafe {
             let job = &*self.job.load(SeqCst);
             let task = &*job.task;
@@ -250,7 +252,7 @@ impl Shared {
         true
     }
 
-    /// Wakes up to `wanted` sleeping workers.
+    /// Wakes at most `wanted` sleeping workers.
     fn wake(&self, wanted: usize) {
         let sleepers = self.sleepers.load(SeqCst);
         if sleepers == 0 {
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn many_short_runs_with_and_without_sleep_between() {
-        // Miri is a thousand times slower.
+        // Miri is about a thousand times slower.
         let rounds = if cfg!(miri) { 100 } else { 2000 };
         let pool = Pool::new(4);
         let total = AtomicUsize::new(0);

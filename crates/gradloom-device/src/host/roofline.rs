@@ -1,32 +1,31 @@
-//! Limits of a device, and a measurement of the processor's limits: multiplications and additions per
-//! second, and bytes per second.
+//! Roofline model of a device, and a measurement of the processor's peak arithmetic rate and bandwidth.
 //!
-//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
-//! the best of several runs on the threads of a [`Pool`], as kernels use them; other work on the machine
-//! makes them too low, never too high. Williams, Waterman, Patterson (2009): a kernel takes at least flops /
-//! peak and bytes / bandwidth.
+//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every rate is the
+//! best of several runs on the threads of a [`Pool`], as kernels use them, so that other work on the machine
+//! can only make it too low. By Williams, Waterman and Patterson (2009), a kernel takes at least flops / peak
+//! and bytes / bandwidth.
 
 use super::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The bounds of a device.
+/// Peak rates of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
-    /// Threads that it holds for; 1 of a GPU.
+    /// Number of threads that reach the rates; 1 for a GPU.
     pub threads: usize,
-    /// Floating-point operations a second in f32, a fused multiplication and addition counted as two.
+    /// Peak f32 rate in FLOP/s; a fused multiply-add counts as two.
     pub flops: f64,
-    /// (bytes that are gone through again and again, bytes a second), ascending in the bytes; the last one is
-    /// beyond the caches.
+    /// Bandwidths by working set as (bytes of the working set, bytes per second), in ascending order of the
+    /// size; the last working set exceeds the caches.
     pub bandwidth: Vec<(u64, f64)>,
-    /// Operations a second in products and attention, where they are computed in another type than f32.
+    /// Peak rate in FLOP/s of matrix products and attention, if they are computed in another type than f32.
     pub products: Option<f64>,
 }
 
 impl Roofline {
-    /// Measures this machine.
+    /// Measures this machine with the given number of threads.
     pub fn measure(threads: usize) -> Self {
         let pool = Pool::new(threads);
         let threads = pool.threads();
@@ -35,19 +34,19 @@ impl Roofline {
         Self { threads, flops: peak(&pool), bandwidth, products: None }
     }
 
-    /// Returns the bytes a second for a kernel that moves `bytes` bytes: that of the smallest working set
-    /// that holds them.
+    /// Returns the bandwidth in bytes per second for a kernel that moves `bytes` bytes: that of the smallest
+    /// working set of at least this size.
     pub fn bandwidth_for(&self, bytes: u64) -> f64 {
         let fits = self.bandwidth.iter().find(|(set, _)| *set >= bytes);
         fits.or(self.bandwidth.last()).map_or(f64::INFINITY, |(_, rate)| *rate)
     }
 
-    /// Returns the minimum seconds that a kernel takes.
+    /// Returns the minimum time of a kernel in seconds.
     pub fn seconds(&self, flops: u64, bytes: u64) -> f64 {
         self.at_rate(self.flops, flops, bytes)
     }
 
-    /// Returns the minimum seconds that a product takes.
+    /// Returns the minimum time of a matrix product in seconds.
     pub fn product_seconds(&self, flops: u64, bytes: u64) -> f64 {
         self.at_rate(self.products.unwrap_or(self.flops), flops, bytes)
     }
@@ -57,10 +56,10 @@ impl Roofline {
     }
 }
 
-/// Returns sizes in bytes from the caches next to the cores to the memory.
+/// Returns sizes of working sets in bytes, from the cores' own caches to main memory.
 fn working_sets(threads: usize) -> Vec<usize> {
-    // 192 KiB a thread lie in the second-level caches of the last ten years. What cores share grows with
-    // their number, but a machine with very many of them has other uses for its memory.
+    // 192 KiB per thread fit into the second-level caches of the last ten years. Shared caches grow with the
+    // number of cores; the upper limit keeps memory use reasonable on machines with very many cores.
     let near = threads * (192 << 10);
     let far = (threads * (24 << 20)).clamp(384 << 20, 4 << 30);
     let mut sets: Vec<usize> =
@@ -69,7 +68,7 @@ fn working_sets(threads: usize) -> Vec<usize> {
     sets
 }
 
-/// Returns the least of several times.
+/// Returns the shortest time of several runs.
 fn best(runs: usize, mut run: impl FnMut()) -> Duration {
     let time = |_| {
         let began = Instant::now();
@@ -79,17 +78,17 @@ fn best(runs: usize, mut run: impl FnMut()) -> Duration {
     (0..runs).map(time).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
 }
 
-/// Measures `a = b + s * c` (McCalpin's STREAM) in bytes a second, two arrays read and one written; that a
-/// cache line is fetched before it is written is not counted.
+/// Measures `a = b + s * c` (McCalpin's STREAM triad) in bytes per second. Two arrays are read and one is
+/// written; the fetch of a cache line before it is written is not counted.
 fn triad(pool: &Pool, working_set: usize) -> f64 {
     let elements = working_set / 3 / size_of::<f32>() / pool.threads();
     type Arrays = [Vec<f32>; 3];
-    // Filled by the threads, so that the system places them near those that will use them, more or less.
+    // Each thread initialises its own arrays, so that the system allocates them in memory near that thread.
     let arrays: Vec<Mutex<Arrays>> = (0..pool.threads()).map(|_| Mutex::default()).collect();
     pool.run(arrays.len(), &|i| {
         *lock(&arrays[i]) = [0.0, 1.0, 2.0].map(|value| vec![value; elements]);
     });
-    // At least a millisecond's worth, so that waking threads does not count.
+    // Runs of at least about a millisecond, so that the time to wake threads is negligible.
     let repeats = (32_usize << 20).div_ceil(working_set).max(1);
     let time = best(8, || {
         pool.run(arrays.len(), &|i| {
@@ -110,11 +109,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Chains of multiplications and additions: two units with a latency of four or five want at least ten at a
-/// time.
+/// Number of independent multiply-add chains. Two units with a latency of four or five cycles need at least
+/// ten.
 const CHAINS: usize = 12;
 
-/// Rounds of one run: about half a millisecond.
+/// Number of rounds in one run, about half a millisecond.
 const ROUNDS: usize = 100_000;
 
 fn peak(pool: &Pool) -> f64 {
@@ -124,17 +123,16 @@ fn peak(pool: &Pool) -> f64 {
     (2 * CHAINS * lanes * ROUNDS * tasks) as f64 / time.as_secs_f64()
 }
 
-/// Returns the function that keeps the widest units busy for [`ROUNDS`] rounds, and how many elements they
-/// take at once.
+/// Returns a function that keeps the widest units busy for [`ROUNDS`] rounds, and the number of their lanes.
 fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the machine has it.
+            // SAFETY: the machine supports AVX-512 F.
             return (|x| unsafe { avx512(x) }, 16);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the machine has them.
+            // SAFETY: the machine supports AVX2 and FMA.
             return (|x| unsafe { avx2(x) }, 8);
         }
         (plain::<false>, 4)
@@ -143,7 +141,8 @@ fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     (plain::<{ cfg!(target_arch = "aarch64") }>, 4)
 }
 
-/// Four lanes in what the crate was compiled for; fused where that is an instruction.
+/// Runs the chains on four lanes with the baseline instruction set; fused only if that has such an
+/// instruction.
 fn plain<const FUSED: bool>(x: f32) -> f32 {
     let mut chains = [[x; 4]; CHAINS];
     for _ in 0..ROUNDS {
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn chains_converge_to_what_they_compute() {
         let (round, lanes) = multiply_and_add();
-        // y = y / 2 + 1 / 2 ends at 1, in each chain.
+        // Each chain converges to the fixed point 1 of y = y / 2 + 1 / 2.
         let sum = round(0.5);
         assert!(sum == CHAINS as f32 || sum == (4 * CHAINS) as f32, "{sum} of {lanes} lanes");
         assert_eq!(plain::<false>(0.5), (4 * CHAINS) as f32);

@@ -1,8 +1,9 @@
 //! Initial values of parameters.
 //!
-//! In: an [`Init`], a seed, the parameter's number, a pool. Out: the elements. Always holds: an element
-//! depends on those and on its position alone, with the same bits on every machine: its random words are
-//! counted, and the arithmetic rounds after every operation and has no function of the system's in it.
+//! In: an [`Init`], a seed, the index of the parameter, and a pool. Out: the elements. Always holds: an
+//! element depends only on the `Init`, the seed, the parameter and the element's index, and has the same bits
+//! on every machine: random words come from a counter-based generator, every operation rounds separately, and
+//! no function of the system's math library is used.
 
 mod orthogonal;
 mod quantile;
@@ -15,22 +16,22 @@ use gradloom_core::ir::Shape;
 use gradloom_core::nn::{Init, fans};
 use std::sync::{Mutex, PoisonError};
 
-/// The key of the random words of a parameter's initial values.
+/// Key of the random words for a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialKey {
-    /// The session's seed.
+    /// Seed of the session.
     pub seed: u64,
-    /// The parameter's number in its model.
+    /// Index of the parameter in its model.
     pub parameter: u32,
 }
 
-/// Fills `out` with the elements of a parameter, row-major.
+/// Fills `out` with the initial elements of a parameter, row-major.
 ///
 /// # Errors
-/// When given values are too many or too few; `out` is then as it was.
+/// If the number of given values does not match the shape; `out` is then unchanged.
 ///
 /// # Panics
-/// When `out` does not have the shape's number of elements.
+/// If the length of `out` differs from the shape's number of elements.
 pub fn fill_initial(
     init: &Init,
     shape: &Shape,
@@ -90,12 +91,12 @@ fn fill_at_level(
     Ok(())
 }
 
-/// Site of initial values, apart from the sites that tracing counts up from 0.
+/// Site number of initial values, distinct from the sites that tracing counts up from 0.
 const SITE: u32 = u32::MAX;
-/// Elements of a task; a multiple of [`WORDS`].
+/// Number of elements per task, a multiple of [`WORDS`].
 const GRAIN: usize = work::GRAIN / 4;
 
-/// Fills `out` from random words, four elements from each four.
+/// Fills `out` from random words, four elements per block of four words.
 fn draw<D: Distribution>(
     distribution: D,
     key: InitialKey,
@@ -106,19 +107,19 @@ fn draw<D: Distribution>(
     let fill = fill::<D>(level);
     let parts: Vec<_> = out.chunks_mut(GRAIN).map(Mutex::new).collect();
     pool.run(parts.len(), &|task| {
-        // The mutex is never contended; it hands a task its part.
+        // The mutex is never contended; it only gives the task mutable access to its part.
         let mut part = parts[task].lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the function was chosen for this machine, and wants nothing else.
+        // SAFETY: this variant was chosen for this machine and has no other requirements.
         unsafe { fill(distribution, key, (task * GRAIN / 4) as u64, &mut part) }
     });
 }
 
-/// Elements of four random words.
+/// A distribution that converts four random words to four elements.
 trait Distribution: Copy + Send + Sync {
     fn elements(self, words: [u32; 4]) -> [f32; 4];
 }
 
-/// Normal with mean 0.
+/// Normal distribution with mean 0.
 #[derive(Clone, Copy)]
 struct Normal {
     std: f32,
@@ -133,7 +134,7 @@ impl Distribution for Normal {
     }
 }
 
-/// Uniform between `low` and `low + width`.
+/// Uniform distribution between `low` and `low + width`.
 #[derive(Clone, Copy)]
 struct Uniform {
     low: f64,
@@ -141,13 +142,13 @@ struct Uniform {
 }
 
 impl Uniform {
-    /// Creates a uniform distribution between `-bound` and `bound`.
+    /// Creates the uniform distribution between `-bound` and `bound`.
     fn within(bound: f64) -> Self {
         Self { low: -bound, width: bound + bound }
     }
 }
 
-/// Normal with mean 0, cut off at two standard deviations.
+/// Normal distribution with mean 0, truncated at two standard deviations.
 #[derive(Clone, Copy)]
 struct TruncatedNormal {
     std: f64,
@@ -156,7 +157,7 @@ struct TruncatedNormal {
 impl Distribution for TruncatedNormal {
     #[inline(always)]
     fn elements(self, words: [u32; 4]) -> [f32; 4] {
-        // The share of a normal distribution below -2.
+        // The probability that a standard normal number is below -2.
         const TAIL: f64 = 0.022_750_131_948_179_21;
         words.map(|word| {
             let share = TAIL + (1.0 - 2.0 * TAIL) * ((f64::from(word) + 0.5) / 4_294_967_296.0);
@@ -168,15 +169,15 @@ impl Distribution for TruncatedNormal {
 impl Distribution for Uniform {
     #[inline(always)]
     fn elements(self, words: [u32; 4]) -> [f32; 4] {
-        // The middle of one of 2^32 equal parts of the interval.
+        // The midpoint of one of 2^32 equal parts of the interval.
         words.map(|word| (self.low + self.width * ((f64::from(word) + 0.5) / 4_294_967_296.0)) as f32)
     }
 }
 
-/// Fills elements from the random block `first` on, which gives the first four.
+/// Fills `out` with elements from the random blocks starting at `first`, four from each block.
 ///
 /// # Safety
-/// None of its own; unsafe as [`multiversion!`] wants it.
+/// There are no requirements; [`multiversion!`] demands an unsafe function.
 #[inline(always)]
 unsafe fn fill_body<D: Distribution>(distribution: D, key: InitialKey, first: u64, out: &mut [f32]) {
     let seed = [key.seed as u32, (key.seed >> 32) as u32];

@@ -1,7 +1,8 @@
 //! Matrices with orthonormal rows or columns.
 
-/// Makes the rows of a row-major matrix orthonormal, or, if these are fewer, its columns, and multiplies with
-/// `gain`: Gram-Schmidt twice over, in float64. A vector that depends on those before it stays 0.
+/// Orthonormalises the rows of a row-major matrix, or its columns if there are fewer of them, and multiplies
+/// them by `gain`. Uses Gram-Schmidt twice, in f64. A vector that depends linearly on those before it becomes
+/// 0.
 pub(super) fn orthonormalise(matrix: &mut [f32], rows: usize, gain: f64) {
     let columns = matrix.len().checked_div(rows).unwrap_or(0);
     let (count, length) = (rows.min(columns), rows.max(columns));

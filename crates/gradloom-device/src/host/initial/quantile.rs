@@ -1,7 +1,7 @@
 //! Quantiles of the normal distribution.
 
-/// Returns the number that a share of normal numbers, above 0 and below 1, lies below, to about seven
-/// digits: algorithm AS 241, PPND7 (M. J. Wichura, 1988).
+/// Returns the quantile of the standard normal distribution for a probability between 0 and 1, both excluded,
+/// to about seven digits. Source: algorithm AS 241, PPND7 (M. J. Wichura, 1988).
 #[inline(always)]
 pub(super) fn of_normal(share: f64) -> f64 {
     let q = share - 0.5;
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn shares_give_their_numbers() {
-        // Known to all digits: R's qnorm.
+        // Reference values from R's qnorm.
         for (share, want) in [
             (0.5, 0.0),
             (0.6, 0.253_347_103_135_799_8),

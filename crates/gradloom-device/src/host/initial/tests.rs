@@ -1,6 +1,6 @@
-//! The same elements however they are made, and elements that are distributed as they should be: with a fixed
-//! seed, so that a test that passes once passes always. Bounds are those that the right distribution keeps
-//! but for one seed in ten thousand.
+//! Checks that initial values do not depend on threads and instruction sets, and that they have the right
+//! distributions. Seeds are fixed, so the tests are deterministic; the right distribution exceeds each bound
+//! for about one seed in ten thousand.
 
 use super::*;
 
@@ -13,10 +13,9 @@ fn elements_of(init: &Init, shape: impl Into<Shape>, key: InitialKey) -> Vec<f32
     out
 }
 
-/// Numbers of a sample.
+/// Sample size.
 const SAMPLE: usize = if cfg!(debug_assertions) { 1 << 18 } else { 1 << 20 };
 
-/// Returns standard normal numbers.
 fn standard_normal(key: InitialKey) -> Vec<f64> {
     let values = elements_of(&Init::Normal { std: 1.0 }, [SAMPLE], key);
     values.into_iter().map(f64::from).collect()
@@ -27,7 +26,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / n
 }
 
-/// Returns the probability that a standard normal number is less.
+/// Returns the cumulative distribution function of the standard normal distribution.
 fn cumulative(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
@@ -72,7 +71,7 @@ fn an_element_depends_on_its_position_its_parameter_and_the_seed() {
     }
 }
 
-/// Every machine gives these bits: they were seen on x86-64 and in WebAssembly.
+/// Every machine must compute these bits, which were observed on x86-64 and in WebAssembly.
 #[test]
 fn the_bits_are_those_of_other_machines() {
     for (init, first, all) in [
@@ -93,7 +92,7 @@ fn normal_numbers_have_the_moments() {
         let values = standard_normal(InitialKey { seed, parameter: 0 });
         let n = values.len() as f64;
         let moment = |power: i32| mean(values.iter().map(|v| v.powi(power)));
-        // Of a normal number's powers: mean, and variance divided by n.
+        // For each power of a standard normal number: the mean and the variance, which is divided by n below.
         for (power, wanted, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
             let (got, bound) = (moment(power), 4.0 * f64::sqrt(variance / n));
             assert!(
@@ -107,8 +106,8 @@ fn normal_numbers_have_the_moments() {
     assert!((deviation / 0.02 - 1.0).abs() < 0.006, "deviation {deviation}");
 }
 
-/// Returns Kolmogorov and Smirnov's distance of the distribution of `values` from `cumulative`, times the
-/// root of their number.
+/// Returns the Kolmogorov-Smirnov distance between the distribution of `values` and `cumulative`, multiplied
+/// by the square root of their number.
 fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -122,7 +121,7 @@ fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
 
 #[test]
 fn the_distributions_are_right_everywhere() {
-    // Kolmogorov's distribution exceeds 2.23 with a probability of 1e-4.
+    // The Kolmogorov distribution exceeds 2.23 with a probability of 1e-4.
     for seed in [0, 7, u64::MAX] {
         let key = InitialKey { seed, parameter: 1 };
         let normal = distance(standard_normal(key), cumulative);
@@ -149,7 +148,7 @@ fn tails_are_as_heavy_as_they_should_be() {
             );
         }
     }
-    // The rarest words: finite, and about as far as the square root of -2 log(2^-33) says.
+    // The most extreme words: finite, and close to the square root of -2 log(2^-33).
     let (far, _) = normal_pair(0, 0);
     assert!((far - 6.764).abs() < 0.001, "{far}");
     let (near, _) = normal_pair(u32::MAX, 0);
@@ -160,8 +159,8 @@ fn tails_are_as_heavy_as_they_should_be() {
 fn neighbours_know_nothing_of_each_other() {
     let values = standard_normal(InitialKey { seed: 2, parameter: 0 });
     let n = values.len() as f64;
-    // Correlations of neighbours, of their squares (the two of a pair share a radius), and of the one with
-    // the other's square; divided by their deviations.
+    // Correlations of neighbours, of their squares (the two numbers of a pair share a radius), and of one
+    // with the square of the other, each normalised by the standard deviations.
     type Function = fn(f64) -> f64;
     let (value, square): (Function, Function) = (|a| a, |a| (a * a - 1.0) / f64::sqrt(2.0));
     let kinds =
@@ -173,7 +172,7 @@ fn neighbours_know_nothing_of_each_other() {
             assert!(correlation.abs() < 4.0 / n.sqrt(), "{name} at a distance of {lag}: {correlation}");
         }
     }
-    // Pairs over a grid of cells that are equally likely: chi-squared with 255 degrees of freedom exceeds 348
+    // Counts of pairs in a grid of equally likely cells: chi-squared with 255 degrees of freedom exceeds 348
     // with a probability of 1e-4.
     let cell = |v: f64| ((cumulative(v) * 16.0) as usize).min(15);
     for (first, second) in [(0, 1), (1, 2), (2, 3), (0, 2), (0, 3)] {
@@ -196,7 +195,7 @@ fn constants_given_values_and_bounds() {
     let refused =
         fill_initial(&Init::Values(vec![1.0].into()), &[2].into(), KEY, &mut [0.0; 2], &Pool::new(1));
     assert!(refused.unwrap_err().contains("[2]"));
-    // The first extent of a matrix is its fan-in: within ±1/sqrt(16), and all the way to there.
+    // The first extent of a matrix is its fan-in; values reach the bound ±1/sqrt(16) and do not exceed it.
     let fan_in = elements_of(&Init::FanIn, [16, 1000], KEY);
     let largest = fan_in.iter().fold(0.0f32, |largest, v| largest.max(v.abs()));
     assert!((0.2499..=0.25).contains(&largest), "{largest}");
@@ -210,7 +209,7 @@ fn kaiming_is_normal_with_the_fan_in_in_its_deviation() {
         let wanted = elements_of(&Init::Normal { std }, shape.clone(), KEY);
         assert_eq!(elements_of(&Init::Kaiming { gain }, shape.clone(), KEY), wanted, "{shape:?}");
     }
-    // So that a product of as many standard normal numbers, halved by ReLU, keeps the mean of its squares.
+    // A product with standard normal inputs, halved by ReLU, then preserves the mean of the squares.
     let weights = elements_of(&Init::Kaiming { gain }, [100, 2000], KEY);
     let square = mean(weights.iter().map(|&w| f64::from(w).powi(2)));
     assert!((square * 100.0 / 2.0 - 1.0).abs() < 0.02, "{square}");
@@ -226,7 +225,7 @@ fn deviations_and_bounds_are_those_of_their_formulas() {
         (mean(elements.iter().map(|&w| f64::from(w).powi(2))).sqrt(), largest)
     };
     let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.02, "{got}, {want} wanted");
-    // Fan-in 300 and fan-out 100; of the convolution 3 * 15 and 400 * 15.
+    // Fan-in 300 and fan-out 100; for the convolution, 3 * 15 and 400 * 15.
     let gain = 1.5;
     close(deviation(&Init::Xavier { gain }, &[300, 100]).0, gain * (2.0f64 / 400.0).sqrt());
     let (std, most) = deviation(&Init::XavierUniform { gain }, &[300, 100]);
@@ -235,7 +234,7 @@ fn deviations_and_bounds_are_those_of_their_formulas() {
     let (std, most) = deviation(&Init::KaimingUniform { gain }, &[400, 3, 3, 5]);
     close(std, gain / 45f64.sqrt());
     close(most, gain * (3.0f64 / 45.0).sqrt());
-    // The variance of a normal number between -2 and 2.
+    // The variance of a standard normal distribution truncated at ±2.
     let (std, most) = deviation(&Init::TruncatedNormal { std: 0.5 }, &[200, 200]);
     close(std, 0.5 * 0.773_741_16f64.sqrt());
     assert!(most <= 1.0, "{most}");

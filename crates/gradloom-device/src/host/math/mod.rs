@@ -1,11 +1,10 @@
-//! Functions of f32 that need float64 or whole words, as loops that vectorise; the others are formulas of
-//! [`gradloom_codegen::cpu::math`].
+//! Functions of f32 that need f64 or integer arithmetic, written as loops that vectorise. The others are
+//! formulas in [`gradloom_codegen::cpu::math`].
 //!
-//! In: any f32, subnormals, infinities and NaN included. Out: the function's value with the error that each
-//! function states, in units in the last place (ulp) of the exact result; special values as C17 Annex F has
-//! them. Always holds: no branches, no tables and no fused multiply-add, so that a loop over these functions
-//! vectorises and every instruction set gives the same bits. The bounds are checked by `tests.rs` against
-//! float64.
+//! In: any f32, including subnormals, infinities and NaN. Out: the value of the function, within the error
+//! that it documents in units in the last place (ulp) of the exact result; special values follow C17 Annex F.
+//! Always holds: there are no branches, tables or fused multiply-adds, so loops over these functions
+//! vectorise and every instruction set computes the same bits. `tests.rs` checks the bounds against f64.
 
 mod normal;
 mod pow;
@@ -19,7 +18,7 @@ pub use normal::normal_pair;
 pub use pow::pow;
 pub use trigonometric::{LARGE_ANGLE, cos, sin};
 
-/// Returns the [`polynomial`] of a float64.
+/// Evaluates a [`polynomial`] in f64, from the coefficients in ascending order.
 #[inline(always)]
 fn polynomial64<const N: usize>(x: f64, c: [f64; N]) -> f64 {
     c.iter().rev().fold(0.0, |sum, &c| sum * x + c)

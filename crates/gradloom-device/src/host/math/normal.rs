@@ -1,12 +1,12 @@
-//! Normal variates from random words.
+//! Normally distributed numbers from random words.
 //!
-//! Box and Muller, "A Note on the Generation of Random Normal Deviates" (1958).
+//! Source: Box and Muller, "A Note on the Generation of Random Normal Deviates" (1958).
 
 use super::log_of_part;
 use super::trigonometric::sin_cos_of_turn;
 
-/// Returns two independent standard normal numbers from two random words; errors below 5 ulp. Of magnitude
-/// 6.77 at most, the square root of -2·log(2^-33).
+/// Returns two independent standard normal numbers computed from two random words; errors below 5 ulp. Their
+/// magnitude is at most 6.77, the square root of -2·log(2^-33).
 #[inline(always)]
 pub fn normal_pair(radius: u32, angle: u32) -> (f32, f32) {
     let radius = (-2.0 * log_of_part(radius)).sqrt();

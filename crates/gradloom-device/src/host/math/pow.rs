@@ -3,15 +3,15 @@
 use super::polynomial64;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
-/// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
+/// 1.5·2⁵². Adding it to a number rounds that to an integer in the low bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
-/// 2⁵²: the bits of a small integer under its exponent are those of 2⁵² plus the integer.
+/// 2⁵². Its bits plus those of a small integer are the bits of 2⁵² plus the integer.
 const INTEGER: f64 = 4_503_599_627_370_496.0;
 
-/// 1/(2k + 1): atanh(s)/s by s².
+/// Coefficients 1/(2k + 1) of the series of atanh(s)/s in s².
 const ATANH: [f64; 8] = [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0, 1.0 / 15.0];
 
-/// Coefficients of the exponential series, 1/k!.
+/// Coefficients 1/k! of the exponential series.
 const EXP: [f64; 11] = [
     1.0,
     1.0,
@@ -26,11 +26,11 @@ const EXP: [f64; 11] = [
     1.0 / 3_628_800.0,
 ];
 
-/// Returns log2 of a finite x > 0 that is normal in float64; absolute error below 1e-12.
+/// Returns log2 of a finite x > 0 that is normal in f64; absolute error below 1e-12.
 #[inline(always)]
 fn log2(x: f64) -> f64 {
-    // The exponent relative to sqrt(1/2), biased so that it is positive: there is no vector shift that keeps
-    // the sign of 64 bits before AVX-512.
+    // The exponent relative to sqrt(1/2), biased to be positive, because AVX2 has no arithmetic right shift
+    // of 64-bit lanes.
     let offset = x.to_bits().wrapping_sub(FRAC_1_SQRT_2.to_bits()).wrapping_add(1023 << 52);
     let biased = offset >> 52;
     let n = f64::from_bits(INTEGER.to_bits() | biased) - (INTEGER + 1023.0);
@@ -40,7 +40,7 @@ fn log2(x: f64) -> f64 {
     n + 2.0 * LOG2_E * s * polynomial64(s * s, ATANH)
 }
 
-/// Returns 2^x; 0 or infinite as an f32 beyond 200.
+/// Returns 2^x with x clamped to ±200, beyond which the result is 0 or infinite as an f32.
 #[inline(always)]
 fn exp2(x: f64) -> f64 {
     let x = if x < -200.0 { -200.0 } else { x };
@@ -51,8 +51,8 @@ fn exp2(x: f64) -> f64 {
     polynomial64(r * LN_2, EXP) * power
 }
 
-/// Returns x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)`
-/// and `pow(1, y)` are 1 even for NaN; a negative x wants an integer y.
+/// Returns x to the power y, computed in f64; error below 0.6 ulp. Special values follow C's `pow`:
+/// `pow(x, 0)` and `pow(1, y)` are 1 even for NaN, and a negative x requires an integer y.
 #[inline(always)]
 pub fn pow(x: f32, y: f32) -> f32 {
     let base = x.abs();
@@ -62,14 +62,14 @@ pub fn pow(x: f32, y: f32) -> f32 {
     } else if base < f32::INFINITY {
         log2(f64::from(base))
     } else {
-        // Infinity, or NaN.
+        // Infinity or NaN.
         f64::from(base)
     };
     let power = exp2(f64::from(y) * log) as f32;
-    // 0 times infinity in the exponent.
+    // 0 times infinity in the exponent would be NaN.
     let power = if base == 1.0 && exponent == f32::INFINITY { 1.0 } else { power };
 
-    // From 2²³ on every f32 is an integer, and from 2²⁴ on every one is even.
+    // Every f32 of at least 2²³ is an integer, and every f32 of at least 2²⁴ is even.
     let is_integer = |v: f32| v >= 8_388_608.0 || (v + 8_388_608.0) - 8_388_608.0 == v;
     let odd = is_integer(exponent) && !is_integer(0.5 * exponent);
     let signed = if x.is_sign_negative() && odd { -power } else { power };

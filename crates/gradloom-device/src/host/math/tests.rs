@@ -1,16 +1,16 @@
-//! The error bounds, over the whole range of f32: every 1021st number in debug builds, every 257th in release
+//! Error bounds over the whole range of f32: every 1021st number in debug builds, every 257th in release
 //! builds.
 
 use super::*;
 use gradloom_codegen::cpu::lanes::Scalar;
 
-/// Returns the distance in units in the last place of the f32s around the exact value; 0 for equal special
+/// Returns the error in units in the last place of the f32 nearest to the exact value; 0 for equal special
 /// values.
 fn error(got: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if exact.is_nan() || nearest.is_infinite() || got.is_infinite() || got.is_nan() {
         let equal = got.to_bits() == nearest.to_bits() || (got.is_nan() && exact.is_nan());
-        // Either side of the threshold of overflow is half a unit off.
+        // At the overflow threshold, both the largest finite f32 and infinity are half a unit off.
         let beside = nearest.is_infinite() != got.is_infinite()
             && (exact.abs() - f64::from(f32::MAX)).abs() < 2f64.powi(104);
         return if equal {
@@ -52,7 +52,7 @@ fn check(name: &str, bound: f64, function: impl Fn(f32) -> f32, exact: impl Fn(f
             worst = (error, x);
         }
         assert!(error <= bound, "{name}({x:e}) = {got:e}, exact {wanted:e}: {error} ulp");
-        // A zero has the exact result's sign.
+        // A zero must have the sign of the exact result.
         assert!(
             got != 0.0 || wanted != 0.0 || got.is_sign_negative() == wanted.is_sign_negative(),
             "{name}({x:e}) = {got:e}"
@@ -94,7 +94,7 @@ fn angles() {
 
 #[test]
 fn normal_variates() {
-    // Box and Muller's formulas in float64; whole quarters of a turn are exact.
+    // Box and Muller's formulas in f64; whole quarter turns are exact.
     let exact = |radius: u32, angle: u32| {
         let radius = (-2.0 * libm::log((f64::from(radius) + 0.5) / 2f64.powi(32))).sqrt();
         let quarters = (f64::from(angle) / 2f64.powi(30)).round();
@@ -112,7 +112,7 @@ fn normal_variates() {
             );
         }
     };
-    // Around the ends, sqrt(1/2), and the borders of quadrants and octants.
+    // Words around the ends of the range, sqrt(1/2), and the borders of quadrants and octants.
     let special = (0..16u32).map(|eighth| eighth << 28).chain([0xB504_F334]);
     let around: Vec<u32> =
         special.flat_map(|word| (0..7).map(move |i| word.wrapping_sub(3).wrapping_add(i))).collect();
@@ -140,7 +140,7 @@ fn powers() {
         );
     };
     for _ in 0..if cfg!(debug_assertions) { 100_000 } else { 10_000_000 } {
-        // Any bits, then numbers whose powers are finite.
+        // Arbitrary bits, then numbers with finite powers.
         check(f32::from_bits(random()), f32::from_bits(random()));
         let x = (random() as f32 / 2f32.powi(32) * 8.0 - 4.0).exp();
         check(x, random() as f32 / 2f32.powi(32) * 60.0 - 30.0);

@@ -1,30 +1,30 @@
-//! sin and cos.
+//! Sine and cosine.
 //!
-//! The argument is reduced in float64 by pi/2 in two parts (as FreeBSD's e_rem_pio2f.c does), which is exact
-//! enough up to [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
+//! The argument is reduced in f64 by pi/2 in two parts, as in FreeBSD's e_rem_pio2f.c, which is accurate up
+//! to [`LARGE_ANGLE`]. For the rare larger angles, callers use a scalar function with more digits of pi.
 
 use super::{polynomial, polynomial64};
 use gradloom_codegen::cpu::lanes::Scalar;
 use std::f64::consts::{FRAC_2_PI, PI};
 
-/// The angle (2²⁷) from which on [`sin`] and [`cos`] are wrong.
+/// Angle (2²⁷) from which [`sin`] and [`cos`] are inaccurate.
 pub const LARGE_ANGLE: f32 = 134_217_728.0;
 
-/// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
+/// 1.5·2⁵². Adding it to a number rounds that to an integer in the low bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
-/// The first 25 bits of pi/2.
+/// First 25 bits of pi/2.
 const HALF_PI_HIGH: f64 = 1.570_796_310_901_641_8;
-/// pi/2 less [`HALF_PI_HIGH`].
+/// pi/2 minus [`HALF_PI_HIGH`].
 const HALF_PI_LOW: f64 = 1.589_325_477_352_819_7e-8;
 
-/// (sin(r)/r - 1) / r², by r², for |r| <= pi/4.
+/// Coefficients of (sin(r)/r - 1) / r² in r², for |r| <= pi/4.
 const SIN: [f64; 4] = [
     -0.166_666_666_407_761_93,
     0.008_333_329_302_413_848,
     -0.000_198_393_114_847_010_48,
     2.718_114_113_725_08e-6,
 ];
-/// (cos(r) - 1 + r²/2) / r⁴, by r², for |r| <= pi/4.
+/// Coefficients of (cos(r) - 1 + r²/2) / r⁴ in r², for |r| <= pi/4.
 const COS: [f64; 4] = [
     0.041_666_666_619_453_54,
     -0.001_388_888_349_684_364_2,
@@ -59,7 +59,6 @@ pub fn cos(x: f32) -> f32 {
     sin_with_phase(x, 1)
 }
 
-/// Returns the constants of `c`, rounded to f32.
 const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     let mut narrow = [0.0; N];
     let mut i = 0;
@@ -70,8 +69,8 @@ const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     narrow
 }
 
-/// Returns the sine and the cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant
-/// stands in the word's first bits, so nothing is lost in reducing the angle.
+/// Returns the sine and cosine of (word + 1/2) / 2³² turns; errors below 2 ulp. The leading bits of the word
+/// select the quadrant, so the range reduction is exact.
 #[inline(always)]
 pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
     let quadrant = word.wrapping_add(1 << 29) >> 30;
@@ -82,7 +81,7 @@ pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
     let sin = r + r * square * of_square(SIN);
     let cos = 1.0 - square * (0.5 - square * of_square(COS));
     let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
-    // The sine is negative in the last two quadrants, the cosine in the two in the middle.
+    // The sine is negative in the last two quadrants, the cosine in the two middle ones.
     let negated = |x: f32, quadrant: u32| f32::from_bits(x.to_bits() ^ ((quadrant & 2) << 30));
     (negated(sin, quadrant), negated(cos, quadrant.wrapping_add(1)))
 }
