@@ -1,7 +1,7 @@
-//! Fastest algorithm of the library for each product, measured once.
+//! Selection of the fastest cuBLASLt algorithm for each product, measured once.
 //!
 //! In: a product, and addresses of memory for it. Out: an algorithm. Always holds: a product is computed the
-//! same way whenever a program is loaded, so a choice is measured only where it can be kept.
+//! same way every time a program is loaded, so algorithms are measured only if the choice can be cached.
 
 use super::clock::Clock;
 use super::driver::{Address, Algorithm, Call, Node, ProductCall};
@@ -13,17 +13,17 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Algorithms that are measured, at most.
+/// Maximum number of algorithms measured.
 const MOST: usize = 8;
-/// Multiplications that are timed together, in whole runs of an algorithm, and how often they are.
+/// Approximate number of multiplications per timing. A timing consists of whole runs of an algorithm, as many
+/// as `RUNS` allows, and the best of `ROUNDS` timings counts.
 const MULTIPLICATIONS: usize = 1 << 31;
 const RUNS: std::ops::RangeInclusive<usize> = 2..=16;
 const ROUNDS: usize = 3;
-/// Factor on the time of the library's first choice: another algorithm is chosen only if it takes less than
-/// that.
+/// Fraction of the time of the library's first choice that another algorithm must stay below to be chosen.
 const GAIN: f64 = 0.98;
 
-/// Algorithms chosen for a GPU.
+/// Algorithms chosen for the products of a GPU.
 #[derive(Debug)]
 pub(super) struct Algorithms {
     known: Mutex<HashMap<LibraryProduct, Algorithm>>,
@@ -35,10 +35,10 @@ impl Algorithms {
         Self { known: Mutex::default(), kept }
     }
 
-    /// Returns the algorithm that computes a product. Measuring writes to the result and to the scratch.
+    /// Returns the algorithm for a product. Measuring overwrites the result and the scratch.
     ///
     /// # Errors
-    /// When the library has no way, or the device is lost.
+    /// If the library has no algorithm, or the device is lost.
     pub(super) fn get(
         &self,
         gpu: &Arc<Gpu>,
@@ -75,7 +75,7 @@ fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
     if rest.is_empty() { words.try_into().ok() } else { None }
 }
 
-/// Returns the first algorithm, or one that is faster.
+/// Returns the first algorithm, or a faster one.
 fn fastest(
     gpu: &Arc<Gpu>,
     product: &LibraryProduct,
@@ -96,7 +96,7 @@ fn fastest(
     };
     let (mut best, mut least) = (first, GAIN * time(&first)?);
     for algorithm in others {
-        // One that the library offers and then refuses is none.
+        // The library may offer an algorithm and then reject it; it is skipped.
         let Ok(taken) = time(algorithm) else {
             gpu.check()?;
             continue;
@@ -108,8 +108,8 @@ fn fastest(
     Ok(best)
 }
 
-/// Returns the seconds that a product takes. Its runs are a graph's nodes, one behind the other: of a small
-/// product, a call takes the host longer than the device.
+/// Returns the seconds that a product takes. Its runs are consecutive nodes of a graph, because launching a
+/// small product takes the host longer than computing it takes the device.
 fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
     let LibraryProduct { batch, m, n, k, .. } = call.product;
     let call = Call::Product(call);

@@ -1,4 +1,4 @@
-//! The backend: an open device behind the runtime's traits.
+//! Implementation of the backend trait for an open device.
 
 use super::devices::open;
 use super::gpu::Gpu;
@@ -19,7 +19,7 @@ use gradloom_device::queue::cuts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An NVIDIA GPU.
+/// An open NVIDIA GPU.
 #[derive(Debug)]
 pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,
@@ -53,7 +53,7 @@ impl Backend for CudaBackend {
         let has_library = || library.is_some() && self.gpu.products().is_some();
         let products = match own {
             _ if library.is_none() => ", without cuBLASLt",
-            // It is not opened for the few programs that are large enough.
+            // Few programs have products large enough for the library, so it is not opened for this text.
             Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",

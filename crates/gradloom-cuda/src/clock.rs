@@ -1,4 +1,4 @@
-//! Points in the stream whose times are compared, by the device's clock.
+//! Time measurement by the device's clock, between points in the stream.
 
 use super::driver::Event;
 use super::gpu::Gpu;
@@ -7,7 +7,7 @@ use gradloom_device::cancel::Stop;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Numbered points.
+/// Numbered points in the stream, each a timed event.
 #[derive(Debug)]
 pub(super) struct Clock {
     gpu: Arc<Gpu>,
@@ -19,11 +19,10 @@ impl Clock {
         Self { gpu: Arc::clone(gpu), points: Vec::new() }
     }
 
-    /// Sets a point behind everything that the stream was asked for so far: one of those that were set
-    /// before, or the next one.
+    /// Records point `point`, an existing one or the next, after all work queued in the stream so far.
     ///
     /// # Errors
-    /// When the device is lost, or has no more events.
+    /// If the device is lost, or has no more events.
     pub(super) fn set(&mut self, point: usize) -> Result<()> {
         if point == self.points.len() {
             self.points.push(self.gpu.ask("make an event", |driver| driver.event(true))?);
@@ -32,12 +31,11 @@ impl Clock {
         self.gpu.ask("note the time", |driver| driver.record(event, self.gpu.stream))
     }
 
-    /// Returns the number of points.
     pub(super) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Returns the time between two points, once the device is past the second.
+    /// Waits until the device has reached point `to` and returns the time between two points.
     ///
     /// # Errors
     /// As [`Gpu::wait`].

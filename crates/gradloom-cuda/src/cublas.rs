@@ -1,10 +1,10 @@
-//! NVIDIA's library of matrix products, cuBLASLt, opened when it is first needed: where `GRADLOOM_CUBLASLT`
-//! says, then where the system has libraries, then in CUDA's folders.
+//! cuBLASLt, NVIDIA's library of matrix products. It is opened when it is first needed, from the file in
+//! `GRADLOOM_CUBLASLT`, the system's library path, or CUDA's folders, in this order.
 //!
-//! In: a [`LibraryProduct`], whose matrices are row-major. Out: what the library was asked, whose matrices
-//! are column-major: the transposed product, of the operands exchanged. Functions, their types and their
-//! constants are those of cuBLAS's documentation, "Using the cuBLASLt API". Always holds: an algorithm adds
-//! up in a fixed order (what splits the sums keeps the parts in scratch, and does not use atomics).
+//! In: a [`LibraryProduct`] with row-major matrices. Out: the equivalent call with column-major matrices: the
+//! transposed product, with exchanged operands. Functions, types and constants follow cuBLAS's documentation,
+//! "Using the cuBLASLt API". Always holds: an algorithm sums in a fixed order; split-K algorithms store
+//! partial sums in scratch and do not use atomics.
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
 use gradloom_codegen::cuda::nvrtc::places;
@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
 
-/// The environment's variable with the library's file.
+/// Environment variable that contains the path of the library.
 pub(super) const VARIABLE: &str = "GRADLOOM_CUBLASLT";
 
 type Pointer = *mut c_void;
@@ -69,7 +69,6 @@ type Multiply = unsafe extern "C" fn(
     Pointer,
 ) -> c_int;
 
-/// The functions that are used.
 #[derive(Debug)]
 struct Functions {
     version: Version,
@@ -92,20 +91,20 @@ struct Functions {
 #[derive(Debug)]
 pub(super) struct Cublas {
     functions: Functions,
-    /// The library's own, as a number.
+    /// The library's handle, as an exposed address.
     handle: usize,
     _library: Library,
 }
 
 impl Cublas {
-    /// Opens the library; none if it is nowhere, or does not suit the device.
+    /// Opens the library; returns `None` if it is not found or does not support the device.
     pub(super) fn open() -> Option<Self> {
-        // SAFETY: what NVIDIA's library does when it is loaded is sound.
+        // SAFETY: the initialisation code of NVIDIA's library is sound.
         let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
         let library = places(VARIABLE, "cublasLt", &["13", "12"]).into_iter().find_map(open)?;
         let functions = functions(&library)?;
         let mut handle = ptr::null_mut();
-        // SAFETY: the function writes a pointer.
+        // SAFETY: the function only writes the handle.
         let made = unsafe { (functions.create)(&raw mut handle) };
         (made == 0).then(|| Self { functions, handle: handle.expose_provenance(), _library: library })
     }
@@ -114,23 +113,23 @@ impl Cublas {
         ptr::with_exposed_provenance_mut(self.handle)
     }
 
-    /// Describes a product to the library.
+    /// Creates the library's descriptors of a product.
     fn described(&self, product: &LibraryProduct) -> Fallible<Described<'_>> {
         let mut described = Described { functions: &self.functions, operation: None, layouts: Vec::new() };
         let functions = &self.functions;
         let compute = if product.rounds { COMPUTE_FAST_TF32 } else { COMPUTE_F32 };
         let operation = made("cublasLtMatmulDescCreate", |to| {
-            // SAFETY: the function writes a pointer.
+            // SAFETY: the function only writes a pointer.
             unsafe { (functions.create_operation)(to, compute, type_of(DType::F32)) }
         })?;
         described.operation = Some(operation);
         let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
-        // Column-major, a matrix by rows is its transpose, which is what is wanted; one by columns is
-        // transposed by the library.
+        // A row-major matrix, read as column-major, is already the transpose that is needed; the library
+        // transposes a column-major one.
         for (attribute, matrix) in [(TRANSPOSE_A, rhs), (TRANSPOSE_B, lhs)] {
             let transposed = c_int::from(!matrix.by_rows);
             checked("cublasLtMatmulDescSetAttribute", unsafe {
-                // SAFETY: the attribute is of that type.
+                // SAFETY: the attribute is a 4-byte integer.
                 (functions.set_operation)(operation, attribute, ptr::from_ref(&transposed).cast(), 4)
             })?;
         }
@@ -145,7 +144,7 @@ impl Cublas {
                     (BATCH_DISTANCE, ptr::from_ref(&distance).cast(), 8),
                 ] {
                     checked("cublasLtMatrixLayoutSetAttribute", unsafe {
-                        // SAFETY: the attribute is of that type.
+                        // SAFETY: the value has the type and size of the attribute.
                         (functions.set_layout)(layout, attribute, value, bytes)
                     })?;
                 }
@@ -154,13 +153,13 @@ impl Cublas {
         Ok(described)
     }
 
-    /// Returns the layout of a matrix with `rows` rows and `columns` columns, as its transpose if it lies
-    /// by rows.
+    /// Creates the layout of a matrix with `rows` rows and `columns` columns; a row-major matrix is described
+    /// as its transpose.
     fn layout(&self, matrix: &LibraryMatrix, rows: usize, columns: usize) -> Fallible<Pointer> {
         let [rows, columns] = if matrix.by_rows { [columns, rows] } else { [rows, columns] };
         let (dtype, stride) = (type_of(matrix.dtype), matrix.stride as i64);
         made("cublasLtMatrixLayoutCreate", |to| {
-            // SAFETY: the function writes a pointer.
+            // SAFETY: the function only writes a pointer.
             unsafe { (self.functions.create_layout)(to, dtype, rows as u64, columns as u64, stride) }
         })
     }
@@ -168,7 +167,7 @@ impl Cublas {
 
 impl Products for Cublas {
     fn version(&self) -> usize {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function has no parameters and returns a number.
         unsafe { (self.functions.version)() }
     }
 
@@ -176,13 +175,13 @@ impl Products for Cublas {
         let described = self.described(product)?;
         let functions = &self.functions;
         let preference = made("cublasLtMatmulPreferenceCreate", |to| {
-            // SAFETY: the function writes a pointer.
+            // SAFETY: the function only writes a pointer.
             unsafe { (functions.create_preference)(to) }
         })?;
         let bytes = product.workspace;
         let schemes = REDUCTION_IN_SCRATCH;
         let set = |attribute, value: *const c_void, bytes| {
-            // SAFETY: the attribute is of that type.
+            // SAFETY: the callers below pass a value of the attribute's type and size.
             checked("cublasLtMatmulPreferenceSetAttribute", unsafe {
                 (functions.set_preference)(preference, attribute, value, bytes)
             })
@@ -201,7 +200,7 @@ impl Products for Cublas {
                 let most = c_int::try_from(most).unwrap_or(1);
                 let (first, operation) = (found.as_mut_ptr(), described.operation());
                 checked("cublasLtMatmulAlgoGetHeuristic", unsafe {
-                    // SAFETY: all descriptions live, and there is room for as many results.
+                    // SAFETY: all descriptors are alive, and `found` has room for `most` results.
                     (functions.search)(
                         self.handle(),
                         operation,
@@ -216,7 +215,7 @@ impl Products for Cublas {
                     )
                 })
             });
-        // SAFETY: it was made above, and is not used again.
+        // SAFETY: the preference was created above and is not used again.
         unsafe { (functions.destroy_preference)(preference) };
         searched?;
         found.truncate(usize::try_from(count).unwrap_or(0));
@@ -236,8 +235,8 @@ impl Products for Cublas {
         let [lhs, rhs, result, workspace] =
             [lhs, rhs, result, workspace].map(|address| ptr::without_provenance_mut(address as usize));
         checked("cublasLtMatmul", unsafe {
-            // SAFETY: the addresses are of matrices as described, on the device; the numbers are read before
-            // the call returns.
+            // SAFETY: the addresses are those of matrices on the device with the described layouts; the
+            // factors are read before the call returns.
             (self.functions.multiply)(
                 self.handle(),
                 described.operation(),
@@ -262,16 +261,16 @@ impl Products for Cublas {
 
 impl Drop for Cublas {
     fn drop(&mut self) {
-        // SAFETY: the handle is the library's, and is not used again.
+        // SAFETY: the library created the handle, and it is not used again.
         unsafe { (self.functions.destroy)(self.handle()) };
     }
 }
 
-/// A product in the library's words; they are given back.
+/// The library's descriptors of a product, destroyed on drop.
 struct Described<'c> {
     functions: &'c Functions,
     operation: Option<Pointer>,
-    /// Layouts of the library's operands and of the result.
+    /// Layouts of the library's two operands and of the result.
     layouts: Vec<Pointer>,
 }
 
@@ -287,7 +286,7 @@ impl Described<'_> {
 
 impl Drop for Described<'_> {
     fn drop(&mut self) {
-        // SAFETY: the library made them, and they are not used again.
+        // SAFETY: the library created them, and they are not used again.
         unsafe {
             for &layout in &self.layouts {
                 (self.functions.destroy_layout)(layout);
@@ -311,9 +310,9 @@ const BATCH_DISTANCE: c_int = 6;
 // `cublasLtMatmulPreferenceAttributes_t`.
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
-/// Attributes with the least alignments of the operands and of the results.
+/// Attributes for the minimum alignments in bytes of the operands and the results.
 const LEAST_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
-/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of sums wait in scratch, in f32.
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: split-K keeps partial sums in scratch, in f32.
 const REDUCTION_IN_SCRATCH: u32 = 2;
 
 /// Returns the `cudaDataType_t` of a dtype.
@@ -343,16 +342,15 @@ fn checked(call: &'static str, status: c_int) -> Fallible<()> {
         15 => "the library does not support it",
         _ => "the library says no more",
     };
-    // Numbers of its own, which are none of the driver's.
+    // Offset so that the codes do not collide with the driver's.
     Err(Failure { call, code: 10_000 + status.unsigned_abs(), text: text.to_string() })
 }
 
 fn functions(library: &Library) -> Option<Functions> {
-    /// Takes a function from the library.
     macro_rules! take {
         ($name:literal) => {
-            // SAFETY: the fields have the documented type of each function, and the library is kept open as
-            // long as they are.
+            // SAFETY: each field has the documented type of its function, and the library stays open as long
+            // as the functions are used.
             unsafe { *library.get($name).ok()? }
         };
     }

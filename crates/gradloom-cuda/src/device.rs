@@ -1,25 +1,25 @@
-//! NVIDIA GPUs as devices.
+//! Constructors of devices for NVIDIA GPUs.
 
 use crate::CudaOptions;
 use crate::backend::CudaBackend;
 use gradloom_core::error::Result;
 use gradloom_device::Device;
 
-/// Constructors of [`Device`] for NVIDIA GPUs.
+/// Extension trait that adds constructors for NVIDIA GPUs to [`Device`].
 pub trait CudaDevice: Sized {
-    /// The first NVIDIA GPU of this machine, through CUDA. Its driver and NVIDIA's compiler, NVRTC, are
-    /// looked for now; nothing of CUDA is needed to build.
+    /// Opens the first NVIDIA GPU of this machine through CUDA. The driver and NVIDIA's runtime compiler,
+    /// NVRTC, are loaded at run time; building requires nothing of CUDA.
     ///
-    /// Compiled kernels are kept in `gradloom/cubins` in the user's cache folder, which can be deleted at any
-    /// time.
+    /// Compiled kernels are cached in `gradloom/cubins` in the user's cache folder, which can be deleted at
+    /// any time.
     ///
     /// # Errors
-    /// When there is none, or it cannot be opened.
+    /// If there is no such GPU, or it cannot be opened.
     fn cuda() -> Result<Self> {
         Self::cuda_with(&CudaOptions::default())
     }
 
-    /// An NVIDIA GPU with options: which one, what it computes in, how its steps run.
+    /// Opens an NVIDIA GPU with the given options.
     ///
     /// ```no_run
     /// use gradloom_cuda::{CudaDevice, CudaOptions};

@@ -1,4 +1,4 @@
-//! The NVIDIA GPUs of this machine, and how one is opened.
+//! Enumeration and opening of NVIDIA GPUs.
 
 use super::algorithms::Algorithms;
 use super::driver::{Driver, Failure, Properties};
@@ -12,34 +12,33 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::user_cache;
 use std::sync::Arc;
 
-/// The oldest driver that has what is asked of it: of CUDA 12.
+/// Version of the oldest supported driver, that of CUDA 12.
 const OLDEST_DRIVER: i32 = 12_000;
-/// The oldest architecture that kernels are made for: Ampere.
+/// Oldest compute capability that kernels are compiled for, that of Ampere.
 const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
 
-/// An NVIDIA GPU.
+/// Description of an NVIDIA GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaReport {
-    /// Its number, for [`CudaOptions::index`].
+    /// Index of the GPU, for [`CudaOptions::index`].
     pub index: usize,
-    /// Its model.
+    /// Model name.
     pub name: String,
-    /// Its compute capability, as (9, 0).
+    /// Compute capability as (major, minor), such as (9, 0).
     pub capability: (i32, i32),
-    /// Bytes of its memory.
+    /// Size of its memory in bytes.
     pub memory_bytes: usize,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// The CUDA version of the driver, as (13, 0).
+    /// CUDA version of the driver as (major, minor), such as (13, 0).
     pub driver: (i32, i32),
 }
 
-/// Returns the NVIDIA GPUs that CUDA can use on this machine, in the driver's order; none if there is no
+/// Returns the NVIDIA GPUs of this machine that CUDA can use, in the driver's order; empty if there is no
 /// driver.
 ///
 /// # Errors
-/// When they cannot be used because the driver is too old or does not start, or the compiler is missing.
-/// The error names the remedy.
+/// If the driver does not initialise, or there are GPUs but no NVRTC. The error contains the remedy.
 pub fn cuda_devices() -> Result<Vec<CudaReport>> {
     let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
     let driver = driver.map_err(|failure| not_started(&failure))?;
@@ -75,10 +74,10 @@ fn not_started(failure: &Failure) -> Error {
     Error::new(ErrorKind::Device, format!("NVIDIA's driver does not start: {failure}")).help(help)
 }
 
-/// Opens the GPU that the options name.
+/// Opens the GPU selected by the options.
 ///
 /// # Errors
-/// When there is no driver or no compiler, the driver is too old, or the GPU is not there, is too old or
+/// If there is no driver or no compiler, the driver is too old, or the GPU does not exist, is too old or
 /// cannot be opened.
 pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let driver: Arc<dyn Driver> = match &options.overrides.driver {
@@ -114,7 +113,7 @@ pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let folder = options.overrides.cache.clone().or_else(known).filter(|_| !options.overrides.no_cache);
     let kept = Kept { folder };
     let kernels = Kernels::new(kept.clone(), options.overrides.compiler.clone());
-    // Now, so that `Device::auto` takes another GPU where it is missing.
+    // Checked here, so that `Device::auto` uses another GPU if the compiler is missing.
     kernels.check_compiler()?;
     Gpu::open(driver, options.index, kernels, Algorithms::new(kept), options.watchdog)
 }

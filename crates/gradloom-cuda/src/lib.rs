@@ -1,10 +1,10 @@
-//! NVIDIA GPUs through CUDA.
+//! Backend for NVIDIA GPUs through CUDA.
 //!
-//! In: plans lowered to CUDA C (`gradloom-codegen`). Out: steps, each one graph of kernels that is launched
-//! once, or several with users' ops on the host between them. Always holds: nothing waits for the device but
-//! an explicit read, an op on the host, and a step that has four before it; whether a step commits is decided
-//! on the device; a replay changes nothing in the graph, whose edges are the plan's dependencies; what goes
-//! wrong reaches the caller as an error.
+//! In: plans lowered to CUDA C (`gradloom-codegen`). Out: steps, each a single launch of one graph of
+//! kernels, or of several if the host runs custom ops in between. Always holds: the host waits for the device
+//! only in explicit reads, for ops on the host, and for a step that has four unfinished ones before it; the
+//! device decides whether a step commits; a replay does not modify the graph, whose edges are the plan's
+//! dependencies; failures reach the caller as errors.
 
 mod algorithms;
 mod backend;
