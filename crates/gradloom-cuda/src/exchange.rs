@@ -1,8 +1,9 @@
-//! The exchange of steps with the host, as `gradloom_codegen::cuda::exchange` has it: memory of the host and
-//! the device, and the two kernels with their parameters.
+//! Data exchange between steps and the host, as specified in `gradloom_codegen::cuda::exchange`: host and
+//! device memory, and the two kernels with their parameters.
 //!
-//! In: the inputs and scalars of a step, and where its results go. Always holds: a slot is used again only
-//! when the step that had it is done, as there are more slots than steps on their way.
+//! In: the inputs and scalars of a step, and the address for its results. Out: a slot that the step's first
+//! kernel reads. Always holds: a slot is reused only after the step that used it is done, because there are
+//! more slots than steps in flight.
 
 use super::driver::{Address, Function, KernelCall};
 use super::gpu::Gpu;
@@ -15,33 +16,33 @@ use gradloom_device::memory::{Allocate, DeviceMemory as _, Memory, counted};
 use gradloom_device::queue::{Regions, Results, STATUS_BYTES};
 use std::sync::Arc;
 
-/// Slots: more than steps on their way, and one for the step that is being prepared.
+// There must be slots for all steps in flight, for the one being prepared, and one more.
 const _: () = assert!(SLOTS >= IN_FLIGHT + 2);
-/// Bytes of an entry of the kernels' tables: an address, the number of its first word, and how many it has.
+/// Size of an entry in the kernels' tables: an address, the index of its first word, and its number of words.
 const ITEM_BYTES: usize = 16;
 
-/// The exchange of a program with the host.
+/// Data exchange of a program with the host.
 pub(super) struct Exchange {
     gpu: Arc<Gpu>,
     ring: HostBuffer,
     payload: Payload,
-    /// Number of the step that is being prepared.
+    /// Index of the step being prepared.
     step: u64,
-    /// Bits of the items that are set for it, and flags of the larger inputs that are.
+    /// Bit mask of the items set for that step, and flags for the larger inputs.
     there: u64,
     larger_there: Vec<bool>,
-    /// The counter, the places of results, and the tables of both kernels.
+    /// The counter, the addresses of results, and the tables of both kernels.
     memory: Memory,
-    /// Words of all outputs, and the number of outputs.
+    /// Number of words of all outputs, and number of outputs.
     words: u64,
     outputs: u64,
 }
 
 impl Exchange {
-    /// Makes room for the data of a plan's steps, and the tables of the two kernels.
+    /// Allocates memory for the data of a plan's steps and writes the tables of the two kernels.
     ///
     /// # Errors
-    /// When there is no memory, on the device or the host.
+    /// If there is not enough memory on the device or the host.
     pub(super) fn new(
         gpu: &Arc<Gpu>,
         plan: &Plan,
@@ -86,7 +87,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the kernel that a step starts with.
+    /// Returns the first kernel of a step.
     pub(super) fn begin(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             on_device(&self.memory).at(0),
@@ -100,7 +101,7 @@ impl Exchange {
         KernelCall { function, blocks: 1, threads: 1024, parameters }
     }
 
-    /// Returns the kernel that hands results out.
+    /// Returns the kernel that copies results to the host.
     pub(super) fn results(&self, function: Function, status: &Memory) -> KernelCall {
         let parameters = vec![
             on_device(&self.memory).at(0),
@@ -122,7 +123,7 @@ impl Exchange {
         (self.step % SLOTS as u64) as usize * counted(self.payload.slot)
     }
 
-    /// Sets the block of scalars for the step that is being prepared.
+    /// Sets the block of scalars for the step being prepared.
     pub(super) fn set_scalars(&mut self, bytes: &[u8]) {
         if let Some(item) = self.payload.items.first().filter(|item| item.buffer.is_none()) {
             self.ring.write(self.slot() + counted(item.bytes.start), bytes);
@@ -130,7 +131,7 @@ impl Exchange {
         }
     }
 
-    /// Sets an input for the step that is being prepared; `false` if it has no room in the slots.
+    /// Sets an input for the step being prepared; returns `false` if the slots have no room for it.
     pub(super) fn set(&mut self, buffer: usize, bytes: &[u8]) -> bool {
         let of_buffer = |item: &Item| item.buffer == Some(buffer);
         let Payload { items, larger, .. } = &self.payload;
@@ -150,7 +151,7 @@ impl Exchange {
     /// Copies the inputs that the first kernel does not copy.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     fn copy_larger(&mut self, plan: &Plan, memory: &Regions) -> Result<()> {
         for (i, item) in self.payload.larger.iter().enumerate() {
             if std::mem::take(&mut self.larger_there[i]) {
@@ -160,16 +161,16 @@ impl Exchange {
         Ok(())
     }
 
-    /// Copies the bytes of an item to where they belong.
+    /// Copies the bytes of an item to their place in device memory.
     fn copy(&self, item: &Item, plan: &Plan, memory: &Regions) -> Result<()> {
         let (to, start) = place(plan, memory, item);
         to.write(start, &self.ring.bytes()[self.slot()..][counted(item.bytes.start)..counted(item.bytes.end)])
     }
 
-    /// Immediately copies everything that was set, for launches that run by themselves.
+    /// Copies everything that was set and waits for it, for launches that run outside a whole step.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     pub(super) fn flush(&mut self, plan: &Plan, memory: &Regions) -> Result<()> {
         self.copy_larger(plan, memory)?;
         for (i, item) in self.payload.items.iter().enumerate().filter(|(_, item)| item.buffer.is_some()) {
@@ -178,14 +179,15 @@ impl Exchange {
             }
         }
         self.there = 0;
-        // The slot is written again before the next launch.
+        // The slot may be overwritten before the next launch, so the copies must be complete.
         self.gpu.wait_for_all()
     }
 
-    /// Hands the slot to the step, whose results go to `results`, its outputs only if they are wanted.
+    /// Completes the slot for the step, whose results go to `results`; outputs are copied only if `outputs`
+    /// is true.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     pub(super) fn hand_over(
         &mut self,
         plan: &Plan,
@@ -201,13 +203,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// Goes on to the next step, once one was launched.
+    /// Advances to the next step, after one was launched.
     pub(super) fn advance(&mut self) {
         self.step += 1;
     }
 }
 
-/// Returns the memory and the offset of an item.
+/// Returns the device memory of an item, and the item's offset in it.
 fn place<'m>(plan: &Plan, memory: &'m Regions, item: &Item) -> (&'m CudaMemory, usize) {
     let (region, offset) =
         item.buffer.map_or((Region::Step, 0), |i| (plan.buffers[i].region, plan.buffers[i].offset));

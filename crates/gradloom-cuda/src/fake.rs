@@ -1,5 +1,5 @@
-//! A CUDA driver without a device, for tests: it keeps memory, notes what it is asked for, runs no kernel,
-//! and fails the call that a test names.
+//! A fake CUDA driver for tests. It stores memory and records calls, runs no kernels, and fails the call that
+//! a test selects.
 
 use super::driver::{
     Address, Algorithm, Call, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec,
@@ -12,44 +12,44 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Start of the device's memory.
+/// Start address of the device's memory.
 const BASE: Address = 1 << 40;
 
-/// See the module.
+/// The fake driver; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
     state: Arc<Mutex<FakeState>>,
 }
 
-/// Record of the calls to the driver, and its settings for tests.
+/// Recorded calls to the driver, and settings for tests.
 #[derive(Debug, Default)]
 pub(super) struct FakeState {
-    /// The names of all calls that can fail, in order.
+    /// Names of all calls so far that can fail, in order.
     pub(super) calls: Vec<&'static str>,
-    /// Number of the call that fails, and its error.
+    /// Index of the call that fails, and its error code.
     pub(super) fails: Option<(usize, u32)>,
-    /// True if the device never gets past an event.
+    /// True if no event is ever reached.
     pub(super) hangs: bool,
-    /// True if the library of products is not installed.
+    /// True if cuBLASLt is not installed.
     pub(super) lacks_products: bool,
-    /// Bytes of the device's memory; as many as are asked for, if there is no number.
+    /// Size of the device's memory in bytes; unlimited if `None`.
     pub(super) bytes: Option<usize>,
     memory: BTreeMap<Address, Vec<u8>>,
     host: BTreeMap<Address, Box<[u64]>>,
-    /// Handles that were given and not given back: streams, events, modules, graphs, executable ones.
+    /// Kinds of the live handles: streams, events, modules, graphs, executable graphs.
     live: BTreeMap<usize, &'static str>,
     next: usize,
-    /// The nodes of each graph, with those that each waits for; executable graphs are among them.
+    /// Nodes of each graph or executable graph, each with the indices of the nodes it waits for.
     pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, Call)>>,
-    /// Products that the library was asked for since the last capture.
+    /// Products requested of the library since the last capture.
     pub(super) products: Vec<Call>,
-    /// The version of CUDA, if it is not 12.8.
+    /// CUDA version of the driver, 12.8 if `None`.
     pub(super) version: Option<i32>,
-    /// Nodes that start before the one before them is done.
+    /// Number of nodes that start before their predecessor is done.
     pub(super) early: usize,
-    /// Kernels that were launched by themselves.
+    /// Number of kernels launched outside of graphs.
     pub(super) launches: usize,
-    /// Graphs that were launched.
+    /// Number of graph launches.
     pub(super) replays: usize,
     retained: isize,
 }
@@ -78,7 +78,7 @@ impl FakeState {
         assert_eq!(self.live.get(&handle), Some(&what), "handles are used while they live");
     }
 
-    /// Returns the bytes of a range of the device's memory.
+    /// Returns a range of the device's memory.
     fn range(&mut self, address: Address, bytes: usize) -> &mut [u8] {
         let (start, memory) =
             self.memory.range_mut(..=address).next_back().expect("the address was allocated");
@@ -96,7 +96,7 @@ impl FakeState {
         Node(number)
     }
 
-    /// Returns the bytes of the device's memory that are in use.
+    /// Returns the size in bytes of all allocations on the device.
     pub(super) fn used(&self) -> usize {
         self.memory.values().map(Vec::len).sum()
     }
@@ -106,7 +106,7 @@ impl FakeState {
         self.memory.len()
     }
 
-    /// Returns a description of everything that was not given back.
+    /// Returns a description of all resources that were not released.
     pub(super) fn left(&self) -> String {
         let (memory, host) = (self.memory.len(), self.host.len());
         format!("{memory} allocations, {host} of the host, {} contexts, {:?}", self.retained, self.live)
@@ -132,7 +132,7 @@ impl Driver for Fake {
     fn properties(&self, device: usize) -> Fallible<Properties> {
         self.state().meet("properties")?;
         let name = format!("fake {device}");
-        // The second one is from before Ampere.
+        // The second device is older than Ampere.
         let capability = if device == 0 { (9, 0) } else { (7, 5) };
         Ok(Properties { name, capability, bytes: 1 << 30, multiprocessors: 4 })
     }
@@ -170,7 +170,7 @@ impl Driver for Fake {
         }
         state.next += 1;
         let address = BASE + ((state.next as Address) << 32);
-        // Not zeroed: that is the caller's.
+        // Filled with garbage, because callers must clear memory themselves.
         state.memory.insert(address, vec![0xa5; bytes]);
         Ok(address)
     }
@@ -396,7 +396,7 @@ impl Products for FakeProducts {
     }
 }
 
-/// A compiler that compiles nothing, and counts what it was asked for.
+/// A compiler that compiles nothing and counts the requests.
 #[derive(Debug, Default)]
 pub(super) struct FakeCompiler {
     pub(super) compiled: AtomicUsize,

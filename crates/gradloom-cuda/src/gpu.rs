@@ -12,29 +12,30 @@ use gradloom_device::cancel::Stop;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A device with what programs on it share: one stream, in which everything is done in order.
+/// An open device with the resources that its programs share. It has one stream, in which all work is
+/// ordered.
 #[derive(Debug)]
 pub(super) struct Gpu {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) index: usize,
     pub(super) properties: Properties,
-    /// The driver's version, as 13000 for 13.0.
+    /// Version of the driver, encoded as 13000 for CUDA 13.0.
     pub(super) version: i32,
     context: Context,
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) poller: Poller,
-    /// The library of products, opened when it is first asked for.
+    /// cuBLASLt, opened on first use.
     products: OnceLock<Option<Box<dyn Products>>>,
     pub(super) algorithms: Algorithms,
     health: Mutex<Option<(ErrorKind, String)>>,
     watchdog: Option<Duration>,
-    /// Events that no step uses.
+    /// Events that are free for reuse.
     events: Mutex<Vec<Event>>,
 }
 
-/// Time waited up to which a wait polls the device without a pause, time up to which it yields to other
-/// threads, and the sleep between later polls.
+/// Phases of a wait: up to `SPIN`, it polls the device without a pause; up to `YIELD`, it yields to other
+/// threads between polls; later it sleeps for `NAP` between polls.
 const SPIN: Duration = Duration::from_micros(200);
 const YIELD: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(100);
@@ -43,7 +44,7 @@ impl Gpu {
     /// Opens a device of a driver.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub(super) fn open(
         driver: Arc<dyn Driver>,
         index: usize,
@@ -78,17 +79,17 @@ impl Gpu {
         })
     }
 
-    /// Returns the architecture that kernels are compiled for, such as `sm_90a`: of the newest kind, with
-    /// the features that only it has.
+    /// Returns the architecture that kernels are compiled for, such as `sm_90a`. From compute capability 9.0
+    /// on, it includes the architecture-specific features.
     pub(super) fn architecture(&self) -> String {
         let (major, minor) = self.properties.capability;
         format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
     }
 
-    /// Asks the driver for something in the device's context.
+    /// Calls the driver in the device's context.
     ///
     /// # Errors
-    /// When the device is lost, or the driver fails.
+    /// If the device is lost, or the call fails.
     pub(super) fn ask<T>(&self, what: &str, f: impl FnOnce(&dyn Driver) -> Fallible<T>) -> Result<T> {
         self.check()?;
         self.driver
@@ -97,7 +98,7 @@ impl Gpu {
             .map_err(|failure| self.failed(&failure, || format!("the GPU cannot {what}: {failure}")))
     }
 
-    /// Returns the library of products, if it is there.
+    /// Returns cuBLASLt, if it is installed.
     pub(super) fn products(&self) -> Option<&dyn Products> {
         self.products.get_or_init(|| self.ask("open", |driver| Ok(driver.products())).ok()?).as_deref()
     }
@@ -105,7 +106,7 @@ impl Gpu {
     /// Runs a call on the stream.
     ///
     /// # Errors
-    /// When the device is lost, or refuses it.
+    /// If the device is lost or rejects the call.
     pub(super) fn run(&self, call: &Call) -> Result<()> {
         match call {
             Call::Kernel(call) => self.ask("run a kernel", |driver| driver.launch(call, self.stream)),
@@ -118,19 +119,19 @@ impl Gpu {
         products.multiply(&call.product, &call.algorithm, call.addresses, stream)
     }
 
-    /// Returns whether a kernel of a graph can start before those that precede it are done.
+    /// Returns `true` if a kernel of a graph can start before its predecessor is done.
     pub(super) fn starts_early(&self) -> bool {
         self.properties.capability >= (9, 0) && self.version >= EDGE_DATA
     }
 
-    /// Gives something back, whatever the device's health.
+    /// Releases a resource, regardless of the device's health.
     pub(super) fn give_back(&self, f: impl FnOnce(&dyn Driver)) {
         if self.driver.enter(self.context).is_ok() {
             f(&*self.driver);
         }
     }
 
-    /// Like [`Gpu::ask`], of memory: none if there is not that much.
+    /// Like [`Gpu::ask`], for allocations: returns `None` if there is not enough memory or the call fails.
     pub(super) fn ask_memory(&self, f: impl FnOnce(&dyn Driver) -> Fallible<Address>) -> Option<Address> {
         self.check().ok()?;
         match self.driver.enter(self.context).and_then(|()| f(&*self.driver)) {
@@ -143,7 +144,7 @@ impl Gpu {
         }
     }
 
-    /// Returns the error of a call that failed; notes it if the device is lost.
+    /// Returns the error of a failed call; marks the device as lost if the failure is a loss.
     fn failed(&self, failure: &Failure, message: impl FnOnce() -> String) -> Error {
         if failure.is_loss() {
             self.lose(format!("the GPU was lost: {failure}"));
@@ -151,14 +152,16 @@ impl Gpu {
         self.check().err().unwrap_or_else(|| Error::new(ErrorKind::Device, message()))
     }
 
-    /// Notes that nothing more can be done on the device.
+    /// Marks the device as lost; the first message is kept.
     pub(super) fn lose(&self, message: String) {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.get_or_insert((ErrorKind::Lost, message));
     }
 
+    /// Checks that the device is not lost.
+    ///
     /// # Errors
-    /// The device's first error, if it has one: nothing that was computed since can be relied on.
+    /// The first loss of the device, since which no result can be relied on.
     pub(super) fn check(&self) -> Result<()> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         match &*health {
@@ -170,10 +173,10 @@ impl Gpu {
         }
     }
 
-    /// Waits until the device is past an event.
+    /// Waits until the device has reached an event.
     ///
     /// # Errors
-    /// When the device is lost, or is not done within the watchdog's time; when the wait is stopped.
+    /// If the device is lost or exceeds the watchdog's limit, or the wait is stopped.
     pub(super) fn wait(&self, event: Event, stop: Stop<'_>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -196,7 +199,7 @@ impl Gpu {
         }
     }
 
-    /// Waits until everything that was asked for so far is done.
+    /// Waits until all work submitted so far is done.
     ///
     /// # Errors
     /// As [`Gpu::wait`].
@@ -204,10 +207,10 @@ impl Gpu {
         self.mark()?.wait(Stop::default())
     }
 
-    /// Returns a point in the stream behind everything that was asked for so far.
+    /// Records a mark in the stream after all work submitted so far.
     ///
     /// # Errors
-    /// When the device is lost, or has no more events.
+    /// If the device is lost, or has no more events.
     pub(super) fn mark(self: &Arc<Self>) -> Result<Mark> {
         let free = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match free {
@@ -247,7 +250,7 @@ impl Mark {
         self.gpu.wait(self.event, stop)
     }
 
-    /// Returns whether the device is past the point, or lost.
+    /// Returns `true` if the device has reached the point or is lost.
     pub(super) fn is_over(&self) -> bool {
         self.gpu.ask("tell whether a step is done", |driver| driver.is_done(self.event)).unwrap_or(true)
     }

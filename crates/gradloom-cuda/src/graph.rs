@@ -1,29 +1,29 @@
-//! Graphs in the making.
+//! Construction of graphs.
 
 use super::driver::{Call, Graph, GraphExec, Node};
 use super::gpu::Gpu;
 use gradloom_core::error::Result;
 
-/// A graph to which nodes are added. It is given back.
+/// A graph under construction, destroyed on drop.
 pub(super) struct Building<'g> {
     gpu: &'g Gpu,
     graph: Graph,
 }
 
 impl<'g> Building<'g> {
-    /// Creates a graph without nodes.
+    /// Creates an empty graph.
     ///
     /// # Errors
-    /// When the device is lost, or refuses it.
+    /// If the device is lost or rejects the call.
     pub(super) fn new(gpu: &'g Gpu) -> Result<Self> {
         Ok(Self { gpu, graph: gpu.ask("make a graph", |driver| driver.graph())? })
     }
 
-    /// Adds something that starts when the nodes before it are done, or, if it is to start early, when all
-    /// blocks of the only one have begun.
+    /// Adds a call that starts when the nodes in `after` are done. If `early` is true, `after` is a single
+    /// node, and a kernel may already start when all of that node's blocks have triggered it or ended.
     ///
     /// # Errors
-    /// When the device is lost, or refuses it.
+    /// If the device is lost or rejects the call.
     pub(super) fn add(&self, after: &[Node], early: bool, call: &Call) -> Result<Node> {
         let &Self { gpu, graph } = self;
         gpu.ask("add to a graph", |driver| match call {
@@ -41,10 +41,10 @@ impl<'g> Building<'g> {
         })
     }
 
-    /// Returns the graph as one that can be launched.
+    /// Instantiates the graph for launching.
     ///
     /// # Errors
-    /// When the device is lost, or refuses it.
+    /// If the device is lost or rejects the call.
     pub(super) fn ready(self) -> Result<GraphExec> {
         self.gpu.ask("make a graph ready", |driver| driver.instantiate(self.graph))
     }

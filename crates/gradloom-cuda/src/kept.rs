@@ -1,18 +1,18 @@
-//! Files in the user's cache with results that were made or measured for a GPU.
+//! Files in the user's cache with results compiled or measured for a GPU.
 //!
-//! Always holds: a damaged file is as none, and so is one that was made from something else; a problem with
-//! the cache is never an error.
+//! Always holds: a file that is damaged or was made from another key is ignored; a problem with the cache is
+//! never an error.
 
 use gradloom_device::regular_file;
 use gradloom_device::user_cache::{self, hash};
 use std::path::PathBuf;
 
-/// The start of a file: a format, whose number is the last byte.
+/// Start of a file: the format, with its version as the last byte.
 const MAGIC: [u8; 8] = *b"gradlcu\x01";
-/// A larger file is not read: no kernel has so much.
+/// Maximum size in bytes of a file that is read; no kernel is as large.
 const LARGEST: u64 = 64 << 20;
 
-/// A folder of the cache, if there is one.
+/// A folder of the cache, if caching is possible.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) folder: Option<PathBuf>,
@@ -23,7 +23,7 @@ impl Kept {
         Some(self.folder.as_ref()?.join(format!("{:016x}.{kind}", hash(key.as_bytes()))))
     }
 
-    /// Returns the content of this kind that was made from `key`, if it is kept.
+    /// Returns the cached content of this kind that was made from `key`, if there is one.
     pub(super) fn read(&self, kind: &str, key: &str) -> Option<Vec<u8>> {
         let bytes = regular_file::read(&self.file(kind, key)?, LARGEST).ok()?;
         let content = bytes.strip_prefix(&MAGIC)?;
@@ -37,8 +37,8 @@ impl Kept {
         (made_from == key.as_bytes() && !made.is_empty()).then(|| made.to_vec())
     }
 
-    /// Keeps it: what it was made from, and itself, with a checksum of both. What cannot be kept is made
-    /// again.
+    /// Writes the key and the content with a checksum of both. Errors are ignored; the content is then made
+    /// again in the next process.
     pub(super) fn write(&self, kind: &str, key: &str, made: &[u8]) {
         let Some(file) = self.file(kind, key) else { return };
         let content = [&(key.len() as u64).to_le_bytes(), key.as_bytes(), made].concat();

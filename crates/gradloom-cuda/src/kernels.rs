@@ -1,7 +1,7 @@
-//! Compiled kernels: by NVIDIA's compiler, kept in the user's cache, loaded on the device.
+//! Kernels: compiled by NVIDIA's compiler, cached in the user's cache folder, loaded on the device.
 //!
-//! In: texts of kernels. Out: functions of the device. Always holds: a kernel is compiled once for a text,
-//! compiler, flags and architecture; a damaged file of the cache is as none; a problem with the cache is
+//! In: source code of kernels. Out: functions of the device. Always holds: a kernel is compiled once for a
+//! source, compiler, flags and architecture; a damaged cache file is ignored; a problem with the cache is
 //! never an error.
 
 use super::driver::{Driver, Function, Module};
@@ -16,8 +16,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A compiler of CUDA C.
 pub(super) trait Compiler: fmt::Debug + Send + Sync {
-    /// Returns its version, as a text that distinguishes it from others.
+    /// Returns the name and version, which distinguish it from other compilers.
     fn version(&self) -> String;
+    /// Compiles a kernel to machine code.
+    ///
     /// # Errors
     /// The compiler's messages.
     fn compile(&self, source: &str, architecture: &str) -> std::result::Result<Compiled, String>;
@@ -39,9 +41,9 @@ pub(super) struct Kernels {
     compiler: OnceLock<Option<Arc<dyn Compiler>>>,
     /// Cache of machine code.
     kept: Kept,
-    /// Loaded kernels, by their texts.
+    /// Loaded kernels by their source code.
     loaded: Mutex<HashMap<String, (Module, Function)>>,
-    /// Bytes of machine code that the cache had.
+    /// Number of bytes of machine code found in the cache.
     pub(super) found: AtomicUsize,
 }
 
@@ -51,26 +53,25 @@ impl fmt::Debug for Kernels {
     }
 }
 
-/// The text of a kernel, and its function's name.
+/// The source code of a kernel, and the name of its function.
 pub(super) type Text<'t> = (&'t str, &'t str);
 
 impl Kernels {
-    /// Creates the kernels that NVIDIA's compiler makes, when the first one is needed, unless another is
-    /// given.
+    /// Creates an empty set of kernels. Unless `compiler` is given, NVRTC is opened when the first kernel is
+    /// compiled.
     pub(super) fn new(kept: Kept, compiler: Option<Arc<dyn Compiler>>) -> Self {
         let known = OnceLock::new();
         if compiler.is_some() {
-            // It is empty.
             let _ = known.set(compiler);
         }
         Self { compiler: known, kept, loaded: Mutex::default(), found: AtomicUsize::new(0) }
     }
 
-    /// Returns the functions of kernels, in their order.
+    /// Returns the functions of kernels, in order.
     ///
     /// # Errors
-    /// When there is no compiler, a text is refused, or the device takes no kernel; `blame` adds where it
-    /// comes from, by its number.
+    /// If there is no compiler, the compiler rejects a kernel, or the device cannot load it; `blame` adds the
+    /// origin of the kernel with a given index.
     pub(super) fn get(
         &self,
         gpu: &Gpu,
@@ -103,7 +104,7 @@ impl Kernels {
         Ok(texts.iter().map(|(source, _)| loaded[*source].1).collect())
     }
 
-    /// Returns the machine code of texts, from the cache or the compiler.
+    /// Returns the machine code of kernels from the cache or the compiler.
     fn cubins(&self, gpu: &Gpu, sources: &[&str]) -> Result<Vec<std::result::Result<Vec<u8>, String>>> {
         if sources.is_empty() {
             return Ok(Vec::new());
@@ -124,27 +125,31 @@ impl Kernels {
         Ok(in_threads(sources, make))
     }
 
+    /// Checks that there is a compiler.
+    ///
     /// # Errors
-    /// When there is no compiler.
+    /// If there is none.
     pub(super) fn check_compiler(&self) -> Result<()> {
         self.compiler().map(|_| ())
     }
 
+    /// Returns the compiler, opening it on first use.
+    ///
     /// # Errors
-    /// When it is nowhere.
+    /// If it is not found.
     fn compiler(&self) -> Result<&Arc<dyn Compiler>> {
         let open = || Nvrtc::open().map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);
         self.compiler.get_or_init(open).as_ref().ok_or_else(no_compiler)
     }
 
-    /// Takes the kernels from the device, which uses none of them.
+    /// Unloads all kernels from the device, which must not be using any.
     pub(super) fn unload(&self, driver: &dyn Driver) {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.drain().for_each(|(_, (module, _))| driver.unload(module));
     }
 }
 
-/// Returns the error of a machine without NVIDIA's compiler.
+/// Returns the error for a machine without NVIDIA's compiler.
 pub(super) fn no_compiler() -> Error {
     Error::new(ErrorKind::Device, "NVIDIA's runtime compiler (NVRTC) is not on this machine").help(format!(
         "install CUDA 12 or newer, or the Python package `nvidia-cuda-nvrtc`, and name its file in {VARIABLE} if \
@@ -152,7 +157,8 @@ pub(super) fn no_compiler() -> Error {
     ))
 }
 
-/// Applies a function to all, in parallel threads, at most one for each core.
+/// Applies a function to all sources in parallel, on at most one thread per core. Returns the results in
+/// order.
 fn in_threads<T: Send>(sources: &[&str], f: impl Fn(&str) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::default();
