@@ -1,8 +1,8 @@
-//! Loads a plan as a program that is ready to run.
+//! Loading of a plan as a program that is ready to run.
 //!
-//! In: a graph, its plan, the texts of its kernels, the store. Out: a [`CudaProgram`]. The way: memory
-//! ([`Regions`]), kernels, their addresses, one run of what never changes, and graphs of the rest, whose
-//! edges follow from what each kernel touches.
+//! In: a graph, its plan, the source code of its kernels, the store. Out: a [`CudaProgram`]. The steps are:
+//! allocate memory ([`Regions`]), load the kernels, compute their parameters, run the hoisted launches, and
+//! build graphs of the rest, whose edges follow from the memory that each kernel accesses.
 
 use super::driver::{Call, Function, GraphExec, KernelCall, Node, ProductCall};
 use super::exchange::Exchange;
@@ -30,7 +30,7 @@ impl CudaProgram {
     /// Loads a plan.
     ///
     /// # Errors
-    /// When the device is lost, has not enough memory, or refuses a kernel.
+    /// If the device is lost, has too little memory, or rejects a kernel.
     pub(super) fn load(
         gpu: &Arc<Gpu>,
         graph: &Arc<Graph>,
@@ -121,7 +121,7 @@ impl CudaProgram {
     }
 }
 
-/// Returns the operation of the stream for a kernel of the plan; none for a kernel without work.
+/// Returns the call for a kernel of the plan; `None` for a kernel without work.
 fn call(
     gpu: &Arc<Gpu>,
     unit: &CudaUnit,
@@ -168,7 +168,7 @@ fn call(
     })
 }
 
-/// Creates a table of a kernel's own numbers on the device.
+/// Creates a kernel's table of numbers on the device.
 fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     match with(bytes.len() as u64) {
@@ -184,8 +184,9 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
     }
 }
 
-/// Builds an executable graph of calls. Each call waits until those that `edges` lists for it are done or, if
-/// `early` is true and the device can, only until all blocks of the one that it waits for let it start.
+/// Builds an executable graph of calls. Each call waits until the calls that `edges` lists for it are done.
+/// If its `early` is true and the device supports it, it may start once all blocks of its only predecessor
+/// have triggered it or ended.
 fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
     let building = Building::new(gpu)?;
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());

@@ -1,4 +1,4 @@
-//! Memory of a device, and of the host where the device reaches it.
+//! Memory of a device, and host memory that the device can access.
 
 use super::driver::Address;
 use super::gpu::Gpu;
@@ -8,7 +8,7 @@ use gradloom_device::memory::{DeviceMemory, Memory};
 use std::ptr;
 use std::sync::Arc;
 
-/// Bytes on a device, zeroed at first.
+/// Zero-initialised memory on a device.
 #[derive(Debug)]
 pub(crate) struct CudaMemory {
     gpu: Arc<Gpu>,
@@ -17,9 +17,9 @@ pub(crate) struct CudaMemory {
 }
 
 impl CudaMemory {
-    /// Allocates memory; returns `None` if the device has not that much.
+    /// Allocates memory; returns `None` if there is not enough.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
-        // Whole words are copied, and the library looks behind what is there.
+        // Copies transfer whole 16-byte units, and cuBLASLt may read past the end of a matrix.
         let whole = bytes.checked_next_multiple_of(16)?.checked_add(ROOM_BEHIND)?;
         let address = gpu.ask_memory(|driver| driver.allocate(whole))?;
         let memory = Self { gpu: Arc::clone(gpu), address, bytes };
@@ -27,7 +27,7 @@ impl CudaMemory {
         Some(memory)
     }
 
-    /// The address of a byte.
+    /// Returns the device address of a byte; `offset` may be one past the end.
     pub(super) fn at(&self, offset: usize) -> Address {
         assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
         self.address + offset as Address
@@ -39,7 +39,7 @@ impl DeviceMemory for CudaMemory {
         self.bytes
     }
 
-    /// Waits for the device, and copies bytes out.
+    /// Waits for the device and copies bytes to the host.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         assert!(into.len() <= self.bytes - offset, "the range was planned");
         if into.is_empty() {
@@ -75,12 +75,12 @@ impl Drop for CudaMemory {
     }
 }
 
-/// Returns the device's memory behind a handle.
+/// Returns the memory as CUDA memory.
 pub(super) fn on_device(memory: &Memory) -> &CudaMemory {
     memory.own()
 }
 
-/// Bytes of the host that the device reads and writes under the same address.
+/// Page-locked host memory that the device accesses at the same address.
 #[derive(Debug)]
 pub(super) struct HostBuffer {
     gpu: Arc<Gpu>,
@@ -89,8 +89,10 @@ pub(super) struct HostBuffer {
 }
 
 impl HostBuffer {
+    /// Allocates a zeroed buffer of at least `bytes` bytes. `what` names it in the error message.
+    ///
     /// # Errors
-    /// When the system has not that much memory that stays where it is.
+    /// If the system cannot provide that much page-locked memory, or the device is lost.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize, what: &str) -> Result<Self> {
         let whole = bytes.max(16).next_multiple_of(16);
         let address = gpu.ask_memory(|driver| driver.allocate_host(whole)).ok_or_else(|| {
@@ -100,7 +102,7 @@ impl HostBuffer {
             })
         })?;
         let buffer = Self { gpu: Arc::clone(gpu), address, bytes: whole };
-        // SAFETY: the memory was just given, with as many bytes.
+        // SAFETY: the memory was just allocated with this size.
         unsafe { ptr::write_bytes(buffer.pointer(), 0, whole) };
         Ok(buffer)
     }
@@ -113,16 +115,16 @@ impl HostBuffer {
         ptr::with_exposed_provenance_mut(usize::try_from(self.address).expect("it is one of the host"))
     }
 
-    /// Sets bytes that the device does not use now.
+    /// Writes bytes that the device is not using.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.bytes - offset, "the range was planned");
-        // SAFETY: the range lies inside the allocation, and the device is past the steps that use it.
+        // SAFETY: the range lies inside the allocation, and the device has completed the steps that use it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) };
     }
 
-    /// Returns the bytes, which the device has written and does not write now.
+    /// Returns the bytes. The device must have completed the step that writes them.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory has as many bytes, initialised; the device is past the step that wrote them.
+        // SAFETY: all bytes are initialised, and the device has completed the step that wrote them.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
     }
 }

@@ -1,7 +1,7 @@
-//! NVIDIA's driver, through `cudarc`'s bindings, which open its library when they are first used.
+//! NVIDIA's driver, through the bindings of `cudarc`, which load its library on first use.
 //!
-//! In: calls of [`Driver`]. Out: the driver's answers. Always holds: nothing here keeps state but that the
-//! driver was initialised.
+//! In: calls of [`Driver`]. Out: the driver's results. Always holds: the only state kept here is the result
+//! of the driver's initialisation.
 
 use super::cublas::Cublas;
 use super::driver::{
@@ -13,15 +13,15 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// The driver of this machine, initialised.
+/// NVIDIA's driver on this machine, initialised.
 #[derive(Debug)]
 pub(super) struct Nvidia(());
 
-/// Calls a function of the driver, whose arguments the caller has checked.
+/// Calls a function of the driver. The caller is responsible for valid arguments.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: handles are those that the driver gave and that were not given back since, pointers are to
-        // values that live until the call returns, and memory is as large as the call says: see `Driver`.
+        // SAFETY: handles were returned by the driver and not released since, pointers refer to values that
+        // live until the call returns, and memory is as large as the call requires; see `Driver`.
         checked(stringify!($name), unsafe { sys::$name($($argument),*) })
     };
 }
@@ -31,10 +31,10 @@ fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
         return Ok(());
     }
     let mut text = ptr::null();
-    // SAFETY: the function writes a pointer to a text of the driver's own.
+    // SAFETY: the function only writes a pointer to a static text.
     let known = unsafe { sys::cuGetErrorString(result, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
     let text = match known && !text.is_null() {
-        // SAFETY: the driver's texts end with a zero and live as long as the process.
+        // SAFETY: the driver's texts are NUL-terminated and live as long as the process.
         true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         false => "unknown error".to_string(),
     };
@@ -42,14 +42,14 @@ fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
 }
 
 impl Nvidia {
-    /// Returns the driver; `None` if its library is not installed.
+    /// Initialises the driver; returns `None` if its library is not installed.
     ///
     /// # Errors
-    /// When it does not initialise: there is no device, or it does not suit the kernel of the system.
+    /// If initialisation fails: there is no device, or the library does not match the kernel module.
     pub(super) fn open() -> Option<Fallible<Self>> {
         static STATE: OnceLock<Option<Fallible<()>>> = OnceLock::new();
         let state = STATE.get_or_init(|| {
-            // SAFETY: what NVIDIA's library does when it is loaded is sound.
+            // SAFETY: the initialisation code of NVIDIA's library is sound.
             unsafe { sys::is_culib_present() }.then(|| call!(cuInit(0)))
         });
         state.clone().map(|initialised| initialised.map(|()| Self(())))
@@ -68,7 +68,7 @@ impl Nvidia {
     }
 }
 
-/// Returns the parameters of a kernel as the driver takes them: pointers to the values.
+/// Returns pointers to a kernel's parameters, the form in which the driver takes them.
 fn pointers(call: &KernelCall) -> Vec<*mut c_void> {
     call.parameters.iter().map(|value| ptr::from_ref(value).cast_mut().cast()).collect()
 }
@@ -114,7 +114,7 @@ impl Driver for Nvidia {
 
     fn release(&self, index: usize) {
         if let Ok(device) = Self::device(index) {
-            // What fails here has no remedy.
+            // There is no remedy for a failure here.
             let _ = call!(cuDevicePrimaryCtxRelease_v2(device));
         }
     }
@@ -273,7 +273,7 @@ impl Driver for Nvidia {
     }
 
     fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
-        // A product may be a graph of its own, and only kernels have the programmatic port.
+        // A product may be a child graph, but only kernels have the programmatic port.
         if !is_kernel(handle(after.0)) {
             return self.add_kernel(graph, &[after], kernel);
         }
@@ -340,7 +340,7 @@ impl Driver for Nvidia {
     }
 }
 
-/// Of an edge whose second kernel starts when all blocks of the first one let it.
+/// Edge data for a kernel that starts once all blocks of its predecessor have triggered it.
 const PROGRAMMATIC: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
     from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
     to_port: 0,
@@ -348,10 +348,10 @@ const PROGRAMMATIC: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
     reserved: [0; 5],
 };
 
-/// Of an edge whose second kernel starts when the first one is done.
+/// Edge data for a kernel that starts once its predecessor is done.
 const FULL: sys::CUgraphEdgeData = sys::CUgraphEdgeData { from_port: 0, type_: 0, ..PROGRAMMATIC };
 
-/// Adds an edge with data of its own.
+/// Adds an edge with edge data.
 fn connect(graph: Graph, from: Node, to: Node, edge: &sys::CUgraphEdgeData) -> Fallible<()> {
     let (from, to) = (handle(from.0), handle(to.0));
     call!(cuGraphAddDependencies_v2(handle(graph.0), &raw const from, &raw const to, ptr::from_ref(edge), 1))
@@ -364,17 +364,17 @@ fn is_kernel(node: sys::CUgraphNode) -> bool {
     known && kind == Kind::CU_GRAPH_NODE_TYPE_KERNEL
 }
 
-/// Returns the nodes of a graph that is kernels one after the other, in order, each with the edge from its
+/// Returns the kernels of a graph that is a linear chain of kernels, in order, each with the edge from its
 /// predecessor; `None` for any other graph.
 fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNode, sys::CUgraphEdgeData)>> {
-    /// Room for nodes and edges; the library computes a product with one kernel, or two.
+    /// Room for nodes and edges; the library computes a product with one or two kernels.
     const MOST: usize = 8;
     let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
     let ([mut from, mut to], mut edges, mut data) = ([[ptr::null_mut(); MOST]; 2], MOST, [FULL; MOST]);
     let room = (from.as_mut_ptr(), to.as_mut_ptr());
-    // The driver refuses to tell edges with data of their own without it; arrays that are full may not have
-    // all.
+    // Without a data array, the driver does not return edges that have data. A full array may be incomplete,
+    // so the graph is then rejected below.
     if has_data {
         let data = data.as_mut_ptr();
         call!(cuGraphGetEdges_v2(handle(graph.0), room.0, room.1, data, &raw mut edges)).ok()?;
@@ -394,12 +394,11 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     Some(in_a_row(nodes, &edges)?.into_iter().map(|node| (node, data_to(node))).collect())
 }
 
-/// Returns the nodes in the order of their edges, if each but the last has one to the next, and there are
-/// no others.
+/// Returns the nodes in the order of the edges if the edges form a single chain through all nodes.
 fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>> {
     let mut row = vec![*nodes.iter().find(|&node| edges.iter().all(|(_, to)| to != node))?];
     while let Some((_, next)) = edges.iter().find(|(from, _)| *from == row[row.len() - 1]) {
-        // A second way to a node, or a way back.
+        // A second edge to a node, or a cycle.
         if row.contains(next) {
             return None;
         }
@@ -408,8 +407,8 @@ fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>
     (row.len() == nodes.len() && edges.len() + 1 == nodes.len()).then_some(row)
 }
 
-/// Adds a copy of another graph's kernel. A graph of kernels alone is launched several times as fast as one
-/// with graphs inside.
+/// Adds a copy of a kernel node of another graph. A graph of only kernels launches several times as fast as
+/// one with child graphs.
 fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallible<Node> {
     let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
     let mut described = sys::CUDA_KERNEL_NODE_PARAMS {
@@ -430,17 +429,17 @@ fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallib
     let mut node = ptr::null_mut();
     let (first, count, described) = (after.as_ptr(), after.len(), &raw const described);
     call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
-    // Clusters, and shared memory beyond the usual.
+    // Copies cluster dimensions and the limit of dynamic shared memory.
     call!(cuGraphKernelNodeCopyAttributes(node, kernel))?;
     Ok(Node(node.expose_provenance()))
 }
 
-/// Returns the driver's pointer that a handle stands for.
+/// Converts a handle to the driver's pointer.
 fn handle<T>(number: usize) -> *mut T {
     ptr::with_exposed_provenance_mut(number)
 }
 
-/// Converts an address of the host to the number of a pointer.
+/// Converts a host address to an integer of pointer size.
 fn host(address: Address) -> usize {
     usize::try_from(address).expect("addresses of the host fit its words")
 }
@@ -454,7 +453,7 @@ mod tests {
         assert_eq!(in_a_row(&['a'], &[]), Some(vec!['a']));
         assert_eq!(in_a_row(&['c', 'a', 'b'], &[('b', 'c'), ('a', 'b')]), Some(vec!['a', 'b', 'c']));
         assert_eq!(in_a_row::<char>(&[], &[]), None);
-        // Side by side, a fork, a diamond, a circle.
+        // Unconnected nodes, a fork, a join, a cycle.
         assert_eq!(in_a_row(&['a', 'b'], &[]), None);
         assert_eq!(in_a_row(&['a', 'b', 'c'], &[('a', 'b'), ('a', 'c')]), None);
         assert_eq!(in_a_row(&['a', 'b', 'c'], &[('a', 'c'), ('b', 'c')]), None);

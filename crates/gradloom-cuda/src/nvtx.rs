@@ -1,8 +1,8 @@
-//! Ranges on the timeline of NVIDIA's tools (NVTX), while one of them runs the process.
+//! NVTX ranges on the timeline of NVIDIA's profilers.
 //!
-//! In: the text of a range. Out: a guard, with which it ends. Costs nothing where no tool is there: it sets
-//! `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialisation), as Nsight Systems does. The library is
-//! looked for where `GRADLOOM_NVTX` says, then as the others of CUDA are.
+//! In: the text of a range. Out: a guard that ends the range. Without a profiler it costs nothing: profilers
+//! such as Nsight Systems set `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialisation). The library
+//! is opened from the file in `GRADLOOM_NVTX`, then from the same places as CUDA's other libraries.
 
 use gradloom_codegen::cuda::nvrtc::places;
 use libloading::Library;
@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// The environment's variable with the library's file, if it is in none of the usual places.
+/// Environment variable that contains the path of the library, if it is not in one of the usual places.
 const VARIABLE: &str = "GRADLOOM_NVTX";
 
 struct Functions {
@@ -25,9 +25,9 @@ fn functions() -> Option<&'static Functions> {
         std::env::var_os("NVTX_INJECTION64_PATH")?;
         let names = [("nvtx3interop", ["1"]), ("nvToolsExt", ["1"])];
         let places = names.iter().flat_map(|(name, versions)| places(VARIABLE, name, versions));
-        // SAFETY: what NVIDIA's library does when it is loaded is sound.
+        // SAFETY: the initialisation code of NVIDIA's library is sound.
         let library = places.into_iter().find_map(|place| unsafe { Library::new(place) }.ok())?;
-        // SAFETY: the types are those of "nvToolsExt.h", and the library stays with the functions.
+        // SAFETY: the types are those of "nvToolsExt.h", and the library is stored with the functions.
         let (push, pop) =
             unsafe { (*library.get(b"nvtxRangePushA\0").ok()?, *library.get(b"nvtxRangePop\0").ok()?) };
         Some(Functions { push, pop, _library: library })
@@ -35,14 +35,14 @@ fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get_or_init(open).as_ref()
 }
 
-/// A range, which ends when this is dropped, on the same thread.
+/// A range, which ends on drop. It is not `Send`, because ranges belong to a thread.
 pub(super) struct Range(&'static Functions, PhantomData<*const ()>);
 
-/// Begins a range of this thread, if a tool is there to see it.
+/// Begins a range on this thread, if a profiler is running the process.
 pub(super) fn range(text: impl FnOnce() -> String) -> Option<Range> {
     let functions = functions()?;
     let text = CString::new(text()).ok()?;
-    // SAFETY: the text ends with a zero and is copied.
+    // SAFETY: the text is NUL-terminated, and the library copies it.
     unsafe { (functions.push)(text.as_ptr()) };
     Some(Range(functions, PhantomData))
 }

@@ -8,26 +8,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options for [`CudaDevice::cuda_with`](crate::CudaDevice::cuda_with). By default it opens the first GPU,
-/// computes in f32, and replays steps as graphs.
+/// Options for [`CudaDevice::cuda_with`](crate::CudaDevice::cuda_with). By default, the first GPU is opened,
+/// programs compute in f32, and steps are replayed as graphs.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
     pub(super) index: usize,
     pub(super) precision: Precision,
     pub(super) mode: Mode,
-    /// Multiplications from which on cuBLASLt computes products on tensor cores; none if it never does.
+    /// Number of multiplications from which cuBLASLt computes a product on tensor cores; `None` for never.
     pub(super) library: Option<usize>,
     pub(super) watchdog: Option<Duration>,
     pub(super) overrides: Overrides,
 }
 
-/// Mode in which steps run.
+/// Execution mode of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// True to run them as graphs of their kernels.
+    /// True if steps run as graphs of their kernels.
     pub(super) captured: bool,
-    /// True to fill arena and scratch with NaN before each step, to show that the step relies on nothing
-    /// in them.
+    /// True if arena and scratch are filled with NaN before each step, to test that the step does not depend
+    /// on their previous contents.
     pub(super) poisoned: bool,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Mode {
 pub(super) struct Overrides {
     pub(super) driver: Option<Arc<dyn Driver>>,
     pub(super) compiler: Option<Arc<dyn Compiler>>,
-    /// Folder for compiled kernels, instead of the user's cache folder.
+    /// Cache folder for compiled kernels, instead of the one in the user's cache folder.
     pub(super) cache: Option<PathBuf>,
-    /// True for no folder at all.
+    /// True to disable the cache.
     pub(super) no_cache: bool,
 }
 
@@ -56,26 +56,27 @@ impl Default for CudaOptions {
 }
 
 impl CudaOptions {
-    /// Returns the target of programs for such a GPU.
+    /// Returns the target of programs for a GPU with these options.
     pub fn target(&self) -> Target {
         Target::cuda(Limits { library: self.library, ..Limits::cuda() }, self.precision)
     }
 
-    /// Takes the GPU of this number, from 0, in the driver's order: [`cuda_devices`](crate::cuda_devices)
-    /// lists them, and `CUDA_VISIBLE_DEVICES` changes which there are.
+    /// Selects the GPU by its index, from 0, in the driver's order. [`cuda_devices`](crate::cuda_devices)
+    /// lists them, and `CUDA_VISIBLE_DEVICES` restricts them.
     pub fn index(mut self, index: usize) -> Self {
         self.index = index;
         self
     }
 
-    /// Sets the precision of programs on the device that do not set their own: see [`Precision`].
+    /// Sets the default precision of programs on the device; see [`Precision`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// Launches the kernels of each step one by one instead of replaying a graph of them: the same kernels
-    /// with the same results, slower. To compare with, and for tools that look at single launches.
+    /// Launches the kernels of each step one by one instead of replaying a graph. The kernels and their
+    /// results are the same, but steps are slower. This is useful for comparison, and for tools that inspect
+    /// single launches.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_device::*; pub use gradloom_cuda::*; }
@@ -88,24 +89,24 @@ impl CudaOptions {
         self
     }
 
-    /// Computes all products by gradloom's own kernels, none by cuBLASLt, which otherwise takes large ones
-    /// where it is installed. `GRADLOOM_CUBLASLT` names the library's file if it is in none of the
-    /// usual places.
+    /// Disables cuBLASLt, so that gradloom's own kernels compute all products. By default, cuBLASLt computes
+    /// large ones if it is installed. `GRADLOOM_CUBLASLT` specifies the path of the library if it is not in
+    /// one of the usual places.
     pub fn without_cublaslt(mut self) -> Self {
         self.library = None;
         self
     }
 
-    /// Fills a program's arena and scratch with NaN before each of its steps, which must not matter.
+    /// Fills a program's arena and scratch with NaN before each of its steps, which must not affect results.
     #[doc(hidden)]
     pub fn poisoned(mut self) -> Self {
         self.mode.poisoned = true;
         self
     }
 
-    /// Counts the device as lost when something that waits for a step has waited so long: the wait ends with
-    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever
-    /// is asked of the device later. Without it, which is the default, a device that hangs is waited for.
+    /// Treats the device as lost once a wait for a step has taken `limit`. The wait and all later operations
+    /// on the device then fail with [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost). By default
+    /// there is no limit, and a wait for a device that hangs does not end.
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = Some(limit);
         self

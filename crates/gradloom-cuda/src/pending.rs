@@ -1,6 +1,6 @@
-//! A step that was submitted and not read.
+//! Submitted steps whose results have not been read.
 //!
-//! In: memory of the host that a step fills. Out: what the step left, once it is read.
+//! In: host memory that a step fills. Out: the results of the step.
 
 use super::gpu::{Gpu, Mark};
 use super::memory::HostBuffer;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The memory for results of a program's steps.
+/// Host memory for the results of a program's steps.
 #[derive(Debug)]
 pub(super) struct Stagings {
     gpu: Arc<Gpu>,
@@ -31,8 +31,8 @@ impl Stagings {
         &self.results
     }
 
-    /// Returns memory that no step uses: memory of a step that may still run is used again behind it, as
-    /// steps run in order.
+    /// Returns memory for the results of a step. It may still be in use by an earlier step whose results are
+    /// not needed, because steps run in order.
     pub(super) fn take(&self) -> Result<HostBuffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.map_or_else(|| HostBuffer::new(&self.gpu, self.results.bytes(), "results"), Ok)
@@ -42,26 +42,26 @@ impl Stagings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Returns the number of times that results were read so far.
+    /// Returns the number of times that results have been read.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
 }
 
-/// A step that was submitted.
+/// A submitted step.
 #[derive(Debug)]
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,
     run: u64,
-    /// Memory of the host for the results; `None` once it was read.
+    /// Host memory for the results; `None` once they were read.
     staging: Option<HostBuffer>,
     end: Arc<Mark>,
-    /// Wakers that are woken at its end.
+    /// Wakers to be woken when the step ends.
     wakers: Vec<Waker>,
 }
 
 impl PendingStep {
-    /// Creates the pending step of a submission whose results go to memory of the host.
+    /// Creates a pending step whose results are written to `staging`.
     pub(super) fn new(stagings: &Arc<Stagings>, run: u64, staging: HostBuffer, end: Arc<Mark>) -> Self {
         Self { stagings: Arc::clone(stagings), run, staging: Some(staging), end, wakers: Vec::new() }
     }

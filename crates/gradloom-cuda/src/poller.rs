@@ -1,7 +1,7 @@
 //! Waits for the device on behalf of futures.
 //!
-//! In: points in the stream, and wakers. Out: the wakers are woken when the device is past the points, or
-//! lost. A thread waits, from the first future on.
+//! In: points in the stream, and wakers. Out: the wakers are woken once the device has reached the points or
+//! is lost. A thread, started for the first future, does the waiting.
 
 use super::gpu::Mark;
 use gradloom_device::cancel::Stop;
@@ -13,14 +13,14 @@ use std::thread::Builder;
 /// A point, and the waker of the task that awaits it.
 type Request = (Arc<Mark>, Waker);
 
-/// A thread that waits for a device, once it is needed. It ends with the device.
+/// A lazily started thread that waits for a device. It ends when the device is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
     thread: Mutex<Option<Sender<Request>>>,
 }
 
 impl Poller {
-    /// Wakes a waker when the device is past a point.
+    /// Arranges for `waker` to be woken once the device has reached a point.
     pub(super) fn watch(&self, mark: &Arc<Mark>, waker: &Waker) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -45,10 +45,10 @@ fn start() -> Option<Sender<Request>> {
 }
 
 fn serve((mark, waker): Request) {
-    // The woken task's next poll reports a loss.
+    // The next poll of the woken task reports a loss.
     let _ = mark.wait(Stop::default());
-    // This may be the last reference to the device: it is dropped before the task is woken.
+    // This may be the last reference to the device, which must be dropped before the task is woken.
     drop(mark);
-    // A waker that panics is its owner's trouble.
+    // A panic in the waker must not end this thread.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
 }

@@ -1,7 +1,7 @@
-//! Times of a step's kernels, by the device's clock.
+//! Times of a step's kernels, measured by the device's clock.
 //!
-//! In: a step, while profiling is on. Out: the span of each launch. The kernels are launched one by one, with
-//! an event before and behind each, and the step is waited for.
+//! In: a step, while profiling is on. Out: the span of each launch. The kernels are launched one by one with
+//! an event before and after each, and the host waits for the step.
 
 use super::clock::Clock;
 use super::nvtx;
@@ -12,10 +12,10 @@ use gradloom_core::error::Result;
 use gradloom_device::cancel::Stop;
 
 impl CudaProgram {
-    /// Runs the kernels of a step that was handed over, and notes when each launch ran.
+    /// Runs the kernels of a prepared step and records the times of the launches.
     ///
     /// # Errors
-    /// When the device is lost, or the run is stopped.
+    /// If the device is lost, or the run is stopped.
     pub(super) fn run_profiled(&mut self, stop: Stop<'_>) -> Result<()> {
         let mut clock = Clock::new(&self.gpu);
         clock.set(0)?;
@@ -43,7 +43,7 @@ impl CudaProgram {
         Ok(())
     }
 
-    /// Returns the name of a kernel of the step to show to users.
+    /// Returns the name of a kernel of the step for profilers.
     fn name(&self, kernel: usize) -> String {
         match self.replay.nodes[kernel].member {
             Member::Begin => "begin".to_string(),

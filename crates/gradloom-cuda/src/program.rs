@@ -1,5 +1,5 @@
-//! A program on a GPU: memory as planned, kernels loaded, and a graph of them that a step launches. Where the
-//! host runs a user's op in between, there are several graphs.
+//! A program on a GPU: its memory, its loaded kernels, and the graph that a step launches. If the host runs
+//! custom ops in between, there are several graphs.
 
 use super::clock::Clock;
 use super::driver::{Call, GraphExec};
@@ -25,43 +25,43 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps that the device has not finished, at most: enough for it never to wait for the host.
+/// Maximum number of steps in flight, enough for the device never to wait for the host.
 pub(super) const IN_FLIGHT: usize = 4;
 
-/// A program. It is made in `load.rs`.
+/// A program, created in `load.rs`.
 pub(super) struct CudaProgram {
     pub(super) gpu: Arc<Gpu>,
     pub(super) plan: Arc<Plan>,
     pub(super) memory: Regions,
-    /// Kernels of the step, and the memory that they touch.
+    /// Kernels of the step, and the memory that they access.
     pub(super) replay: Replay,
-    /// Operation of the stream for each node of `replay`.
+    /// Call for each node of `replay`.
     pub(super) calls: Vec<Call>,
-    /// A graph for each segment, unless kernels are launched one by one.
+    /// A graph for each segment; empty if kernels are launched one by one.
     pub(super) graphs: Vec<GraphExec>,
-    /// Launches that run on the host, behind each segment but the last.
+    /// Launches that run on the host, one after each segment but the last.
     pub(super) host: Vec<HostLaunch>,
     pub(super) exchange: Exchange,
-    /// Numbers that kernels have of their own.
+    /// Tables of numbers that kernels read.
     pub(super) tables: Vec<Memory>,
-    /// The per-step block.
+    /// Block of the step's scalars, which starts the arena.
     pub(super) scalars: Vec<u8>,
-    /// Ranges of it that were set since the last step or launch.
+    /// Ranges of `scalars` that were set since the last step or launch.
     pub(super) changed_scalars: Vec<Range<usize>>,
-    /// The tensors that a step copies to inputs, by their buffers.
+    /// Indices of inputs, with the tensors that a step copies to them.
     pub(super) bound: Vec<(usize, Arc<Memory>)>,
-    /// Number of times that data of an input came from the host.
+    /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
     pub(super) stagings: Arc<Stagings>,
     /// Number of steps so far.
     pub(super) runs: u64,
-    /// The ends of the last steps, the oldest first.
+    /// Ends of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<Arc<Mark>>,
     pub(super) unique: usize,
     pub(super) profile: Spans,
-    /// Clock for the time of a whole step, if that is wanted: its start and its end.
+    /// Clock with the start and the end of a whole step, if steps are timed.
     pub(super) clock: Option<Clock>,
-    /// True if both belong to the last step.
+    /// True if both points belong to the last step.
     pub(super) is_timed: bool,
     /// See [`Mode`](super::options::Mode).
     pub(super) poisoned: bool,
@@ -74,7 +74,7 @@ impl CudaProgram {
         (on_device(memory), start)
     }
 
-    /// Returns the place of an access's first element.
+    /// Returns the memory and offset of an access's first element.
     fn place_of(&self, access: &Access) -> (&CudaMemory, usize) {
         let (memory, start) = self.place(self.plan.buffer_of[&access.buffer]);
         (memory, start + access.layout.offset * access.dtype.bytes())
@@ -84,11 +84,11 @@ impl CudaProgram {
         on_device(self.memory.status())
     }
 
-    /// Launches a kernel of a step. One that is refused behind others costs the device: what the step has
-    /// done so far, some of its commit perhaps, cannot be taken back.
+    /// Launches a kernel of a step. If a kernel other than the first is rejected, the device is marked as
+    /// lost, because the step has already run in part, perhaps including its commit.
     ///
     /// # Errors
-    /// When the device is lost, or refuses the kernel.
+    /// If the device is lost or rejects the kernel.
     pub(super) fn launch(&self, kernel: usize) -> Result<()> {
         self.gpu.run(&self.calls[kernel]).map_err(|error| {
             if kernel > 0 {
@@ -98,10 +98,10 @@ impl CudaProgram {
         })
     }
 
-    /// Runs what the host runs, unless the step has trapped. Waits for the device.
+    /// Waits for the device and runs an op on the host, unless the step has trapped.
     ///
     /// # Errors
-    /// The op's own, as a trap; a lost device; missing memory.
+    /// If the op fails, which is a trap, the device is lost, or there is not enough memory.
     pub(super) fn run_on_host(&self, host: &HostLaunch) -> Result<()> {
         let mut status = [0; STATUS_BYTES];
         self.status().read(0, &mut status)?;
@@ -125,13 +125,13 @@ impl CudaProgram {
         })
     }
 
-    /// Clears the words of the step that a launch alone writes.
+    /// Clears the words of the status that belong to a single step.
     fn clear_status(&self) -> Result<()> {
         let (at, stream) = (self.status().at(0), self.gpu.stream);
         self.gpu.ask("clear the status", |driver| driver.fill(at, 0, STEP_BYTES as usize, stream))
     }
 
-    /// Fills what a step may not rely on, in tests.
+    /// Fills arena and scratch with NaN, for tests.
     fn poison(&self) -> Result<()> {
         let Totals { step, workspace, .. } = self.plan.totals;
         let fill = |memory: &Memory, bytes: u64| {
@@ -161,7 +161,7 @@ impl Queued for CudaProgram {
 
     fn can_keep(&self, output: usize) -> bool {
         let access = &self.plan.outputs[output].1;
-        // It is copied behind the commit, which must not have changed it.
+        // The output is copied after the commit, which must not overwrite it.
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let bytes = buffer.offset..buffer.offset + buffer.bytes;
         let meets = |(memory, range): &(usize, Range<u64>)| {
@@ -261,7 +261,7 @@ impl Resident for CudaProgram {
         self.uploads += 1;
         if !self.exchange.set(buffer, bytes) {
             let (memory, start) = self.place(buffer);
-            // A lost device says so when the step is submitted.
+            // If the device is lost, submitting the step reports it.
             let _ = memory.write(start, bytes);
         }
     }
@@ -281,7 +281,7 @@ impl Resident for CudaProgram {
     fn run_one(&mut self, launch: usize) -> Result<()> {
         check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;
         self.exchange.flush(&self.plan, &self.memory)?;
-        // Others of the block may have lost their bytes to later values.
+        // Only changed scalars are written, because the memory of the others may already hold later values.
         for range in self.changed_scalars.drain(..) {
             let (arena, start) = self.memory.place(Region::Step, range.start as u64);
             arena.write(start, &self.scalars[range])?;
@@ -339,7 +339,7 @@ impl Resident for CudaProgram {
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
-        // Nothing is given back that the device still uses.
+        // The device may still be using the resources that are released here.
         let _ = self.gpu.wait_for_all();
         self.gpu.give_back(|driver| self.graphs.iter().for_each(|&graph| driver.destroy_exec(graph)));
     }

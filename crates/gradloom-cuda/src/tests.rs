@@ -1,4 +1,5 @@
-//! The backend on a driver that runs nothing: what it asks for, and what it does when that is refused.
+//! Tests of the backend with a driver that runs nothing: the calls it makes, and its reaction to failed
+//! calls.
 
 use super::driver::Call;
 use super::fake::{Fake, FakeCompiler};
@@ -31,7 +32,7 @@ fn loss((table, inner, dropout, outer): &Model, ids: Tensor, y: Tensor) -> Tenso
     (outer.forward(dropout.forward(hidden)) - y).square().mean()
 }
 
-/// Returns a driver, and options for a device of it, without a cache on the disk.
+/// Returns a driver, and options for a device of it without a cache.
 fn fake() -> (Arc<Fake>, CudaOptions) {
     let driver = Arc::new(Fake::default());
     let overrides = Overrides {
@@ -70,19 +71,20 @@ fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
         let graphs: Vec<_> = state.graphs.values().collect();
         assert_eq!(graphs.len(), 1, "the graph that was built is gone, the executable one is there");
         assert_eq!(graphs[0].len(), kernels);
-        // The first kernel takes the step's data over; some of the others wait for none of each other.
+        // The first kernel takes over the step's data; some of the others do not depend on each other.
         assert_eq!(graphs[0][0].0, [] as [usize; 0]);
         let chain = graphs[0].iter().enumerate().skip(1).all(|(i, (after, _))| after[..] == [i - 1]);
         assert!(!chain, "independent kernels are branches");
     }
-    // Memory for results is made as steps need it.
+    // Memory for results is allocated as steps need it.
     for _ in 0..8 {
         train.step((&IDS, &Y)).unwrap();
     }
     for _ in 0..20 {
         let before = driver.state().calls.len();
         let step = train.step((&IDS, &Y)).unwrap();
-        // Inputs and scalars go through memory of the host: the driver is asked to launch and to mark.
+        // Inputs and scalars go through host memory, so the driver only launches the graph and records
+        // events.
         let calls = driver.state().calls[before..].to_vec();
         assert!(calls.contains(&"launch_graph"), "{calls:?}");
         let others =
@@ -123,13 +125,13 @@ fn uncaptured_steps_launch_the_same_kernels() {
     assert_eq!((state.replays, state.launches), (1, kernels));
 }
 
-/// Returns a driver with a library for products of any size, and options with 16 bits.
+/// Returns a driver whose library computes products of any size, and options with bf16.
 fn with_library() -> (Arc<Fake>, CudaOptions) {
     let (driver, options) = fake();
     (driver, CudaOptions { library: Some(1), precision: Precision::Bf16, ..options })
 }
 
-/// With the library and without, as `gradloom inspect` shows it.
+/// Checks plans with and without the library, as `gradloom inspect` shows them.
 #[test]
 fn a_device_has_the_plans_of_its_target() {
     for (lacks_products, precision) in
@@ -218,7 +220,7 @@ fn planned_bytes_are_allocated_bytes() {
     let totals = &train.plan().totals;
     let planned = totals.step + totals.constants + totals.workspace + train.store().bytes();
     let extra = train.program().work().unwrap().extra_bytes;
-    // Behind each memory is room for the library to read, and each is whole words.
+    // Each allocation has room for reads of the library past its end, and is rounded up to 16 bytes.
     let room = driver.state().memories() * ROOM_BEHIND;
     let (used, around) = ((driver.state().used() - room) as u64, 16 * 12);
     assert!(used >= planned + extra && used <= planned + extra + around, "{used} for {planned} and {extra}");
@@ -274,8 +276,8 @@ fn a_device_that_hangs_is_an_error_once_the_watchdog_barks() {
     assert_eq!(train.step((&IDS, &Y)).map(|_| ()).unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// Runs a device's whole life: opens it, compiles a program, runs steps, reads the store, and gives
-/// everything back. Returns the number of calls of the driver before the last part.
+/// Runs through the whole life of a device: opens it, compiles a program, runs steps, reads the store, and
+/// releases everything. Returns the number of driver calls before the release.
 fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Result<usize> {
     let device = Device::cuda_with(options)?;
     let mut train = compiled(&device)?;
@@ -289,7 +291,7 @@ fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Resu
     Ok(calls)
 }
 
-/// Each call of the driver fails once, in each way: one error, nothing left behind, the store whole.
+/// Fails each call of the driver once, in each way, and expects one error, no leaks, and an intact store.
 #[test]
 fn every_call_may_fail() {
     fail_each(fake);
@@ -317,11 +319,11 @@ fn fail_each(made: impl Fn() -> (Arc<Fake>, CudaOptions)) {
             let result = life(&driver, &options, &mut store);
             let what = format!("call {at} ({call}) with error {code}");
             match &result {
-                // Unknown free memory limits nothing, and drops report no errors.
+                // Unknown free memory sets no limit, and drops report no errors.
                 Ok(_) => assert!(at >= end || *call == "free_bytes", "{what} went unnoticed"),
                 Err(error) => check(error, code, &what),
             }
-            // A failure that is no loss leaves the store as it was: it can be read.
+            // A failure that is not a loss leaves the store unchanged and readable.
             let is_lost = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
             if let (Some(store), false) = (&store, is_lost || code == 700) {
                 driver.state().fails = None;
@@ -364,7 +366,7 @@ fn programs_share_kernels_and_a_damaged_file_is_compiled_again() {
     let count = run(None);
     assert_eq!(files().len(), count);
     run(Some(0));
-    // Cut, changed, emptied, and of another kernel.
+    // Truncated, corrupted, empty, and of another kernel.
     let all = files();
     let bytes = std::fs::read(&all[0]).unwrap();
     std::fs::write(&all[0], &bytes[..bytes.len() - 1]).unwrap();
@@ -380,7 +382,7 @@ fn programs_share_kernels_and_a_damaged_file_is_compiled_again() {
 #[test]
 fn ways_to_multiply_are_measured_once_and_kept() {
     let folder = tempfile::tempdir().unwrap();
-    // How many of a library's ways were timed.
+    // Returns the number of algorithms timed.
     let run = || {
         let (driver, mut options) = with_library();
         (options.overrides.cache, options.overrides.no_cache) = (Some(folder.path().into()), false);
@@ -416,7 +418,7 @@ fn a_step_is_timed_from_its_first_kernel_to_its_last() {
     train.set_step_timing(true);
     assert_eq!(train.program().step_time().unwrap(), None, "no step was made yet");
     train.step((&IDS, &Y)).unwrap();
-    // The fake driver's events are so far apart.
+    // The fake driver reports this time between any two events.
     assert_eq!(train.program().step_time().unwrap(), Some(std::time::Duration::from_micros(250)));
     train.set_step_timing(false);
     train.step((&IDS, &Y)).unwrap();
