@@ -1,4 +1,4 @@
-//! Lists adapters with their limits, and opens one.
+//! Enumeration and opening of adapters.
 
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
@@ -12,22 +12,22 @@ use wgpu::{
     InstanceDescriptor, Limits,
 };
 
-/// An adapter and what it offers.
+/// Description of an adapter.
 #[derive(Clone, Debug)]
 pub struct AdapterReport {
-    /// The model.
+    /// Model name.
     pub name: String,
-    /// `Vulkan`, `Metal` or `Dx12`.
+    /// Graphics API: `Vulkan`, `Metal` or `Dx12`.
     pub backend: String,
     /// Name and version of the driver.
     pub driver: String,
-    /// `discrete`, `integrated`, `virtual`, `software` or `other`.
+    /// Kind of device: `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// Capabilities that shaders can rely on; cooperative matrices are used for [`Precision::F16`] only.
+    /// Limits and features for shaders. Cooperative matrices are used only with [`Precision::F16`].
     pub limits: wgsl::Limits,
-    /// Maximum bytes of a buffer.
+    /// Maximum size of a buffer in bytes.
     pub buffer_bytes: u64,
-    /// True if the time of single kernels can be measured.
+    /// True if the adapter can measure the times of single kernels.
     pub timestamps: bool,
 }
 
@@ -52,22 +52,22 @@ impl AdapterReport {
     }
 }
 
-/// Timestamps inside of a compute pass.
+/// Features for timestamps inside a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
 /// Returns all adapters of this machine.
 ///
 /// If a process has no display (`XDG_RUNTIME_DIR` is not set), a layer of Mesa's Vulkan drivers prints an
-/// error about that to the standard error, here and when a device is opened. The error does not affect
-/// computation. gradloom leaves the environment of the process as it is: to avoid the message, set
-/// `NODEVICE_SELECT=1`, which turns the layer off, before starting threads.
+/// error to standard error, here and when a device is opened. The error does not affect computation. To
+/// suppress it, set `NODEVICE_SELECT=1`, which disables the layer, before starting threads; gradloom itself
+/// does not modify the environment.
 pub fn adapters() -> Vec<AdapterReport> {
     sorted(instance()).iter().map(AdapterReport::new).collect()
 }
 
-/// Returns the process' instance of its drivers. It is never closed: drivers that are unloaded and loaded
-/// again many times, or while a thread that used them ends, crash or are no longer found (NVIDIA 580 on an
-/// H100).
+/// Returns the wgpu instance of the process. It is never dropped: if drivers are unloaded and reloaded many
+/// times, or unloaded while a thread that used them ends, they crash or are no longer found (NVIDIA 580 on
+/// an H100).
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -79,7 +79,7 @@ fn instance() -> &'static Instance {
     })
 }
 
-/// Returns the adapters, the best first: discrete before integrated before software.
+/// Returns the adapters, fastest kind first: discrete, integrated, virtual, other, software.
 fn sorted(instance: &Instance) -> Vec<Adapter> {
     let mut all = pollster::block_on(instance.enumerate_adapters(Backends::all()));
     all.sort_by_key(|adapter| match adapter.get_info().device_type {
@@ -99,7 +99,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         storage_buffers: limits.max_storage_buffers_per_shader_stage as usize,
-        // Shaders count bytes and elements in 32 bits.
+        // Shaders use 32-bit offsets.
         binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()),
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: one_size.then_some(info.subgroup_max_size),
@@ -121,8 +121,10 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
     }
 }
 
+/// Checks that an adapter supports a precision.
+///
 /// # Errors
-/// When an adapter of this name, which was asked for a precision, cannot multiply so: what it lacks.
+/// If [`Precision::F16`] is requested and the adapter lacks features for it, which the error lists.
 fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> {
     if precision != Precision::F16 {
         return Ok(());
@@ -136,13 +138,13 @@ fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> 
     if lacks.is_empty() {
         return Ok(());
     }
-    // Rounding operands without such matrices would cost accuracy and gain nothing.
+    // Without cooperative matrices, rounding operands would cost accuracy without a gain in speed.
     let message = format!("the GPU `{name}` cannot multiply in f16: it has no {}", lacks.join(", no "));
     Err(Error::new(ErrorKind::Device, message)
         .help("multiply in f32, or take another adapter; `adapters()` lists what each offers"))
 }
 
-/// Opens the best adapter that fits.
+/// Opens the best adapter that matches the options.
 pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     let name = options.adapter.as_deref().unwrap_or_default();
     let wanted = name.to_lowercase();
@@ -183,8 +185,8 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     report.buffer_bytes = report.buffer_bytes.min(options.overrides.buffer_bytes.unwrap_or(u64::MAX));
     let (matrices, experimental) = match limits.cooperative {
         false => (Features::empty(), ExperimentalFeatures::disabled()),
-        // SAFETY: wgpu asks that what is experimental be used as its texts say; cooperative matrices are, in
-        // the one size and types that the adapter says it has, by whole subgroups.
+        // SAFETY: wgpu requires experimental features to be used as documented. Cooperative matrices are
+        // used only in a size and with types that the adapter reports, by whole subgroups.
         true => (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, unsafe { ExperimentalFeatures::enabled() }),
     };
     let common = TIMESTAMPS | Features::PIPELINE_CACHE | Features::SUBGROUP | Features::SHADER_F16;

@@ -1,4 +1,4 @@
-//! The backend: an open device behind the runtime's traits.
+//! Implementation of the backend trait for an open device.
 
 use super::WgpuOptions;
 use super::adapter::open;
@@ -19,7 +19,7 @@ use gradloom_device::memory::{Allocate, Memory, counted};
 use gradloom_device::queue::cuts;
 use std::sync::Arc;
 
-/// A GPU.
+/// An open GPU.
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,

@@ -1,30 +1,31 @@
-//! GPUs through WebGPU as devices.
+//! Constructors of devices for GPUs through WebGPU.
 
 use crate::backend::WgpuBackend;
 use crate::{Tuning, WgpuOptions};
 use gradloom_core::error::Result;
 use gradloom_device::Device;
 
-/// Constructors of [`Device`] for GPUs through WebGPU.
+/// Extension trait that adds constructors for GPUs through WebGPU to [`Device`].
 pub trait WgpuDevice: Sized {
-    /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that
-    /// compute on the CPU are not taken; see [`WgpuDevice::wgpu_named`].
+    /// Opens the best GPU of this machine that WebGPU can use, through Vulkan, Metal or Direct3D 12. Software
+    /// adapters are excluded; see [`WgpuDevice::wgpu_named`].
     ///
-    /// If the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache
+    /// If the driver supports it, compiled kernels are cached in `gradloom/pipelines` in the user's cache
     /// folder, which can be deleted at any time.
     ///
-    /// WGSL lets a driver compute as if there were neither NaN nor infinity. Functions, comparisons and
-    /// reductions tell them by their bits, and `x - x` and `x * 0.0` do; but a driver may still make a number
-    /// of longer formulas whose terms cancel, as `x + 1.0 - x` of an infinite x.
+    /// WGSL permits drivers to assume that there are no NaNs or infinities. Functions, comparisons and
+    /// reductions detect them by their bits, and `x - x` and `x * 0.0` propagate them. A driver may still
+    /// compute a finite number for longer formulas whose terms cancel, such as `x + 1.0 - x` with an infinite
+    /// x.
     ///
     /// # Errors
-    /// When there is none, or it cannot be opened.
+    /// If there is no such GPU, or it cannot be opened.
     fn wgpu() -> Result<Self> {
         Self::wgpu_with(&WgpuOptions::default())
     }
 
-    /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`,
-    /// `SwiftShader`).
+    /// Opens the best GPU whose name contains `name`, ignoring case. Software adapters such as `llvmpipe` and
+    /// `SwiftShader` are included.
     ///
     /// # Errors
     /// As [`WgpuDevice::wgpu`].
@@ -32,7 +33,7 @@ pub trait WgpuDevice: Sized {
         Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
     }
 
-    /// A GPU with options: which one, in which type it multiplies, and whether products are measured.
+    /// Opens a GPU with the given options.
     ///
     /// ```no_run
     /// use gradloom_codegen::pipeline::Precision;
@@ -43,8 +44,8 @@ pub trait WgpuDevice: Sized {
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// As [`WgpuDevice::wgpu`]; when the adapter lacks what an option needs, naming it.
+    /// As [`WgpuDevice::wgpu`], and if the adapter lacks a feature that an option requires; the error names
+    /// it.
     fn wgpu_with(options: &WgpuOptions) -> Result<Self>;
 
     /// Returns the results of measuring products and attention so far; `None` of a device that does not

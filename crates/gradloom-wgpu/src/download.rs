@@ -1,9 +1,9 @@
-//! A copy on its way from the device to the host.
+//! Asynchronous copies from the device to the host.
 //!
-//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who
-//! waits or is woken. Always holds: a buffer that is given back can be used again, as it is neither mapped
-//! nor about to be; one whose mapping failed is given up; the waker is woken, also when the device is
-//! lost.
+//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once the copy is complete; a
+//! thread can wait for it, or be woken. Always holds: a buffer that is returned can be reused, because it is
+//! not mapped and has no pending mapping; a buffer that could not be mapped is dropped; wakers are woken even
+//! if the device is lost.
 
 use super::gpu::Gpu;
 use super::poller::Event;
@@ -13,20 +13,20 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use wgpu::{Buffer, BufferAsyncError, MapMode, SubmissionIndex};
 
-/// Longest time that a mapping may take after the work before it was done. Another thread may be about to
-/// announce the mapping, which takes negligible time.
+/// Time limit for the announcement of a mapping after the submission is done. Another thread may be about to
+/// announce it, which takes negligible time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A copy into a staging buffer, which was submitted.
+/// A submitted copy into a staging buffer.
 #[derive(Debug)]
 pub(super) struct Download {
     staging: Buffer,
     submission: SubmissionIndex,
-    /// The mapping, once it was requested.
+    /// State of the mapping, once it was requested.
     arrival: Option<Arc<Arrival>>,
 }
 
-/// State of a mapping, or of other work, and the wakers that wait for it.
+/// State of a mapping or of other work, with the wakers to be woken when it is done.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     state: Mutex<DownloadState>,
@@ -44,7 +44,7 @@ impl Arrival {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces the result, once.
+    /// Announces the result; only the first call has an effect.
     pub(super) fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
         let mut state = self.lock();
         state.result.get_or_insert(result);
@@ -52,17 +52,17 @@ impl Arrival {
         drop(state);
         self.arrived.notify_all();
         for waker in wakers {
-            // One that panics is its owner's trouble: the others, and the device, are not to suffer.
+            // A panic in one waker must not affect the others or the device.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
         }
     }
 
-    /// Says that there will be no mapping, unless there was one.
+    /// Announces a failure, unless there was an announcement.
     pub(super) fn give_up(&self) {
         self.announce(Err(BufferAsyncError));
     }
 
-    /// Returns `Ready` if the announcement was made; otherwise `waker` is woken when it is.
+    /// Returns `Ready` if there was an announcement; otherwise registers the waker to be woken by it.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         let mut state = self.lock();
         if state.result.is_some() {
@@ -74,13 +74,13 @@ impl Arrival {
         Poll::Pending
     }
 
-    /// Waits at most `limit` for the announcement; returns whether it was made.
+    /// Waits at most `limit` for the announcement; returns `true` if it was made.
     pub(super) fn is_made_within(&self, limit: Duration) -> bool {
         let waited = self.arrived.wait_timeout_while(self.lock(), limit, |state| state.result.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
     }
 
-    /// Waits for the announcement, which is due.
+    /// Waits for the announcement, which is expected within [`PATIENCE`].
     fn wait(&self) -> Result<()> {
         let waited = self.arrived.wait_timeout_while(self.lock(), PATIENCE, |state| state.result.is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -97,12 +97,12 @@ fn unreadable(why: &str) -> Error {
 }
 
 impl Download {
-    /// Creates a download of the bytes that a submission copies into a staging buffer.
+    /// Creates a download for a submission that copies into `staging`.
     pub(super) fn new(staging: Buffer, submission: SubmissionIndex) -> Self {
         Self { staging, submission, arrival: None }
     }
 
-    /// Asks for the mapping, unless that was done.
+    /// Returns the state of the mapping, requesting it on the first call.
     fn arrival(&mut self) -> Arc<Arrival> {
         let request = || {
             let arrival = Arc::new(Arrival::default());
@@ -113,7 +113,7 @@ impl Download {
         Arc::clone(self.arrival.get_or_insert_with(request))
     }
 
-    /// Returns `Ready` if [`Download::read`] would not wait; otherwise `waker` is woken when that is so.
+    /// Returns `Ready` if [`Download::read`] would not block; otherwise registers the waker to be woken then.
     pub(super) fn poll(&mut self, gpu: &Gpu, waker: &Waker) -> Poll<()> {
         let asked = self.arrival.is_some();
         let arrival = self.arrival();
@@ -126,10 +126,10 @@ impl Download {
         Poll::Pending
     }
 
-    /// Waits for the bytes and shows them to `f`; gives the buffer back, which is free again.
+    /// Waits for the bytes, passes them to `f`, and returns the buffer for reuse.
     ///
     /// # Errors
-    /// When the device is lost or ill. The buffer is gone then.
+    /// If the device is lost or had an error. The buffer is then dropped.
     pub(super) fn read<R>(mut self, gpu: &Gpu, f: impl FnOnce(&[u8]) -> R) -> Result<(R, Buffer)> {
         let arrival = self.arrival();
         gpu.wait(self.submission)?;
@@ -144,8 +144,8 @@ impl Download {
         Ok((value, self.staging))
     }
 
-    /// Returns the buffer, if its bytes were not asked for: it can be used again, as what is submitted
-    /// later is done later.
+    /// Returns the buffer if no mapping was requested. It can be reused, because later submissions run after
+    /// the copy.
     pub(super) fn unread(self) -> Option<Buffer> {
         self.arrival.is_none().then_some(self.staging)
     }

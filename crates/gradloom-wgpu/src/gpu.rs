@@ -18,7 +18,7 @@ use wgpu::{
     PollType, Queue, SubmissionIndex,
 };
 
-/// A device with what programs on it share.
+/// An open device with the resources that its programs share.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     pub(super) device: Device,
@@ -47,8 +47,10 @@ impl Gpu {
         Self { device, queue, report, limits, health, pipelines, poller, canary, dispatch }
     }
 
+    /// Checks that the device had no errors.
+    ///
     /// # Errors
-    /// The first error of the device, if it has one: nothing that was computed since can be relied on.
+    /// The recorded error of the device, since which no result can be relied on.
     pub(super) fn check(&self) -> Result<()> {
         if self.health.kind() == Some(ErrorKind::Device) {
             self.look_for_loss();
@@ -56,32 +58,33 @@ impl Gpu {
         self.health.check()
     }
 
-    /// Returns the reason that an operation which a healthy device performs failed with `error`: the device
-    /// may have been lost.
+    /// Returns the device's recorded error if there is one, for example because it was lost, and `error`
+    /// otherwise. `error` is that of an operation that succeeds on a healthy device.
     pub(super) fn explain(&self, error: Error) -> Error {
         self.look_for_loss();
         self.check().err().unwrap_or(error)
     }
 
-    /// Notes a loss that was not announced yet: a device refuses work before the announcement reaches this
-    /// thread.
+    /// Records a loss that was not announced yet. A lost device rejects work before the announcement reaches
+    /// this thread.
     fn look_for_loss(&self) {
         if self.canary.is_refused(&self.device) {
             self.health.fail(ErrorKind::Lost, "the GPU was lost".to_string());
         }
     }
 
-    /// Calls a function, and returns the error of the validation or the driver.
+    /// Calls a function, and returns the validation or internal error that it causes, if any.
     pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
         validated(&self.device, f)
     }
 
-    /// Returns the bytes of the buffers into which larger memory is cut.
+    /// Returns the maximum size of a buffer in bytes, a multiple of the plan's alignment. Larger memory is
+    /// split.
     pub(super) fn segment(&self) -> u64 {
         (self.report.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 
-    /// Returns a zeroed buffer, or `None` if there is not that much memory.
+    /// Creates a zeroed buffer; returns `None` if there is not enough memory.
     pub(super) fn buffer(&self, label: &str, bytes: usize, usage: BufferUsages) -> Option<Buffer> {
         let size = (bytes as u64).max(4).next_multiple_of(4);
         if size > self.report.buffer_bytes {
@@ -93,10 +96,10 @@ impl Gpu {
         pollster::block_on(scope.pop()).is_none().then_some(buffer)
     }
 
-    /// Submits what was encoded.
+    /// Submits the encoded commands.
     ///
     /// # Errors
-    /// When the device is lost, or was found ill.
+    /// If the device is lost or had an error.
     pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
         let submission = self.queue.submit([encoder.finish()]);
         self.look_for_loss();
@@ -104,20 +107,20 @@ impl Gpu {
         Ok(submission)
     }
 
-    /// Waits for everything that was submitted up to an index.
+    /// Waits for all work up to a submission.
     ///
     /// # Errors
-    /// When the device is lost, was found ill, or is not done within the watchdog's time.
+    /// If the device is lost, had an error, or exceeds the watchdog's limit.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
         let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
         wait(&self.device, &self.health, submission).map_err(|error| self.explain(stopped(error)))?;
         self.check()
     }
 
-    /// Like [`Gpu::wait`], unless the wait is stopped.
+    /// Like [`Gpu::wait`], but can be stopped.
     ///
     /// # Errors
-    /// As [`Gpu::wait`], and when it is stopped.
+    /// As [`Gpu::wait`], and if the wait is stopped.
     pub(super) fn wait_unless(&self, submission: SubmissionIndex, stop: Stop<'_>) -> Result<()> {
         if stop.is_possible() {
             let arrival = Arc::new(Arrival::default());
@@ -131,16 +134,16 @@ impl Gpu {
     }
 }
 
-/// A buffer that tells whether a device is lost. Such a device takes submissions and reports no error, but
-/// refuses at once to map a buffer; nothing has to be waited for, nor is the device polled.
+/// A buffer that detects the loss of a device. A lost device accepts submissions without an error, but
+/// immediately rejects mapping a buffer, so the check neither waits nor polls the device.
 #[derive(Debug)]
 struct Canary(Mutex<Mapping>);
 
-/// A buffer whose mapping was asked for.
+/// A buffer with a requested mapping.
 #[derive(Debug)]
 struct Mapping {
     buffer: Buffer,
-    /// `true` once it was mapped, `false` once that was refused; unset before.
+    /// `true` once the buffer is mapped, `false` once the mapping was rejected; unset while it is pending.
     is_mapped: Arc<OnceLock<bool>>,
 }
 
@@ -154,12 +157,12 @@ impl Mapping {
         }))
     }
 
-    /// Asks for the mapping of a buffer, which is neither mapped nor about to be.
+    /// Requests the mapping of a buffer that is not mapped and has no pending mapping.
     fn of(buffer: Buffer) -> Self {
         let is_mapped = Arc::new(OnceLock::new());
         let told = Arc::clone(&is_mapped);
         buffer.map_async(MapMode::Read, .., move |result| {
-            // It is called once.
+            // The callback runs only once.
             let _ = told.set(result.is_ok());
         });
         Self { buffer, is_mapped }
@@ -171,7 +174,7 @@ impl Canary {
         Self(Mutex::new(Mapping::new(device)))
     }
 
-    /// Returns whether the device refuses to map a buffer.
+    /// Returns `true` if the device rejects mapping a buffer.
     fn is_refused(&self, device: &Device) -> bool {
         let mut mapping = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *mapping = match mapping.is_mapped.get() {
@@ -180,14 +183,14 @@ impl Canary {
                 mapping.buffer.unmap();
                 Mapping::of(mapping.buffer.clone())
             }
-            // Another thread may be mapping it.
+            // The mapping is pending, so a new buffer is used; another thread may be polling the device.
             None => Mapping::new(device),
         };
         mapping.is_mapped.get() == Some(&false)
     }
 }
 
-/// Calls a function as [`Gpu::validated`] does.
+/// Calls a function like [`Gpu::validated`].
 pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
     let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| device.push_error_scope(f));
     let value = f();
@@ -198,12 +201,12 @@ pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::resul
     failure.map_or(Ok(value), Err)
 }
 
-/// Lets a device announce what has happened.
+/// Polls a device, which lets it run its callbacks.
 ///
 /// # Errors
-/// When it did not get as far as it was waited for: it was lost, or never had the submission.
+/// If the wait ended early, because the device was lost, timed out, or never had the submission.
 pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
-    // wgpu panics when a device is lost during a wait, after it has announced the loss.
+    // wgpu panics if a device is lost during a wait, after announcing the loss.
     catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
@@ -212,16 +215,16 @@ pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::resu
     })
 }
 
-/// Time after which a wait that can be stopped looks whether it is.
+/// Interval at which a stoppable wait checks whether it is stopped.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Waits for a device to do what was submitted up to an index.
+/// Waits for a device to complete all work up to a submission.
 ///
-/// wgpu 30 panics where a wait whose time is over meets the end of the work of another thread, so the
-/// watchdog, after which the device is lost in any case, is the only limit of time that a wait has.
+/// The only timeout of a wait is the watchdog's, after which the device counts as lost, because wgpu 30
+/// panics if a wait times out while the work of another thread ends.
 ///
 /// # Errors
-/// As [`poll`], and when the watchdog's time is over.
+/// As [`poll`], and if the watchdog's limit is exceeded.
 pub(super) fn wait(
     device: &Device,
     health: &Health,
@@ -235,11 +238,11 @@ pub(super) fn wait(
     ended
 }
 
-/// Errors of a device that arrive outside of the calls that cause them.
+/// Errors of a device that are reported asynchronously.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     trouble: Mutex<Option<(ErrorKind, String)>>,
-    /// Longest time that a step may take before the device counts as lost.
+    /// Maximum time for a step, after which the device counts as lost.
     watchdog: Option<Duration>,
 }
 
@@ -248,7 +251,7 @@ impl Health {
         Self { watchdog, ..Self::default() }
     }
 
-    /// Notes the device's errors from here on.
+    /// Records the device's errors from now on.
     pub(super) fn watch(self: &Arc<Self>, device: &Device) {
         let health = Arc::clone(self);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -260,7 +263,7 @@ impl Health {
         });
     }
 
-    /// Notes the first trouble.
+    /// Records an error, unless one is already recorded; a loss replaces any other error.
     pub(super) fn fail(&self, kind: ErrorKind, message: String) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() || kind == ErrorKind::Lost {

@@ -1,9 +1,9 @@
-//! The host's launches in the middle of a step ([`HostLaunch`]): the commands so far are submitted, and the
-//! host waits for the operands.
+//! Runs ops on the host in the middle of a step ([`HostLaunch`]): submits the commands so far and waits for
+//! the operands.
 //!
-//! In: the commands of a step up to such a launch. Out: its results on the device, for the commands that
-//! follow. Always holds: an op is not called once its step has trapped, and one that fails ends the step
-//! before its commit.
+//! In: the commands of a step before such a launch. Out: the results of the op on the device, for the
+//! following commands. Always holds: an op is not called once its step has trapped, and an op that fails ends
+//! the step before its commit.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -14,11 +14,11 @@ use gradloom_device::memory::counted;
 use gradloom_device::queue::{HostLaunch, HostSpan, Regions, STATUS_BYTES};
 use wgpu::{CommandEncoder, CommandEncoderDescriptor};
 
-/// Submits the commands so far, runs the op on what they left, and gives an encoder for those that
-/// follow.
+/// Submits the commands so far, runs the op on their results, and returns an encoder for the following
+/// commands.
 ///
 /// # Errors
-/// The op's own, as a trap; a lost device; missing memory.
+/// If the op fails, which is a trap, the device is lost, or there is not enough memory.
 pub(super) fn run(
     launch: &HostLaunch,
     gpu: &Gpu,

@@ -1,9 +1,10 @@
-//! GPUs through WebGPU: Vulkan, Metal and Direct3D 12.
+//! Backend for GPUs through WebGPU: Vulkan, Metal and Direct3D 12.
 //!
-//! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each one compute pass in one submission, or
-//! several where the device is idle or users' ops on the host stand between them. Always holds: nothing waits
-//! for the device but an explicit read, an op on the host, and a step that has four before it; whether a step
-//! commits is decided on the device; what goes wrong there reaches the caller as an error.
+//! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each usually one compute pass in one
+//! submission; there are several submissions if the device is idle or the host runs custom ops in between.
+//! Always holds: the host waits for the device only in explicit reads, for ops on the host, and for a step
+//! that has four unfinished ones before it; the device decides whether a step commits; failures reach the
+//! caller as errors.
 
 mod adapter;
 mod backend;

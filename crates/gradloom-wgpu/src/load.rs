@@ -1,7 +1,7 @@
-//! Loads a plan as a program that is ready to run.
+//! Loading of a plan as a program that is ready to run.
 //!
-//! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: memory ([`Regions`]), kernels as text
-//! ([`units`]), pipelines, bindings, and one run of what never changes.
+//! In: a graph, its plan, the shaders of its kernels, the store. Out: a [`WgpuProgram`]. The steps are:
+//! allocate memory ([`Regions`]), create the pipelines, bind the memory, and run the hoisted launches once.
 
 use super::gpu::Gpu;
 use super::memory::on_device;
@@ -28,7 +28,7 @@ impl WgpuProgram {
     /// Loads a plan.
     ///
     /// # Errors
-    /// When the device is lost, has not enough memory, or refuses a kernel.
+    /// If the device is lost, has too little memory, or rejects a kernel.
     pub(super) fn load(
         gpu: &Arc<Gpu>,
         graph: &Arc<Graph>,
@@ -48,7 +48,7 @@ impl WgpuProgram {
         let refused = |shader: &Shader<'_>, why: &wgpu::Error| {
             shader.owner.blame(plan, graph, refused(shader.dispatch, why))
         };
-        // Bind groups keep their buffers alive.
+        // The tables are dropped at the end; bind groups keep their buffers alive.
         let tables = Tables::new(shaders.iter().copied(), with)?;
         let mut next_table = tables.iter();
         let mut ready = Vec::with_capacity(shaders.len());
@@ -100,8 +100,8 @@ impl WgpuProgram {
     }
 }
 
-/// Returns the first dispatch that cannot be encoded, and the reason: an encoder reports one error for all
-/// of its dispatches.
+/// Returns the first dispatch that cannot be encoded, with the error. Each is tried on its own, because an
+/// encoder reports only one error for all of its dispatches.
 fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     let tried = |some: &[Ready]| {
         let tried = gpu.validated(|| {
@@ -115,7 +115,7 @@ fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     all.chunks(1).enumerate().find_map(|(i, one)| Some((i, tried(one)?)))
 }
 
-/// Returns the bind group of a shader. The group keeps its buffers alive.
+/// Creates the bind group of a shader. It keeps its buffers alive.
 fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[BoundBytes<'_>]) -> BindGroup {
     let mut entries = Vec::with_capacity(places.len());
     for (i, place) in places.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A buffer of a device.
+//! Memory of a device, in a buffer.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -7,7 +7,7 @@ use gradloom_device::memory::{DeviceMemory, Memory};
 use std::sync::Arc;
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
-/// Bytes on a device.
+/// Memory on a device.
 #[derive(Debug)]
 pub(crate) struct WgpuMemory {
     gpu: Arc<Gpu>,
@@ -16,7 +16,7 @@ pub(crate) struct WgpuMemory {
 }
 
 impl WgpuMemory {
-    /// Allocates memory; returns `None` if the device has not that much.
+    /// Allocates memory; returns `None` if there is not enough.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let buffer = gpu.buffer("gradloom", bytes, usage)?;
@@ -29,13 +29,13 @@ impl DeviceMemory for WgpuMemory {
         self.bytes
     }
 
-    /// Waits for the device, and copies bytes out.
+    /// Waits for the device and copies bytes to the host.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         if into.is_empty() {
             return Ok(());
         }
         self.gpu.check()?;
-        // Copies are of whole words.
+        // Copies must consist of whole 4-byte words.
         let first = offset / 4 * 4;
         let bytes = (offset + into.len()).next_multiple_of(4) - first;
         let staging = staging(&self.gpu, bytes)?;
@@ -52,7 +52,7 @@ impl DeviceMemory for WgpuMemory {
             self.gpu.queue.write_buffer(&self.buffer, offset as u64, bytes);
             return self.gpu.check();
         }
-        // Whole words, with what stands beside the bytes.
+        // Only whole words can be written, so the other bytes of the first and last words are read first.
         let first = offset / 4 * 4;
         let mut words = vec![0; (offset + bytes.len()).next_multiple_of(4) - first];
         self.read(first, &mut words)?;
@@ -69,12 +69,12 @@ impl DeviceMemory for WgpuMemory {
     }
 }
 
-/// Returns the device's memory behind a handle.
+/// Returns the memory as WebGPU memory.
 pub(super) fn on_device(memory: &Memory) -> &WgpuMemory {
     memory.own()
 }
 
-/// Returns a buffer that the host can read.
+/// Creates a buffer that the host can read.
 pub(super) fn staging(gpu: &Gpu, bytes: usize) -> Result<Buffer> {
     let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
     gpu.buffer("gradloom results", bytes, usage).ok_or_else(|| {
