@@ -5,8 +5,8 @@ use gradloom_codegen::pipeline::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options for [`WgpuDevice::wgpu_with`](crate::WgpuDevice::wgpu_with). By default it opens the best GPU, and
-/// multiplies in f32.
+/// Options for [`WgpuDevice::wgpu_with`](crate::WgpuDevice::wgpu_with). By default, the best GPU is opened,
+/// and it multiplies in f32.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOptions {
     pub(super) adapter: Option<String>,
@@ -18,15 +18,15 @@ pub struct WgpuOptions {
 }
 
 impl WgpuOptions {
-    /// Takes the best GPU whose name contains `name`, in any case; one that computes on the CPU too
-    /// (`llvmpipe`, `SwiftShader`).
+    /// Selects the best GPU whose name contains `name`, ignoring case. Software adapters such as `llvmpipe`
+    /// and `SwiftShader` are included.
     pub fn adapter(mut self, name: impl Into<String>) -> Self {
         self.adapter = Some(name.into());
         self
     }
 
-    /// Sets the precision of programs on the device that do not set their own: see [`Precision`]. With
-    /// [`Precision::F16`], opening fails if the adapter cannot multiply matrices of f16.
+    /// Sets the default precision of programs on the device; see [`Precision`]. With [`Precision::F16`],
+    /// opening fails if the adapter cannot multiply f16 matrices.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
@@ -46,10 +46,10 @@ impl WgpuOptions {
         self
     }
 
-    /// Counts the device as lost when something that waits for a step has waited so long: the wait ends with
-    /// an error of the kind [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost), and so does whatever
-    /// is asked of the device later. Up to four steps are queued, and the wait for the last of them is for
-    /// all. Without it, which is the default, a device that hangs is waited for until its driver gives it up.
+    /// Treats the device as lost once a wait for a step has taken `limit`. The wait and all later operations
+    /// on the device then fail with [`ErrorKind::Lost`](gradloom_core::error::ErrorKind::Lost). Up to four
+    /// steps are queued, and a wait for the last of them includes all. By default there is no limit, and a
+    /// wait for a device that hangs lasts until its driver gives up.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_device::*; pub use gradloom_wgpu::*; }
@@ -63,7 +63,7 @@ impl WgpuOptions {
         self
     }
 
-    /// Accepts any adapter, also one that computes on the CPU.
+    /// Includes software adapters.
     #[doc(hidden)]
     pub fn software(mut self) -> Self {
         self.software = true;

@@ -1,6 +1,6 @@
-//! A step that was submitted and not read.
+//! Submitted steps whose results have not been read.
 //!
-//! In: a staging buffer that a submission fills. Out: what the step left, once it is read.
+//! In: a staging buffer that a submission fills. Out: the results of the step.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -20,7 +20,7 @@ pub(super) struct Stagings {
     results: Results,
     free: Mutex<Vec<Buffer>>,
     readbacks: AtomicUsize,
-    /// Number of steps up to the last one that was read.
+    /// Number of steps up to and including the last one that was read.
     read: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Stagings {
         }
     }
 
-    /// Returns the layout of the results in the buffers.
+    /// Returns the layout of the results in the staging buffers.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
@@ -46,33 +46,32 @@ impl Stagings {
         free.map_or_else(|| staging(&self.gpu, self.results.bytes()), Ok)
     }
 
-    /// Keeps a buffer for a later step.
     fn put_back(&self, staging: Buffer) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Returns whether the last of `runs` steps was read, and so all before it are done.
+    /// Returns `true` if the last of `runs` steps was read, so that the device is idle.
     pub(super) fn all_read(&self, runs: u64) -> bool {
         self.read.load(Ordering::Relaxed) == runs
     }
 
-    /// Returns the number of times that results were read so far.
+    /// Returns the number of times that results have been read.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
 }
 
-/// A step that was submitted.
+/// A submitted step.
 #[derive(Debug)]
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,
     run: u64,
-    /// The download; none once a thread waits for it.
+    /// Download of the results; `None` once a thread waits for it.
     download: Option<Download>,
 }
 
 impl PendingStep {
-    /// Creates the pending step of a submission whose results go to a staging buffer.
+    /// Creates a pending step whose results are copied to `staging` by `submission`.
     pub(super) fn new(
         stagings: &Arc<Stagings>,
         run: u64,

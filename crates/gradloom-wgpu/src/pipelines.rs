@@ -1,5 +1,5 @@
-//! Compute pipelines: one for each different shader, made in parallel, shared by the device's programs while
-//! one of them uses it.
+//! Compute pipelines. There is one for each distinct shader, shared by all programs of the device as long as
+//! one of them uses it; several are created in parallel.
 
 use super::gpu::Gpu;
 use super::pipeline_cache::SavedPipelines;
@@ -13,23 +13,23 @@ use wgpu::{
     ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
-/// A shader that is ready to run.
+/// A compiled shader with the layout of its bindings.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     pub(super) pipeline: ComputePipeline,
     pub(super) bindings: BindGroupLayout,
 }
 
-/// The pipelines of a device, by the text of their shaders.
+/// The pipelines of a device, by the source code of their shaders.
 #[derive(Debug, Default)]
 pub(crate) struct Pipelines {
-    /// Pipelines that programs use.
+    /// Pipelines in use by programs.
     made: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
     kept: Option<SavedPipelines>,
 }
 
-/// Returns the error of a kernel that the driver or the validation refuses.
+/// Returns the error for a kernel that the driver or the validation rejects.
 pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
     let message = format!("the GPU's driver refuses the kernel `{}`: {why}", dispatch.label);
     Error::new(ErrorKind::Internal, message)
@@ -37,8 +37,8 @@ pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
         .note(dispatch.source.clone())
 }
 
-/// Most turns that Mesa's llvmpipe lets the loops of an invocation take, all together; it leaves them without
-/// a word then (`LP_MAX_TGSI_LOOP_ITERATIONS` of its gallivm).
+/// Maximum total number of loop iterations of an invocation in Mesa's llvmpipe, which silently exits loops
+/// beyond that (`LP_MAX_TGSI_LOOP_ITERATIONS` of its gallivm).
 const LLVMPIPE_TURNS: u64 = 65_535;
 
 fn ended_early(dispatch: &Dispatch) -> Error {
@@ -50,21 +50,22 @@ fn ended_early(dispatch: &Dispatch) -> Error {
 }
 
 impl Pipelines {
-    /// Creates a set with no pipelines yet but those that the driver finds among the kept ones.
+    /// Creates an empty set that uses the given cache.
     pub(super) fn new(kept: Option<SavedPipelines>) -> Self {
         Self { kept, ..Self::default() }
     }
 
-    /// Returns the bytes of pipelines that were kept from before; none if the driver cannot keep any.
+    /// Returns the size in bytes of the driver data found in the cache; `None` if the driver does not support
+    /// one.
     pub(super) fn found(&self) -> Option<usize> {
         self.kept.as_ref().map(|kept| kept.found)
     }
 
-    /// Returns the pipelines of shaders, in their order.
+    /// Returns the pipelines of shaders, in order.
     ///
     /// # Errors
-    /// The error of the driver or the validation for a shader, which is a defect of gradloom, with the
-    /// kernel's name; `origin` adds its place in the user's source.
+    /// If the driver or the validation rejects a shader, which is a defect of gradloom or the driver, or a
+    /// loop exceeds llvmpipe's limit. `origin` adds the position in the user's source.
     pub(super) fn get(
         &self,
         gpu: &Gpu,
@@ -100,7 +101,8 @@ impl Pipelines {
                             new.insert(&dispatch.source, Arc::new(pipeline));
                         }
                         Err(error) => {
-                            // Of several, the first one is reported, whichever thread found it.
+                            // Of several errors, that of the first shader is reported, whichever thread finds
+                            // it first.
                             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                             if failed.as_ref().is_none_or(|(first, _)| i < *first) {
                                 *failed = Some((i, error));
@@ -111,7 +113,7 @@ impl Pipelines {
                 }
             };
             for _ in 1..threads {
-                // Where the system starts no more threads, fewer do it: this one at least.
+                // If the system cannot start another thread, fewer threads do the work; this one always does.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, make);
             }
             make();
@@ -137,8 +139,7 @@ impl Pipelines {
                 label: Some(&dispatch.label),
                 source: ShaderSource::Wgsl(dispatch.source.as_str().into()),
             };
-            // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their
-            // loops end.
+            // SAFETY: kernels access only ranges checked by the plan's verifier, and their loops terminate.
             let module = unsafe {
                 gpu.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked())
             };

@@ -1,9 +1,9 @@
-//! Polls the device for futures.
+//! Polls the device for futures and stoppable waits.
 //!
-//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping when
-//! the device is polled, so a thread polls it, from the first future on, and announces the end of work to
-//! waits that can be stopped. (A browser needs none: it announces by itself.) Always holds: each event is
-//! announced, also when the device is lost.
+//! In: submissions, with the events to announce when they are done. Out: announcements. wgpu runs the
+//! callbacks of mappings only while the device is polled, so a thread, started for the first request, polls
+//! it; the thread itself announces the end of work. (A browser runs the callbacks without polling.) Always
+//! holds: each event is announced, even if the device is lost.
 
 use super::download::Arrival;
 use super::gpu::{Gpu, Health, wait};
@@ -12,19 +12,19 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle, current};
 use wgpu::{Device, SubmissionIndex};
 
-/// A thread that waits for a device, once it is needed.
+/// A lazily started thread that waits for a device.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
-    /// The thread; none if the system starts no thread.
+    /// The thread; `None` inside if the system could not start it.
     thread: OnceLock<Option<(Sender<Request>, JoinHandle<()>)>>,
 }
 
-/// An event that comes with the end of a submission.
+/// An event at the end of a submission.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The mapping of a buffer, which wgpu announces.
+    /// The mapping of a buffer, announced by wgpu's callback.
     Mapping,
-    /// The end of the work.
+    /// The end of the work, announced by the thread.
     Work,
 }
 
@@ -62,7 +62,7 @@ impl Request {
         match (wait(device, health, self.submission), self.event) {
             (Ok(()), Event::Mapping) => {}
             (Ok(()), Event::Work) => self.arrival.announce(Ok(())),
-            // The woken thread finds out why.
+            // The woken thread determines the reason.
             (Err(_), _) => self.arrival.give_up(),
         }
     }
@@ -72,9 +72,9 @@ impl Drop for Poller {
     fn drop(&mut self) {
         if let Some(Some((sender, thread))) = self.thread.take() {
             drop(sender);
-            // The last owner of the device may be what this thread has just woken.
+            // This thread itself may drop the last reference to the device, through a task it woke.
             if thread.thread().id() != current().id() {
-                // It ends by itself, and has nothing to say.
+                // It ends now that the channel is closed; its result is irrelevant.
                 let _ = thread.join();
             }
         }

@@ -1,6 +1,6 @@
-//! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and
-//! submits it. To an idle device it submits the first dispatches early, and where the host runs a user's op
-//! in between, what came before.
+//! A program on a GPU: its buffers, compiled shaders and bind groups. A step encodes one compute pass and
+//! submits it. If the device is idle, the first dispatches are submitted early; if the host runs a custom op
+//! in between, the commands before it are submitted first.
 
 use super::gpu::Gpu;
 use super::host_launch;
@@ -25,15 +25,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, SubmissionIndex};
 
-/// Steps that the device has not finished, at most: enough for it never to wait for the host.
+/// Maximum number of steps in flight, enough for the device never to wait for the host.
 const IN_FLIGHT: usize = 4;
 
-/// Dispatches of a step's first submission.
+/// Number of dispatches in the first early submission of a step.
 const FIRST_SUBMISSION: usize = 16;
 
-/// Returns the numbers of the dispatches before which the preceding ones are submitted, if the device is
-/// idle. The first submission is small, and the host encodes about twice as many dispatches while the
-/// device runs those, so that submissions, each of which takes some 20 us of a device's time, stay few.
+/// Returns the indices of the dispatches before which the preceding ones are submitted if the device is idle.
+/// The first submission is small. While the device runs one, the host encodes about twice as many dispatches
+/// for the next, so there are few submissions, each of which takes some 20 us of the device's time.
 pub(super) fn early_submissions(dispatches: usize) -> Vec<usize> {
     let ends = iter::successors(Some(FIRST_SUBMISSION), |end| Some(2 * end + FIRST_SUBMISSION));
     ends.take_while(|end| end + FIRST_SUBMISSION <= dispatches).collect()
@@ -47,37 +47,36 @@ pub(super) struct Ready {
     pub(super) workgroups: [u32; 3],
 }
 
-/// A program. It is made in `load.rs`.
+/// A program, created in `load.rs`.
 pub(super) struct WgpuProgram {
     pub(super) gpu: Arc<Gpu>,
     pub(super) plan: Arc<Plan>,
     pub(super) memory: Regions,
-    /// The step's dispatches, in order.
+    /// Dispatches of the step, in order.
     pub(super) steps: Vec<Ready>,
-    /// Launches that run on the host between them, in order.
+    /// Launches that run on the host between the dispatches, in order.
     pub(super) host: Vec<HostLaunch>,
-    /// Dispatches before which the preceding ones are submitted, if the device is idle.
+    /// Indices of dispatches before which the preceding ones are submitted if the device is idle.
     pub(super) early: Vec<usize>,
-    /// Number of those in the last step.
+    /// Number of these early submissions in the last step.
     pub(super) last_early: usize,
-    /// Number of the first dispatch of those that run in a pass of their own, after the results were
-    /// copied.
+    /// Index of the first dispatch of the second pass, which runs after the results were copied.
     pub(super) pause: usize,
-    /// The per-step block, which is written as a whole.
+    /// Block of the step's scalars, which is written as a whole.
     pub(super) scalars: Vec<u8>,
-    /// Ranges of it that were set since it was last written.
+    /// Ranges of `scalars` that were set since it was last written.
     pub(super) changed_scalars: Vec<Range<usize>>,
-    /// The tensors that a step copies to inputs, by their buffers.
+    /// Indices of inputs, with the tensors that a step copies to them.
     pub(super) bound: Vec<(usize, Arc<Memory>)>,
-    /// Number of times that data of an input came from the host.
+    /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
     pub(super) stagings: Arc<Stagings>,
     /// Number of steps so far.
     pub(super) runs: u64,
-    /// Submissions of the last steps, the oldest first.
+    /// Submissions of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<SubmissionIndex>,
     pub(super) unique: usize,
-    /// Bytes of the tables that shaders have of their own.
+    /// Total size in bytes of the tables that shaders read.
     pub(super) table_bytes: usize,
     pub(super) profile: Spans,
     /// True if whole steps are timed; `step_time` is the time of the last one.
@@ -86,8 +85,8 @@ pub(super) struct WgpuProgram {
     pub(super) timestamps: Option<Timestamps>,
 }
 
-/// Encodes one pass with the dispatches in order, the first of which is number `first`; the device keeps
-/// those apart that touch the same bytes.
+/// Encodes dispatches as one pass. `first` is the index in the step of the first of them. The device orders
+/// dispatches that access the same bytes.
 pub(super) fn encode(
     encoder: &mut CommandEncoder,
     steps: &[Ready],
@@ -116,7 +115,7 @@ pub(super) fn encode(
     }
 }
 
-/// Copies bytes, in whole words, from one buffer to another.
+/// Copies bytes between buffers, rounded up to whole words.
 fn copy(encoder: &mut CommandEncoder, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) {
     if bytes == 0 {
         return;
@@ -127,7 +126,7 @@ fn copy(encoder: &mut CommandEncoder, from: (&Memory, usize), to: (&Memory, usiz
 }
 
 impl WgpuProgram {
-    /// See [`host_launch::run`].
+    /// Runs an op on the host; see [`host_launch::run`].
     pub(super) fn run_on_host(&self, host: &HostLaunch, encoder: CommandEncoder) -> Result<CommandEncoder> {
         let failed = |error: Error| match error.kind() {
             ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
@@ -140,14 +139,14 @@ impl WgpuProgram {
         (STATUS_BYTES + self.table_bytes) as u64
     }
 
-    /// Prepares the device's clock for what is to be timed; the times of all dispatches have the step's.
+    /// Creates or removes the timestamps, as timing requires. Timing all dispatches includes timing the step.
     fn set_clock(&mut self) {
         let timed = match (self.profile.on, self.times_steps) {
             (true, _) => Some(Timed::Dispatches),
             (false, true) => Some(Timed::Step),
             (false, false) => None,
         };
-        // A device that has no memory for its clock is one without.
+        // If there is no memory for timestamps, nothing is timed.
         let new = |timed| Timestamps::new(&self.gpu, timed, self.steps.len()).ok().flatten();
         self.timestamps = timed.and_then(new);
         self.step_time = None;
@@ -164,7 +163,7 @@ impl Queued for WgpuProgram {
     }
 
     fn can_keep(&self, output: usize) -> bool {
-        // Copies are of whole words, side by side.
+        // Copies must start at a whole word and be contiguous.
         let access = &self.plan.outputs[output].1;
         access.layout.is_contiguous() && (access.layout.offset * access.dtype.bytes()).is_multiple_of(4)
     }
@@ -227,7 +226,7 @@ impl Queued for WgpuProgram {
         let run = self.runs;
         self.runs += 1;
         self.in_flight.push_back(submission.clone());
-        // A clock that could not be read once is not used again.
+        // Taken, so that timestamps that could not be read are not used again.
         if let Some(timestamps) = self.timestamps.take() {
             let times = timestamps.read(&self.gpu, submission.clone())?;
             self.step_time = times.last().copied().filter(|_| self.times_steps);
@@ -271,7 +270,7 @@ impl Resident for WgpuProgram {
             let start = counted(buffer.offset);
             let range = start..start + bytes.len();
             self.scalars[range.clone()].copy_from_slice(bytes);
-            // Whole words are written.
+            // Copies consist of whole words.
             self.changed_scalars.push(range.start..range.end.next_multiple_of(4));
             return;
         }
@@ -283,7 +282,7 @@ impl Resident for WgpuProgram {
         if bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, bytes);
         } else {
-            // Buffers are padded.
+            // Buffers are padded to whole words.
             let mut words = bytes.to_vec();
             words.resize(bytes.len().next_multiple_of(4), 0);
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, &words);

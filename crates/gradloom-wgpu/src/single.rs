@@ -1,7 +1,7 @@
-//! Runs one launch of a program by itself, for debug runs.
+//! Runs a single launch of a program, for debug runs.
 //!
-//! In: a launch whose operands are in memory. Out: its results there, once this returns. Always holds: a
-//! window that does not fit is a trap, as in a whole step; guards are not looked at.
+//! In: a launch whose operands are in memory. Out: its results in memory. Always holds: a window that does
+//! not fit is a trap, as in a whole step; guards are not checked.
 
 use super::download::Download;
 use super::memory::{on_device, staging};
@@ -17,11 +17,11 @@ impl WgpuProgram {
     /// Runs a launch and waits for it.
     ///
     /// # Errors
-    /// A trap; a lost device.
+    /// If the launch traps, or the device is lost.
     pub(super) fn run_launch(&mut self, launch: usize) -> Result<()> {
         self.gpu.check()?;
         check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;
-        // Others of the block may have lost their bytes to later values.
+        // Only changed scalars are written, because the memory of the others may already hold later values.
         for range in self.changed_scalars.drain(..) {
             let (arena, start) = self.memory.place(Region::Step, range.start as u64);
             self.gpu.queue.write_buffer(&on_device(arena).buffer, start as u64, &self.scalars[range]);

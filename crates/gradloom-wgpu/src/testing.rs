@@ -1,4 +1,4 @@
-//! Adapters that offer less than they have, or are otherwise wrong.
+//! Devices with restricted limits or injected defects, for tests.
 
 use crate::WgpuOptions;
 use crate::backend::WgpuBackend;
@@ -8,21 +8,21 @@ use gradloom_core::error::Result;
 use gradloom_core::fuse::Fusion;
 use gradloom_device::Device;
 
-/// Changes of an adapter.
+/// Modifications of an adapter.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOverrides {
-    /// Changes what shaders are made for, within what the adapter offers.
+    /// Modifies the limits for which shaders are made, within those of the adapter.
     pub limits: Option<fn(&mut Limits)>,
-    /// Bytes of a buffer, at most.
+    /// Maximum size of a buffer in bytes.
     pub buffer_bytes: Option<u64>,
-    /// Changes shaders, as a defect of the compiler or the driver would.
+    /// Modifies shaders, to simulate a defect of the compiler or the driver.
     pub dispatch: Option<fn(&mut Dispatch)>,
-    /// The folder for compiled pipelines, instead of the user's cache folder.
+    /// Cache folder for compiled pipelines, instead of the user's cache folder.
     pub cache: Option<std::path::PathBuf>,
 }
 
-/// Returns the adapter of this name (any, if it is empty), with less than it offers; with [`Fusion::Off`] a
-/// kernel for each op.
+/// Opens the adapter of this name (any, if it is empty) with limits modified by `limit`. With
+/// [`Fusion::Off`], there is one kernel per op.
 ///
 /// # Errors
 /// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
@@ -30,7 +30,7 @@ pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Resul
     wgpu_overriding(name, WgpuOverrides { limits: Some(limit), ..WgpuOverrides::default() }, fusion)
 }
 
-/// Like [`wgpu_limited`], with whatever a test wants to be otherwise.
+/// Like [`wgpu_limited`], with arbitrary overrides.
 ///
 /// # Errors
 /// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
@@ -39,7 +39,7 @@ pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> 
     Ok(Device::new(WgpuBackend::new(&options)?.with_fusion(fusion)))
 }
 
-/// Returns the options with overrides.
+/// Returns the options with the given overrides.
 pub fn overriding(mut options: WgpuOptions, overrides: WgpuOverrides) -> WgpuOptions {
     options.overrides = overrides;
     options

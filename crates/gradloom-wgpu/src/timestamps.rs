@@ -1,7 +1,7 @@
-//! Times of a step's dispatches, by the device's clock.
+//! Times of a step's dispatches, measured by the device's clock.
 //!
-//! In: the encoder of a step, while profiling is on. Out: the span of each launch. Such a step is waited for;
-//! a device that cannot write timestamps inside of a pass has no spans.
+//! In: the encoder of a step, while profiling is on. Out: the span of each launch. The host waits for such a
+//! step. A device that cannot write timestamps inside a pass reports no spans.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -14,10 +14,10 @@ use wgpu::{
     SubmissionIndex,
 };
 
-/// Queries of a set, at most.
+/// Maximum number of queries in a set.
 const QUERIES: usize = wgpu::QUERY_SET_MAX_QUERIES as usize;
 
-/// Units that are timed.
+/// Unit of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timed {
     /// Each dispatch.
@@ -26,7 +26,7 @@ pub(super) enum Timed {
     Step,
 }
 
-/// A clock for the dispatches of a program.
+/// Timestamp queries for the dispatches of a program.
 pub(super) struct Timestamps {
     queries: QuerySet,
     resolved: Buffer,
@@ -36,8 +36,8 @@ pub(super) struct Timestamps {
 }
 
 impl Timestamps {
-    /// Creates a clock for `dispatches` dispatches; `None` if the device cannot time them, or there are
-    /// none or too many.
+    /// Creates queries for `dispatches` dispatches; returns `None` if the device does not support timestamps,
+    /// or there are no dispatches or too many.
     pub(super) fn new(gpu: &Gpu, timed: Timed, dispatches: usize) -> Result<Option<Self>> {
         let count = match timed {
             Timed::Dispatches => dispatches + 1,
@@ -56,7 +56,7 @@ impl Timestamps {
         Ok(Some(Self { queries, resolved, staging: staging(gpu, 8 * count)?, timed, dispatches }))
     }
 
-    /// Notes the time in a pass, as number `at`: 0 before the first dispatch, and so on.
+    /// Records the time in a pass at point `at`: 0 is before the first dispatch, 1 after it, and so on.
     pub(super) fn note(&self, pass: &mut ComputePass<'_>, at: usize) {
         let query = match self.timed {
             Timed::Dispatches => at,
@@ -67,7 +67,7 @@ impl Timestamps {
         pass.write_timestamp(&self.queries, query as u32);
     }
 
-    /// Copies the times to the host's buffer, at the end of a step.
+    /// Copies the timestamps to the staging buffer, at the end of a step.
     pub(super) fn resolve(&self, encoder: &mut CommandEncoder) {
         encoder.resolve_query_set(&self.queries, 0..self.count() as u32, &self.resolved, 0);
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count() as u64);
@@ -77,10 +77,11 @@ impl Timestamps {
         self.staging.size() as usize / 8
     }
 
-    /// Waits for a step, and tells its times since the first. Not to be used again after an error.
+    /// Waits for a step and returns its times relative to the first one. After an error, the queries must not
+    /// be used again.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// If the device is lost.
     pub(super) fn read(&self, gpu: &Gpu, submission: SubmissionIndex) -> Result<Vec<Duration>> {
         let period = f64::from(gpu.queue.get_timestamp_period());
         let words = |bytes: &[u8]| -> Vec<u64> {
@@ -92,8 +93,8 @@ impl Timestamps {
     }
 }
 
-/// Adds the spans of a step, from the times between its dispatches; `launches` has the launch of each
-/// dispatch, none for the guards.
+/// Adds the spans of a step from the times between its dispatches. `launches` contains the launch of each
+/// dispatch, `None` for the guards.
 pub(super) fn add_spans(times: &[Duration], launches: &[Option<usize>], profile: &mut Spans) {
     let span = |(pair, launch): (&[Duration], &Option<usize>)| {
         launch.map(|launch| (launch, pair[0], pair[1].saturating_sub(pair[0])))
