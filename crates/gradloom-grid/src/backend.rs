@@ -1,4 +1,4 @@
-//! The grid as a device, whose host runs the phases of a step.
+//! The simulated grid as a device, whose host runs the phases of a step.
 
 use crate::machine::Machine;
 use crate::place::{Operand, Operands, Places};
@@ -20,7 +20,7 @@ use gradloom_device::outcome::unique_kernels;
 use gradloom_device::queue::{Regions, Results};
 use std::sync::Arc;
 
-/// A GPU that is simulated.
+/// A simulated GPU.
 pub(crate) struct GridBackend {
     target: Target,
     pool: Arc<Pool>,
@@ -82,12 +82,12 @@ struct GridProgram {
     units: Arc<Vec<Unit<Operands>>>,
     regions: Regions,
     results: Results,
-    /// Words of the steps' status.
+    /// Words of the status of the last step.
     status: Vec<u32>,
 }
 
 impl GridProgram {
-    /// Runs the units of some parts of the program, in order.
+    /// Runs the units whose owner satisfies `wanted`, in order.
     fn run_where(&mut self, wanted: impl Fn(Owner) -> bool) -> Result<()> {
         let units = Arc::clone(&self.units);
         units.iter().filter(|unit| wanted(unit.owner)).try_for_each(|unit| self.run(unit))
@@ -128,7 +128,7 @@ impl GridProgram {
     /// Returns the bits of an operand's elements.
     fn elements(&self, operand: &Operand) -> Result<Vec<u32>> {
         let mut bytes = vec![0; counted(operand.bytes.end - operand.bytes.start)];
-        // What has no elements may have no place.
+        // An operand without elements may have no memory.
         if bytes.is_empty() {
             return Ok(Vec::new());
         }
@@ -138,7 +138,8 @@ impl GridProgram {
         Ok(bytes.chunks_exact(dtype.bytes()).map(|element| decoded(dtype, element)).collect())
     }
 
-    /// Writes the elements that kernels changed: several results may be windows of the same bytes.
+    /// Writes only the elements that kernels changed, because several results may be windows of the same
+    /// bytes.
     fn write_changes(&self, operand: &Operand, words: &[Option<u32>], before: &[u32]) -> Result<()> {
         let dtype = operand.dtype();
         for (i, (word, before)) in words.iter().zip(before).enumerate() {
@@ -150,8 +151,10 @@ impl GridProgram {
         Ok(())
     }
 
+    /// Checks the faults that kernels reported.
+    ///
     /// # Errors
-    /// The trap of the first fault that kernels reported.
+    /// The trap of the fault with the smallest position.
     fn trapped(&self, owner: Owner, machine: &Machine) -> Result<()> {
         let faults = machine.faults.iter().zip(&machine.checked);
         let Some(((fault, position), index)) = faults.min_by_key(|((_, position), _)| *position) else {
@@ -228,7 +231,7 @@ impl Immediate for GridProgram {
     }
 }
 
-/// Returns an element's bits as kernels see them: 16-bit floats are widened to f32.
+/// Returns the bits of an element as kernels see them; 16-bit floats are widened to f32.
 fn decoded(dtype: DType, bytes: &[u8]) -> u32 {
     match *bytes {
         [byte] => byte.into(),
@@ -237,7 +240,7 @@ fn decoded(dtype: DType, bytes: &[u8]) -> u32 {
     }
 }
 
-/// Returns the bytes of an element, at the start.
+/// Returns an element encoded in the first bytes of the array.
 fn encoded(dtype: DType, word: u32) -> [u8; 4] {
     match dtype {
         DType::F16 | DType::BF16 => u32::from(dtype.narrow_bits(f32::from_bits(word))).to_le_bytes(),

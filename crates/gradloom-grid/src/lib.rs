@@ -1,7 +1,7 @@
-//! A simulated GPU.
+//! A simulated GPU for tests.
 //!
-//! In: kernels of the language that all GPUs share. Out: what they compute, or what they do that no GPU may
-//! be asked to do ([`Machine`]); and a device of it ([`device`]). For tests: it is slow.
+//! In: kernels of the common GPU language. Out: their results, or an error if they do something invalid on a
+//! GPU ([`Machine`]); and a device that runs programs on the simulation ([`device`]). It is slow.
 
 mod backend;
 mod machine;
@@ -11,7 +11,7 @@ use gradloom_codegen::pipeline::Target;
 use gradloom_device::Device;
 pub use machine::{Machine, bits, tensor};
 
-/// Returns a simulated GPU for programs of this target, which is one without the vendor's library.
+/// Creates a simulated GPU for programs of this target, which must not use the vendor's library.
 pub fn device(target: Target) -> Device {
     Device::new(backend::GridBackend::new(target))
 }

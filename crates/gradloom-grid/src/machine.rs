@@ -1,10 +1,10 @@
 //! Runs kernels of the common GPU language on a simulated grid.
 //!
-//! In: a kernel and its operands' elements, as bits. Out: what it wrote and which faults it reported, or what
-//! it did that a GPU may not be asked to do: an access outside of a buffer, a read of shared memory that
-//! nothing wrote, two invocations at one element without a barrier between them, a barrier that not all
-//! invocations reach. Invocations of a workgroup run in lockstep; scalar functions are those of the float64
-//! reference, rounded to float32.
+//! In: a kernel and the elements of its operands, as bits. Out: the results and the reported faults, or an
+//! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialised
+//! shared memory, a data race between invocations without a barrier, or a barrier in non-uniform control
+//! flow. Invocations of a workgroup run in lockstep. Scalar functions are those of the f64 reference, rounded
+//! to f32.
 
 use gradloom_codegen::simt::{
     Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
@@ -12,17 +12,17 @@ use gradloom_codegen::simt::{
 use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
-/// Memory and faults that the kernels of a launch leave behind.
+/// Memory and faults of the kernels of a launch.
 pub struct Machine {
     /// Bits of the elements of each operand.
     pub operands: Vec<Vec<u32>>,
-    /// Of each result, where it was written.
+    /// Bits of the elements of each result; `None` for elements that were not written.
     pub results: Vec<Vec<Option<u32>>>,
-    /// Words of the scratch, where they were written.
+    /// Words of the scratch; `None` for words that were not written.
     pub workspace: Vec<Option<u32>>,
-    /// Faults with positions, in any order.
+    /// Faults with their positions, in any order.
     pub faults: Vec<(Fault, u32)>,
-    /// Index or divisor of each fault, as bits.
+    /// Index or divisor that caused each fault, as bits.
     pub checked: Vec<u32>,
     /// True if the step may commit.
     pub committed: bool,
@@ -30,17 +30,17 @@ pub struct Machine {
     pub status: Vec<u32>,
 }
 
-/// An element of memory that invocations share.
+/// An element of memory shared by invocations, with its last accesses to detect races.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     bits: Option<u32>,
-    /// Last writer, and the stretch between barriers in which it wrote.
+    /// Last writer, and the index of the interval between barriers in which it wrote.
     written: Option<(usize, usize)>,
     read: Option<(usize, usize)>,
 }
 
 impl Cell {
-    /// Takes note of a write; whether no other invocation was here in this stretch.
+    /// Writes the element; returns `true` if no other invocation accessed it in this interval.
     fn write(&mut self, bits: u32, who: usize, stretch: usize) -> bool {
         let others = |last: Option<(usize, usize)>| last.is_some_and(|(w, s)| s == stretch && w != who);
         let alone = !others(self.written) && !others(self.read);
@@ -58,7 +58,7 @@ impl Cell {
 impl Machine {
     /// Runs a kernel on its whole grid.
     pub fn run(&mut self, kernel: &Kernel) -> Result<(), String> {
-        // No barrier orders workgroups: all of a kernel is one stretch of its results.
+        // No barrier orders workgroups, so a whole kernel is one interval for its results.
         let cells = |words: &Vec<Option<u32>>| -> Vec<Cell> {
             words.iter().map(|&bits| Cell { bits, ..Cell::default() }).collect()
         };
@@ -103,7 +103,7 @@ struct Workgroup<'r> {
     /// Cells of the results, then those of the scratch, then those of the status.
     results: &'r mut [Vec<Cell>],
     stretch: usize,
-    /// Values of expressions with names, for each invocation.
+    /// Values of the named expressions, for each invocation.
     named: Vec<Option<Vec<u32>>>,
     variables: Vec<Vec<u32>>,
     counters: Vec<Vec<u32>>,
@@ -207,7 +207,7 @@ impl Workgroup<'_> {
         Ok(())
     }
 
-    /// Returns a cell of a result, or of the scratch.
+    /// Returns a cell of a result, the scratch or the status; `None` if the index is out of bounds.
     fn cell(&mut self, buffer: u32, index: usize) -> Result<Option<&mut Cell>, String> {
         let (number, at) = match self.kernel.buffers[buffer as usize].role {
             Role::Result(result) => (result, index),
@@ -221,7 +221,8 @@ impl Workgroup<'_> {
         Ok(self.results[number].get_mut(at))
     }
 
-    /// Returns the words of an element of an array, which an invocation names.
+    /// Returns the words of an array element that an invocation accesses; `None` if the index is out of
+    /// bounds.
     fn element(&mut self, array: u32, index: u32, lane: usize) -> Option<&mut [Cell]> {
         let Array { space, elements, ty } = self.kernel.arrays[array as usize];
         let start = if space == Space::Workgroup { 0 } else { lane * elements as usize };
@@ -251,7 +252,7 @@ impl Workgroup<'_> {
         element.ok_or_else(|| format!("shared element {index} has no value"))
     }
 
-    /// Returns the values of an expression, for each invocation.
+    /// Returns the value of an expression for each invocation.
     fn value(&mut self, id: ExprId, active: &[bool]) -> Result<Vec<u32>, String> {
         match &self.named[id.index()] {
             Some(value) => Ok(value.clone()),
@@ -267,7 +268,7 @@ impl Workgroup<'_> {
         }
         let dtype = kernel.dtype(id);
         let each = |f: &dyn Fn(usize) -> u32| (0..lanes).map(f).collect::<Vec<u32>>();
-        // Of invocations that are not here, anything.
+        // Values of inactive invocations are arbitrary.
         let here = || (0..lanes).filter(|&lane| active[lane]);
         let scalar = |kind: OpKind| {
             let dtypes: Vec<DType> = kernel.expr(id).operands().map(|id| kernel.dtype(id)).collect();
@@ -454,7 +455,7 @@ impl Workgroup<'_> {
             }
             Expr::ShuffleXor(_, bits) => each(&|lane| operands[0][lane ^ *bits as usize]),
             Expr::Unary(op, _) => scalar(OpKind::Unary(*op)),
-            // Written out for the many of indices and sums.
+            // Fast paths for the many ops on indices and sums.
             Expr::Binary(BinaryOp::Add, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] + x[1]),
             Expr::Binary(BinaryOp::Mul, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] * x[1]),
             Expr::Binary(op, ..) if dtype == DType::U32 && u32_op(*op).is_some() => {
@@ -463,7 +464,7 @@ impl Workgroup<'_> {
             }
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
-            // Four floats of 16 bits as f32.
+            // Vectors of 16-bit floats are already stored as f32.
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
                 let ValueType::Matrix(_, half) = self.kernel.ty(id) else { unreachable!() };
@@ -474,13 +475,12 @@ impl Workgroup<'_> {
     }
 }
 
-/// Returns the nearest number of 11 significant bits, of two the one farther from zero: PTX's
-/// `cvt.rna.tf32.f32`.
+/// Rounds to TF32, which has 11 significant bits, with ties away from zero, like PTX's `cvt.rna.tf32.f32`.
 fn tf32(bits: u32) -> u32 {
     if f32::from_bits(bits).is_finite() { (bits + 0x1000) & !0x1fff } else { bits }
 }
 
-/// Returns the number of words of a value; a matrix is whole in each invocation of its subgroup.
+/// Returns the number of 32-bit words of a value; each invocation of a subgroup holds a whole matrix.
 fn words(ty: ValueType) -> usize {
     match ty {
         ValueType::Scalar(_) => 1,
@@ -496,7 +496,7 @@ fn kernel_subgroup(kernel: &Kernel) -> usize {
     kernel.subgroup.expect("a kernel with matrices has subgroups") as usize
 }
 
-/// Returns the function of an op on indices, if it has one.
+/// Returns the function of an op on u32 indices; `None` if the op has none.
 fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
     Some(match op {
         BinaryOp::Add => u32::wrapping_add,
@@ -510,7 +510,7 @@ fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
     })
 }
 
-/// Computes a function of f32, word by word.
+/// Computes a function of f32 for each invocation.
 fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
     let word = |i| {
         let x: Vec<f32> = operands.iter().map(|operand| f32::from_bits(operand[i])).collect();
@@ -519,22 +519,22 @@ fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
     (0..operands[0].len()).map(word).collect()
 }
 
-/// Returns the nearest float of 16 bits, ties to even.
+/// Rounds to the nearest 16-bit float, ties to even.
 fn to_half(x: f32, dtype: DType) -> f32 {
     if dtype == DType::BF16 {
         let bits = x.to_bits();
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
         return if x.is_nan() { x } else { f32::from_bits(rounded) };
     }
-    // Digits behind the tenth, or behind the one of 2^-24 where there is no more.
+    // The unit in the last place: 10 fraction bits, or 2^-24 for subnormals.
     let exponent = (x.abs().to_bits() >> 23).max(113) as i32 - 127;
     let unit = 2f64.powi(exponent - 10);
     let rounded = ((f64::from(x) / unit).round_ties_even() * unit) as f32;
     if rounded.abs() > 65504.0 && !rounded.is_nan() { f32::INFINITY.copysign(x) } else { rounded }
 }
 
-/// Computes an elementwise op of the reference, on bits. A zero divisor, which the reference refuses, is
-/// taken as 1.
+/// Computes an elementwise op with the reference, on bits. A zero divisor, which the reference rejects, is
+/// replaced with 1.
 fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u32> {
     let lanes = operands[0].len();
     let mut graph = Graph::new();
@@ -558,10 +558,10 @@ fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u3
     bits(evaluation.output("y").unwrap())
 }
 
-/// Returns a tensor from the bits of its elements.
+/// Creates a tensor from the bits of its elements.
 pub fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
     let number = |&bits: &u32| match dtype {
-        // Values of 16 bits are kept as f32.
+        // 16-bit floats are stored as f32.
         DType::F32 | DType::F16 | DType::BF16 => f64::from(f32::from_bits(bits)),
         DType::I32 | DType::U8 | DType::I64 => f64::from(bits.cast_signed()),
         DType::U32 | DType::Bool => f64::from(bits),

@@ -1,4 +1,4 @@
-//! The placement of operands: each is a range of bytes of a region.
+//! Placement of operands, each as a byte range of a region.
 
 use gradloom_codegen::kernels::Placement;
 use gradloom_codegen::pipeline::Limits;
@@ -24,7 +24,7 @@ pub(crate) struct Operands {
     in_place: bool,
 }
 
-/// An operand or result: elements from a region's byte on.
+/// An operand or result: an access, with the region and byte range of its buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
     access: Access,
@@ -40,7 +40,7 @@ impl Operand {
 }
 
 impl Places<'_> {
-    /// Returns the region of an access's buffer, and its bytes there.
+    /// Returns the region and byte range of an access's buffer.
     fn place(&self, access: &Access) -> (Region, Range<u64>) {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         (buffer.region, buffer.offset..buffer.offset + buffer.bytes)
@@ -80,7 +80,7 @@ impl Placement for Places<'_> {
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let regions =
             |part: &Part| accesses(launch, part).map(|access| self.place(access).0).collect::<Vec<_>>();
-        // A scatter that is not in the place of its operand copies that first.
+        // A scatter that is not in place must first copy its operand.
         let may_join = |part: &Part| {
             !matches!(part.kernel, LaunchKernel::Op(OpKind::Scatter { .. }))
                 || self.is_in_place(&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()])
@@ -93,7 +93,7 @@ impl Placement for Places<'_> {
 
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Operands, Vec<Vec<u32>>) {
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
-        // The bytes from the first to the last of the parts' operands with this number.
+        // The byte range that spans the i-th operand or result of all parts.
         let span = |i: usize| {
             let bytes = parts.iter().map(|part| self.place(nth(launch, part, i)).1);
             bytes.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).expect("there is a part")

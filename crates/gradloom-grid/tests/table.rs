@@ -1,4 +1,4 @@
-//! The table of ops on the simulated grid, as WebGPU's and as CUDA's kernels.
+//! Runs the table of ops on the simulated grid, with kernels for WebGPU and for CUDA.
 
 #[path = "../../gradloom-runtime/tests/common/table.rs"]
 mod table;
@@ -6,7 +6,7 @@ mod table;
 use gradloom_codegen::pipeline::{Limits, Precision, Target};
 use gradloom_runtime::Device;
 
-/// Returns the grid with the limits of every WebGPU adapter, and with those of NVIDIA's GPUs.
+/// Returns grids with the limits that every WebGPU adapter guarantees, and with those of NVIDIA GPUs.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     let targets = [
         ("portable", Target::wgsl(Limits::portable(), Precision::F32)),

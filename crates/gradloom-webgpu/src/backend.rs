@@ -1,4 +1,4 @@
-//! The backend: a page's device behind the runtime's traits.
+//! Implementation of the backend trait for a web page's device.
 
 use super::host::WebHost;
 use super::memory::WebMemory;
@@ -15,8 +15,10 @@ use gradloom_device::memory::{Allocate, Memory};
 use gradloom_device::queue::cuts;
 use std::sync::Arc;
 
+/// Checks that the device had no errors.
+///
 /// # Errors
-/// When the device cannot be relied on.
+/// If the script reports that its results cannot be relied on.
 pub(super) fn check(host: &dyn WebHost) -> Result<()> {
     let lost = |why| {
         Error::new(ErrorKind::Lost, format!("the GPU was lost: {why}"))
@@ -25,7 +27,7 @@ pub(super) fn check(host: &dyn WebHost) -> Result<()> {
     host.trouble().map_or(Ok(()), |why| Err(lost(why)))
 }
 
-/// A page's GPU.
+/// The GPU of a web page.
 #[derive(Debug)]
 pub(crate) struct WebBackend {
     host: Arc<dyn WebHost>,
@@ -40,7 +42,8 @@ impl WebBackend {
         Self { host, target, buffer_bytes, pool: Arc::new(Pool::new(1)) }
     }
 
-    /// Bytes of the buffers into which larger memory is cut.
+    /// Returns the maximum size of a buffer in bytes, a multiple of the plan's alignment. Larger memory is
+    /// split.
     fn segment(&self) -> u64 {
         (self.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }

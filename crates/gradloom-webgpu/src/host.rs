@@ -1,34 +1,33 @@
-//! The interface to the script of a page, which runs programs.
+//! Interface to the script of a web page, which runs programs.
 
 use std::fmt;
 
-/// WebGPU behind a script. Ids are the script's own.
+/// WebGPU, as provided by a script. The script assigns the ids.
 ///
-/// The calls for a program come in this order: kernels, then copies, then [`WebHost::submit`] for each run.
+/// A program is described by calls in this order: kernels, then copies, then one [`WebHost::submit`] per run.
 pub trait WebHost: Send + Sync {
-    /// A zeroed storage buffer that can be copied from and to.
+    /// Creates a zeroed storage buffer that can be the source and the target of copies.
     fn buffer(&self, bytes: usize) -> u32;
-    /// Gives a buffer back. Submissions before this one may still use it.
+    /// Releases a buffer. Submissions before this call may still use it.
     fn drop_buffer(&self, buffer: u32);
-    /// Writes bytes, a multiple of 4, for what is submitted from here on.
+    /// Writes bytes, a multiple of 4, visible to later submissions.
     fn write(&self, buffer: u32, offset: usize, bytes: &[u8]);
-    /// A program without kernels, whose steps leave so many bytes of results, and at whose start these bytes
-    /// are cleared.
+    /// Creates a program without kernels. Each of its steps produces `results` bytes of results, and starts
+    /// by clearing the bytes of `cleared`.
     fn program(&self, results: usize, cleared: WebRange) -> u32;
-    /// Gives a program back.
+    /// Releases a program.
     fn drop_program(&self, program: u32);
-    /// Adds a kernel.
+    /// Adds a kernel to a program.
     fn kernel(&self, program: u32, kernel: &WebKernel<'_>);
-    /// Adds bytes to what a step leaves.
+    /// Adds a copy from a buffer to the results of each step.
     fn copy(&self, program: u32, copy: &WebCopy);
-    /// Runs the program once on what was written before; gives the number under which its results will be
-    /// found.
+    /// Runs a program once on the values written so far. Returns a ticket for the results.
     fn submit(&self, program: u32) -> u32;
-    /// The results of a submission, if they have arrived. They are given away.
+    /// Takes the results of a submission; returns `None` if they have not arrived.
     fn results(&self, ticket: u32) -> Option<Vec<u8>>;
-    /// Says that the results of a submission will not be read.
+    /// Discards the results of a submission, which will not be read.
     fn drop_results(&self, ticket: u32);
-    /// Why the device cannot be relied on, if so.
+    /// Returns the reason why results of the device cannot be relied on, if there is one.
     fn trouble(&self) -> Option<String>;
 }
 
@@ -38,12 +37,12 @@ impl fmt::Debug for dyn WebHost {
     }
 }
 
-/// Bytes of a buffer.
+/// Byte range of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebRange {
-    /// The buffer.
+    /// Id of the buffer.
     pub buffer: u32,
-    /// First byte, a multiple of 4.
+    /// Offset of the first byte, a multiple of 4.
     pub start: usize,
     /// Number of bytes, a multiple of 4.
     pub bytes: usize,
@@ -52,27 +51,27 @@ pub struct WebRange {
 /// A kernel of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct WebKernel<'a> {
-    /// True if it runs once, before the first step, and not in every step.
+    /// True if it runs once, before the first step, instead of in every step.
     pub once: bool,
-    /// True if it runs after the copies: a second pass begins with the first of these.
+    /// True if it runs after the copies. The first such kernel begins a second pass.
     pub late: bool,
-    /// A label for people.
+    /// Label for debugging.
     pub label: &'a str,
-    /// WGSL with the entry point `main`.
+    /// WGSL source with the entry point `main`.
     pub source: &'a str,
-    /// Workgroups along x, y and z.
+    /// Number of workgroups along x, y and z.
     pub workgroups: [u32; 3],
-    /// The buffer at each `@group(0) @binding(i)`, and whether the kernel may write it.
+    /// Buffer range at each `@group(0) @binding(i)`, with `true` if the kernel may write to it.
     pub bindings: &'a [(WebRange, bool)],
 }
 
-/// Bytes of a step's results.
+/// A copy into the results of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct WebCopy {
-    /// The bytes that are copied.
+    /// Source of the copy.
     pub from: WebRange,
     /// Offset of the bytes in the results.
     pub to: usize,
-    /// True if it is copied at the step's end, and not before the late kernels.
+    /// True if the copy runs at the end of the step, false if it runs before the late kernels.
     pub late: bool,
 }

@@ -1,8 +1,8 @@
-//! WebGPU as a browser offers it: programs are described to a page's script, which runs them.
+//! Backend for WebGPU in a browser. Programs are described to the script of a web page, which runs them.
 //!
-//! In: plans lowered to WGSL. Out: calls of a [`WebHost`]: buffers, kernels, copies, submissions. Always
-//! holds: nothing here waits, because a page must not. Results of a step are there once the host has them
-//! ([`WebHost::results`]); the script awaits that before it asks.
+//! In: plans lowered to WGSL. Out: calls of a [`WebHost`] that create buffers, kernels and copies, and submit
+//! steps. Always holds: nothing here blocks, because a web page must not. The script waits for the results of
+//! a step ([`WebHost::results`]) before the program reads them.
 
 mod backend;
 mod host;
@@ -15,7 +15,7 @@ pub use host::{WebCopy, WebHost, WebKernel, WebRange};
 pub use memory::WebMemory;
 use std::sync::Arc;
 
-/// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at most.
+/// Creates the device of a web page; `buffer_bytes` is the maximum size of a buffer in bytes.
 pub fn device(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: u64) -> Device {
     Device::new(backend::WebBackend::new(host, limits, buffer_bytes))
 }

@@ -1,11 +1,11 @@
-//! A buffer of a page's device.
+//! Memory of a web page's device, in a buffer.
 
 use super::host::{WebHost, WebRange};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::memory::DeviceMemory;
 use std::sync::Arc;
 
-/// Bytes on the device.
+/// Memory on the device.
 #[derive(Debug)]
 pub struct WebMemory {
     host: Arc<dyn WebHost>,
@@ -19,12 +19,12 @@ impl WebMemory {
         Self { host: Arc::clone(host), buffer, bytes }
     }
 
-    /// A range of whole words.
+    /// Returns a byte range, which must consist of whole 4-byte words.
     pub(super) fn range(&self, start: usize, bytes: usize) -> WebRange {
         WebRange { buffer: self.buffer, start, bytes }
     }
 
-    /// Returns the buffer's id.
+    /// Returns the id of the buffer.
     pub fn buffer(&self) -> u32 {
         self.buffer
     }
@@ -46,7 +46,7 @@ impl DeviceMemory for WebMemory {
             self.host.write(self.buffer, offset, bytes);
             return Ok(());
         }
-        // What follows an entry, up to its alignment, is padding.
+        // The bytes after an entry, up to its alignment, are padding and can be overwritten.
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
         self.host.write(self.buffer, offset, &words);

@@ -1,4 +1,4 @@
-//! A program that a page's script runs.
+//! A program that the script of a web page runs.
 
 use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
@@ -19,14 +19,14 @@ use gradloom_device::queue::{Regions, Results, STATUS_BYTES, STEP_BYTES, Tables,
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// A program, described to the script.
+/// A program that was described to the script.
 pub(super) struct WebProgram {
     host: Arc<dyn WebHost>,
     id: u32,
     plan: Arc<Plan>,
     memory: Regions,
     tables: Tables,
-    /// The per-step block, which is written as a whole.
+    /// Block of the step's scalars, which is written as a whole.
     scalars: Vec<u8>,
     results: Arc<Results>,
     runs: u64,
@@ -34,7 +34,7 @@ pub(super) struct WebProgram {
     unique: usize,
 }
 
-/// Returns the device's memory behind a handle.
+/// Returns the memory as that of a web page.
 fn on_page(memory: &Memory) -> &WebMemory {
     memory.own()
 }
@@ -43,7 +43,7 @@ impl WebProgram {
     /// Describes a plan to the script.
     ///
     /// # Errors
-    /// When a kernel cannot run within the limits.
+    /// If there is not enough memory, or the scratch of a kernel exceeds the maximum size of a buffer.
     pub(super) fn load(
         host: &Arc<dyn WebHost>,
         segment: u64,
@@ -135,7 +135,7 @@ impl Drop for WebProgram {
 
 impl Queued for WebProgram {
     fn make_room(&mut self, _: Stop<'_>) -> Result<()> {
-        // The script awaits older steps before it asks for another one.
+        // The script waits for earlier steps before it requests another one.
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Resident for WebProgram {
             self.scalars[counted(buffer.offset)..][..bytes.len()].copy_from_slice(bytes);
         } else if !bytes.is_empty() {
             let (memory, start) = self.memory.place(buffer.region, buffer.offset);
-            // What a page refuses comes with the step.
+            // A failed write is reported when the step is submitted or read.
             let _ = on_page(memory).write(start, bytes);
         }
     }
@@ -188,7 +188,7 @@ impl Resident for WebProgram {
     }
 }
 
-/// A step whose results the script will hand over.
+/// A submitted step whose results the script provides.
 #[derive(Debug)]
 struct WebPending {
     host: Arc<dyn WebHost>,
@@ -203,7 +203,7 @@ impl Pending for WebPending {
     }
 
     fn poll(&mut self, _: &Waker) -> Poll<()> {
-        // The script does not ask before it has awaited the results.
+        // The script polls only after it has waited for the results.
         Poll::Ready(())
     }
 
