@@ -1,8 +1,7 @@
-//! Generated matrix products against sums in `f64`, on an adapter: lavapipe in CI, whatever there is
-//! elsewhere.
+//! Generated matrix products against sums in f64, on an adapter: lavapipe in CI, any adapter elsewhere.
 //!
-//! Without an adapter, these tests say so and pass, unless `GRADLOOM_NEEDS_ADAPTER` is set: the kernels are
-//! checked without one in `gradloom-codegen`.
+//! Without an adapter, these tests report that and pass, unless `GRADLOOM_NEEDS_ADAPTER` is set.
+//! `gradloom-codegen` tests the kernels without an adapter.
 
 #[allow(dead_code)]
 #[path = "../benches/wgpu/device.rs"]
@@ -21,7 +20,7 @@ use gradloom_testing::adapter;
 use matrices::Matrices;
 use std::time::Duration;
 
-/// Errors beyond this, over the root of the sum's length, are no rounding.
+/// Maximum error, divided by the square root of the number of summands, that rounding explains.
 const TOLERANCE: f64 = 1e-5;
 
 fn device() -> Option<Device> {
@@ -29,12 +28,12 @@ fn device() -> Option<Device> {
     if adapter::skipped(device.is_none()) { None } else { device }
 }
 
-/// Returns the shaders' texts, for messages.
+/// Returns the source code of the shaders, for error messages.
 fn texts(made: &Alone) -> String {
     made.shaders.dispatches.iter().map(|dispatch| dispatch.source.as_str()).collect()
 }
 
-/// Runs a product over results that were poisoned, and compares all of them.
+/// Runs a product whose results were filled with NaN before, and checks the results.
 fn check(device: &Device, shape: &Matrices, choice: &ProductChoice) {
     let operands = shape.operands(device);
     let shaders = shape.shaders(choice, device);
@@ -49,8 +48,8 @@ fn check(device: &Device, shape: &Matrices, choice: &ProductChoice) {
     assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", texts(&shaders));
 }
 
-/// Returns kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as
-/// exact for operands of `f32`.
+/// Returns methods for the tests' products. Their operands are exactly representable in `f16`, so cooperative
+/// matrices are as accurate as f32.
 fn methods(device: &Device) -> Vec<Method> {
     let staged = Tile { m: 16, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(1) };
     let portable = [
@@ -86,7 +85,7 @@ fn products_of_any_extents_and_layouts_are_right() {
     }
 }
 
-/// Element by element, as on devices that take vectors apart; thin ones besides.
+/// Tests loads of single elements, as on devices that split vectors into scalars, and thin matrices.
 #[test]
 fn scalar_products_are_right() {
     let Some(mut device) = device() else { return };
@@ -117,7 +116,7 @@ fn batches_and_split_sums_are_right() {
     for (batch, extents) in [(3, [17, 12, 70]), (2, [8, 9, 64]), (1, [4, 8, 1000])] {
         let shape = Matrices::new("shape", batch, extents, [true, false], Precision::F32);
         for method in methods(&device) {
-            // Seven are more than some of these sums have staged tiles.
+            // Seven parts are more than some of these sums have tiles along k.
             for parts in [1, 3, 7] {
                 check(&device, &shape, &ProductChoice { method, parts });
             }

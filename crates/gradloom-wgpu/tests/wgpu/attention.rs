@@ -1,19 +1,19 @@
-//! Attention and its gradient against the reference: by blocks of any size that a workgroup's memory allows,
-//! and without such memory.
+//! Attention and its gradient against the reference, with tiles of all sizes that workgroup memory allows,
+//! and without workgroup memory.
 
 use crate::{agree, devices};
 use gradloom_core::ir::DType;
 use gradloom_runtime::Device;
 use gradloom_testing::Leaves;
 
-/// Extents: batch, heads, key heads, queries, keys, depth, value depth.
+/// Extents of an attention: batch, heads, key heads, queries, keys, depth, value depth.
 pub(crate) type Extents = [usize; 7];
 
 fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a graph with attention and its gradient; `flags` are those of the op.
+/// Returns a graph with attention and its gradient; `flags` are attributes of the op.
 fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
@@ -47,8 +47,8 @@ pub(crate) fn check(device: &Device, extents: Extents, flags: &str, offset: i32,
     agree(device, &text(extents, flags), &leaves, 2e-5);
 }
 
-/// Checks everything that kernels must do: extents that fill blocks and that do not, each with the most
-/// relevant flags, and all flags on some.
+/// Checks extents that fill whole tiles and extents that do not, each with its most relevant flags, and some
+/// with all flags.
 fn check_all(device: &Device) {
     for extents in [
         [2, 3, 3, 128, 128, 32, 32],
@@ -71,7 +71,7 @@ fn check_all(device: &Device) {
     for extents in [[2, 3, 3, 128, 128, 32, 32], [1, 2, 2, 33, 70, 24, 40], [3, 4, 2, 8, 8, 16, 16]] {
         check(device, extents, "", 0, 0);
         check(device, extents, ", causal", 0, 0);
-        // Queries that see no key.
+        // Queries that attend to no key.
         check(device, extents, ", causal, query_offset", -2, 0);
     }
     let extents = [1, 2, 1, 40, 50, 16, 16];
@@ -89,8 +89,8 @@ fn all_extents_and_masks_agree_with_the_reference() {
     check_all(&crate::device());
 }
 
-/// Software devices take minutes to compile blocks that their own limits would not choose:
-/// `GRADLOOM_EVERY_BLOCK` asks for all of them.
+/// Software devices take minutes to compile tiles that their own limits would not select, so these are only
+/// tested if `GRADLOOM_EVERY_BLOCK` is set.
 #[test]
 fn blocks_in_workgroup_memory_agree_with_the_reference() {
     if crate::skipped() {
@@ -112,7 +112,7 @@ fn enough_heads_for_large_blocks() {
         return;
     }
     for device in devices() {
-        // Its compiler takes minutes and gigabytes for blocks of 64 rows, which it would not choose itself.
+        // SwiftShader takes minutes and gigabytes to compile tiles of 64 rows, which it would not select.
         if !device.description().contains("SwiftShader") {
             check(&device, [8, 32, 16, 70, 65, 8, 12], ", causal", 0, 0);
         }
@@ -163,7 +163,7 @@ fn tables_are_followed() {
         %6: f32[2, 4, 3, 16], %7: f32[2, 4, 3] = attention %0, %1, %2, %3, %4, %5 {scale=0.25, causal, \
         query_offset, key_length, block_table}\n\
         output \"o\" %6\noutput \"l\" %7";
-    // Entries behind the keys that exist may be anything.
+    // Table entries past the existing keys may have any value.
     let table = [8.0, 0.0, 3.0, 1.0, -7.0, 2.0, 5.0, 4.0, 6.0, 1e6];
     for device in devices() {
         let leaves = Leaves::random(11)

@@ -1,4 +1,4 @@
-//! Functions in long chains, whose expressions are nested as deep, and their gradients.
+//! Long chains of functions, which become deeply nested expressions, and their gradients.
 
 use crate::{device, far, skipped};
 use gradloom_core::passes;

@@ -1,4 +1,4 @@
-//! u8, which are parts of words, and i64, which are two words.
+//! Data of types u8, which is packed into words, and i64, which occupies two words.
 
 use crate::{devices, skipped};
 use gradloom_runtime::Program;

@@ -1,4 +1,4 @@
-//! Random bits, positions of extremes, rows by number, against the reference.
+//! Random bits, argmax and argmin, gather and scatter against the reference.
 
 use crate::{agree, devices, traps};
 use gradloom_core::ir::DType;
@@ -50,7 +50,7 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
                 [("3, 4, 5", 1, "3, 5"), ("5, 300", 1, "5"), ("300, 3", 0, "3"), ("2, 128", 1, "2")]
             {
                 for dtype in ["f32", "i32", "u32"] {
-                    // Of two values, so that there are ties.
+                    // Values from a set of two, so that there are ties.
                     let lines = format!(
                         "%0: {dtype}[{from}] = input \"x\"\n%1: i32[{to}] = {op} %0 {{axis={axis}}}\n\
                          output \"y\" %1"
@@ -65,7 +65,7 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
     }
 }
 
-/// Returns indices below `rows`, as many as `shape` has elements.
+/// Returns an input of random indices below `rows` with the given shape.
 fn indices(shape: &[usize], rows: usize, seed: u64) -> Leaves {
     let mut random = Random::new(seed);
     let values: Vec<f64> = (0..shape.iter().product()).map(|_| random.below(rows) as f64).collect();
@@ -89,11 +89,11 @@ fn rows_are_gathered_and_added_to() {
         (&[5, 4, 7], &[5, 4, 40], 2),
         (&[7, 3], &[0], 0),
         (&[7, 0], &[4], 0),
-        // Long runs, and runs of all lengths.
+        // Long runs of equal indices, and runs of various lengths.
         (&[2, 5], &[100], 0),
         (&[300, 40], &[4, 90], 0),
         (&[3000, 4], &[700], 0),
-        // More than are sorted at a time.
+        // More indices than are sorted in one pass.
         (&[2, 50, 2], &[2, 8500], 1),
     ];
     for device in devices() {
@@ -179,8 +179,8 @@ fn an_index_out_of_range_is_a_trap() {
     }
 }
 
-/// A row's result lies where its index was. Invocations beyond the last row, which read that row's index
-/// again, must not take the result for it.
+/// The kernel writes a row's result to the memory of the row's index. Invocations past the last row, which
+/// read the last row's index again, must not read that result as an index.
 #[test]
 fn what_an_invocation_wrote_is_no_index_for_another() {
     if crate::skipped() {
@@ -194,7 +194,7 @@ fn what_an_invocation_wrote_is_no_index_for_another() {
          %5: f32[{rows}] = param \"w\"\n\
          %6: f32[{rows}] = mul %4, %5\noutput \"z\" %6"
     );
-    // The first column has the largest number.
+    // The largest number of each row is in the first column.
     let x: Vec<f64> = (0..7 * rows).map(|i| -f64::from(i % 7)).collect();
     let leaves = Leaves::random(1).with("x", DType::F32, &[rows as usize, 7], &x);
     for device in devices() {

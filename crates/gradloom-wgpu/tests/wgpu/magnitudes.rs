@@ -1,4 +1,4 @@
-//! Every function of one and of two floats, of operands of every magnitude.
+//! All unary and binary functions of floats, with operands of all magnitudes.
 
 use crate::{device, graph, skipped};
 use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
@@ -6,14 +6,14 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
 use gradloom_testing::{Leaves, values};
 
-/// Relative error allowed to a function.
+/// Maximum relative error of a function.
 const TOLERANCE: f64 = 2e-5;
-/// Numbers below it in magnitude may be taken for 0, and come out as 0.
+/// Numbers of a magnitude below this may be flushed to 0, as operands and as results.
 const LEAST: f64 = 2e-38;
-/// Numbers above it may come out as infinite.
+/// Numbers of a magnitude above this may become infinite.
 const MOST: f64 = 3.3e38;
 
-/// Returns floats of every `step`th exponent, with two significands each, of both signs; zeros.
+/// Returns 0 and, for every `step`th exponent, floats with two significands and both signs.
 fn floats(step: usize) -> Vec<f64> {
     let positive = (1..255u32).step_by(step).flat_map(|exponent| {
         [0, exponent * 32_749 % 0x80_0000].map(|part| f64::from(f32::from_bits(exponent << 23 | part)))
@@ -23,7 +23,7 @@ fn floats(step: usize) -> Vec<f64> {
     [positive, negative, vec![0.0]].concat()
 }
 
-/// Returns whether a result is far from the right one for its magnitude.
+/// Returns `true` if a result differs from the exact one by more than its magnitude permits.
 fn wrong(got: f64, want: f64) -> bool {
     let tiny = got.abs() <= LEAST && want.abs() <= LEAST;
     let vast = got.abs() >= MOST && want.abs() >= MOST && got.signum() == want.signum();
@@ -31,7 +31,7 @@ fn wrong(got: f64, want: f64) -> bool {
     !(same || tiny || vast || (got - want).abs() <= TOLERANCE * want.abs().max(LEAST))
 }
 
-/// Runs a function of inputs and tells of the operands for which it is wrong.
+/// Runs a function on inputs and describes the operands for which it is wrong.
 fn compare(call: &str, inputs: &[(&str, &[f64])], allowed: impl Fn(&[f64], f64, f64) -> bool) -> Vec<String> {
     let count = inputs[0].1.len();
     let mut lines = String::new();
@@ -68,7 +68,7 @@ fn functions_of_one_float_are_right_at_every_magnitude() {
     let x = floats(1);
     let mut found = Vec::new();
     for op in UnaryOp::ALL.iter().filter(|op| op.accepts(DType::F32)) {
-        // Those that fall between the steps of f32 are another's tests: `angles`.
+        // Sine and cosine have an absolute error bound; `angles` tests them thoroughly.
         let absolute = matches!(op, UnaryOp::Sin | UnaryOp::Cos);
         let close = |_: &[f64], got: f64, want: f64| absolute && (got - want).abs() <= 2e-7;
         found.extend(compare(&format!("{} %0", op.name()), &[("x", &x)], close));

@@ -1,4 +1,4 @@
-//! Programs on a GPU, or a software one, against the float64 reference.
+//! Programs on a GPU or a software adapter, against the f64 reference.
 
 mod angles;
 mod attention;
@@ -24,47 +24,48 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 
-/// Returns the device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
+/// Returns the device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any if that is not
+/// set.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether there is no adapter, and reports it.
+/// Returns `true` and reports it if there is no adapter.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom_wgpu::adapters().is_empty())
 }
 
-/// Returns whether a test of WebGPU alone is skipped: as [`skipped`], and if the device is used through
-/// CUDA.
+/// Returns `true` if a test specific to WebGPU is skipped: as for [`skipped`], and if the device is used
+/// through CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom_wgpu::adapters().is_empty())
 }
 
-/// Returns the device that computes the table of ops, if there is an adapter.
+/// Returns the device on which the table of ops is tested, if there is an adapter.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     if skipped() { vec![] } else { vec![("GPU", device())] }
 }
 
-/// Returns whether two numbers are neither equal nor close; NaN is close to nothing.
+/// Returns `true` if two numbers are neither equal nor close; NaN is not close to any number.
 fn far(a: f64, b: f64, tolerance: f64) -> bool {
     let close = a == b || (a - b).abs() <= tolerance;
     !close
 }
 
-/// Returns a graph from the lines of its text form.
+/// Parses a graph from its lines in text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
 }
 
-/// Returns the number of random graphs that a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of random graphs per test; the environment variable `GRADLOOM_RANDOM_GRAPHS` sets it.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
 }
 
-/// Returns the device under test as it is, and with kernels that are made for other limits: those of a GPU,
-/// the least that there are, and those of a device that takes vectors apart.
+/// Returns the device under test with its own limits, and with the limits of a hardware GPU, the minimum
+/// limits of WebGPU, and those of a device that splits vectors into scalars.
 fn devices() -> Vec<Device> {
     let name = gradloom_testing::adapter::name();
     if gradloom_testing::adapter::is_cuda() {
@@ -85,7 +86,7 @@ fn devices() -> Vec<Device> {
     ]
 }
 
-/// Runs a graph; results must be those of the reference, within `tolerance` of the largest.
+/// Runs a graph and compares the results with the reference, within `tolerance` of the largest value.
 #[track_caller]
 fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
     let graph = graph(lines);
@@ -108,7 +109,7 @@ fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
     }
 }
 
-/// Runs a graph whose step must fail, as the reference does.
+/// Runs a graph that must trap, on the device and in the reference.
 #[track_caller]
 fn traps(device: &Device, lines: &str, leaves: &Leaves) {
     let graph = graph(lines);

@@ -1,4 +1,4 @@
-//! Floats of 16 bits that are no usual numbers, and those at the ends of what there is.
+//! Special and extreme values of 16-bit floats.
 
 use crate::{agree, device, skipped};
 use gradloom::testing::wgpu_limited;
@@ -6,7 +6,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
-/// Returns both signs of: infinity, NaN, the largest numbers, what lies around them, the least ones, ties.
+/// Returns infinity, NaN, numbers around the largest and smallest ones, and ties; each with both signs.
 fn numbers() -> Vec<f64> {
     let unit = 2f64.powi(-24);
     let positive = [

@@ -1,4 +1,4 @@
-//! Pipelines that are kept between processes, and files of them that are of no use.
+//! The cache of pipelines between processes, including damaged files.
 
 use super::not_webgpu;
 use gradloom::testing::WgpuOverrides;
@@ -10,7 +10,7 @@ use gradloom_testing::skip::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a device that keeps pipelines in a folder.
+/// Returns a device that caches pipelines in a folder.
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
@@ -24,13 +24,13 @@ fn results(device: &Device) -> Vec<u32> {
     program.run([&[0.25f32; 20]]).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// Returns the files in the folder.
+/// Returns the cache files in a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("pipelines")).into_iter().flatten();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Returns whether the driver keeps no pipelines, and reports it.
+/// Returns `true` and reports it if the driver does not support the cache.
 fn unkept(device: &Device) -> bool {
     let none = device.kept_bytes().is_none();
     if none {
@@ -94,7 +94,7 @@ fn a_folder_that_cannot_be_written_is_no_error() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // A file stands where the folder should.
+    // A file has the name that the folder should have.
     let place = folder.path().join("taken");
     fs::write(&place, "").unwrap();
     let device = device(&place);

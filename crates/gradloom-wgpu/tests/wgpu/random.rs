@@ -1,4 +1,4 @@
-//! Random training steps against the float64 reference, as they are and after the passes.
+//! Random training steps against the f64 reference, with and without the passes.
 
 use crate::{device, random_graphs};
 use gradloom::testing::WgpuOverrides;
@@ -23,7 +23,7 @@ fn training_steps_agree_with_the_reference() {
     assert!(compared.sensitive <= graphs / 30, "the tolerance hides something: {compared:?}");
 }
 
-/// WebGPU promises no more than 8 bindings: the values of larger kernels share some.
+/// WebGPU guarantees only 8 storage buffers, so that larger kernels must share bindings among values.
 #[test]
 fn a_small_adapter_agrees_too() {
     if crate::not_webgpu() {
@@ -37,7 +37,7 @@ fn a_small_adapter_agrees_too() {
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5).steps > 0);
 }
 
-/// Kernels that load element by element, whatever the adapter does best.
+/// Uses kernels that load single elements, regardless of what is best for the adapter.
 #[test]
 fn a_device_that_takes_vectors_apart_agrees_too() {
     if crate::not_webgpu() {
@@ -49,7 +49,7 @@ fn a_device_that_takes_vectors_apart_agrees_too() {
     assert!(compare_all(&device, 3000..3000 + random_graphs() / 5).steps > 0);
 }
 
-/// Memory in many buffers, where kernels with more values than bindings bind a buffer at a time.
+/// Splits memory into many small buffers, so that a binding covers only one of several buffers.
 #[test]
 fn small_buffers_agree_too() {
     if crate::not_webgpu() {
@@ -61,7 +61,7 @@ fn small_buffers_agree_too() {
     let graphs = random_graphs() / 5;
     let mut refused = 0;
     for seed in 2000..2000 + graphs {
-        // What a fused kernel reads may lie in more buffers than it can bind: so small ones are no device's.
+        // A fused kernel may read more buffers than it can bind; no real device has buffers this small.
         let TrainingStep { graph, leaves } = training_step(seed);
         match Program::standalone(graph, &device, &|kind| leaves.value(kind)) {
             Err(error) if error.to_string().contains("storage buffers") => refused += 1,

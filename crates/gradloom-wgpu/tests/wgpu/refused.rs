@@ -1,4 +1,4 @@
-//! Kernels that the device refuses, which are defects: the error names the kernel and the user's line.
+//! Kernels that the device rejects, which are defects: the error must name the kernel and the user's line.
 
 use super::not_webgpu;
 use gradloom::testing::WgpuOverrides;
@@ -9,8 +9,8 @@ use gradloom_core::nn::Linear;
 use gradloom_core::trace::{Tensor, f32};
 use gradloom_runtime::{Infer, Session};
 
-/// Compiles a program for a device on which a kernel is changed, and gives the line that the kernel comes
-/// from.
+/// Compiles a program on a device that modifies a kernel. Returns the result and the source line of the
+/// kernel's op.
 fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32) {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };
@@ -21,7 +21,7 @@ fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32
     (compiled, line)
 }
 
-/// Returns whether a kernel is the one that the tests break.
+/// Returns `true` if the kernel is the one that the tests modify.
 fn is_meant(dispatch: &Dispatch) -> bool {
     dispatch.label.starts_with("sin")
 }

@@ -1,10 +1,10 @@
-//! Rows taken as a whole, on a device and with the limits of others.
+//! Cumulative ops, sorting and scattering of rows, with the limits of the device and of others.
 
 use crate::{agree, devices, skipped};
 use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
-/// Returns numbers around 0 with ties, and some that are no usual numbers.
+/// Returns numbers around 0 with ties, including infinities and NaN.
 fn numbers(count: usize) -> Vec<f64> {
     let special = [f64::NAN, f64::INFINITY, -0.0, 0.0, f64::NEG_INFINITY];
     let number = |i: usize| match i % 101 {

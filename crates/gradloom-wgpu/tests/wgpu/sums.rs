@@ -1,12 +1,12 @@
-//! Sums along rows, across them, and of everything, for extents around each limit of how they are shared out.
+//! Sums along rows, columns and whole tensors, with extents around the thresholds between strategies.
 
 use crate::{agree, devices};
 use gradloom_core::ir::DType;
 use gradloom_runtime::Program;
 use gradloom_testing::Leaves;
 
-/// Rows and columns: fewer and more rows than invocations take whole, columns of one lane and of more than
-/// there are, and of more sums than one keeps.
+/// Extents (rows, columns) around the thresholds: few and many rows per invocation, single columns, more
+/// columns than lanes, and more columns than an invocation accumulates.
 const EXTENTS: [[usize; 2]; 13] = [
     [1, 1],
     [1, 1000],
@@ -64,8 +64,8 @@ fn totals_of_several_values() {
     if crate::skipped() {
         return;
     }
-    // One workgroup has each of the first totals; those of the second only on a software device, and the
-    // longest of the third nowhere.
+    // One workgroup computes each of the first totals; the second only on a software device; the third never,
+    // because of its longest sum.
     for device in devices() {
         for extents in [&[7, 1000][..], &[7, 1024, 1025, 3], &[5, 65_537, 100]] {
             let (mut lines, mut totals) = (String::new(), Vec::new());
@@ -77,7 +77,7 @@ fn totals_of_several_values() {
                 );
                 totals.push(format!("%{total}"));
             }
-            // Joined, they are one launch, as the norm of all gradients is.
+            // Concatenated, the totals are computed by one launch, as for the norm of all gradients.
             let (all, norm, count) = (4 * extents.len(), 4 * extents.len() + 1, extents.len());
             let totals = totals.join(", ");
             lines += &format!(
@@ -90,7 +90,7 @@ fn totals_of_several_values() {
     }
 }
 
-/// Floats that are added one after the other lose digits; equal ones lose most.
+/// Sequential summation loses precision, most of all for equal summands.
 #[test]
 fn sums_over_many_rows_lose_few_digits() {
     if crate::skipped() {

@@ -1,4 +1,4 @@
-//! Long loops: right, or refused where a driver would leave them early.
+//! Long loops, which must be computed correctly or rejected if a driver would exit them early.
 
 use crate::{device, far, graph, skipped};
 use gradloom_core::error::ErrorKind;

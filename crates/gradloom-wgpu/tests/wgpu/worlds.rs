@@ -1,12 +1,12 @@
-//! Small programs, values and gradients, against their definition: a part of what `cargo xtask worlds
-//! --device wgpu` runs.
+//! Values and gradients of small programs against their definition, a sample of those that
+//! `cargo xtask worlds --device wgpu` runs.
 
 use gradloom_core::passes;
 use gradloom_runtime::Program;
 use gradloom_testing::Random;
 use gradloom_testing::worlds;
 
-/// Inverse share of the programs of the exhaustive worlds that run here.
+/// One in this many programs of the exhaustive worlds runs here.
 const SHARE: u64 = 2500;
 
 #[test]
