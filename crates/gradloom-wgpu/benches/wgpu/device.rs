@@ -1,4 +1,4 @@
-//! An adapter for experiments: buffers, pipelines, and how long a pass takes.
+//! An adapter for experiments, with buffers, pipelines, and timing of passes.
 
 use gradloom_codegen::pipeline::Limits;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// A device with a queue, and queries for two timestamps.
+/// An open device with a queue, and queries for two timestamps.
 pub(crate) struct Device {
     pub(crate) adapter: String,
     pub(crate) device: wgpu::Device,
@@ -20,18 +20,18 @@ pub(crate) struct Device {
     mapped: wgpu::Buffer,
 }
 
-/// Medians over several runs, in microseconds.
+/// Median times over several runs, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
-    /// Between the timestamps at the ends of the pass.
+    /// Time between the timestamps at the start and the end of the pass.
     pub(crate) device: f64,
-    /// Encoding and submitting, on the host.
+    /// Time to encode and submit the pass on the host.
     pub(crate) host: f64,
-    /// From the first call until the work is done.
+    /// Time from the start of encoding until the work is done.
     pub(crate) wall: f64,
 }
 
-/// Runs a future that native wgpu completes at once or while it is polled.
+/// Polls a future, one of native wgpu, until it is complete.
 fn block<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -42,7 +42,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Returns the description of the device to request: all limits of the adapter, and the features that the
+/// Returns the descriptor of the device to request, with all limits of the adapter and the features that the
 /// generated shaders use.
 fn description(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
     let wanted = wgpu::Features::TIMESTAMP_QUERY
@@ -53,13 +53,13 @@ fn description(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
         label: None,
         required_features: adapter.features() & wanted,
         required_limits: adapter.limits(),
-        // SAFETY: experiments; cooperative matrices are used only as their properties allow.
+        // SAFETY: cooperative matrices are used only as the adapter's properties permit.
         experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
         ..Default::default()
     }
 }
 
-/// Returns whether the adapter has 16x16x16 products of `f16` with sums in `f32`.
+/// Returns `true` if the adapter supports 16x16x16 products of `f16` with sums in `f32`.
 fn cooperative(adapter: &wgpu::Adapter) -> bool {
     adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
         && adapter.cooperative_matrix_properties().iter().any(|x| {
@@ -70,7 +70,7 @@ fn cooperative(adapter: &wgpu::Adapter) -> bool {
 }
 
 impl Device {
-    /// Opens the first adapter whose name contains `name` and that has timestamps, if there is one.
+    /// Opens the first adapter that supports timestamps and whose name contains `name`, if there is one.
     pub(crate) fn open(name: &str) -> Option<Self> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let adapters = block(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
@@ -119,7 +119,7 @@ impl Device {
         })
     }
 
-    /// Returns a storage buffer.
+    /// Creates a storage buffer.
     pub(crate) fn buffer(&self, bytes: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -132,14 +132,14 @@ impl Device {
         })
     }
 
-    /// Returns a storage buffer with these bytes.
+    /// Creates a storage buffer with the given content.
     pub(crate) fn upload(&self, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.buffer(bytes.len() as u64);
         self.queue.write_buffer(&buffer, 0, bytes);
         buffer
     }
 
-    /// Returns the first `bytes` of a buffer.
+    /// Returns the first `bytes` bytes of a buffer.
     pub(crate) fn read(&self, buffer: &wgpu::Buffer, bytes: u64) -> Vec<u8> {
         let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -163,7 +163,8 @@ impl Device {
         bytes
     }
 
-    /// Returns a pipeline for the entry point `main`, without run-time checks, or the error in the shader.
+    /// Creates a pipeline with the entry point `main` and without run-time checks, or returns the shader's
+    /// error.
     pub(crate) fn pipeline(
         &self,
         source: &str,
@@ -173,7 +174,8 @@ impl Device {
             .map(|filter| self.device.push_error_scope(filter));
         let description =
             wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) };
-        // SAFETY: generated shaders stay inside of their operands; files are the caller's own.
+        // SAFETY: generated shaders access only their operands; the caller is responsible for shaders in
+        // files.
         let module = unsafe {
             self.device.create_shader_module_trusted(description, wgpu::ShaderRuntimeChecks::unchecked())
         };
@@ -188,7 +190,7 @@ impl Device {
             },
             cache: None,
         });
-        // The innermost scope goes first.
+        // The innermost scope must be popped first.
         let errors = scopes.into_iter().rev().filter_map(|scope| block(scope.pop()));
         match errors.last() {
             None => Ok(pipeline),
@@ -196,8 +198,8 @@ impl Device {
         }
     }
 
-    /// Returns a pipeline whose group 0 is these buffers as a whole, which it may write; the shader need
-    /// not use all.
+    /// Creates a pipeline, and a bind group of whole, writable buffers as group 0. The shader need not use
+    /// all of them.
     pub(crate) fn bound(
         &self,
         source: &str,
@@ -226,7 +228,7 @@ impl Device {
         Ok((pipeline, self.group(&layout, buffers)))
     }
 
-    /// Returns a bind group of whole buffers.
+    /// Creates a bind group of whole buffers.
     pub(crate) fn group(&self, layout: &wgpu::BindGroupLayout, buffers: &[&wgpu::Buffer]) -> wgpu::BindGroup {
         let resources = buffers.iter().map(|buffer| buffer.as_entire_binding()).enumerate();
         let entries: Vec<_> =
@@ -234,7 +236,7 @@ impl Device {
         self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
     }
 
-    /// Times one pass with one submit, after runs for `warm`, in which clocks rise.
+    /// Times a pass with one submission, after warm-up runs for `warm`, during which clock rates rise.
     pub(crate) fn measure(
         &self,
         warm: Duration,

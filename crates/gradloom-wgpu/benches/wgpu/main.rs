@@ -1,15 +1,15 @@
-//! The WebGPU laboratory: experiments on an adapter, timed by its own clock.
+//! Experiments on a WebGPU adapter, timed by its own clock.
 //!
-//! `cargo bench -p gradloom-runtime --features wgpu --bench wgpu -- [--adapter NAME] EXPERIMENT ..`
+//! `cargo bench -p gradloom-wgpu --bench wgpu -- [--adapter NAME] EXPERIMENT ..`
 //!
-//! - `run FILE.wgsl X,Y,Z BYTES,..`: a shader's entry point `main` over buffers of random bytes, bound as
+//! - `run FILE.wgsl X,Y,Z BYTES,..`: runs a shader's entry point `main` on buffers of test data, bound as
 //!   group 0
-//! - `products [FILTER]`: matrix products with the tiles that the rule chooses
-//! - `tune [FILTER]`: matrix products with many tiles and splits
+//! - `products [FILTER]`: times matrix products with the tiles that the rule selects
+//! - `tune [FILTER]`: times matrix products with many tiles and split-K factors
 //! - `shader NAME`: prints the shaders of a product
 //!
-//! Times are medians in microseconds: `device` between timestamps at the ends of one pass, `host` for
-//! encoding and submitting it, `wall` until it is done.
+//! Times are medians in microseconds: `device` between timestamps at the start and the end of a pass, `host`
+//! for encoding and submitting it, `wall` until it is done.
 
 mod device;
 mod matrices;

@@ -1,4 +1,4 @@
-//! Products as the experiments and the tests run them: plain operands, each in a buffer of its own.
+//! Products for the experiments and tests: plain operands, each in its own buffer.
 
 use crate::device::Device;
 use gradloom_codegen::pipeline::Precision;
@@ -13,22 +13,22 @@ use gradloom_testing::Random;
 pub(crate) struct Matrices {
     pub(crate) name: String,
     pub(crate) batch: usize,
-    /// m, n and k.
+    /// Extents m, n and k.
     pub(crate) extents: [usize; 3],
     /// True for operands that are stored by columns.
     pub(crate) by_columns: [bool; 2],
-    /// Precision, which tells whether operands may be rounded to f16.
+    /// Precision, which determines whether operands may be rounded to f16.
     pub(crate) precision: Precision,
 }
 
-/// The operands' elements and the results' places.
+/// Elements of the operands, and buffers for operands and results.
 pub(crate) struct Operands {
     values: [Vec<f32>; 2],
     buffers: [wgpu::Buffer; 2],
     pub(crate) result: wgpu::Buffer,
 }
 
-/// Pipelines with their bind groups and dispatches, in order.
+/// Pipelines with their bind groups and numbers of workgroups, in order.
 pub(crate) struct Prepared(Vec<(wgpu::ComputePipeline, wgpu::BindGroup, [u32; 3])>);
 
 impl Prepared {
@@ -41,7 +41,7 @@ impl Prepared {
     }
 }
 
-/// Returns a number in [-1, 1) that `f16` has too.
+/// Returns a number in [-1, 1) that is exactly representable in `f16`.
 fn value(i: usize, seed: u64) -> f32 {
     let x = Random(i as u64 ^ (seed << 40)).next();
     ((x >> 33) % 2048) as f32 / 1024.0 - 1.0
@@ -100,7 +100,7 @@ impl Matrices {
         }
     }
 
-    /// Prepares pipelines for the shaders.
+    /// Creates pipelines and bind groups for the shaders.
     pub(crate) fn prepare(
         &self,
         device: &Device,
@@ -129,8 +129,8 @@ impl Matrices {
         Ok(Prepared(stages))
     }
 
-    /// Returns the largest error of at most `samples` results against sums in `f64`, over the root of the
-    /// sum's length; infinite if any result is not a number.
+    /// Returns the maximum error of about `samples` results, compared with sums in f64 and divided by the
+    /// square root of the number of summands; infinite if any result is NaN.
     pub(crate) fn error(&self, operands: &Operands, bytes: &[u8], samples: usize) -> f64 {
         let [m, n, k] = self.extents;
         let results: Vec<f32> =
@@ -140,7 +140,8 @@ impl Matrices {
         }
         let problem = self.problem();
         let step = (results.len() / samples).max(1);
-        // A step with no factor in common with the extents meets all rows and columns.
+        // An odd step has no factor in common with extents that are powers of two, so that the samples cover
+        // all rows and columns.
         let step = if step > 1 { step | 1 } else { 1 };
         let error = |index: usize| {
             let (batch, row, column) = (index / (m * n), index / n % m, index % n);

@@ -1,4 +1,4 @@
-//! Matrix products: those that are asked for by name, and those of two GPT training steps.
+//! Matrix products: squares, and those of two GPT training steps.
 
 use crate::device::Device;
 use crate::matrices::{Matrices, Operands, Prepared};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns the three products of each linear layer of a GPT training step, over 1,024 tokens.
+/// Returns the three products of each linear layer in a GPT training step with 1,024 tokens.
 fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precision) -> Vec<Matrices> {
     let tokens = 1024;
     let layers = [
@@ -21,7 +21,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precis
         ("head", width, vocabulary),
     ];
     let shapes = layers.into_iter().flat_map(|(layer, from, to)| {
-        // The head's weight is the table of tokens, transposed.
+        // The head's weight is the transposed embedding table.
         let tied = layer == "head";
         let new = |what: &str, extents, by_columns| {
             Matrices::new(&format!("{label} {layer} {what}"), 1, extents, by_columns, precision)
@@ -60,7 +60,8 @@ fn shapes(device: &Device) -> Vec<Matrices> {
     shapes
 }
 
-/// Returns the choices to measure: tiles and parts that fit the adapter and are reasonable for the shape.
+/// Returns the choices to measure: tiles and split-K factors that fit the adapter and are reasonable for the
+/// shape.
 fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     let tile =
         |[m, n, k, thread_m, thread_n]: [u32; 5], staging| Tile { m, n, k, thread_m, thread_n, staging };
@@ -146,7 +147,7 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     choices.collect()
 }
 
-/// Returns a short name.
+/// Returns a short name of a choice.
 fn label(choice: &ProductChoice) -> String {
     let method = match choice.method {
         Method::Portable(x) => {
@@ -166,7 +167,7 @@ fn label(choice: &ProductChoice) -> String {
     format!("{method} /{}", choice.parts)
 }
 
-/// Prepares pipelines for all choices, made on all processors.
+/// Creates the pipelines for all choices, in parallel on all cores.
 fn prepare(
     device: &Device,
     shape: &Matrices,
@@ -191,7 +192,7 @@ fn prepare(
     made.into_inner().expect("no worker panicked").into_iter().map(|x| x.expect("all were made")).collect()
 }
 
-/// Times products; with `tune` many choices for each, without only the rule's.
+/// Times products, with the rule's choice and, if `tune` is true, with many others.
 pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
     println!("{:<22} {:<36} {:>10} {:>8} {:>9}", "product", "choice", "us", "GFLOP/s", "error");
     let wanted = |shape: &Matrices| filter.is_empty() || filter.iter().any(|word| shape.name.contains(word));
@@ -219,7 +220,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
             let [m, n, _] = shape.extents;
             let bytes = 4 * (shape.batch * m * n) as u64;
             device.queue.write_buffer(&operands.result, 0, &vec![0xff; bytes as usize]);
-            // The first one follows a pause, in which clocks have fallen.
+            // Before the first choice, the device was idle and its clock rates have fallen.
             let warm = Duration::from_millis(if tune && !rows.is_empty() { 5 } else { 300 });
             let timing = device.measure(warm, if tune { 5 } else { 11 }, |pass| {
                 (0..repeats).for_each(|_| prepared.encode(pass));
@@ -246,7 +247,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
     }
 }
 
-/// Prints the shaders that the rule chooses for the products of this name.
+/// Prints the shaders that the rule selects for the products of this name.
 pub(crate) fn print(device: &Device, name: &str) {
     for shape in shapes(device).into_iter().filter(|shape| shape.name == name) {
         let choice = choose(&shape.problem(), device.limits.operands(shape.precision), &device.limits);

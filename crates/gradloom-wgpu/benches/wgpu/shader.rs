@@ -1,14 +1,14 @@
-//! A shader from a file.
+//! Runs a shader from a file.
 
 use crate::device::Device;
 use std::time::Duration;
 
-/// Returns the numbers between commas.
+/// Parses comma-separated numbers.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(',').map(|x| x.trim().parse().unwrap_or_else(|_| panic!("{x:?} is no number"))).collect()
 }
 
-/// Runs `main` of the file and prints how long it takes.
+/// Runs the entry point `main` of a file and prints its times.
 pub(crate) fn run(device: &Device, file: &str, workgroups: &str, bytes: &str) {
     let source = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     let pipeline = device.pipeline(&source, None).unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -1,20 +1,20 @@
-//! Cases that are timed: graphs in text form, with the least arithmetic and traffic that they need.
+//! Benchmark cases: graphs in text form, with their minimum arithmetic and memory traffic.
 
-/// A graph and what it needs.
+/// A graph with its minimum arithmetic and memory traffic.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) lines: String,
-    /// Indices of inputs are below this.
+    /// Exclusive upper bound of index inputs.
     pub(crate) rows: u32,
-    /// Multiplications and additions of the products.
+    /// Number of multiplications and additions in products; 0 if not counted.
     pub(crate) flops: f64,
-    /// Bytes that must be read and written.
+    /// Number of bytes that must be read and written; 0 if not counted.
     pub(crate) bytes: f64,
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
-    // Batch, heads, queries, keys, depth.
+    // Extents: batch, heads, queries, keys, depth.
     for (name, extents) in [
         ("S", [8, 4, 128, 128, 32]),
         ("M", [4, 6, 256, 256, 64]),
@@ -49,7 +49,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// Returns the case of causal attention, or its gradient alone.
+/// Returns the case of causal attention, or of its gradient alone. One query over many keys is not causal.
 fn attention(name: &str, [b, h, t, s, d]: [usize; 5], gradient: bool) -> Case {
     let (q, k, sums) =
         (format!("{b}, {h}, {t}, {d}"), format!("{b}, {h}, {s}, {d}"), format!("{b}, {h}, {t}"));
@@ -68,7 +68,7 @@ fn attention(name: &str, [b, h, t, s, d]: [usize; 5], gradient: bool) -> Case {
              output \"dq\" %6\noutput \"dk\" %7\noutput \"dv\" %8"
         ),
     };
-    // Two products forward; seven backward, as scores are computed for queries and again for keys.
+    // Two products forward; seven backward, because scores are computed once for queries and once for keys.
     let pairs = (b * h * t * s) as f64 / if causal.is_empty() { 1.0 } else { 2.0 };
     let flops = 2.0 * pairs * d as f64 * if gradient { 7.0 } else { 2.0 };
     Case { name: name.into(), lines, rows: 1, flops, bytes: 0.0 }

@@ -1,4 +1,4 @@
-//! A device that times dispatches: buffers as planned, filled with random numbers.
+//! A device that times dispatches on planned buffers filled with random numbers.
 
 use gradloom_codegen::pipeline::Limits;
 use gradloom_codegen::step::STATUS_WORDS;
@@ -8,7 +8,7 @@ use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::mpsc;
 use wgpu::{Buffer, BufferUsages, Features};
 
-/// Adapter to use, and limits to set on it.
+/// Adapter to use, and limits to apply to it.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) adapter: String,
@@ -26,7 +26,7 @@ pub(crate) struct Device {
     mapped: Buffer,
 }
 
-/// The plan's regions, scratch and status.
+/// Buffers of the plan's regions, scratch and status.
 pub(crate) struct Memory {
     regions: [(Region, Buffer); 3],
     scratch: Buffer,
@@ -99,7 +99,7 @@ impl Device {
         Memory { regions, scratch, status: buffer(&self.device, 256, usage) }
     }
 
-    /// Returns the microseconds of one dispatch.
+    /// Returns the median time of one dispatch in microseconds.
     pub(crate) fn time(
         &self,
         memory: &Memory,
@@ -110,7 +110,7 @@ impl Device {
     ) -> f64 {
         let source = wgpu::ShaderSource::Wgsl(dispatch.source.as_str().into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: None, source };
-        // SAFETY: the shader stays inside of its buffers, and its loops end.
+        // SAFETY: the shader accesses only its buffers, and its loops terminate.
         let module = unsafe {
             self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
         };
@@ -159,7 +159,7 @@ impl Device {
         times[times.len() / 2]
     }
 
-    /// Returns a buffer with a table's numbers.
+    /// Creates the buffer of a table; returns `None` for other bindings.
     fn table(&self, bound: &Bound) -> Option<Buffer> {
         let Bound::Table(numbers) = bound else { return None };
         let table =
@@ -199,7 +199,7 @@ impl Device {
         })
     }
 
-    /// Runs one pass, and returns the microseconds of a dispatch.
+    /// Runs one pass and returns the time of one dispatch in microseconds.
     fn round(
         &self,
         pipeline: &wgpu::ComputePipeline,

@@ -1,13 +1,13 @@
-//! Single kernels of the WGSL backend, timed by the device's own clock.
+//! Benchmarks of single kernels of the WGSL backend, timed by the device's own clock.
 //!
 //! ```text
-//! cargo bench -p gradloom-runtime --features wgpu --bench wgpu_kernels -- \
+//! cargo bench -p gradloom-wgpu --bench wgpu_kernels -- \
 //!     [--adapter NAME] [--memory BYTES] [--invocations N] [--text] [FILTER]
 //! ```
 //!
-//! `--memory` and `--invocations` make the kernels for less than the adapter has, which chooses other blocks;
-//! `--text` prints the shaders. Each dispatch runs [`REPEATS`] times in a pass between two timestamps; the
-//! median over [`ROUNDS`] is given, divided by the number of repeats.
+//! `--memory` and `--invocations` restrict the adapter's limits, which changes the tiles; `--text` prints the
+//! shaders. Each dispatch runs [`REPEATS`] times in a pass between two timestamps. The reported time is the
+//! median over [`ROUNDS`] passes, divided by [`REPEATS`].
 
 mod cases;
 mod device;
@@ -18,9 +18,9 @@ use gradloom_codegen::wgsl::{self, Choices};
 use gradloom_core::ir::parse;
 use gradloom_core::plan::{self, StoreLayout};
 
-/// Dispatches between two timestamps.
+/// Number of dispatches between two timestamps.
 const REPEATS: u32 = 10;
-/// Passes whose median is taken.
+/// Number of timed passes.
 const ROUNDS: usize = 9;
 
 fn main() {
@@ -55,7 +55,7 @@ fn run(device: &Device, case: &Case, text: bool) {
     let mut store = StoreLayout::default();
     store.extend(&graph).expect("a new store takes any graph");
     let lowered = wgsl::lower(&graph, &device.limits, &Choices::default()).expect("it can be lowered");
-    // Repeated launches find their operands as they were.
+    // Buffers do not share memory, so that repeated launches find their operands unchanged.
     let plan = plan::plan(&graph, lowered, &store, None).expect("it can be planned").without_sharing();
     let memory = device.memory(&plan, case.rows);
     let cuts = wgsl::Cuts::default();
