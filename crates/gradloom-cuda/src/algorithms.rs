@@ -23,7 +23,6 @@ const ROUNDS: usize = 3;
 /// Fraction of the time of the library's first choice that another algorithm must stay below to be chosen.
 const GAIN: f64 = 0.98;
 
-/// Algorithms chosen for the products of a GPU.
 #[derive(Debug)]
 pub(super) struct Algorithms {
     known: Mutex<HashMap<LibraryProduct, Algorithm>>,

@@ -19,7 +19,6 @@ use gradloom_device::queue::cuts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An open NVIDIA GPU.
 #[derive(Debug)]
 pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,

@@ -21,7 +21,7 @@ pub(super) const VARIABLE: &str = "GRADLOOM_CUBLASLT";
 
 type Pointer = *mut c_void;
 
-/// `cublasLtMatmulHeuristicResult_t`.
+/// Layout of `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Found {
@@ -298,16 +298,16 @@ impl Drop for Described<'_> {
     }
 }
 
-// `cublasComputeType_t`.
+// Values of `cublasComputeType_t`.
 const COMPUTE_F32: c_int = 68;
 const COMPUTE_FAST_TF32: c_int = 77;
-// `cublasLtMatmulDescAttributes_t`.
+// Values of `cublasLtMatmulDescAttributes_t`.
 const TRANSPOSE_A: c_int = 3;
 const TRANSPOSE_B: c_int = 4;
-// `cublasLtMatrixLayoutAttribute_t`.
+// Values of `cublasLtMatrixLayoutAttribute_t`.
 const BATCH_COUNT: c_int = 5;
 const BATCH_DISTANCE: c_int = 6;
-// `cublasLtMatmulPreferenceAttributes_t`.
+// Values of `cublasLtMatmulPreferenceAttributes_t`.
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
 /// Attributes for the minimum alignments in bytes of the operands and the results.

@@ -11,7 +11,6 @@ use std::fmt;
 /// Address of a byte on the device, or in host memory that the device accesses at the same address.
 pub(super) type Address = u64;
 
-/// Defines handles of the driver.
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         $($(#[$doc])* #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)] pub(super) struct $name(pub(super) usize);)+
@@ -19,7 +18,6 @@ macro_rules! handles {
 }
 
 handles! {
-    /// A context of a device.
     Context,
     /// A queue of work that runs in order.
     Stream,
@@ -27,9 +25,7 @@ handles! {
     Event,
     /// Loaded machine code.
     Module,
-    /// A kernel of a module.
     Function,
-    /// A graph that is being built.
     Graph,
     /// A kernel in a graph.
     Node,
@@ -37,14 +33,11 @@ handles! {
     GraphExec,
 }
 
-/// A failed call of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     /// Name of the driver's function.
     pub(super) call: &'static str,
-    /// Error code of the driver.
     pub(super) code: u32,
-    /// Error message of the driver.
     pub(super) text: String,
 }
 
@@ -77,7 +70,6 @@ impl fmt::Display for Failure {
 
 pub(super) type Fallible<T> = Result<T, Failure>;
 
-/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     pub(super) name: String,
@@ -133,7 +125,6 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
     ) -> Fallible<()>;
 }
 
-/// A CUDA driver.
 pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// Returns the driver's version, encoded as 13000 for CUDA 13.0.
     fn version(&self) -> Fallible<i32>;

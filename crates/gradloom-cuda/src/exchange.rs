@@ -21,7 +21,6 @@ const _: () = assert!(SLOTS >= IN_FLIGHT + 2);
 /// Size of an entry in the kernels' tables: an address, the index of its first word, and its number of words.
 const ITEM_BYTES: usize = 16;
 
-/// Data exchange of a program with the host.
 pub(super) struct Exchange {
     gpu: Arc<Gpu>,
     ring: HostBuffer,

@@ -12,16 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Start address of the device's memory.
 const BASE: Address = 1 << 40;
 
-/// The fake driver; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
     state: Arc<Mutex<FakeState>>,
 }
 
-/// Recorded calls to the driver, and settings for tests.
 #[derive(Debug, Default)]
 pub(super) struct FakeState {
     /// Names of all calls so far that can fail, in order.
@@ -49,7 +46,6 @@ pub(super) struct FakeState {
     pub(super) early: usize,
     /// Number of kernels launched outside of graphs.
     pub(super) launches: usize,
-    /// Number of graph launches.
     pub(super) replays: usize,
     retained: isize,
 }

@@ -98,7 +98,6 @@ impl Gpu {
             .map_err(|failure| self.failed(&failure, || format!("the GPU cannot {what}: {failure}")))
     }
 
-    /// Returns cuBLASLt, if it is installed.
     pub(super) fn products(&self) -> Option<&dyn Products> {
         self.products.get_or_init(|| self.ask("open", |driver| Ok(driver.products())).ok()?).as_deref()
     }
@@ -237,7 +236,6 @@ impl Drop for Gpu {
     }
 }
 
-/// A point in the stream.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) gpu: Arc<Gpu>,

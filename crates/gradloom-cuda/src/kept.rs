@@ -12,7 +12,7 @@ const MAGIC: [u8; 8] = *b"gradlcu\x01";
 /// Maximum size in bytes of a file that is read; no kernel is as large.
 const LARGEST: u64 = 64 << 20;
 
-/// A folder of the cache, if caching is possible.
+/// A cache in a folder; without a folder, nothing is cached.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) folder: Option<PathBuf>,

@@ -14,7 +14,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A compiler of CUDA C.
 pub(super) trait Compiler: fmt::Debug + Send + Sync {
     /// Returns the name and version, which distinguish it from other compilers.
     fn version(&self) -> String;
@@ -36,10 +35,8 @@ impl Compiler for Nvrtc {
     }
 }
 
-/// The kernels of a device.
 pub(super) struct Kernels {
     compiler: OnceLock<Option<Arc<dyn Compiler>>>,
-    /// Cache of machine code.
     kept: Kept,
     /// Loaded kernels by their source code.
     loaded: Mutex<HashMap<String, (Module, Function)>>,

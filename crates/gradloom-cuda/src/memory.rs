@@ -8,7 +8,6 @@ use gradloom_device::memory::{DeviceMemory, Memory};
 use std::ptr;
 use std::sync::Arc;
 
-/// Zero-initialised memory on a device.
 #[derive(Debug)]
 pub(crate) struct CudaMemory {
     gpu: Arc<Gpu>,

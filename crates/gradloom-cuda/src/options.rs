@@ -21,7 +21,6 @@ pub struct CudaOptions {
     pub(super) overrides: Overrides,
 }
 
-/// Execution mode of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     /// True if steps run as graphs of their kernels.

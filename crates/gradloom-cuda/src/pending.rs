@@ -26,7 +26,6 @@ impl Stagings {
         Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
     }
 
-    /// Returns the layout of the results.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
@@ -42,13 +41,11 @@ impl Stagings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Returns the number of times that results have been read.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
 }
 
-/// A submitted step.
 #[derive(Debug)]
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,

@@ -53,7 +53,6 @@ pub(super) struct CudaProgram {
     /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
     pub(super) stagings: Arc<Stagings>,
-    /// Number of steps so far.
     pub(super) runs: u64,
     /// Ends of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<Arc<Mark>>,

@@ -1,4 +1,4 @@
-//! Devices.
+//! The [`Device`] type.
 
 use crate::backend::Backend;
 use crate::null::NullBackend;

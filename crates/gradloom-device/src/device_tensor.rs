@@ -100,7 +100,7 @@ impl DeviceTensor {
             return Err(Error::new(ErrorKind::Device, message).help("use `Device::cpu()`, or a GPU"));
         }
         let bytes = ty.bytes();
-        // CPU kernels expect a buffer to be padded to whole alignment units.
+        // CPU kernels expect the size of a buffer to be a multiple of the alignment.
         let room = bytes.checked_next_multiple_of(ALIGNMENT);
         let Some(memory) = room.and_then(|room| backend.allocate(room)) else {
             // An allocation also fails if the device was lost in the meantime.

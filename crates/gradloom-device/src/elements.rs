@@ -42,7 +42,7 @@ impl Elements {
     /// If there is not enough memory.
     pub fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
         self.bytes = 0;
-        // Dropped first: growing the vector would copy its old content.
+        // The old vector is replaced, because growing it would copy its content.
         if self.memory.capacity() < bytes.div_ceil(4) {
             self.memory = Vec::new();
         }

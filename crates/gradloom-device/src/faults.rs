@@ -141,7 +141,6 @@ fn failed(what: &str) -> Error {
         .note("the fault was asked for with `Faults::fail`")
 }
 
-/// A backend that fails on demand.
 #[derive(Debug)]
 struct Faulty {
     inner: Arc<dyn Backend>,

@@ -167,12 +167,10 @@ impl DeviceMemory for HostMemory {
 /// pointers into it. With the feature `guarded`, it ends at an inaccessible page.
 #[derive(Debug)]
 pub struct HostMemory {
-    /// Start of the allocation.
     #[cfg(not(all(feature = "guarded", unix, not(miri))))]
     allocated: NonNull<u8>,
     #[cfg(all(feature = "guarded", unix, not(miri)))]
     _allocated: crate::guarded::Guarded,
-    /// First aligned byte of the allocation.
     start: NonNull<u8>,
     bytes: usize,
 }

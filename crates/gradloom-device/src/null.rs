@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct NullBackend {
-    /// Target of the plans.
     pub(crate) target: Target,
 }
 
@@ -71,7 +70,7 @@ impl Resident for NullProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        // Nothing was computed: NaN cannot be mistaken for a result.
+        // Nothing was computed, and NaN cannot be mistaken for a result.
         for _ in 0..access.layout.shape.elements() {
             into.push(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }

@@ -31,7 +31,7 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
 /// Reason for the rejection of a file, contained in the [`io::Error`]s of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The path refers to something else than a regular file.
+    /// The path refers to this kind of file instead of a regular one.
     NotRegular(&'static str),
     /// The `.partial` file, through which the file is replaced, is not a regular file.
     PartialNotRegular(&'static str),

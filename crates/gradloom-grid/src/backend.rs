@@ -20,7 +20,6 @@ use gradloom_device::outcome::unique_kernels;
 use gradloom_device::queue::{Regions, Results};
 use std::sync::Arc;
 
-/// A simulated GPU.
 pub(crate) struct GridBackend {
     target: Target,
     pool: Arc<Pool>,
@@ -125,7 +124,6 @@ impl GridProgram {
         self.trapped(unit.owner, &machine)
     }
 
-    /// Returns the bits of an operand's elements.
     fn elements(&self, operand: &Operand) -> Result<Vec<u32>> {
         let mut bytes = vec![0; counted(operand.bytes.end - operand.bytes.start)];
         // An operand without elements may have no memory.

@@ -10,13 +10,11 @@ use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part};
 use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
 
-/// Places operands in the regions of a plan.
 pub(crate) struct Places<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) limits: &'p Limits,
 }
 
-/// Operands and results of kernels.
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
     pub(crate) reads: Vec<Operand>,

@@ -27,7 +27,6 @@ pub(super) fn check(host: &dyn WebHost) -> Result<()> {
     host.trouble().map_or(Ok(()), |why| Err(lost(why)))
 }
 
-/// The GPU of a web page.
 #[derive(Debug)]
 pub(crate) struct WebBackend {
     host: Arc<dyn WebHost>,

@@ -19,7 +19,6 @@ use gradloom_device::memory::{Allocate, Memory, counted};
 use gradloom_device::queue::cuts;
 use std::sync::Arc;
 
-/// An open GPU.
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,

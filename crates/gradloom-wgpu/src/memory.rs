@@ -7,7 +7,6 @@ use gradloom_device::memory::{DeviceMemory, Memory};
 use std::sync::Arc;
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
-/// Memory on a device.
 #[derive(Debug)]
 pub(crate) struct WgpuMemory {
     gpu: Arc<Gpu>,

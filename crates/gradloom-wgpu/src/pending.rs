@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
 
-/// The staging buffers of a program.
 #[derive(Debug)]
 pub(super) struct Stagings {
     gpu: Arc<Gpu>,
@@ -35,7 +34,6 @@ impl Stagings {
         }
     }
 
-    /// Returns the layout of the results in the staging buffers.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
@@ -55,13 +53,11 @@ impl Stagings {
         self.read.load(Ordering::Relaxed) == runs
     }
 
-    /// Returns the number of times that results have been read.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
 }
 
-/// A submitted step.
 #[derive(Debug)]
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,

@@ -15,7 +15,7 @@ use wgpu::{Device, SubmissionIndex};
 /// A lazily started thread that waits for a device.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
-    /// The thread; `None` inside if the system could not start it.
+    /// The thread and its requests; contains `None` if the system could not start the thread.
     thread: OnceLock<Option<(Sender<Request>, JoinHandle<()>)>>,
 }
 

@@ -52,7 +52,6 @@ pub(super) struct WgpuProgram {
     pub(super) gpu: Arc<Gpu>,
     pub(super) plan: Arc<Plan>,
     pub(super) memory: Regions,
-    /// Dispatches of the step, in order.
     pub(super) steps: Vec<Ready>,
     /// Launches that run on the host between the dispatches, in order.
     pub(super) host: Vec<HostLaunch>,
@@ -71,7 +70,6 @@ pub(super) struct WgpuProgram {
     /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
     pub(super) stagings: Arc<Stagings>,
-    /// Number of steps so far.
     pub(super) runs: u64,
     /// Submissions of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<SubmissionIndex>,
@@ -226,7 +224,7 @@ impl Queued for WgpuProgram {
         let run = self.runs;
         self.runs += 1;
         self.in_flight.push_back(submission.clone());
-        // Taken, so that timestamps that could not be read are not used again.
+        // If reading fails, the timestamps are dropped and not used again.
         if let Some(timestamps) = self.timestamps.take() {
             let times = timestamps.read(&self.gpu, submission.clone())?;
             self.step_time = times.last().copied().filter(|_| self.times_steps);

@@ -17,16 +17,12 @@ use wgpu::{
 /// Maximum number of queries in a set.
 const QUERIES: usize = wgpu::QUERY_SET_MAX_QUERIES as usize;
 
-/// Unit of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timed {
-    /// Each dispatch.
     Dispatches,
-    /// The whole step.
     Step,
 }
 
-/// Timestamp queries for the dispatches of a program.
 pub(super) struct Timestamps {
     queries: QuerySet,
     resolved: Buffer,

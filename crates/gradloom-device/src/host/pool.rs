@@ -52,7 +52,6 @@ struct Shared {
     /// The job of the current run. A thread that has claimed a task may read it until it decrements
     /// `unfinished` for that task.
     job: AtomicPtr<Job>,
-    /// Number of tasks that no thread has claimed.
     unclaimed: Padded<AtomicUsize>,
     /// Number of tasks that have not ended.
     unfinished: Padded<AtomicUsize>,
@@ -65,7 +64,6 @@ struct Shared {
     sleep: Mutex<()>,
     wake_workers: Condvar,
     wake_caller: Condvar,
-    /// Payload of the first panic of a task.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 

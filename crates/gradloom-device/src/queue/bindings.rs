@@ -12,7 +12,7 @@ use gradloom_core::error::Result;
 pub struct BoundBytes<'a> {
     /// Memory that contains the range.
     pub memory: &'a Memory,
-    /// Offset of the first byte.
+    /// Offset of the first byte in `memory`.
     pub start: usize,
     /// Number of bytes: a multiple of 4, and not 0.
     pub bytes: usize,

@@ -16,7 +16,6 @@ pub const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
 #[derive(Debug)]
 pub(super) struct FailureLog {
     count: Mutex<u32>,
-    /// Status words on the device.
     status: Arc<Memory>,
 }
 

@@ -119,7 +119,6 @@ impl Device {
         })
     }
 
-    /// Creates a storage buffer.
     pub(crate) fn buffer(&self, bytes: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -132,14 +131,12 @@ impl Device {
         })
     }
 
-    /// Creates a storage buffer with the given content.
     pub(crate) fn upload(&self, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.buffer(bytes.len() as u64);
         self.queue.write_buffer(&buffer, 0, bytes);
         buffer
     }
 
-    /// Returns the first `bytes` bytes of a buffer.
     pub(crate) fn read(&self, buffer: &wgpu::Buffer, bytes: u64) -> Vec<u8> {
         let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -228,7 +225,6 @@ impl Device {
         Ok((pipeline, self.group(&layout, buffers)))
     }
 
-    /// Creates a bind group of whole buffers.
     pub(crate) fn group(&self, layout: &wgpu::BindGroupLayout, buffers: &[&wgpu::Buffer]) -> wgpu::BindGroup {
         let resources = buffers.iter().map(|buffer| buffer.as_entire_binding()).enumerate();
         let entries: Vec<_> =

@@ -75,13 +75,11 @@ impl Matrices {
         }
     }
 
-    /// Returns the number of floating-point operations.
     pub(crate) fn operations(&self) -> f64 {
         let [m, n, k] = self.extents;
         2.0 * (self.batch * m * n * k) as f64
     }
 
-    /// Returns the shaders of a choice.
     pub(crate) fn shaders(&self, choice: &ProductChoice, device: &Device) -> Alone {
         alone(&Problem::Product(self.problem()), &Choice::Product(*choice), &device.limits)
     }

@@ -35,7 +35,6 @@ fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precis
     shapes.collect()
 }
 
-/// Returns all products.
 fn shapes(device: &Device) -> Vec<Matrices> {
     let mut shapes = Vec::new();
     let mut square = |label: &str, n: usize, precision| {
@@ -147,7 +146,6 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     choices.collect()
 }
 
-/// Returns a short name of a choice.
 fn label(choice: &ProductChoice) -> String {
     let method = match choice.method {
         Method::Portable(x) => {

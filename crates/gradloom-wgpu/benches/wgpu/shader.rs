@@ -3,7 +3,6 @@
 use crate::device::Device;
 use std::time::Duration;
 
-/// Parses comma-separated numbers.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(',').map(|x| x.trim().parse().unwrap_or_else(|_| panic!("{x:?} is no number"))).collect()
 }

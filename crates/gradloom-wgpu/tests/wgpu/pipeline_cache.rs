@@ -10,21 +10,18 @@ use gradloom_testing::skip::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a device that caches pipelines in a folder.
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
     gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
-/// Returns the bits of a small program's results.
 fn results(device: &Device) -> Vec<u32> {
     let session = Session::new(Linear::new(5, 7), device, 1).unwrap();
     let mut program = session.infer([f32("x", [4, 5])], |layer, [x]| layer.forward(x).gelu()).unwrap();
     program.run([&[0.25f32; 20]]).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// Returns the cache files in a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("pipelines")).into_iter().flatten();
     entries.map(|entry| entry.unwrap().path()).collect()

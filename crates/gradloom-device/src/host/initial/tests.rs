@@ -13,7 +13,6 @@ fn elements_of(init: &Init, shape: impl Into<Shape>, key: InitialKey) -> Vec<f32
     out
 }
 
-/// Sample size.
 const SAMPLE: usize = if cfg!(debug_assertions) { 1 << 18 } else { 1 << 20 };
 
 fn standard_normal(key: InitialKey) -> Vec<f64> {

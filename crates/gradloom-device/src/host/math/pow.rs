@@ -62,7 +62,6 @@ pub fn pow(x: f32, y: f32) -> f32 {
     } else if base < f32::INFINITY {
         log2(f64::from(base))
     } else {
-        // Infinity or NaN.
         f64::from(base)
     };
     let power = exp2(f64::from(y) * log) as f32;
