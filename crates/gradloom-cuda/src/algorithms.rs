@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of algorithms measured.
 const MOST: usize = 8;
-/// Approximate number of multiplications per timing. A timing consists of whole runs of an algorithm, as many
-/// as `RUNS` allows, and the best of `ROUNDS` timings counts.
+/// Approximate number of multiplications per timing. A timing consists of a number of runs in the range
+/// `RUNS`; the shortest of `ROUNDS` timings is used.
 const MULTIPLICATIONS: usize = 1 << 31;
 const RUNS: std::ops::RangeInclusive<usize> = 2..=16;
 const ROUNDS: usize = 3;

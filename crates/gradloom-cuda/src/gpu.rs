@@ -160,7 +160,7 @@ impl Gpu {
     /// Checks that the device is not lost.
     ///
     /// # Errors
-    /// The first loss of the device, since which no result can be relied on.
+    /// If the device is lost; later results cannot be relied on.
     pub(super) fn check(&self) -> Result<()> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         match &*health {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Start of a file: the format, with its version as the last byte.
 const MAGIC: [u8; 8] = *b"gradlcu\x01";
-/// Maximum size in bytes of a file that is read; no kernel is as large.
+/// Maximum size in bytes of a file that is read; all kernels are smaller.
 const LARGEST: u64 = 64 << 20;
 
 /// A cache in a folder; without a folder, nothing is cached.

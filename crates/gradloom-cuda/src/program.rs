@@ -100,7 +100,7 @@ impl CudaProgram {
     /// Waits for the device and runs an op on the host, unless the step has trapped.
     ///
     /// # Errors
-    /// If the op fails, which is a trap, the device is lost, or there is not enough memory.
+    /// If the op fails (a trap), the device is lost, or there is not enough memory.
     pub(super) fn run_on_host(&self, host: &HostLaunch) -> Result<()> {
         let mut status = [0; STATUS_BYTES];
         self.status().read(0, &mut status)?;

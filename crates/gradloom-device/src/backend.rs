@@ -228,7 +228,8 @@ pub trait Pending: Send {
     fn wait(self: Box<Self>) -> Result<Finished>;
 }
 
-// Not derived: the derived text would contain the whole backend, graph and plan included.
+// Prints only the name. A derived implementation would print everything that the backend holds, including
+// graph and plan.
 impl fmt::Debug for dyn Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

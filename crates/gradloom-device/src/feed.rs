@@ -166,8 +166,8 @@ impl Number for u16 {}
 /// Checks the data for all inputs, whose first axes hold `micro_batches` micro-batches.
 ///
 /// # Errors
-/// If there is not exactly one piece of data per input, a device tensor is on another device than `device`,
-/// or [`Data::check`] fails.
+/// If the number of data items is not the number of inputs, a device tensor is not on `device`, or
+/// [`Data::check`] fails.
 pub fn check_all(
     inputs: &[Input],
     data: &[Data<'_>],

@@ -18,7 +18,7 @@ pub trait Outputs {
     /// Converts the elements of the tensors, in order, to host data.
     ///
     /// # Errors
-    /// If an integer is not exactly representable as f32, or the elements have another type than specified.
+    /// If an integer is not exactly representable as f32, or the elements do not have the specified type.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
     /// A [`DeviceTensor`] for each tensor, in the structure that the closure returned.
     type OnDevice;
@@ -106,7 +106,7 @@ impl sealed::FromBytes for bool {
 /// Returns the elements of an output in their own type.
 ///
 /// # Errors
-/// If the output has another dtype than `T`.
+/// If the dtype of the output is not that of `T`.
 pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     if dtype == T::DTYPE {
         return Ok(T::all(bytes));

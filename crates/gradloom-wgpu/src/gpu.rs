@@ -50,7 +50,7 @@ impl Gpu {
     /// Checks that the device had no errors.
     ///
     /// # Errors
-    /// The recorded error of the device, since which no result can be relied on.
+    /// If an error was recorded; later results cannot be relied on.
     pub(super) fn check(&self) -> Result<()> {
         if self.health.kind() == Some(ErrorKind::Device) {
             self.look_for_loss();

@@ -20,7 +20,7 @@ pub struct Roofline {
     /// Bandwidths by working set as (bytes of the working set, bytes per second), in ascending order of the
     /// size; the last working set exceeds the caches.
     pub bandwidth: Vec<(u64, f64)>,
-    /// Peak rate in FLOP/s of matrix products and attention, if they are computed in another type than f32.
+    /// Peak rate in FLOP/s of matrix products and attention, if they are computed in a type other than f32.
     pub products: Option<f64>,
 }
 

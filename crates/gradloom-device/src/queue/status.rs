@@ -7,9 +7,9 @@ use crate::memory::Memory;
 use gradloom_codegen::step::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of the status.
+/// Size of the status in bytes.
 pub const STATUS_BYTES: usize = 4 * STATUS_WORDS;
-/// Bytes of the status that are cleared when a step starts.
+/// Size in bytes of the part of the status that is cleared when a step starts.
 pub const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
 
 /// Counter of the failures of a program that the host has acknowledged.

@@ -5,7 +5,7 @@ use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
 /// Returns angles of every exponent with small, large and random significands, the floats nearest to
-/// multiples of pi/2, infinities and NaN; each with both signs.
+/// multiples of pi/2, infinities and NaN, each with both signs.
 fn angles() -> Vec<f64> {
     let mut angles: Vec<f64> = [6_381_956_970_095_103.0 * 2f64.powi(60), 1e6, 1e9, 3.0e38, 8191.9995, 8192.0]
         .into_iter()

@@ -6,7 +6,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::DType;
 use gradloom_testing::Leaves;
 
-/// Returns infinity, NaN, numbers around the largest and smallest ones, and ties; each with both signs.
+/// Returns infinity, NaN, numbers around the largest and smallest ones, and ties, each with both signs.
 fn numbers() -> Vec<f64> {
     let unit = 2f64.powi(-24);
     let positive = [

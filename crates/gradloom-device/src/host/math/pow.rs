@@ -65,7 +65,7 @@ pub fn pow(x: f32, y: f32) -> f32 {
         f64::from(base)
     };
     let power = exp2(f64::from(y) * log) as f32;
-    // 0 times infinity in the exponent would be NaN.
+    // Otherwise, 0 times infinity in the exponent would result in NaN.
     let power = if base == 1.0 && exponent == f32::INFINITY { 1.0 } else { power };
 
     // Every f32 of at least 2²³ is an integer, and every f32 of at least 2²⁴ is even.
