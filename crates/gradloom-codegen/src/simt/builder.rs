@@ -1,8 +1,8 @@
-//! Writes kernels: `let x = k.load(a, i); k.store(b, i, x * scale)`.
+//! Builder of kernels: `let x = k.load(a, i); k.store(b, i, x * scale)`.
 //!
-//! In: calls in the order in which an invocation is to do things. Out: a [`Kernel`]. Operators on
-//! [`Value`]s take values of one dtype, and u32 numbers on the right. What numbers alone decide, of index
-//! arithmetic, is decided here.
+//! In: calls in the order in which an invocation executes them. Out: a [`Kernel`]. Operators on [`Value`]s
+//! take two values of one dtype, or a value and a u32 constant on the right. Index arithmetic on constants is
+//! folded.
 
 use super::ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use super::tidy::tidy;
@@ -11,14 +11,14 @@ use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Rem, Shl, Shr, Sub};
 
-/// A kernel in the making.
+/// Kernel under construction.
 pub struct Builder {
     state: RefCell<BuilderState>,
 }
 
 struct BuilderState {
     kernel: Kernel,
-    /// The statements so far of the blocks that are open, the innermost last.
+    /// Statements of the open blocks, innermost last.
     open: Vec<Vec<Stmt>>,
 }
 
@@ -26,22 +26,22 @@ struct BuilderState {
 #[derive(Clone, Copy)]
 pub struct Value<'k> {
     k: &'k Builder,
-    /// Its expression.
+    /// Its expression in [`Kernel::exprs`].
     pub id: ExprId,
 }
 
-/// Variable that a kernel's statements change.
+/// Mutable variable of a kernel.
 #[derive(Clone, Copy)]
 pub struct Variable<'k> {
     k: &'k Builder,
     number: u32,
 }
 
-/// Number of a buffer or of shared memory, as the builder gave it.
+/// Number of a buffer or array, as returned by the builder.
 type Memory = u32;
 
 impl Builder {
-    /// Creates a kernel that `groups` workgroups of `workgroup` invocations are to run.
+    /// Creates a kernel of `groups` workgroups of `workgroup` invocations.
     pub fn new(label: &str, workgroup: u32, groups: usize) -> Self {
         let kernel = Kernel {
             label: label.to_string(),
@@ -68,7 +68,7 @@ impl Builder {
         kernel
     }
 
-    /// Returns the number of a buffer of the launch: the same number for the same buffer.
+    /// Returns the number of a buffer of the launch. Equal buffers have the same number.
     pub fn buffer(&self, role: Role, ty: impl Into<ValueType>) -> Memory {
         let mut state = self.state.borrow_mut();
         let (buffers, buffer) = (&mut state.kernel.buffers, Buffer { role, ty: ty.into() });
@@ -79,18 +79,18 @@ impl Builder {
         last(buffers)
     }
 
-    /// Sets the numbers that all invocations read, as the kernel's only table.
+    /// Sets the constants that all invocations can read; a kernel has only one such table.
     pub fn table(&self, numbers: Vec<u32>) -> Memory {
         self.state.borrow_mut().kernel.table = numbers;
         self.buffer(Role::Table, DType::U32)
     }
 
-    /// Creates an array of each workgroup.
+    /// Creates an array that each workgroup shares.
     pub fn shared(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
         self.array(Space::Workgroup, ty.into(), elements)
     }
 
-    /// Creates an array of each invocation.
+    /// Creates an array private to each invocation.
     pub fn private(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
         self.array(Space::Invocation, ty.into(), elements)
     }
@@ -101,32 +101,32 @@ impl Builder {
         last(&state.kernel.arrays)
     }
 
-    /// Returns a number of a dtype by its bits.
+    /// Returns a constant of a dtype, given by its bits.
     pub fn bits(&self, dtype: DType, bits: u32) -> Value<'_> {
         self.expr(Expr::Literal(bits), dtype)
     }
 
-    /// Returns a u32.
+    /// Returns a u32 constant.
     pub fn u32(&self, number: u32) -> Value<'_> {
         self.bits(DType::U32, number)
     }
 
-    /// Returns an i32.
+    /// Returns an i32 constant.
     pub fn i32(&self, number: i32) -> Value<'_> {
         self.bits(DType::I32, number.cast_unsigned())
     }
 
-    /// Returns an f32.
+    /// Returns an f32 constant.
     pub fn f32(&self, number: f32) -> Value<'_> {
         self.bits(DType::F32, number.to_bits())
     }
 
-    /// Returns true or false.
+    /// Returns a bool constant.
     pub fn bool(&self, is: bool) -> Value<'_> {
         self.bits(DType::Bool, is.into())
     }
 
-    /// A number of a graph; of a float of 16 bits as f32, of u8 as i32.
+    /// Returns a constant of a graph: of a 16-bit float dtype as f32, of u8 as i32.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -143,27 +143,27 @@ impl Builder {
         }
     }
 
-    /// Returns the result of a reduction of no elements.
+    /// Returns the identity element of a reduction, which is its result for no elements.
     pub fn identity(&self, op: ReduceOp, dtype: DType) -> Value<'_> {
         self.number(op.identity(dtype), dtype)
     }
 
-    /// Returns the number of the workgroup, u32.
+    /// Returns the workgroup's number, a u32.
     pub fn group(&self) -> Value<'_> {
         self.expr(Expr::Group, DType::U32)
     }
 
-    /// Returns the number of the invocation in its workgroup, u32.
+    /// Returns the invocation's number in its workgroup, a u32.
     pub fn local(&self) -> Value<'_> {
         self.expr(Expr::Local, DType::U32)
     }
 
-    /// Returns whether the step may write its results, a bool.
+    /// Returns a bool: true if the step may write its results.
     pub fn committed(&self) -> Value<'_> {
         self.expr(Expr::Committed, DType::Bool)
     }
 
-    /// Loads the element of a buffer at an index; a float of 16 bits becomes f32, a u8 i32.
+    /// Loads the element of a buffer at an index. A 16-bit float is widened to f32, a u8 to i32.
     pub fn load<'k>(&'k self, buffer: Memory, index: Value<'k>) -> Value<'k> {
         let ty = self.type_of_buffer(buffer);
         let value = self.expr(Expr::Load(buffer, index.id), ty);
@@ -177,7 +177,8 @@ impl Builder {
         self.state.borrow().kernel.buffers[buffer as usize].ty
     }
 
-    /// Writes an element of a buffer; f32 is rounded if that has 16 bits, of i32 a u8 takes the low bits.
+    /// Writes an element of a buffer. An f32 is rounded to a 16-bit float dtype; of an i32, a u8 keeps the
+    /// low bits.
     pub fn store(&self, buffer: Memory, index: Value<'_>, value: Value<'_>) {
         let value = match self.type_of_buffer(buffer) {
             ValueType::Scalar(dtype) if dtype.is_for_memory() => value.cast(dtype),
@@ -195,12 +196,13 @@ impl Builder {
         self.state.borrow().kernel.arrays[array as usize].ty
     }
 
-    /// Returns the element of a workgroup's array at an index, the same for all invocations, who meet here.
+    /// Returns the element of a workgroup's array at an index that is the same for all invocations. It is
+    /// also a barrier: all of them must reach it.
     pub fn broadcast<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
         self.expr(Expr::Broadcast(array, index.id), self.type_of_array(array))
     }
 
-    /// Returns a vector of two or four f32.
+    /// Returns a vector of two or four f32 elements.
     pub fn vector<'k>(&'k self, elements: &[Value<'k>]) -> Value<'k> {
         match *elements {
             [a, b] => self.expr(Expr::Vector2([a.id, b.id]), ValueType::Vector(2)),
@@ -209,18 +211,18 @@ impl Builder {
         }
     }
 
-    /// Returns a vector of four f32, by their numbers.
+    /// Returns a vector of four f32 elements, computed from their numbers.
     pub fn vector_of<'k>(&'k self, element: &dyn Fn(u32) -> Value<'k>) -> Value<'k> {
         self.vector(&[element(0), element(1), element(2), element(3)])
     }
 
-    /// Returns a matrix of zeros, to add products to.
+    /// Returns a zero matrix, to accumulate products.
     pub fn matrix_zero(&self) -> Value<'_> {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// Returns a matrix from an array of vectors of four: its first item, how many of them lie between its
-    /// rows (or else columns), and whether these are rows.
+    /// Loads a matrix from an array of vectors of four elements, starting at item `index`. `pitch` is the
+    /// number of items between consecutive rows if `by_rows`, else between consecutive columns.
     pub fn matrix<'k>(
         &'k self,
         which: MatrixUse,
@@ -237,22 +239,22 @@ impl Builder {
         self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ty)
     }
 
-    /// Writes a matrix by rows into an array, `pitch` elements from row to row.
+    /// Writes a matrix row by row into an array, with `pitch` elements between consecutive rows.
     pub fn store_matrix(&self, array: Memory, index: Value<'_>, pitch: u32, value: Value<'_>) {
         self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
     }
 
-    /// Returns an element of the vector at an index of an array.
+    /// Loads one element of the vector at an index of an array.
     pub fn element_part<'k>(&'k self, array: Memory, index: Value<'k>, part: Value<'k>) -> Value<'k> {
         self.expr(Expr::ElementPart(array, index.id, part.id), DType::F32)
     }
 
-    /// Writes an element of an array.
+    /// Writes the element of an array at an index.
     pub fn set_element(&self, array: Memory, index: Value<'_>, value: Value<'_>) {
         self.push(Stmt::SetElement(array, index.id, value.id));
     }
 
-    /// Creates a variable with its first value.
+    /// Creates a variable with an initial value.
     pub fn var<'k>(&'k self, first: Value<'k>) -> Variable<'k> {
         let ty = first.ty();
         let mut state = self.state.borrow_mut();
@@ -263,7 +265,7 @@ impl Builder {
         Variable { k: self, number }
     }
 
-    /// Appends the statements of `then`, which run where a condition holds.
+    /// Appends a conditional block with the statements that `then` appends.
     pub fn when(&self, condition: Value<'_>, then: impl FnOnce()) {
         self.open();
         then();
@@ -271,7 +273,7 @@ impl Builder {
         self.push(Stmt::If(condition.id, block));
     }
 
-    /// Appends the statements of `then`, which run where all conditions hold that are given.
+    /// Appends the statements of `then`, in a block that requires all given conditions, if there are any.
     pub fn guard<'k, const N: usize>(&'k self, conditions: [Option<Value<'k>>; N], then: impl FnOnce()) {
         match all(&conditions) {
             Some(condition) => self.when(condition, then),
@@ -279,8 +281,8 @@ impl Builder {
         }
     }
 
-    /// Appends a loop over the statements of `body`, whose counter starts at `start`, grows by `step`, and
-    /// stays below `end`.
+    /// Appends a loop over the statements that `body` appends. Its counter starts at `start`, increases by
+    /// `step`, and stays below `end`.
     pub fn count<'k>(
         &'k self,
         start: Value<'k>,
@@ -288,7 +290,7 @@ impl Builder {
         step: Value<'k>,
         body: impl FnOnce(Value<'k>),
     ) {
-        // What does not depend on the closure is compiled once.
+        // Only this method is generic, so that the rest is compiled once.
         if let Some((number, counter)) = self.loop_over(start, end) {
             self.open();
             body(counter);
@@ -297,8 +299,8 @@ impl Builder {
         }
     }
 
-    /// Appends a loop like [`Builder::count`]; if `is_apart`, its first turn, which must exist, stands
-    /// before it by itself.
+    /// Appends a loop like [`Builder::count`]. If `is_apart`, the first iteration, which must exist, is
+    /// peeled off and placed before the loop.
     pub fn count_apart<'k>(
         &'k self,
         is_apart: bool,
@@ -311,7 +313,7 @@ impl Builder {
         self.count(if is_apart { start + step } else { start }, end, step, body);
     }
 
-    /// Creates a loop, unless it is known to have no turns; returns its number and counter.
+    /// Creates a loop and returns its number and counter; `None` if it is known to have no iterations.
     fn loop_over(&self, start: Value<'_>, end: Value<'_>) -> Option<(u32, Value<'_>)> {
         if let (Some(start), Some(end)) = (self.literal(start.id), self.literal(end.id))
             && start >= end
@@ -325,36 +327,36 @@ impl Builder {
         Some((number, self.expr(Expr::Counter(number), DType::U32)))
     }
 
-    /// Appends a loop over the statements of `body` for each number from a power of two down to 1, each
-    /// half of the one before.
+    /// Appends a loop over the statements that `body` appends, for the powers of two from `first` down to 1.
+    /// `first` must be a power of two, or 0 for no iterations.
     pub fn halve<'k>(&'k self, first: u32, body: impl FnOnce(Value<'k>)) {
         let turns = first.checked_ilog2().map_or(0, |log| log + 1);
         self.count(self.u32(0), self.u32(turns), self.u32(1), |turn| body(self.u32(first) >> turn));
     }
 
-    /// Has invocations numbered subgroup by subgroup, of this size.
+    /// Requires subgroups of `size` invocations, numbered consecutively within the workgroup.
     pub fn uses_subgroups(&self, size: u32) {
         self.state.borrow_mut().kernel.subgroup = Some(size);
     }
 
-    /// Appends a barrier, where all invocations of the workgroup meet.
+    /// Appends a barrier for all invocations of the workgroup.
     pub fn barrier(&self) {
         self.push(Stmt::Barrier);
     }
 
-    /// Makes the step fail where an index is outside of `0..extent`; gives the index that is in range and
-    /// nearest, as u32.
+    /// Makes the step fail if an index, an i32, is outside of `0..extent`. Returns the nearest index in
+    /// range, as a u32.
     pub fn check_index<'k>(&'k self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.report_index(index, extent, position);
         index.clamped(extent).cast(DType::U32)
     }
 
-    /// Makes the step fail where an index, i32, is outside of `0..extent`.
+    /// Makes the step fail if an index, an i32, is outside of `0..extent`.
     pub fn report_index(&self, index: Value<'_>, extent: u32, position: Value<'_>) {
         self.push(Stmt::Report(Fault::Index(index.id, extent), position.id));
     }
 
-    /// Makes the step fail where an integer divisor is zero.
+    /// Makes the step fail if an integer divisor is zero.
     pub fn check_divisor(&self, divisor: Value<'_>, position: Value<'_>) {
         self.push(Stmt::Report(Fault::Divisor(divisor.id), position.id));
     }
@@ -363,7 +365,7 @@ impl Builder {
         self.state.borrow_mut().open.push(Vec::new());
     }
 
-    /// Ends the block that was opened last.
+    /// Closes the innermost open block.
     fn close(&self) -> Block {
         Block(self.state.borrow_mut().open.pop().expect("the block was opened"))
     }
@@ -372,7 +374,7 @@ impl Builder {
         self.state.borrow_mut().open.last_mut().expect("a block is open").push(statement);
     }
 
-    /// Appends an expression, evaluated here.
+    /// Appends an expression and, unless it is a leaf, the statement that evaluates it.
     fn expr(&self, expr: Expr, ty: impl Into<ValueType>) -> Value<'_> {
         let mut state = self.state.borrow_mut();
         let is_leaf = expr.is_leaf();
@@ -393,7 +395,7 @@ impl Builder {
     }
 }
 
-/// Returns whether all conditions hold that are given; `None` if none is.
+/// Returns the conjunction of the given conditions; `None` if there are none.
 fn all<'k>(conditions: &[Option<Value<'k>>]) -> Option<Value<'k>> {
     conditions.iter().copied().flatten().reduce(|a, b| a & b)
 }
@@ -406,7 +408,7 @@ fn last<T>(list: &[T]) -> u32 {
 const FEW: &str = "a kernel has fewer than 2^32 of everything";
 
 impl<'k> Value<'k> {
-    /// Its type.
+    /// Returns its type.
     pub fn ty(self) -> ValueType {
         self.k.state.borrow().kernel.ty(self.id)
     }
@@ -416,12 +418,12 @@ impl<'k> Value<'k> {
         self.k.state.borrow().kernel.dtype(self.id)
     }
 
-    /// Returns a function of this value.
+    /// Applies a unary op to this value.
     pub fn unary(self, op: UnaryOp) -> Self {
         self.k.expr(Expr::Unary(op, self.id), self.ty())
     }
 
-    /// Returns a function of both values.
+    /// Applies a binary op to both values.
     pub fn binary(self, op: BinaryOp, other: Self) -> Self {
         if self.ty() == ValueType::Scalar(DType::U32)
             && let Some(folded) = self.folded(op, other)
@@ -431,7 +433,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Binary(op, self.id, other.id), self.ty())
     }
 
-    /// Returns the result of index arithmetic if numbers alone decide it.
+    /// Folds index arithmetic on constants; returns `None` if the operands do not determine the result.
     fn folded(self, op: BinaryOp, other: Self) -> Option<Self> {
         let (a, b) = (self.k.literal(self.id), self.k.literal(other.id));
         match (op, a, b) {
@@ -451,32 +453,32 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// Returns whether this comparison holds, a bool.
+    /// Compares both values and returns a bool.
     pub fn compare(self, op: CompareOp, other: Self) -> Self {
         self.k.expr(Expr::Compare(op, self.id, other.id), DType::Bool)
     }
 
-    /// Returns whether it is less than a u32, a bool.
+    /// Returns a bool: true if it is less than a u32 constant.
     pub fn below(self, limit: u32) -> Self {
         self.less(self.k.u32(limit))
     }
 
-    /// Returns whether it is less than another, a bool.
+    /// Returns a bool: true if it is less than another value.
     pub fn less(self, other: Self) -> Self {
         self.compare(CompareOp::Lt, other)
     }
 
-    /// Returns whether both are equal, a bool.
+    /// Returns a bool: true if both are equal.
     pub fn equals(self, other: Self) -> Self {
         self.compare(CompareOp::Eq, other)
     }
 
-    /// Returns the smaller of both.
+    /// Returns the smaller of both values.
     pub fn min(self, other: Self) -> Self {
         self.binary(BinaryOp::Min, other)
     }
 
-    /// Returns the larger of both.
+    /// Returns the larger of both values.
     pub fn max(self, other: Self) -> Self {
         self.binary(BinaryOp::Max, other)
     }
@@ -486,21 +488,22 @@ impl<'k> Value<'k> {
         self.binary(op.combiner(), other)
     }
 
-    /// Returns the number in `0..extent` that is nearest to it, an i32; 0 of an extent of 0.
+    /// Returns the nearest number in `0..extent`, an i32; 0 if the extent is 0.
     pub fn clamped(self, extent: u32) -> Self {
         let most = i32::try_from(extent.max(1) - 1).unwrap_or(i32::MAX);
         self.max(self.k.i32(0)).min(self.k.i32(most))
     }
 
-    /// Returns the value of the invocation whose number in the subgroup, of this many, differs in these
-    /// bits.
+    /// Returns the value of the invocation whose number in its subgroup differs from this one's in exactly
+    /// `bits`. Subgroups have `subgroup` invocations.
     pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
         self.k.uses_subgroups(subgroup);
         self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
-    /// Combines the values of `lanes` neighbours of a subgroup, of this many invocations: all of them have
-    /// the result then. Neighbours meet in pairs, so `lanes`, a power of two, alone decides the order.
+    /// Combines the values of each `lanes` consecutive invocations of a subgroup of `subgroup` invocations,
+    /// which all receive the result. The invocations are combined in pairs, so the order depends only on
+    /// `lanes`, a power of two.
     pub fn across_subgroup(self, op: ReduceOp, lanes: usize, subgroup: u32) -> Self {
         let mut sum = self;
         let mut half = lanes / 2;
@@ -511,43 +514,42 @@ impl<'k> Value<'k> {
         sum
     }
 
-    /// Returns `self * factor + summand`, rounded once where the device can.
+    /// Returns `self * factor + summand`, rounded once if the device has such an instruction.
     pub fn mul_add(self, factor: Self, summand: Self) -> Self {
         self.k.expr(Expr::MulAdd([self.id, factor.id, summand.id]), self.ty())
     }
 
-    /// Returns this matrix, a left operand, times a right one, added to a sum.
+    /// Returns the product of this left operand and a right operand, added to `sum`; all three are matrices.
     pub fn matrix_mul_add(self, right: Self, sum: Self) -> Self {
         self.k.expr(Expr::MatrixMulAdd([self.id, right.id, sum.id]), sum.ty())
     }
 
-    /// Returns this matrix, an operand in f32, minus its rounding to TF32.
+    /// Returns this matrix, an f32 operand, minus its rounding to TF32.
     pub fn matrix_residual(self) -> Self {
         self.k.expr(Expr::MatrixResidual(self.id), self.ty())
     }
 
-    /// Returns this sum's elements that the invocation has in its left (0) or right (1) eight columns.
+    /// Returns the invocation's elements of this matrix sum in its left (0) or right (1) eight columns.
     pub fn matrix_half(self, half: u32) -> Self {
         self.k.expr(Expr::MatrixHalf(self.id, half), ValueType::Vector(4))
     }
 
-    /// Returns a matrix sum of the elements that the invocation has in its left (this) and right eight
-    /// columns.
+    /// Returns a matrix sum, given the invocation's elements of its left (`self`) and right eight columns.
     pub fn matrix_from(self, right: Self) -> Self {
         self.k.expr(Expr::MatrixFrom([self.id, right.id]), ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// Returns this sum as a left operand, rounded to a dtype of 16 bits.
+    /// Converts this matrix sum to a left operand, rounded to a 16-bit dtype.
     pub fn to_left(self, half: DType) -> Self {
         self.k.expr(Expr::Cast(self.id), ValueType::Matrix(MatrixUse::Left, half))
     }
 
-    /// Returns two to the power of it, as the device computes it.
+    /// Returns two to the power of this value, as the device computes it.
     pub fn native_exp2(self) -> Self {
         self.k.expr(Expr::NativeExp2(self.id), DType::F32)
     }
 
-    /// Returns the larger of two f32; of a NaN, either.
+    /// Returns the larger of two f32; if one of them is NaN, either.
     pub fn native_max(self, other: Self) -> Self {
         self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)
     }
@@ -557,24 +559,24 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::NativeLog(self.id), DType::F32)
     }
 
-    /// Returns a vector of four of it, an f32.
+    /// Returns a vector whose four elements are this f32.
     pub fn splat(self) -> Self {
         self.k.expr(Expr::Splat(self.id), ValueType::Vector(4))
     }
 
-    /// Returns an element of a vector.
+    /// Returns the element of a vector with this number.
     pub fn component(self, number: u32) -> Self {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
     }
 
-    /// Returns the number as another dtype of graphs: what has 16 bits is rounded, and stays f32; a u8
-    /// stays i32.
+    /// Converts the number to a dtype of graphs. The result for a 16-bit float dtype is an f32, rounded to
+    /// that dtype; for u8 it is an i32.
     pub fn converted(self, dtype: DType) -> Self {
         let computed = self.cast(dtype.computed());
         if dtype.is_for_memory() { computed.cast(dtype).cast(computed.dtype()) } else { computed }
     }
 
-    /// Returns two or four floats of 16 bits as f32.
+    /// Converts two or four 16-bit floats to f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
             ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
@@ -583,7 +585,7 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// Returns the first four of eight floats of 16 bits, and the last.
+    /// Returns the first and the last four of eight 16-bit floats.
     pub fn fours(self) -> [Self; 2] {
         let ValueType::Half8(half) = self.ty() else {
             panic!("gradloom takes two fours of {}; please report this", self.ty())
@@ -591,7 +593,8 @@ impl<'k> Value<'k> {
         [0, 1].map(|part| self.k.expr(Expr::FourOf(self.id, part), ValueType::Half4(half)))
     }
 
-    /// Returns an operand of matrix instructions of these floats of 16 bits and others: [`Expr::MatrixOf`].
+    /// Returns an operand of matrix instructions, made of these four 16-bit floats and another four:
+    /// [`Expr::MatrixOf`].
     pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
         let ValueType::Half4(half) = self.ty() else {
             panic!("gradloom makes a matrix of {}; please report this", self.ty())
@@ -599,7 +602,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::MatrixOf([self.id, other.id]), ValueType::Matrix(which, half))
     }
 
-    /// Returns a vector of four, rounded to a dtype of 16 bits.
+    /// Rounds a vector of four elements to a 16-bit dtype.
     pub fn to_half(self, dtype: DType) -> Self {
         let ty = ValueType::Half4(dtype);
         if self.ty() == ty {
@@ -608,41 +611,41 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::ToHalf(self.to_vector().id), ty)
     }
 
-    /// Returns the upper half of a product of two u32.
+    /// Returns the upper 32 bits of the product of two u32.
     pub fn mul_high(self, other: Self) -> Self {
         self.k.expr(Expr::MulHigh(self.id, other.id), DType::U32)
     }
 
-    /// Returns `yes` where this bool holds, else `no`.
+    /// Returns `yes` if this bool is true, else `no`.
     pub fn select(self, yes: Self, no: Self) -> Self {
         self.k.expr(Expr::Select(self.id, yes.id, no.id), yes.ty())
     }
 
-    /// Returns the number as another dtype.
+    /// Converts the number to another dtype.
     pub fn cast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Cast(self.id), dtype) }
     }
 
-    /// Returns the bits as another dtype.
+    /// Reinterprets the bits as another dtype.
     pub fn bitcast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Bitcast(self.id), dtype) }
     }
 }
 
 impl<'k> Variable<'k> {
-    /// Returns the value that it has now.
+    /// Returns its current value.
     pub fn get(self) -> Value<'k> {
         let ty = self.k.state.borrow().kernel.variables[self.number as usize];
         self.k.expr(Expr::Read(self.number), ty)
     }
 
-    /// Gives it another value.
+    /// Assigns a value.
     pub fn set(self, value: Value<'k>) {
         self.k.push(Stmt::Assign(self.number, value.id));
     }
 }
 
-/// Operators between values, and between a u32 value and a number.
+/// Implements an operator for two values, and for a value and a u32 constant.
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident),* $(,)?) => {$(
         impl $trait for Value<'_> {

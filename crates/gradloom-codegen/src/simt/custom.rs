@@ -1,9 +1,9 @@
-//! Kernels of users' ops, in the kernel language.
+//! Kernels of user-defined ops, in the kernel language.
 //!
 //! In: a function that writes the kernels of an op ([`gpu_lowering`]), and a launch of it. Out: verified
-//! kernels, and the bytes of scratch that they share. Always holds: whatever the function wrote, kernels
-//! access nothing outside of the op's operands, results and scratch: a load beyond the end reads the last
-//! element, a store there does nothing.
+//! kernels, and the number of bytes of scratch memory that they share. Invariant: whatever the function
+//! writes, the kernels access only the operands, results and scratch memory of the op. A load beyond the end
+//! returns the last element; a store beyond the end has no effect.
 
 use super::builder::{Builder, Value, Variable};
 use super::ir::{Kernel, Role, Space, ValueType};
@@ -17,17 +17,18 @@ use gradloom_core::plan::ALIGNMENT;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Bytes of scratch of an op, at most: kernels count its elements in 32 bits.
+/// Maximum number of bytes of scratch memory per op: kernels index its elements with 32 bits.
 const MOST_SCRATCH: u64 = 1 << 31;
 
-/// Bytes of arrays of an invocation's own, at most: more would lie in slow memory, and compilers take long.
+/// Maximum number of bytes of private arrays per invocation. Larger arrays would lie in slow memory, and take
+/// long to compile.
 const MOST_PRIVATE: u32 = 16 << 10;
 
 type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
 
-/// Creates the return value of [`CustomOp::gpu`]: `write` is called for each launch of the op, and gives it
-/// its kernels, which run one after the other on every kind of GPU. Each is to write every element of the
-/// results that are its own.
+/// Creates the return value of [`CustomOp::gpu`]. `write` is called for each launch of the op and appends
+/// kernels to it, which run one after the other on every kind of GPU. Together they must write every element
+/// of the op's results.
 ///
 /// ```
 /// use gradloom_codegen::simt::custom::gpu_lowering;
@@ -44,44 +45,44 @@ pub fn gpu_lowering(write: impl Fn(&CustomLaunch<'_>) + Send + Sync + 'static) -
     GpuLowering::new(Box::new(write) as Write)
 }
 
-/// A launch of a user's op, whose kernels are being written.
+/// Launch of a user-defined op, to which its kernels are added.
 pub struct CustomLaunch<'a> {
     views: &'a Views<'a>,
     limits: &'a Limits,
     kernels: RefCell<Vec<Kernel>>,
-    /// Bytes of scratch so far.
+    /// Number of bytes of scratch memory allocated so far.
     scratch: Cell<u64>,
-    /// True while a kernel is being written: its values are no other kernel's.
+    /// True while a kernel is being written. Values must not be used in another kernel.
     is_open: Cell<bool>,
-    /// The first mistake.
+    /// Message of the first mistake.
     mistake: RefCell<Option<String>>,
 }
 
-/// An operand, a result, or scratch of a launch. Elements are numbered row-major, from 0.
+/// Operand, result, or scratch buffer of a launch. Its elements are numbered in row-major order, from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomBuffer<'a> {
     role: Role,
     dtype: DType,
-    /// Layout of its elements; scratch is contiguous.
+    /// Layout of its elements; `None` for scratch memory, which is contiguous.
     layout: Option<&'a Layout>,
     elements: usize,
 }
 
-/// Work of one invocation of a kernel: expressions, statements and accesses, in order.
+/// Program of one invocation of a kernel: expressions, statements and memory accesses, in order.
 ///
-/// Values are [`Value`]s, whose operators take two of one dtype, or a u32 and a number; [`Value::unary`],
-/// [`Value::binary`] and [`Value::compare`] take the elementwise functions of graphs. Floats of 16 bits are
-/// f32 once they are loaded.
+/// The operators of [`Value`]s take two values of one dtype, or a value and a u32 constant. [`Value::unary`],
+/// [`Value::binary`] and [`Value::compare`] are the elementwise functions of graphs. 16-bit floats are loaded
+/// as f32.
 #[derive(Clone, Copy)]
 pub struct Invocation<'k> {
     k: &'k Builder,
     mistake: &'k RefCell<Option<String>>,
 }
 
-/// An array of an invocation, or of a workgroup together. It has no values at first.
+/// Array of each invocation or of each workgroup, initially undefined.
 #[derive(Clone, Copy)]
 pub struct CustomArray<'k> {
-    /// The kernel that has it.
+    /// Kernel that declares it.
     k: &'k Builder,
     number: u32,
     elements: u32,
@@ -111,8 +112,8 @@ impl<'a> CustomLaunch<'a> {
         }
     }
 
-    /// Creates memory that the kernels of this launch share: what one writes, those after it read. It has
-    /// no values at first.
+    /// Allocates scratch memory that the kernels of this launch share: a kernel can read elements that
+    /// earlier kernels have written. Its contents are initially undefined.
     pub fn scratch(&self, dtype: DType, elements: usize) -> CustomBuffer<'a> {
         if dtype == DType::Bool || dtype.is_for_memory() {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
@@ -129,12 +130,12 @@ impl<'a> CustomLaunch<'a> {
         CustomBuffer { role: Role::Workspace { start, bytes }, dtype, layout: None, elements }
     }
 
-    /// Returns the limits of the device on a kernel.
+    /// Returns the device's limits on a kernel.
     pub fn limits(&self) -> &'a Limits {
         self.limits
     }
 
-    /// Adds a kernel in which an invocation does `f` at each position below `elements`.
+    /// Adds a kernel that runs `f` once for each position below `elements`, in an invocation each.
     pub fn each(&self, elements: usize, f: impl for<'k> FnOnce(Invocation<'k>, Value<'k>)) {
         let workgroup = WORKGROUP.min(self.limits.invocations);
         let Ok(count) = u32::try_from(elements) else {
@@ -146,7 +147,7 @@ impl<'a> CustomLaunch<'a> {
         });
     }
 
-    /// Adds a kernel that `groups` workgroups of `workgroup` invocations run; of no groups, it is left out.
+    /// Adds a kernel of `groups` workgroups of `workgroup` invocations; if `groups` is 0, no kernel is added.
     pub fn kernel(&self, workgroup: u32, groups: usize, f: impl for<'k> FnOnce(Invocation<'k>)) {
         let most = self.limits.invocations;
         if workgroup == 0 || workgroup > most {
@@ -169,12 +170,12 @@ impl<'a> CustomLaunch<'a> {
 }
 
 impl<'a> CustomBuffer<'a> {
-    /// Returns the number of its elements.
+    /// Returns the number of elements.
     pub fn elements(self) -> usize {
         self.elements
     }
 
-    /// Its extents; none of scratch.
+    /// Returns its shape; `None` for scratch memory.
     pub fn shape(self) -> Option<&'a Shape> {
         self.layout.map(|layout| &layout.shape)
     }
@@ -186,7 +187,7 @@ impl<'a> CustomBuffer<'a> {
 }
 
 impl CustomArray<'_> {
-    /// Its lifetime keeps it within its kernel.
+    /// Checks that the array belongs to the kernel, which its lifetime ensures.
     fn check(self, k: &Builder) {
         assert!(std::ptr::eq(self.k, k), "an array of another kernel; please report this");
     }
@@ -197,37 +198,37 @@ fn note(mistake: &RefCell<Option<String>>, what: impl FnOnce() -> String) {
 }
 
 impl<'k> Invocation<'k> {
-    /// Returns a u32.
+    /// Returns a u32 constant.
     pub fn u32(self, number: u32) -> Value<'k> {
         self.k.u32(number)
     }
 
-    /// Returns an i32.
+    /// Returns an i32 constant.
     pub fn i32(self, number: i32) -> Value<'k> {
         self.k.i32(number)
     }
 
-    /// Returns an f32.
+    /// Returns an f32 constant.
     pub fn f32(self, number: f32) -> Value<'k> {
         self.k.f32(number)
     }
 
-    /// Returns true or false.
+    /// Returns a bool constant.
     pub fn bool(self, is: bool) -> Value<'k> {
         self.k.bool(is)
     }
 
-    /// Returns the number of the workgroup, u32.
+    /// Returns the workgroup's number, a u32.
     pub fn group(self) -> Value<'k> {
         self.k.group()
     }
 
-    /// Returns the number of the invocation in its workgroup, u32.
+    /// Returns the invocation's number in its workgroup, a u32.
     pub fn local(self) -> Value<'k> {
         self.k.local()
     }
 
-    /// Loads the element at a position, u32.
+    /// Loads the element at a position, which is a u32.
     pub fn load(self, from: CustomBuffer<'_>, position: Value<'k>) -> Value<'k> {
         match self.within(position, from.elements) {
             Some(position) => {
@@ -238,7 +239,7 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// Writes the element at a position, u32.
+    /// Writes the element at a position, which is a u32.
     pub fn store(self, to: CustomBuffer<'_>, position: Value<'k>, value: Value<'k>) {
         if matches!(to.role, Role::Operand(_)) {
             return note(self.mistake, || "a store to an operand: kernels write results and scratch".into());
@@ -255,7 +256,7 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// Returns the nearest position below a number of elements; `None` if there are none.
+    /// Clamps a position to the last element; returns `None` if there are no elements.
     fn within(self, position: Value<'k>, elements: usize) -> Option<Value<'k>> {
         if position.ty() != ValueType::Scalar(DType::U32) {
             note(self.mistake, || format!("a position of {}: positions are u32, cast it", position.ty()));
@@ -265,26 +266,26 @@ impl<'k> Invocation<'k> {
         Some(position.min(self.k.u32(last)))
     }
 
-    /// Creates memory that the invocations of a workgroup share.
+    /// Creates an array that the invocations of a workgroup share.
     pub fn shared(self, dtype: DType, elements: u32) -> CustomArray<'k> {
         let elements = elements.max(1);
         CustomArray { k: self.k, number: self.k.shared(dtype, elements), elements }
     }
 
-    /// Creates memory of the invocation's own.
+    /// Creates an array private to each invocation.
     pub fn private(self, dtype: DType, elements: u32) -> CustomArray<'k> {
         let elements = elements.max(1);
         CustomArray { k: self.k, number: self.k.private(dtype, elements), elements }
     }
 
-    /// Loads the element of an array at an index, u32.
+    /// Loads the element of an array at an index, which is a u32.
     pub fn get(self, array: CustomArray<'k>, index: Value<'k>) -> Value<'k> {
         array.check(self.k);
         let index = self.within(index, array.elements as usize).unwrap_or_else(|| self.k.u32(0));
         self.k.element(array.number, index)
     }
 
-    /// Writes the element of an array at an index, u32.
+    /// Writes the element of an array at an index, which is a u32.
     pub fn set(self, array: CustomArray<'k>, index: Value<'k>, value: Value<'k>) {
         array.check(self.k);
         if let Some(within) = self.within(index, array.elements as usize) {
@@ -292,36 +293,36 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// Creates a variable with its first value.
+    /// Creates a variable with an initial value.
     pub fn var(self, first: Value<'k>) -> Variable<'k> {
         self.k.var(first)
     }
 
-    /// Appends the statements of `then`, which run where a condition holds.
+    /// Appends a conditional block with the statements that `then` appends.
     pub fn when(self, condition: Value<'k>, then: impl FnOnce()) {
         self.k.when(condition, then);
     }
 
-    /// Appends a loop over the statements of `body`, whose u32 counter starts at `start`, grows by 1, and
-    /// stays below `end`.
+    /// Appends a loop over the statements that `body` appends. Its u32 counter starts at `start`, increases
+    /// by 1, and stays below `end`.
     pub fn count(self, start: Value<'k>, end: Value<'k>, body: impl FnOnce(Value<'k>)) {
         self.k.count(start, end, self.k.u32(1), body);
     }
 
-    /// Appends a barrier, where all invocations of the workgroup meet, and see what the others have written
-    /// to shared memory. It must stand where all of them arrive.
+    /// Appends a barrier: all invocations of the workgroup arrive before any of them continues, and then see
+    /// what the others have written to shared memory. All of them must reach it.
     pub fn barrier(self) {
         self.k.barrier();
     }
 
-    /// Makes the step fail where an index, i32, is outside of `0..extent`; gives the nearest that is inside,
-    /// as u32, or 0. `position` is said in the message.
+    /// Makes the step fail if an index, an i32, is outside of `0..extent`. Returns the nearest index in range
+    /// as a u32, or 0 if there is none. The error message contains `position`.
     pub fn check_index(self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.k.check_index(index, extent, position)
     }
 }
 
-/// Returns the user's op of a launch.
+/// Returns the user-defined op that a launch runs, if any.
 fn op_of<'g>(kernel: &kernel::Kernel, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
     match kernel {
         kernel::Kernel::Op(OpKind::Custom(id)) => Some(&graph.customs[*id]),
@@ -329,15 +330,15 @@ fn op_of<'g>(kernel: &kernel::Kernel, graph: &'g Graph) -> Option<&'g Arc<dyn Cu
     }
 }
 
-/// Returns the user's op of a launch, if it has no kernels for GPUs.
+/// Returns the user-defined op that a launch runs, if it has no kernels for GPUs.
 pub fn on_host<'g>(launch: &Launch, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
     op_of(&launch.kernel, graph).filter(|op| op.gpu().is_none())
 }
 
-/// Returns the kernels of a user's op with kernels for GPUs; `None` of anything else.
+/// Returns the kernels of a user-defined op that has kernels for GPUs; `None` for any other launch.
 ///
 /// # Errors
-/// Returns an error that says what is wrong with the kernels, at the op in the user's source.
+/// Returns an error that describes what is wrong with the kernels, located at the op in the user's source.
 pub fn kernels(
     launch: &Launch,
     graph: &Graph,
@@ -364,8 +365,8 @@ pub fn kernels(
     })
 }
 
-/// Returns the number of bytes of scratch that the kernels of a user's op share; 0 of anything else, and of
-/// kernels that are not valid, which is said when they are emitted.
+/// Returns the number of bytes of scratch memory that the kernels of a user-defined op share. It is 0 for any
+/// other kernel, and for invalid kernels, which [`kernels`] reports later.
 pub(crate) fn scratch(
     kernel: &kernel::Kernel,
     graph: &Graph,
@@ -384,7 +385,7 @@ pub(crate) fn scratch(
     lowering.and_then(|lowering| written(&lowering, &views, limits).ok()).map_or(0, |(_, scratch)| scratch)
 }
 
-/// Returns the kernels that a user's function writes, with the number of bytes of scratch.
+/// Runs a user's function; returns the kernels that it writes, and their number of bytes of scratch memory.
 fn written(
     lowering: &GpuLowering,
     views: &Views<'_>,
@@ -410,7 +411,7 @@ fn written(
     Ok((kernels, launch.scratch.get()))
 }
 
-/// Checks what a kernel asks of the device.
+/// Verifies a kernel and checks its resources against the device's limits.
 fn check(kernel: &Kernel, limits: &Limits) -> std::result::Result<(), String> {
     verify(kernel)?;
     let bytes = |space: Space| {

@@ -18,7 +18,7 @@ pub fn index_at<'k>(k: &'k Builder, layout: &Layout, position: Value<'k>) -> Val
     index
 }
 
-/// Returns the index of the element at coordinates of a layout, one for each axis.
+/// Returns the index of the element at coordinates of a layout, one per axis.
 pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) -> Value<'k> {
     let mut index = k.u32(narrow(layout.offset));
     for ((&coordinate, &stride), &extent) in coordinates.iter().zip(&layout.strides).zip(layout.shape.iter())
@@ -30,12 +30,12 @@ pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) 
     index
 }
 
-/// Returns some axes of a layout, counted from 0.
+/// Returns the axes `start..end` of a layout, with an offset of 0.
 pub(crate) fn axes(layout: &Layout, start: usize, end: usize) -> Layout {
     Layout::new(0, layout.shape[start..end].into(), layout.strides[start..end].to_vec())
 }
 
-/// Returns the index of the element at a row and a column of a layout with `rows * columns` elements.
+/// Returns the index of the element at a row and a column of a layout of `rows * columns` elements.
 pub(crate) fn index_at_row<'k>(
     k: &'k Builder,
     layout: &Layout,
