@@ -1,72 +1,72 @@
-//! Kernels as data.
+//! Intermediate representation of kernels.
 //!
-//! Expressions stand in an arena and know their operands by number; they have no effects. Statements give
-//! the order. [`Stmt::Let`] says where an expression is evaluated: what reads memory or a variable
-//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used;
-//! so is a variable that is read without a name.
+//! Expressions are stored in an arena, refer to their operands by number, and have no side effects.
+//! Statements determine the order of evaluation: [`Stmt::Let`] is where an expression is evaluated. An
+//! expression that reads memory or a variable ([`Expr::is_impure`]) is evaluated only there. All others, and
+//! reads of variables without a `Let`, are evaluated wherever they are used.
 
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 
-/// Number of an expression of its kernel.
+/// Number of an expression in its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExprId(pub(super) u32);
 
 impl ExprId {
-    /// Its place in [`Kernel::exprs`].
+    /// Returns its index in [`Kernel::exprs`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// ValueType of a value.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueType {
     /// One number or bool.
     Scalar(DType),
-    /// So many f32: 2 or 4.
+    /// Vector of 2 or 4 f32 elements.
     Vector(u32),
-    /// Two floats of this dtype, which has 16 bits, as memory has them.
+    /// Two floats of this 16-bit dtype, packed as in memory.
     Half2(DType),
-    /// Four floats of this dtype, which has 16 bits.
+    /// Four floats of this 16-bit dtype.
     Half4(DType),
-    /// Eight of them.
+    /// Eight floats of this 16-bit dtype.
     Half8(DType),
-    /// 16 x 16 numbers of a dtype, which a subgroup has together.
+    /// Matrix of 16 x 16 elements of a dtype, distributed over a subgroup.
     Matrix(MatrixUse, DType),
 }
 
 impl ValueType {
-    /// Returns two elements as memory has them, of a float dtype.
+    /// Returns the type of two packed elements of a float dtype.
     pub fn two(dtype: DType) -> Self {
         if dtype.is_for_memory() { Self::Half2(dtype) } else { Self::Vector(2) }
     }
 
-    /// Returns four elements as memory has them, of a float dtype.
+    /// Returns the type of four packed elements of a float dtype.
     pub fn four(dtype: DType) -> Self {
         if dtype.is_for_memory() { Self::Half4(dtype) } else { Self::Vector(4) }
     }
 }
 
-/// Places of an invocation's elements in a matrix sum, on devices where they are known: NVIDIA's PTX ISA,
+/// Positions of an invocation's elements in a matrix sum, on devices that specify them: NVIDIA's PTX ISA,
 /// "Matrix fragments for mma.m16n8k16".
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentPlace;
 
 impl FragmentPlace {
-    /// Returns the row of an element (0 to 3) of a half (0 or 1) of a lane, and its column.
+    /// Returns the row and column of an element (0 to 3) of a half (0 or 1) in an invocation of the subgroup.
     pub fn of(lane: usize, half: usize, element: usize) -> [usize; 2] {
         [lane / 4 + element / 2 * 8, lane % 4 * 2 + element % 2 + half * 8]
     }
 }
 
-/// Role of a matrix in a product.
+/// Role of a matrix in a multiply-accumulate instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixUse {
-    /// The left operand, of floats of 16 bits.
+    /// Left operand, of 16-bit floats or f32.
     Left,
-    /// The right operand, of floats of 16 bits.
+    /// Right operand, of 16-bit floats or f32.
     Right,
-    /// The sum, of f32.
+    /// Sum, of f32.
     Sum,
 }
 
@@ -79,97 +79,98 @@ impl From<DType> for ValueType {
 /// Definition of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
-    /// A number by its bits; of bool, 0 or 1.
+    /// Constant, given by its bits; 0 or 1 for a bool.
     Literal(u32),
-    /// Number of the workgroup, u32.
+    /// Number of the workgroup, a u32.
     Group,
-    /// Number of the invocation in its workgroup, u32.
+    /// Number of the invocation in its workgroup, a u32.
     Local,
-    /// True if the step may write its results, bool: the same for all invocations.
+    /// Bool that is true if the step may write its results; the same for all invocations.
     Committed,
-    /// Counter of the loop of this number, u32.
+    /// Counter of the loop with this number, a u32.
     Counter(u32),
-    /// Value of a variable.
+    /// Value of the variable with this number.
     Read(u32),
-    /// The element of a buffer at an index, u32.
+    /// Element of a buffer at an index, a u32.
     Load(u32, ExprId),
-    /// The element of an array at an index, u32.
+    /// Element of an array at an index, a u32.
     Element(u32, ExprId),
-    /// Of an array of vectors, an element's element: two indices, u32. Nothing but it is read.
+    /// One element of a vector in an array: the array, the vector's index and the element's, both u32. No
+    /// other element is read.
     ElementPart(u32, ExprId, ExprId),
-    /// As [`UnaryOp`] says of graphs.
+    /// Unary function, as defined by [`UnaryOp`].
     Unary(UnaryOp, ExprId),
-    /// As [`BinaryOp`] says of graphs. A zero divisor of integers gives an unspecified number.
+    /// Binary function, as defined by [`BinaryOp`]. An integer divided by zero is an unspecified number.
     Binary(BinaryOp, ExprId, ExprId),
-    /// The upper 32 bits of a product of two u32.
+    /// Upper 32 bits of the product of two u32.
     MulHigh(ExprId, ExprId),
-    /// As [`CompareOp`] says of graphs.
+    /// Comparison, as defined by [`CompareOp`].
     Compare(CompareOp, ExprId, ExprId),
-    /// The second operand where the first one holds, else the third.
+    /// Second operand if the first is true, else the third.
     Select(ExprId, ExprId, ExprId),
-    /// `a * b + c`, rounded once where the device can.
+    /// `a * b + c`, rounded once if the device has such an instruction.
     MulAdd([ExprId; 3]),
-    /// The larger of two f32, as the device computes it; of a NaN, either.
+    /// Larger of two f32, as the device computes it; if one of them is NaN, either.
     NativeMax(ExprId, ExprId),
-    /// The natural logarithm, as the device computes it.
+    /// Natural logarithm, as the device computes it.
     NativeLog(ExprId),
-    /// Two to the power of it, as the device computes it.
+    /// Two to the power of the operand, as the device computes it.
     NativeExp2(ExprId),
-    /// A vector of two.
+    /// Vector of two elements.
     Vector2([ExprId; 2]),
-    /// A vector of four.
+    /// Vector of four elements.
     Vector4([ExprId; 4]),
-    /// Four times the same.
+    /// Vector whose four elements are the operand.
     Splat(ExprId),
-    /// An element of a vector.
+    /// Element of a vector.
     Component(ExprId, u32),
-    /// A vector of four, rounded to floats of 16 bits.
+    /// Vector of four elements, rounded to 16-bit floats.
     ToHalf(ExprId),
-    /// Of eight floats of 16 bits, the first four (0) or the last (1).
+    /// First four (0) or last four (1) of eight 16-bit floats.
     FourOf(ExprId, u32),
-    /// A number of another dtype, as graphs convert it.
+    /// Conversion to another dtype, as graphs define it.
     Cast(ExprId),
-    /// The same bits as another dtype of 32 bits.
+    /// Reinterpretation of the bits as another dtype of 32 bits.
     Bitcast(ExprId),
-    /// The value that the invocation has whose number in the subgroup differs in these bits. All invocations
-    /// of the workgroup evaluate it together.
+    /// Value of the invocation whose number in its subgroup differs in these bits. All invocations of the
+    /// workgroup evaluate it together.
     ShuffleXor(ExprId, u32),
-    /// The element of a workgroup's array at an index that all invocations give alike; all evaluate it
-    /// together, after all that they did before.
+    /// Element of a workgroup's array at an index that is the same for all invocations. All of them evaluate
+    /// it together, after all that they did before.
     Broadcast(u32, ExprId),
-    /// A matrix of zeros.
+    /// Zero matrix.
     MatrixZero,
-    /// A matrix from an array of vectors of four, of f32 or 16 bits, that the workgroup shares, with its
-    /// rows, or else its columns, `pitch` items apart. All invocations of a subgroup evaluate it together, as
-    /// all that follows.
+    /// Matrix loaded from a workgroup's array of vectors of four f32 or 16-bit elements. All invocations of a
+    /// subgroup evaluate it together, as they do all other matrix expressions.
     MatrixLoad {
         /// The array.
         array: u32,
-        /// The first item.
+        /// Index of its first item.
         index: ExprId,
-        /// Items from row to row, or from column to column.
+        /// Number of items between consecutive rows, or columns if not `by_rows`.
         pitch: u32,
-        /// True if neighbours in memory are neighbours in a row.
+        /// True if consecutive elements in memory belong to a row.
         by_rows: bool,
     },
-    /// An operand from what all invocations of the subgroup have: four terms each, from four times the
-    /// invocation's number modulo four on, of two rows of a left operand, or columns of a right one: the
-    /// quarter of its number, and eight more. Which terms these are is the same on both sides of a product,
-    /// whose sum does not tell.
+    /// Operand of 16-bit floats, made of elements that the invocations of the subgroup hold. Invocation `i`
+    /// supplies four consecutive terms, from `i % 4 * 4` on, of two rows of a left operand or two columns of
+    /// a right one: `i / 4` and `i / 4 + 8`. Hardware numbers the terms differently, but alike in both
+    /// operands of a product, so the sum contains the same terms.
     MatrixOf([ExprId; 2]),
-    /// An operand in f32 minus its rounding to TF32.
+    /// Operand of f32 minus its rounding to TF32.
     MatrixResidual(ExprId),
-    /// The product of the first two, added to the third. Those in f32 are rounded to TF32 first.
+    /// Product of the first two matrices, added to the third. Operands of f32 are rounded to TF32 first.
     MatrixMulAdd([ExprId; 3]),
-    /// Of a sum, the invocation's elements of the left eight columns (0) or of the right ones (1), as a
-    /// vector: two of its upper row and two of the one eight rows below, see [`FragmentPlace`].
+    /// Invocation's elements of a matrix sum in its left (0) or right (1) eight columns, as a vector: two of
+    /// its upper row and two of the row eight below, see [`FragmentPlace`].
     MatrixHalf(ExprId, u32),
-    /// A sum from what all invocations of the subgroup have, each as [`Expr::MatrixHalf`] gives it.
+    /// Matrix sum made of elements that the invocations of the subgroup hold: the left and the right half,
+    /// each as returned by [`Expr::MatrixHalf`].
     MatrixFrom([ExprId; 2]),
 }
 
 impl Expr {
-    /// Returns the expressions that it is made of.
+    /// Returns its operands.
     pub fn operands(&self) -> impl Iterator<Item = ExprId> + use<> {
         let operands = match *self {
             Self::Literal(_)
@@ -211,7 +212,7 @@ impl Expr {
         operands.into_iter().flatten()
     }
 
-    /// Returns true if its value depends on when it is evaluated.
+    /// Returns true if its value depends on the time of evaluation.
     pub fn is_impure(&self) -> bool {
         self.is_collective()
             || matches!(
@@ -229,7 +230,7 @@ impl Expr {
         matches!(self, Self::ShuffleXor(..) | Self::Broadcast(..))
     }
 
-    /// Returns true if printing it costs no more than printing a name for it.
+    /// Returns true if its text is no longer than a name for it would be.
     pub fn is_leaf(&self) -> bool {
         matches!(
             self,
@@ -244,75 +245,75 @@ impl Expr {
     }
 }
 
-/// A statement.
+/// Statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
-    /// Evaluates an expression, which has a name from here to the end of the block.
+    /// Evaluates an expression and names it, up to the end of the block.
     Let(ExprId),
-    /// Declares a variable with its first value, in scope to the end of the block.
+    /// Declares a variable with an initial value, in scope up to the end of the block.
     Var(u32, ExprId),
-    /// Gives a variable another value.
+    /// Assigns a value to a variable.
     Assign(u32, ExprId),
     /// Writes an element of a buffer: number, index, value.
     Store(u32, ExprId, ExprId),
     /// Writes an element of an array: number, index, value.
     SetElement(u32, ExprId, ExprId),
-    /// The statements of a block, where a condition holds.
+    /// Conditional block.
     If(ExprId, Block),
-    /// The statements of a block for a counter that starts at the first expression, grows by the third, and
-    /// stays below the second.
+    /// Loop over a block. Its counter starts at the first expression, increases by the third, and stays below
+    /// the second.
     For(u32, [ExprId; 3], Block),
-    /// Writes a matrix, a sum, by rows into an array of f32 that the workgroup shares: number, first element,
-    /// elements from row to row, value.
+    /// Writes a matrix sum row by row into a workgroup's array of f32: number, index of the first element,
+    /// number of elements between consecutive rows, value.
     StoreMatrix(u32, ExprId, u32, ExprId),
-    /// All invocations of the workgroup arrive here before one goes on, and see what the others have written
-    /// to shared memory.
+    /// Barrier: all invocations of the workgroup arrive before any of them continues, and then see what the
+    /// others have written to shared memory.
     Barrier,
-    /// The step will not commit if this is so; the invocation goes on. The first fault of a step is kept,
-    /// with the position, u32, at which it happened.
+    /// Prevents the step from committing if the fault occurs; the invocation continues. The first fault of a
+    /// step is recorded, with its position, a u32.
     Report(Fault, ExprId),
 }
 
-/// Reason for a step to fail.
+/// Reason for which a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// An index, i32, outside of 0 to an extent.
+    /// Index, an i32, outside of the range from 0 to an extent.
     Index(ExprId, u32),
-    /// An integer divisor of zero.
+    /// Integer divisor of zero.
     Divisor(ExprId),
 }
 
-/// Statements, which run one after the other.
+/// Sequence of statements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Block(pub Vec<Stmt>);
 
 /// Role of a buffer in its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The operand of this number.
+    /// Operand with this number.
     Operand(usize),
-    /// The result of this number. It may lie where an operand does.
+    /// Result with this number. It may alias an operand.
     Result(usize),
-    /// Bytes of the launch's scratch, which its kernels share.
+    /// Range of the launch's scratch memory, which its kernels share.
     Workspace {
-        /// The first one's offset.
+        /// Offset of its first byte.
         start: u64,
         /// Number of bytes.
         bytes: u64,
     },
     /// [`Kernel::table`].
     Table,
-    /// Words of the step's [`Status`](crate::step::Status), which one invocation of the guards reads and
-    /// writes: all others report [`Fault`]s.
+    /// Words of the step's [`Status`](crate::step::Status), which a single invocation of the guards reads and
+    /// writes. All others report [`Fault`]s.
     Status,
 }
 
-/// A buffer that a kernel reads or writes.
+/// Buffer that a kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
     /// Its role in the launch.
     pub role: Role,
-    /// Of its elements, or of groups of them.
+    /// Type of its items: single elements, or vectors of them.
     pub ty: ValueType,
 }
 
@@ -323,46 +324,47 @@ impl Buffer {
     }
 }
 
-/// Owner of an array.
+/// Scope of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// The invocations of a workgroup together.
+    /// Shared by the invocations of a workgroup.
     Workgroup,
-    /// Each invocation for itself.
+    /// Private to each invocation.
     Invocation,
 }
 
-/// Memory of a kernel's own, which has no values at first.
+/// Array declared by a kernel, initially undefined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Array {
-    /// Owner of the array.
+    /// Scope of the array.
     pub space: Space,
-    /// Of its elements.
+    /// Type of its elements.
     pub ty: ValueType,
     /// Number of its elements.
     pub elements: u32,
 }
 
-/// A kernel, which `groups` workgroups of `workgroup` invocations run.
+/// Kernel, run by `groups` workgroups of `workgroup` invocations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// A title for its text.
+    /// Title, printed in its text.
     pub label: String,
-    /// Invocations of a workgroup.
+    /// Number of invocations per workgroup.
     pub workgroup: u32,
     /// Number of workgroups.
     pub groups: usize,
-    /// Buffers that it reads and writes.
+    /// Buffers that it reads or writes.
     pub buffers: Vec<Buffer>,
-    /// Numbers that all invocations read.
+    /// Constants that all invocations can read.
     pub table: Vec<u32>,
-    /// Arrays of workgroups and invocations.
+    /// Arrays of workgroups and of invocations.
     pub arrays: Vec<Array>,
-    /// Invocations of a subgroup, if that matters: they are numbered in order, subgroup by subgroup.
+    /// Number of invocations per subgroup, if the kernel depends on it; they are then numbered consecutively,
+    /// subgroup by subgroup.
     pub subgroup: Option<u32>,
-    /// All expressions with their types. Operands come before what is made of them.
+    /// Expressions with their types. Operands precede the expressions that use them.
     pub exprs: Vec<(Expr, ValueType)>,
-    /// The types of its variables.
+    /// Types of its variables.
     pub variables: Vec<ValueType>,
     /// Number of its loops.
     pub loops: u32,
@@ -371,12 +373,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns an expression.
+    /// Returns the expression with this id.
     pub fn expr(&self, id: ExprId) -> &Expr {
         &self.exprs[id.index()].0
     }
 
-    /// Returns the type of an expression.
+    /// Returns the type of the expression with this id.
     pub fn ty(&self, id: ExprId) -> ValueType {
         self.exprs[id.index()].1
     }
@@ -397,7 +399,7 @@ impl Kernel {
         reports(&self.body)
     }
 
-    /// Returns true if it writes elements of the buffer of this number.
+    /// Returns true if it writes elements of the buffer with this number.
     pub fn stores_to(&self, buffer: usize) -> bool {
         fn stores(block: &Block, buffer: usize) -> bool {
             let to = |stmt: &Stmt| matches!(stmt, Stmt::Store(number, ..) if *number as usize == buffer);
@@ -406,7 +408,7 @@ impl Kernel {
         stores(&self.body, buffer)
     }
 
-    /// Returns the numbers of the buffers that it reads or writes, in order.
+    /// Returns the numbers of the buffers that it reads or writes, in ascending order.
     pub fn used_buffers(&self) -> Vec<usize> {
         fn add(kernel: &Kernel, block: &Block, used: &mut Vec<usize>) {
             for statement in &block.0 {
@@ -431,14 +433,14 @@ impl Kernel {
         used
     }
 
-    /// Returns true if it looks at the step's verdict.
+    /// Returns true if it reads whether the step may commit.
     pub fn is_gated(&self) -> bool {
         self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))
     }
 }
 
 impl Stmt {
-    /// Returns the expressions that it evaluates itself, without those of its block.
+    /// Returns the expressions that it evaluates itself, excluding those of its block.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],
@@ -451,7 +453,7 @@ impl Stmt {
         }
     }
 
-    /// Its block, if it has one.
+    /// Returns its block, if it has one.
     pub fn block(&self) -> Option<&Block> {
         match self {
             Self::If(_, block) | Self::For(_, _, block) => Some(block),

@@ -1,68 +1,68 @@
-//! A typed language for GPU kernels, which every GPU target prints in its own dialect.
+//! Typed intermediate language for GPU kernels, which each GPU target prints in its own dialect.
 //!
-//! In: what a launch computes, written with [`Builder`], in which a kernel reads like a kernel. Out: a
-//! [`Kernel`] of expressions and structured statements. [`verify()`] checks one; the tests run every kind of
-//! kernel on a simulated grid.
+//! In: the computation of a launch, written with [`Builder`]. Out: a [`Kernel`] of expressions and structured
+//! statements. [`verify()`] checks it; the tests run every kind of kernel on a simulated grid.
 //!
-//! # Who runs what
+//! # Execution
 //!
-//! [`Kernel::groups`] workgroups of [`Kernel::workgroup`] invocations run the same [body](Kernel::body), each
-//! invocation for itself. [`Expr::Group`] and [`Expr::Local`] are the only values that tell them apart.
-//! Invocations of a workgroup share the arrays of [`Space::Workgroup`] and meet at barriers. Workgroups share
-//! nothing and run in any order: what one writes, another may read in the launch's next kernel only.
+//! [`Kernel::groups`] workgroups of [`Kernel::workgroup`] invocations run the same [body](Kernel::body). Only
+//! [`Expr::Group`] and [`Expr::Local`] distinguish invocations. The invocations of a workgroup share the
+//! arrays of [`Space::Workgroup`] and synchronize at barriers. Workgroups share nothing and run in any order:
+//! memory that one of them writes can be read by others only in the launch's next kernel.
 //!
 //! # Memory
 //!
-//! A [`Buffer`] is an operand, a result, scratch or a table of numbers of the launch, and in one kernel the
-//! status of the step. It is indexed in elements of its type, from the start of the launch's buffer. How a
-//! dialect names it (a binding, several bindings of a value that is too large for one, an address) and how
-//! elements lie in words (bools and u8 as bytes, 16-bit floats where the device has none) is decided when the
-//! kernel is placed and printed. Arrays have no values until they are written.
+//! A [`Buffer`] is an operand, a result, scratch memory or a table of constants of the launch; one kernel
+//! also accesses the status of the step. It is indexed in elements of its type, from the start of the
+//! launch's buffer. Its name in a dialect (a binding, several bindings for a value that exceeds the size
+//! limit of one, or an address) and the layout of its elements in words (bools and u8 as bytes; 16-bit
+//! floats, if the device has none) are determined when the kernel is placed and printed. Arrays are undefined
+//! until they are written.
 //!
-//! An index must be in range: nothing clamps it. Indices that come from data go through
-//! [`Builder::check_index`], which makes the step fail and goes on with the nearest index in range.
+//! Indices must be in range: they are not clamped. Use [`Builder::check_index`] for indices that depend on
+//! data: out of range, it makes the step fail and continues with the nearest index in range.
 //!
-//! **What may alias.** A result may lie where an operand lies, element for element, if the launch says so
-//! ([`Launch::may_alias`](gradloom_core::kernel::Launch::may_alias)); then an invocation reads an element
-//! before it writes that element, and no other invocation reads it. Apart from that, no two buffers share
-//! bytes, and two invocations never touch the same element of a result, one of them to write, in one kernel.
+//! **Aliasing.** A result may alias an operand, element by element, if the launch allows it
+//! ([`Launch::may_alias`](gradloom_core::kernel::Launch::may_alias)). Each such element must be read before
+//! it is written, and only by the invocation that writes it. No other buffers overlap, and within a kernel,
+//! no element of a result that one invocation writes is accessed by another.
 //!
-//! # Expressions: what is computed
+//! # Expressions
 //!
-//! Expressions stand in an arena, [`Kernel::exprs`], and know their operands by number; operands come first.
-//! Each has one type: a scalar of a dtype, a vector of two or four floats, floats of 16 bits in groups as
-//! memory has them, or a matrix that a subgroup holds together. Floats of 16 bits are for memory: a load
-//! makes them f32, a store rounds. `u8` is `i32` likewise.
+//! Expressions are stored in an arena, [`Kernel::exprs`], and refer to their operands by number; operands
+//! come first. Each has one type: a scalar of a dtype, a vector of two or four f32, a packed group of 16-bit
+//! floats, or a matrix distributed over a subgroup. 16-bit floats exist in memory only: loads convert them to
+//! f32, and stores round. Likewise, `u8` is computed as `i32`.
 //!
-//! **When an expression is evaluated.** A pure expression has no time: a dialect may print it wherever it is
-//! used, several times, or never. What depends on the moment ([`Expr::is_impure`]: it reads a buffer, an
-//! array or a variable, or invocations evaluate it together) is evaluated by exactly one [`Stmt::Let`], at
-//! that statement, and has that value until the block ends. The builder adds a `Let` for everything but
-//! leaves; [`Builder::finish`] drops those that nothing needs, and the names of pure expressions with one
-//! use.
+//! **Time of evaluation.** A dialect may print a pure expression wherever it is used, any number of times. An
+//! impure expression ([`Expr::is_impure`]) reads a buffer, an array or a variable, or is evaluated by several
+//! invocations together. Exactly one [`Stmt::Let`] evaluates it, and its value is valid to the end of the
+//! block. The builder adds a `Let` for each expression except leaves; [`Builder::finish`] removes those of
+//! unused expressions and of pure expressions with a single use.
 //!
-//! # Statements: when it happens
+//! # Statements
 //!
-//! A [`Block`] runs its statements in order. [`Stmt::If`] has no other branch, [`Stmt::For`] counts a u32
-//! from a start below an end by a step; there is no other loop, no jump, and no return. A name or variable is
-//! in scope from its statement to the end of its block. [`Stmt::Report`] makes the step fail and does not
-//! stop the invocation.
+//! A [`Block`] runs its statements in order. [`Stmt::If`] has no else branch. [`Stmt::For`], the only loop,
+//! has a u32 counter with a start, an end and a step. Kernels do not jump or return. A name or variable is in
+//! scope from its statement to the end of its block. [`Stmt::Report`] makes the step fail, but does not stop
+//! the invocation.
 //!
-//! # What is uniform
+//! # Uniformity
 //!
-//! A value is uniform if it is the same for all invocations of a workgroup: literals, the group's number,
-//! tables, broadcasts, and what is made of those; not [`Expr::Local`], nor anything read from a buffer or an
-//! array. A variable or counter is uniform if all that assigns it is, under uniform conditions. Control flow
-//! is uniform where all conditions around a statement are. Barriers, shuffles, broadcasts and matrices are
-//! allowed in uniform control flow only, so that all invocations arrive or none.
+//! A value is uniform if it is the same for all invocations of a workgroup. Literals, the group's number,
+//! elements of tables at uniform indices and broadcasts are uniform, as are expressions of those.
+//! [`Expr::Local`] and elements of other buffers and of arrays are not. A variable or counter is uniform if
+//! only uniform values are assigned to it, under uniform conditions. Control flow is uniform if all enclosing
+//! conditions are. Barriers, shuffles, broadcasts and matrix operations require uniform control flow, so that
+//! either all invocations reach them or none.
 //!
-//! **What a barrier orders.** Between two barriers, an element of a workgroup's array that one invocation
-//! writes must not be touched by another. A barrier says nothing about buffers.
+//! **Barriers.** Between two barriers, an element of a workgroup's array that one invocation writes must not
+//! be accessed by another. A barrier does not order accesses to buffers.
 //!
 //! # The commit
 //!
-//! Kernels of the commit write only where [`Expr::Committed`] holds: the verdict that the
-//! [guards](kernels::guards) left in the step's [`Status`](crate::step::Status) before.
+//! Kernels of the commit write only if [`Expr::Committed`] is true. It is the verdict that the
+//! [guards](kernels::guards) have stored in the step's [`Status`](crate::step::Status).
 
 mod builder;
 pub mod custom;

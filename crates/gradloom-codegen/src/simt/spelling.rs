@@ -1,15 +1,15 @@
-//! The spelling of elementwise functions: one table for all dialects.
+//! Spelling of elementwise functions in all dialects.
 //!
-//! In: an op and the dtype of its operands. Out: an expression of WGSL and one of CUDA C, in which `{a}` and
-//! `{b}` stand for the operands. Always holds: its value is what the op's comment says of NaN, infinities
-//! and overflow; where a dialect does not promise that, the expression calls a helper, which the dialect's
-//! `functions.rs` has under that name and which the kernel's text then brings along. An expression has each
-//! operand once, as operands are expressions themselves.
+//! In: an op and the dtype of its operands. Out: an expression of WGSL and one of CUDA C, with the
+//! placeholders `{a}` and `{b}` for the operands. Invariant: its value for NaN, infinities and overflow is
+//! the one documented at the op. If the dialect does not guarantee that, the expression calls a helper
+//! function, which the dialect's `functions.rs` defines under that name and which is added to the kernel's
+//! text. An operand occurs only once, because it may itself be a long expression.
 
 use gradloom_core::ir::DType::{self, Bool, F32, U32};
 use gradloom_core::ir::{BinaryOp, UnaryOp};
 
-/// An expression in each dialect.
+/// Templates of an expression, one per dialect.
 pub(crate) struct Spelling {
     pub(crate) wgsl: &'static str,
     pub(crate) cuda: &'static str,
@@ -19,18 +19,18 @@ fn spelling(wgsl: &'static str, cuda: &'static str) -> Spelling {
     Spelling { wgsl, cuda }
 }
 
-/// Returns a spelling for all dialects.
+/// Returns a spelling common to all dialects.
 fn common(text: &'static str) -> Spelling {
     spelling(text, text)
 }
 
-/// Returns the spelling of a function of one element.
+/// Returns the spelling of a unary op of a dtype.
 pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
     let is_float = dtype == F32;
     match op {
         UnaryOp::Neg if is_float => common("(-{a})"),
         UnaryOp::Neg if dtype == U32 => common("(0u - {a})"),
-        // Signed numbers wrap, which C leaves undefined.
+        // Signed integers wrap; C leaves that undefined.
         UnaryOp::Neg => spelling("(-{a})", "(int)(0u - (unsigned)({a}))"),
         UnaryOp::Abs if is_float => spelling("abs({a})", "fabsf({a})"),
         UnaryOp::Abs if dtype == U32 => common("{a}"),
@@ -55,8 +55,8 @@ pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
     }
 }
 
-/// Returns the spelling of a binary op of a dtype. It does not report integer divisors of zero: kernels that
-/// can have them check first.
+/// Returns the spelling of a binary op of a dtype. It does not report integer divisors of zero; kernels check
+/// for them first.
 pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
     let is_float = dtype == F32;
     let is_signed = dtype == DType::I32;
@@ -76,7 +76,7 @@ pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
         BinaryOp::Max if is_float => common("max_or_nan({a}, {b})"),
         BinaryOp::Max => common("max({a}, {b})"),
         BinaryOp::Pow => spelling("power({a}, {b})", "powf({a}, {b})"),
-        // The forms of conditions, which drivers know best.
+        // Spelled as conditions, which drivers optimize best.
         BinaryOp::And if dtype == Bool => common("({a} && {b})"),
         BinaryOp::And => common("({a} & {b})"),
         BinaryOp::Or if dtype == Bool => common("({a} || {b})"),
@@ -91,7 +91,8 @@ pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
     }
 }
 
-/// Returns the expression with its operands, and the name of the function that it calls, if any.
+/// Substitutes the operands in a template; returns the expression and the name of the function that it calls,
+/// if any.
 pub(crate) fn fill(template: &'static str, operands: &[&str]) -> (String, Option<&'static str>) {
     let mut parts = template.split('{');
     let mut text = parts.next().unwrap_or_default().to_string();
@@ -104,7 +105,7 @@ pub(crate) fn fill(template: &'static str, operands: &[&str]) -> (String, Option
     (text, called)
 }
 
-/// Declares the helper functions of a dialect: `Variant "name" [what its text calls] = text;`.
+/// Declares the helper functions of a dialect: `Variant "name" [helpers that it calls] = text;`.
 macro_rules! helpers {
     (
         $(#[$about:meta])*
@@ -121,7 +122,7 @@ macro_rules! helpers {
         impl $Function {
             const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The helper of this name.
+            /// Returns the helper with this name.
             $vis fn named(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|function| function.name() == name)
             }
@@ -132,7 +133,7 @@ macro_rules! helpers {
                 }
             }
 
-            /// Helpers that its text calls.
+            /// Returns the helpers that its text calls.
             #[allow(dead_code)]
             $vis fn needs(self) -> &'static [Self] {
                 match self {

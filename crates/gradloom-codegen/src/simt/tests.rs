@@ -1,10 +1,10 @@
-//! Tests of the builder's kernels and of the verifier's errors.
+//! Tests of the kernels that the builder returns, and of the verifier's errors.
 
 use super::ir::{Block, Expr, Fault, Kernel, Role, Stmt};
 use super::{Builder, spelling, verify};
 use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
-/// Returns the kernel of `y[i] = scale * x[i]` for i below 100, with a use of memory that is shared.
+/// Returns the kernel of `y[i] = scale * x[i]` for i below 100, which also writes to shared memory.
 fn scaled() -> Kernel {
     let k = Builder::new("scaled", 64, 2);
     let (x, y) = (k.buffer(Role::Operand(0), DType::F32), k.buffer(Role::Result(0), DType::F32));
@@ -64,14 +64,14 @@ fn a_variable_is_read_where_it_is_asked_for() {
     assert!(read < assigned, "{text}");
 }
 
-/// Returns the verifier's message about a kernel after a change.
+/// Returns the verifier's error for a kernel after a change.
 fn refused(change: impl FnOnce(&mut Kernel)) -> String {
     let mut kernel = scaled();
     change(&mut kernel);
     verify(&kernel).expect_err("the kernel is wrong")
 }
 
-/// Returns the statements under the condition.
+/// Returns the statements of the conditional block.
 fn inner(kernel: &mut Kernel) -> &mut Vec<Stmt> {
     let at = kernel.body.0.iter().position(|statement| matches!(statement, Stmt::If(..))).unwrap();
     match &mut kernel.body.0[at] {
@@ -125,7 +125,7 @@ fn a_barrier_may_stand_where_a_uniform_condition_leads() {
         k.finish()
     };
     assert_eq!(verify(&kernel(false)), Ok(()));
-    // Divergent only from the second pass of the loop on.
+    // Divergent only from the second iteration on.
     assert!(verify(&kernel(true)).is_err());
 }
 
@@ -146,7 +146,7 @@ fn what_leaves_its_block_is_refused() {
     assert!(matches!(kernel.body.0[..], [Stmt::Report(Fault::Divisor(_), _)]));
 }
 
-/// Operands are expressions: one that stood twice would double the text at every level.
+/// Operands are expressions: repeated, they would double the text at each level of nesting.
 #[test]
 fn spellings_have_each_operand_once() {
     for dtype in DType::ALL {

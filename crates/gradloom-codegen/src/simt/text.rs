@@ -1,4 +1,4 @@
-//! The text form of a kernel, for people and for tests.
+//! Text form of a kernel, for people and for tests.
 
 use super::ir::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use gradloom_core::decimal::Decimal;
@@ -51,7 +51,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns a statement's first line.
+    /// Returns the first line of a statement.
     fn statement(&self, statement: &Stmt, named: &[bool]) -> String {
         let text = |id: &ExprId| self.text(*id, named);
         match statement {
@@ -83,7 +83,7 @@ impl Kernel {
         }
     }
 
-    /// Returns a statement for a message: what it is made of is shown one level deep.
+    /// Formats a statement for an error message: its operands are expanded by one level.
     pub(super) fn excerpt(&self, statement: &Stmt) -> String {
         if statement.operands().iter().any(|id| id.index() >= self.exprs.len()) {
             return "a statement of an expression that is not there".to_string();
@@ -93,7 +93,7 @@ impl Kernel {
         self.statement(statement, &named)
     }
 
-    /// Returns an expression for a message, with the types of what it is made of.
+    /// Formats an expression for an error message, with the types of its operands.
     pub(super) fn excerpt_of(&self, id: ExprId) -> String {
         let operands: Vec<String> =
             self.expr(id).operands().map(|id| format!("v{}: {}", id.index(), self.ty(id))).collect();

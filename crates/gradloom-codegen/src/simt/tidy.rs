@@ -1,22 +1,22 @@
-//! Names only for what needs one.
+//! Removal of unused expressions and unnecessary names.
 //!
-//! In: a kernel in which every expression is evaluated where it was built. Out: one with the same meaning,
-//! in which an expression has a [`Stmt::Let`] only if it reads memory, or exchanges values, or is used more
-//! than once, or in a loop that it stands before, or would nest too deeply; what nothing uses is gone. A
-//! variable that the statement behind reads once has none: it is read there.
+//! In: a kernel that evaluates each expression where it was built. Out: an equivalent kernel without unused
+//! expressions, in which an expression has a [`Stmt::Let`] only if it reads memory, exchanges values, has
+//! several uses or one in a loop that begins after it, or would be nested too deeply. A read of a variable
+//! has no `Let` either if its only use is no later than the next statement that is not a `Let`.
 
 use super::ir::{Block, Expr, ExprId, Kernel, Stmt};
 
-/// Most expressions inside of each other: parsers of WGSL give up at some depth (naga's beyond 200).
+/// Maximum nesting of expressions: parsers of WGSL limit it (naga to about 200).
 const MOST_NESTED: u32 = 32;
 
-/// Uses of an expression.
+/// Uses of an expression in a kernel.
 #[derive(Clone, Copy, Default)]
 struct Use {
     count: u32,
-    /// Loops around its deepest use.
+    /// Number of loops around its innermost use.
     deepest: u32,
-    /// Loops around its definition, if it has one.
+    /// Number of loops around its definition, if it has one.
     defined: Option<u32>,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn tidy(kernel: &mut Kernel) {
         Stmt::Let(id) => uses[id.index()].defined = Some(depth),
         _ => statement.operands().into_iter().for_each(|id| add(&mut uses, id, depth)),
     });
-    // Operands stand before what uses them, so uses are complete from the last expression on.
+    // Operands precede the expressions that use them, so in reverse order the uses of each are complete.
     let mut named = vec![false; uses.len()];
     for (i, (expr, _)) in kernel.exprs.iter().enumerate().rev() {
         let Use { count, deepest, defined } = uses[i];
@@ -74,7 +74,8 @@ fn walk(block: &Block, depth: u32, f: &mut impl FnMut(&Stmt, u32)) {
     }
 }
 
-/// Takes the names of reads of variables that are used once, in their block, before anything is assigned.
+/// Removes the names of variable reads that have a single use in the same block, no later than the next
+/// statement that is not a `Let`.
 fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [bool]) {
     let mut pending: Vec<ExprId> = Vec::new();
     for statement in &block.0 {
@@ -87,7 +88,7 @@ fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [boo
             Stmt::Let(id) => {
                 exprs[id.index()].operands().for_each(|id| found(id, exprs, named, &mut pending))
             }
-            // The bounds of a loop are looked at in each turn.
+            // The bounds of a loop are evaluated in each iteration.
             Stmt::For(..) => {}
             _ => statement.operands().into_iter().for_each(|id| found(id, exprs, named, &mut pending)),
         }
@@ -100,7 +101,7 @@ fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [boo
     }
 }
 
-/// Takes the name of a pending read. For an expression without a name, goes on to its operands.
+/// Removes the name of a pending read; descends into the operands of expressions without a name.
 fn found(id: ExprId, exprs: &[&Expr], named: &mut [bool], pending: &mut Vec<ExprId>) {
     if let Some(at) = pending.iter().position(|&read| read == id) {
         pending.swap_remove(at);

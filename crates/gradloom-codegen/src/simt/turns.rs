@@ -1,12 +1,13 @@
-//! Turns of a kernel's loops.
+//! Iteration counts of a kernel's loops.
 //!
-//! In: a kernel. Out: how often its loops turn, all together, in its first invocation, which has as much to
-//! do as any. Always holds: what depends on memory counts as if it were not there.
+//! In: a kernel. Out: the total number of loop iterations in its first invocation, which does at least as
+//! much work as any other. A loop whose bounds depend on memory counts as a single run of its body, without
+//! an iteration; a condition that depends on memory counts as true.
 
 use super::ir::{Block, Expr, ExprId, Kernel, Stmt};
 use gradloom_core::ir::DType;
 
-/// Returns the number of turns of all loops in the first invocation of a kernel.
+/// Returns the total number of loop iterations in the first invocation of a kernel.
 pub fn turns(kernel: &Kernel) -> u64 {
     let mut starts = vec![None; kernel.loops as usize];
     find_starts(&kernel.body, &mut starts);
@@ -17,7 +18,7 @@ pub fn turns(kernel: &Kernel) -> u64 {
     of_block(&kernel.body, &values)
 }
 
-/// Finds the first value of each loop's counter.
+/// Finds the start of each loop's counter.
 fn find_starts(block: &Block, starts: &mut [Option<ExprId>]) {
     for statement in &block.0 {
         if let Stmt::For(number, [start, ..], _) = statement {
@@ -27,8 +28,8 @@ fn find_starts(block: &Block, starts: &mut [Option<ExprId>]) {
     }
 }
 
-/// Returns the value of an expression of integers in the first invocation, in the first turn of each loop;
-/// none if it is not known here.
+/// Returns the value of an integer expression in the first invocation and the first iteration of each loop;
+/// `None` if it depends on memory.
 fn value(kernel: &Kernel, expr: &Expr, values: &[Option<u32>], starts: &[Option<ExprId>]) -> Option<u32> {
     let known = |id: ExprId| values[id.index()];
     let int = |id: ExprId| {

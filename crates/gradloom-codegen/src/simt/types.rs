@@ -1,4 +1,4 @@
-//! Types that expressions take, and types that they have.
+//! Types of expressions and of their operands.
 
 use super::ir::{Array, Expr, ExprId, Kernel, MatrixUse, Space, ValueType};
 use gradloom_core::ir::{BinaryOp, DType};
@@ -19,8 +19,8 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// Returns the type of an expression whose operands have the types that it takes. A literal and a
-/// conversion are what they are `said` to be.
+/// Returns the type of an expression; `None` if its operands have wrong types. `said`, the type that the
+/// kernel declares, determines that of literals and conversions.
 pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<ValueType> {
     const F32: ValueType = ValueType::Scalar(DType::F32);
     const U32: ValueType = ValueType::Scalar(DType::U32);
@@ -74,7 +74,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             (half != DType::F32 && all(&ab, ValueType::Half4(half))).then_some(said)
         }
         Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),
-        // In its place, a left operand has what a sum has.
+        // A left operand is distributed over the invocations in the same way as a sum.
         Expr::Cast(a) if matches!(said, ValueType::Matrix(MatrixUse::Left, _)) => {
             (of(a) == SUM).then_some(said)
         }
@@ -97,7 +97,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
         Expr::Cast(a) if said == ValueType::Vector(4) => matches!(of(a), ValueType::Half4(_)).then_some(said),
         Expr::Cast(a) => {
             let from = dtype(a)?;
-            // What is for memory comes from there or goes there, by way of what it is computed in.
+            // Dtypes for memory convert only to and from the dtype in which they are computed.
             match said {
                 ValueType::Scalar(to) => from.casts_to(to).then_some(said),
                 _ => None,
