@@ -1,18 +1,19 @@
-//! Checks a kernel.
+//! Verification of kernels.
 //!
-//! In: a kernel. Out: nothing, or what is wrong, with the expression or statement. Checked are: numbers of
-//! buffers, variables and loops; dtypes; that operands come before what is made of them; that names,
-//! variables and counters are in scope; that what is impure is evaluated by exactly one [`Stmt::Let`]; that
-//! barriers stand in uniform control flow, where all invocations of a workgroup arrive or none.
+//! In: a kernel. Out: an error with the invalid expression or statement, if there is one. Checked are the
+//! numbers of buffers, variables and loops; dtypes; that operands precede the expressions that use them; that
+//! names, variables and counters are in scope; that each impure expression is evaluated by exactly one
+//! [`Stmt::Let`]; and that barriers are in uniform control flow, which all invocations of a workgroup reach
+//! or none.
 
 use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use super::types::type_of;
 use gradloom_core::ir::DType;
 
-/// Checks a kernel.
+/// Verifies a kernel.
 ///
 /// # Errors
-/// The first thing that is wrong, as text.
+/// Returns a description of the first mistake.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
     for (i, (expr, ty)) in kernel.exprs.iter().enumerate() {
         if expr.operands().any(|operand| operand.index() >= i) {
@@ -37,19 +38,19 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     Uniformity::of(kernel).block(kernel, &kernel.body, true)
 }
 
-/// Expressions, variables and loops that are known at a statement.
+/// Expressions, variables and loops in scope at a statement.
 struct Scope<'k> {
     kernel: &'k Kernel,
-    /// Expressions with a name here.
+    /// Expressions with a name in scope.
     named: Vec<bool>,
-    /// Expressions that any statement so far has named.
+    /// Expressions that any statement so far has evaluated.
     evaluated: Vec<bool>,
     variables: Vec<bool>,
     loops: Vec<bool>,
 }
 
 impl Scope<'_> {
-    /// Checks the statements of a block, whose names end with it.
+    /// Checks the statements of a block; the names that it declares end with it.
     fn block(&mut self, block: &Block) -> Result<(), String> {
         let (mut names, mut variables) = (Vec::new(), Vec::new());
         for statement in &block.0 {
@@ -146,7 +147,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Checks that the parts of an expression are known here.
+    /// Checks that the operands, variable and counter of an expression are in scope.
     fn parts(&self, id: ExprId) -> Result<(), String> {
         match *self.kernel.expr(id) {
             Expr::Read(number) if !self.variables[number as usize] => {
@@ -159,7 +160,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Checks that a value has a name here, or is pure and made of what is known here.
+    /// Checks that a value is named, or is pure and made of values in scope.
     fn value(&self, id: ExprId) -> Result<(), String> {
         let expr = self.kernel.exprs.get(id.index()).map(|(expr, _)| expr);
         match expr.ok_or("there is no such expression")? {
@@ -176,17 +177,18 @@ fn is_table(buffer: &Buffer) -> bool {
     buffer.role == Role::Table
 }
 
-/// Values that are the same for all invocations of a workgroup.
+/// Values that are uniform within a workgroup.
 struct Uniformity {
     values: Vec<bool>,
     variables: Vec<bool>,
     loops: Vec<bool>,
-    /// For each expression, true if all invocations evaluate it together.
+    /// For each expression, true if several invocations evaluate it together.
     collective: Vec<bool>,
 }
 
 impl Uniformity {
-    /// Assumes of all variables and counters that they are uniform, and takes it back until nothing changes.
+    /// Assumes that all variables and counters are uniform, and removes those that are not until a fixed
+    /// point is reached.
     fn of(kernel: &Kernel) -> Self {
         let (variables, loops) = (vec![true; kernel.variables.len()], vec![true; kernel.loops as usize]);
         let collective = kernel
@@ -204,9 +206,9 @@ impl Uniformity {
                     Expr::Load(buffer, index) if is_table(&kernel.buffers[buffer as usize]) => {
                         uniformity.is_uniform(index)
                     }
-                    // A broadcast counts as uniform only if its index does.
+                    // A broadcast counts as uniform only if its index is uniform.
                     Expr::Broadcast(_, index) => uniformity.is_uniform(index),
-                    // A result may lie where an operand does, so other invocations may write what is read.
+                    // A result may alias an operand, so other invocations may write the element that is read.
                     Expr::Local
                     | Expr::Load(..)
                     | Expr::Element(..)
@@ -227,7 +229,7 @@ impl Uniformity {
         self.values[id.index()]
     }
 
-    /// Returns true if anything turned out not to be uniform.
+    /// Propagates non-uniformity to variables and counters; returns true if anything changed.
     fn spread(&mut self, block: &Block, control: bool) -> bool {
         let mut changed = false;
         for statement in &block.0 {
