@@ -1,8 +1,8 @@
-//! The position of the largest or smallest element along an axis.
+//! Position of the largest or smallest element along an axis.
 //!
-//! In: one operand. Out: i32 positions, contiguous. Elements are compared as unsigned keys, in which a NaN is
-//! above all numbers and zeros are equal; so nothing depends on what a compiler assumes about floats. Always
-//! holds: the first of equals wins.
+//! In: one operand. Out: i32 positions, contiguous. Elements are compared by unsigned keys, in which a NaN is
+//! greater than all numbers and both zeros are equal, so the result does not depend on a compiler's
+//! assumptions about floats. Invariant: of equal elements, the first one is returned.
 
 use super::super::index_at;
 use super::super::ir::{Kernel, Role};
@@ -13,7 +13,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
 use gradloom_core::kernel::{Layout, Schedule};
 
-/// Elements that an invocation has on their way at the same time, in a large workgroup.
+/// Number of elements that an invocation of a large workgroup loads before it compares them.
 const AHEAD: u32 = 8;
 
 /// An axis of the operand.
@@ -21,7 +21,7 @@ struct Axis {
     op: ArgReduceOp,
     extent: u32,
     stride: u32,
-    /// The other axes.
+    /// Layout of the other axes.
     outer: Layout,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn arg_reduce(
     vec![k.finish()]
 }
 
-/// Appends the work of a workgroup for each axis.
+/// Appends the reduction of one slice along the axis by each workgroup.
 fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
     let (keys, places) = (k.shared(DType::U32, workgroup), k.shared(DType::U32, workgroup));
     let local = k.local();
@@ -83,8 +83,9 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
 }
 
 impl Axis {
-    /// Returns the best key, and where it is, among every `step`-th element from `first` on, `ahead` at a
-    /// time. An invocation without elements has the least key, behind all of them.
+    /// Returns the greatest key and its position among every `step`-th element from `first` on, loading
+    /// `ahead` elements at a time. Without elements, these are the least key and the position after the last
+    /// element.
     fn best<'k>(
         &self,
         k: &'k Builder,
@@ -111,7 +112,7 @@ impl Axis {
             if ahead == 1 {
                 return look(i, element(i));
             }
-            // The last element again is no better than itself.
+            // A clamped position loads the last element again, which is not greater than itself.
             let turn = |turn: u32| (i + step * turn).min(k.u32(self.extent - 1));
             let loaded: Vec<_> = (0..ahead).map(turn).map(|i| (i, element(i))).collect();
             loaded.into_iter().for_each(|(i, element)| look(i, element));
@@ -120,7 +121,7 @@ impl Axis {
     }
 }
 
-/// Returns a number for an element: the greater it is, the more the element is wanted.
+/// Returns an element's key: the element with the greatest key is the result.
 fn wanted<'k>(k: &'k Builder, x: Value<'k>, op: ArgReduceOp) -> Value<'k> {
     let flip = |key: Value<'k>| if op == ArgReduceOp::ArgMin { !key } else { key };
     let number = flip(key::of_number(k, x));

@@ -1,7 +1,7 @@
-//! The nodes of a fused expression.
+//! Evaluation of fused expressions.
 //!
-//! In: a [`Body`], and where the invocation stands. Out: the values of the nodes that are asked for and of
-//! all that they use. A node is computed once in each scope that knows it.
+//! In: a [`Body`], and the invocation's position. Out: the values of the requested nodes and of those that
+//! they depend on. A node is computed once per scope.
 
 use super::super::ir::{Role, ValueType};
 use super::super::{index_at, index_at_row};
@@ -10,45 +10,47 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Layout, Level, NodeId, NodeKind, Store};
 
-/// Values of a body's nodes that are known at one place of a kernel.
+/// Values of a body's nodes that are already computed at some point of a kernel.
 pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
-    /// Values of the nodes; those of level `Element` are of the invocation's first position, and so on.
+    /// Values of the nodes at each of the invocation's positions. Nodes whose level is not `Element` have
+    /// theirs at the first.
     values: Vec<Vec<Option<Value<'k>>>>,
-    /// Number of the current one of the invocation's positions.
+    /// Index of the invocation's current position.
     at: usize,
-    /// The first of the four neighbours among which the invocation stands, if it takes four at a time.
+    /// First position of the current group of four adjacent ones, if positions are processed in groups of
+    /// four.
     four: Option<Position<'k>>,
     /// Vectors loaded for groups of four positions: group, operand, vector.
     fours: Vec<(usize, usize, Value<'k>)>,
-    /// The element of the product that the body follows.
+    /// Element of the product whose epilogue the body is.
     product: Option<Value<'k>>,
 }
 
-/// Places of a body's operands and results.
+/// Locations of a body's operands and results.
 #[derive(Clone)]
 pub(super) enum Operands<'k, 'b> {
-    /// As their layouts say.
+    /// As described by their layouts.
     Views(&'b Views<'b>),
-    /// One element after the other from these indices on, the results' behind the operands'; what is uniform
-    /// is one element.
+    /// Contiguous elements from these start indices on, of which those of the operands come first. A uniform
+    /// operand has a single element.
     Starts(&'b Views<'b>, Vec<Value<'k>>),
 }
 
-/// Position of an invocation among the elements.
+/// Position of an element that an invocation computes.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'k> {
-    /// Number of the row.
+    /// Index of the row.
     pub(super) row: Value<'k>,
-    /// Number of the column.
+    /// Index of the column.
     pub(super) column: Value<'k>,
-    /// Number of the position, row by row, if it is known.
+    /// Row-major index of the position, if it is available.
     pub(super) number: Option<Value<'k>>,
-    /// When the invocation answers for this position; always, if there is no condition. Others stand at a
-    /// position that is not theirs, where they may read what its owner has already overwritten: what they
-    /// compute must have no effect.
+    /// Condition under which the invocation owns this position; `None` if it always does. Otherwise it may
+    /// read elements that the owner has already overwritten, so the values that it computes must have no
+    /// effect.
     pub(super) owned: Option<Value<'k>>,
 }
 
@@ -58,26 +60,27 @@ impl<'k, 'b> Nodes<'k, 'b> {
         Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), product: None }
     }
 
-    /// Sets the element of a product that the nodes follow from.
+    /// Sets the element of the product whose epilogue the body is.
     pub(super) fn with_product(self, element: Value<'k>) -> Self {
         Self { product: Some(element), ..self }
     }
 
-    /// Turns to one of the invocation's positions, whose nodes keep their values until they are forgotten.
+    /// Selects one of the invocation's positions. Its nodes keep their values until [`Nodes::forget`] removes
+    /// them.
     pub(super) fn turn_to(&mut self, position: usize) {
         let count = self.body.nodes.len();
         self.values.resize_with(self.values.len().max(position + 1), || vec![None; count]);
         self.at = position;
     }
 
-    /// Turns to one of the invocation's positions, which are groups of four neighbours; the first one of its
-    /// group is given.
+    /// Selects one of the invocation's positions, which belongs to a group of four adjacent ones, the first
+    /// of which is `first`.
     pub(super) fn turn_to_four(&mut self, position: usize, first: Position<'k>) {
         self.turn_to(position);
         self.four = Some(first);
     }
 
-    /// Turns to positions that are no groups of four.
+    /// Selects a position outside of groups of four.
     pub(super) fn turn_to_single(&mut self) {
         self.turn_to(0);
         self.four = None;
@@ -88,12 +91,12 @@ impl<'k, 'b> Nodes<'k, 'b> {
         &mut self.values[at][id.index()]
     }
 
-    /// Gives a node a value that exists already.
+    /// Sets the value of a node.
     pub(super) fn set(&mut self, id: NodeId, value: Value<'k>) {
         *self.known(id) = Some(value);
     }
 
-    /// Forgets the nodes of a level and above, as at another position.
+    /// Removes the values of all nodes of level `from` and above, before another position is processed.
     pub(super) fn forget(&mut self, from: Level) {
         self.fours.clear();
         for values in &mut self.values {
@@ -105,10 +108,10 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// Computes a node.
+    /// Returns the value of a node, computing it if necessary.
     ///
     /// # Panics
-    /// When the node needs a reduction that was not [set](Self::set).
+    /// If the node depends on a reduction whose value was not [set](Self::set).
     pub(super) fn compute(&mut self, id: NodeId, position: Position<'k>) -> Value<'k> {
         if let Some(value) = *self.known(id) {
             return value;
@@ -151,15 +154,15 @@ impl<'k, 'b> Nodes<'k, 'b> {
         value
     }
 
-    /// Computes the index checks of a level: nothing else may need them.
+    /// Computes the index checks of a level, which no other node may depend on.
     pub(super) fn check(&mut self, level: Level, position: Position<'k>) {
         for id in checks_of(self.body, level) {
             self.compute(id, position);
         }
     }
 
-    /// Computes and stores the results of level `Element` at a position: all of them are computed before the
-    /// first is stored, as a result may lie where an operand does.
+    /// Computes and stores the results of level `Element` at a position. All of them are computed before the
+    /// first is stored, because a result may alias an operand.
     pub(super) fn store_elements(&mut self, position: Position<'k>) {
         self.compute_elements(position);
         for (node, write) in stores_of(self.body, Level::Element) {
@@ -182,14 +185,14 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.k.store(self.k.buffer(Role::Result(write), dtype), index, value);
     }
 
-    /// Returns true if the neighbours of a position are read, or written, together.
+    /// Returns true if an operand or result is accessed in vectors of four elements at the current position.
     fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
         let views = self.views();
         let list = if is_result { &views.writes } else { &views.reads };
         self.four.is_some() && list[number].has_vectors
     }
 
-    /// Loads four neighbours of an operand, as f32.
+    /// Loads a vector of four adjacent elements of an operand, as f32.
     fn load_four(&mut self, read: usize) -> Value<'k> {
         let group = self.at / 4;
         if let Some(&(.., known)) = self.fours.iter().find(|&&(g, r, _)| (g, r) == (group, read)) {
@@ -203,8 +206,8 @@ impl<'k, 'b> Nodes<'k, 'b> {
         vector
     }
 
-    /// Stores a node at the group of four positions whose last one the invocation turned to; all of them were
-    /// computed.
+    /// Stores a node at the four positions of a group, the last of which is selected. The node must already
+    /// be computed at all four.
     pub(super) fn store_four(&mut self, node: NodeId, write: usize, position: Position<'k>) {
         let first = self.four.expect("positions are in fours");
         let last = self.at;
@@ -241,7 +244,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// Returns the index of the element of an operand, or of a result, at a position.
+    /// Returns the index of the element of an operand or result at a position.
     fn index(&self, number: usize, is_result: bool, level: Level, position: Position<'k>) -> Value<'k> {
         let views = self.views();
         let list: &[View<'_>] = if is_result { &views.writes } else { &views.reads };
@@ -271,7 +274,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         }
     }
 
-    /// Returns the number of a level's element.
+    /// Returns the index of a level's element at a position.
     fn number(&self, level: Level, position: Position<'k>) -> Value<'k> {
         match level {
             Level::Uniform => self.k.u32(0),
@@ -293,7 +296,7 @@ pub(super) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
     body.ids().filter(is_check).collect()
 }
 
-/// Returns the results of a body of a level, as (node, write).
+/// Returns a body's results of a level, as (node, write).
 pub(super) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
     body.stores
         .iter()

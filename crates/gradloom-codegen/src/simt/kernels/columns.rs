@@ -1,5 +1,5 @@
-//! Reductions across rows: each invocation's sums of its columns, and the kernel that takes the partial
-//! results of workgroups together.
+//! Reductions across rows: the sums that each invocation accumulates for its columns, and the kernel that
+//! combines the partial results of workgroups.
 
 use super::super::index_at;
 use super::super::ir::{Kernel, Role};
@@ -10,9 +10,9 @@ use crate::simt::Variable;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, NodeId, RowSchedule, Store};
 
-/// A reduction of columns.
+/// Reduction across rows.
 pub(super) struct Column {
-    /// Its number among the body's column reductions.
+    /// Its index among the body's column reductions.
     number: usize,
     pub(super) op: ReduceOp,
     pub(super) node: NodeId,
@@ -29,8 +29,8 @@ impl Column {
         k.identity(self.op, self.dtype)
     }
 
-    /// Returns the place of partial results: the scratch, or the result itself if nothing takes them
-    /// together.
+    /// Returns the destination of partial results: the scratch memory, or the result itself if no second
+    /// kernel combines them.
     pub(super) fn target(&self, views: &Views<'_>, body: &Body, schedule: &RowSchedule) -> (Role, DType) {
         match schedule.finishing {
             Some(_) => (partials(schedule, body, self.number), self.dtype),
@@ -44,7 +44,7 @@ fn partials(schedule: &RowSchedule, body: &Body, number: usize) -> Role {
     Role::Workspace { start: bytes.start, bytes: bytes.end - bytes.start }
 }
 
-/// Returns the reductions of a body's columns.
+/// Returns the column reductions of a body.
 pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     let columns = body.stores.iter().filter_map(|store| match *store {
         Store::ColumnReduce { op, node, write, .. } => Some((op, node, write)),
@@ -57,21 +57,21 @@ pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     columns.enumerate().map(column).collect()
 }
 
-/// Most turns whose values are added up one after the other: each addition has an error of up to half a
-/// unit of the sum, so that of positive numbers 16 give one of 5e-7 at most. (A compensated sum would need a
-/// driver that does not rearrange floats.)
+/// Maximum number of values that are summed sequentially. An addition has a relative error of up to 2^-24, so
+/// 16 positive numbers of similar size sum up with an error of about 5e-7. (Compensated summation would
+/// require that drivers do not reassociate float operations.)
 pub(super) const MOST_IN_A_ROW: usize = 16;
-/// Sums of turns that are added up one after the other, and slots that one invocation adds up.
+/// Maximum number of partial sums, and of slots in one invocation, that are added sequentially.
 pub(super) const LEAF: usize = 8;
 
-/// An invocation's sums, of each reduction for each of its positions in a row.
+/// Partial results of an invocation, of each reduction for each of its positions in a row.
 pub(super) enum ColumnSums<'k> {
     Variables(Vec<Vec<Variable<'k>>>),
     Arrays(Vec<u32>),
 }
 
 impl<'k> ColumnSums<'k> {
-    /// Creates sums of nothing so far.
+    /// Creates partial results, initialized with the identity.
     pub(super) fn new(k: &'k Builder, body: &Body, schedule: &RowSchedule) -> Self {
         let columns = columns_of(body);
         let each = schedule.each;
@@ -97,7 +97,7 @@ impl<'k> ColumnSums<'k> {
         }
     }
 
-    /// Adds other sums, each to its own, and starts those anew.
+    /// Adds the partial results of `parts`, and resets those to the identity.
     pub(super) fn take(&self, k: &'k Builder, body: &Body, schedule: &RowSchedule, parts: &Self) {
         for column in columns_of(body) {
             let take = |which: Which<'k>| {
@@ -113,7 +113,7 @@ impl<'k> ColumnSums<'k> {
         }
     }
 
-    /// Adds a value to one of them.
+    /// Combines a value with one of the partial results.
     pub(super) fn add(&self, k: &'k Builder, column: &Column, which: Which<'k>, value: Value<'k>) {
         self.set(k, column, which, self.get(k, column, which).combine(column.op, value));
     }
@@ -127,8 +127,8 @@ impl<'k> ColumnSums<'k> {
     }
 }
 
-/// Returns the second kernel of column reductions, which takes the partial results together, a few lanes to
-/// a column.
+/// Returns the second kernel of column reductions. It combines the partial results of the workgroups, with
+/// `lanes` invocations per column.
 pub(super) fn finish(
     views: &Views<'_>,
     body: &Body,
@@ -160,8 +160,8 @@ pub(super) fn finish(
     k.finish()
 }
 
-/// Combines `sum` over the lanes of each of a workgroup's `wide` columns, the second half of them with the
-/// first until there is one; lane 0 has the result then.
+/// Combines `sum` over the lanes of each of a workgroup's `wide` columns, by repeated halving. Lane 0
+/// receives the result.
 pub(super) fn across_columns<'k>(
     k: &'k Builder,
     op: ReduceOp,
@@ -179,8 +179,8 @@ pub(super) fn across_columns<'k>(
     k.when(lane.equals(k.u32(0)), || sum.set(k.element(shares, k.local())));
 }
 
-/// Combines the shares of `lanes` lanes, `wide` elements apart, into those of lane 0: the second half of
-/// them with the first, until there is one.
+/// Combines the values of `lanes` lanes in shared memory, `wide` elements apart, into those of lane 0:
+/// repeatedly, the second half with the first.
 pub(super) fn in_halves<'k>(
     k: &'k Builder,
     op: ReduceOp,

@@ -1,10 +1,10 @@
-//! Reductions of the elements of a row up to each one.
+//! Cumulative reductions (prefix sums) along rows.
 //!
-//! In: rows in any layout. Out: rows, contiguous. Short rows have an invocation each. Of long ones, a
-//! workgroup has a piece, and its invocations have neighbouring elements of it: an invocation reduces its
-//! own, all find what is before theirs, and then go through their own again. If rows have several pieces, two
-//! kernels before that find what is before each piece. Always holds: elements are combined in an order that
-//! the schedule alone decides.
+//! In: rows in any layout. Out: rows, contiguous. Each short row is processed by one invocation. A long row
+//! is split into pieces, one per workgroup, whose invocations process adjacent elements: each invocation
+//! reduces its elements, the workgroup scans these results, and each invocation then passes over its elements
+//! again. If rows have several pieces, two preceding kernels compute the reduction of the elements before
+//! each piece. Invariant: the order in which elements are combined depends only on the schedule.
 
 use super::super::builder::Variable;
 use super::super::index::axes;
@@ -16,7 +16,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{CumulateSchedule, Layout, Schedule};
 
-/// An op in the making.
+/// A `Cumulate` op whose kernels are being built.
 struct Cumulate<'v> {
     views: &'v Views<'v>,
     op: ReduceOp,
@@ -24,7 +24,7 @@ struct Cumulate<'v> {
     dtype: DType,
     extent: u32,
     stride: u32,
-    /// Layout of the rows' first elements.
+    /// Layout of the first elements of the rows.
     outer: Layout,
 }
 
@@ -64,7 +64,7 @@ impl Cumulate<'_> {
         k.identity(self.op, self.dtype)
     }
 
-    /// Loads an element of a row, counted in the direction of the walk.
+    /// Loads an element of a row, numbered in the direction of the scan.
     fn load<'k>(&self, k: &'k Builder, row: Value<'k>, number: Value<'k>) -> Value<'k> {
         let at = self.at(k, number);
         k.load(k.buffer(Role::Operand(0), self.dtype), index_at(k, &self.outer, row) + at * self.stride)
@@ -74,7 +74,7 @@ impl Cumulate<'_> {
         if self.reverse { k.u32(self.extent - 1) - number } else { number }
     }
 
-    /// Combines elements of a row with `sum`; stores what it is after each one.
+    /// Combines elements of a row with `sum`, and stores the result after each one.
     fn walk<'k>(&self, k: &'k Builder, row: Value<'k>, [start, end]: [Value<'k>; 2], sum: Variable<'k>) {
         k.count(start, end, k.u32(1), |i| {
             sum.set(sum.get().combine(self.op, self.load(k, row, i)));
@@ -86,7 +86,7 @@ impl Cumulate<'_> {
         k.buffer(Role::Workspace { start: 0, bytes: schedule.workspace() }, self.dtype)
     }
 
-    /// Returns the row of a workgroup that has a piece, and the invocation's elements.
+    /// Returns the row of the workgroup's piece, and the range of the invocation's elements.
     fn own<'k>(&self, k: &'k Builder, schedule: &CumulateSchedule) -> (Value<'k>, [Value<'k>; 2]) {
         let (pieces, each) = (narrow(schedule.pieces), narrow(schedule.each));
         let start = ((k.group() % pieces) * WORKGROUP + k.local()) * each;
@@ -94,7 +94,7 @@ impl Cumulate<'_> {
         (k.group() / pieces, [start.min(extent), (start + each).min(extent)])
     }
 
-    /// Reduces an invocation's elements.
+    /// Reduces the invocation's elements.
     fn total<'k>(&self, k: &'k Builder, row: Value<'k>, [start, end]: [Value<'k>; 2]) -> Value<'k> {
         let sum = k.var(self.identity(k));
         k.count(start, end, k.u32(1), |i| {
@@ -103,7 +103,7 @@ impl Cumulate<'_> {
         sum.get()
     }
 
-    /// Returns an array with the reduction of what the invocations up to and with each one have. All meet.
+    /// Returns a shared array of the inclusive scan of the invocations' values. It contains barriers.
     fn together(&self, k: &Builder, own: Value<'_>) -> u32 {
         let shared = k.shared(self.dtype, WORKGROUP);
         let local = k.local();
@@ -121,7 +121,7 @@ impl Cumulate<'_> {
         shared
     }
 
-    /// Returns the result of the invocations before this one.
+    /// Returns the reduction of the values of all preceding invocations.
     fn earlier<'k>(&self, k: &'k Builder, shared: u32) -> Value<'k> {
         let has = k.u32(0).less(k.local());
         let earlier = k.element(shared, has.select(k.local() - 1, k.u32(0)));
@@ -140,7 +140,7 @@ impl Cumulate<'_> {
         k.finish()
     }
 
-    /// Returns the kernel that puts the reduction of the pieces before each one in its place.
+    /// Returns the kernel that replaces the reduction of each piece by that of all pieces before it.
     fn before(&self, schedule: &CumulateSchedule) -> Kernel {
         let k = Builder::new("cumulate: before", WORKGROUP, schedule.rows);
         let pieces = narrow(schedule.pieces);

@@ -1,7 +1,7 @@
-//! Numbers in blocks of few bits become f32.
+//! Dequantization of blocks of 4-bit or 8-bit integers to f32.
 //!
-//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, an invocation for
-//! each element.
+//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`. Each invocation
+//! computes one element.
 
 use super::super::Value;
 use super::super::ir::Kernel;
@@ -14,7 +14,7 @@ use gradloom_core::ir::{BLOCK, BlockFormat, DType};
 pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> {
     each("dequantize", views, views.elements(), |k, position| {
         let (block, element) = (position / narrow(BLOCK), position % narrow(BLOCK));
-        // Rows are whole blocks, so blocks are numbered through.
+        // Rows consist of whole blocks, so blocks can be numbered across rows.
         let start = block * narrow(format.block_bytes());
         let scale = f16(k, byte(k, views, start) + byte(k, views, start + 1) * 256);
         let quant = match format {
@@ -33,16 +33,16 @@ pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> 
     })
 }
 
-/// Loads a byte of the operand.
+/// Loads a byte of the operand as a u32.
 fn byte<'k>(k: &'k Builder, views: &Views<'_>, position: Value<'k>) -> Value<'k> {
     views.load(k, 0, position).cast(DType::U32)
 }
 
-/// Returns the f32 of an f16's bits, by integer operations: devices need not have the type.
+/// Converts the bits of an f16 to f32 with integer operations, because a device may lack the type.
 fn f16<'k>(k: &'k Builder, bits: Value<'k>) -> Value<'k> {
     let magnitude = bits % 0x8000 * 0x2000;
-    // The exponents' difference, 127 - 15. A subnormal f16 is a subnormal f32 here, which devices may take
-    // as 0, so it is converted as the integer that it is, times 2^-24.
+    // 112 is the difference of the exponent biases, 127 - 15. A subnormal f16 would become a subnormal f32
+    // here, which devices may flush to 0, so it is converted from its integer value, times 2^-24.
     let normal = (magnitude + (112 << 23)).bitcast(DType::F32);
     let subnormal = (bits % 0x8000).cast(DType::F32) * k.f32(f32::from_bits(0x3380_0000));
     let special = (magnitude + (224 << 23)).bitcast(DType::F32);

@@ -1,10 +1,10 @@
-//! One invocation for each position.
+//! Kernels with one invocation per position.
 
 use super::super::ir::Kernel;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 
-/// Returns the kernel in which an invocation does `f` at each position below `elements`.
+/// Returns the kernel that runs `f` for each position below `elements`, in an invocation each.
 pub(super) fn each(
     label: &str,
     views: &Views<'_>,

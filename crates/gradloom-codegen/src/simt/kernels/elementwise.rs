@@ -1,4 +1,5 @@
-//! Elementwise ops that are kernels of their own: integer division, which can fault, and without fusion any.
+//! Elementwise ops that are not fused: integer division, which can fault, and all of them if fusion is
+//! disabled.
 
 use super::super::ir::Kernel;
 use super::Views;

@@ -1,8 +1,7 @@
-//! Rows by number.
+//! Gathering of rows by index.
 //!
-//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out:
-//! `[batch.., index.., row..]`, contiguous. An index out of range makes the step fail, and is read as the
-//! nearest that is in range.
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out: `[batch.., index..,
+//! row..]`, contiguous. An index out of range makes the step fail, and is clamped to the nearest in range.
 
 use super::super::index::{axes, index_at};
 use super::super::ir::{Kernel, Role};
@@ -10,7 +9,7 @@ use super::Views;
 use super::each::each;
 use crate::narrow::narrow;
 
-/// Returns the kernel of `Gather` with this many batch axes.
+/// Returns the kernel of `Gather` with `batch` leading batch axes.
 pub(super) fn gather(views: &Views<'_>, batch: usize) -> Vec<Kernel> {
     let layout = views.reads[0].layout;
     let dtype = views.reads[0].dtype;

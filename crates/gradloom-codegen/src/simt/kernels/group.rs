@@ -1,8 +1,9 @@
-//! Many small kernels as few: parts of a group that compute the same over other numbers of elements.
+//! Merging of many small kernels: the parts of a group compute the same function on different numbers of
+//! elements.
 //!
-//! In: the first part's body, and a [`Table`] that says which workgroups belong to which part and where its
-//! operands start. Out: one kernel for all parts; two for totals that need more than a workgroup. Always
-//! holds: what a workgroup computes depends on its part alone.
+//! In: the first part's body, and a [`Table`] that maps workgroups to parts and contains the start indices of
+//! their operands. Out: one kernel for all parts, or two for totals that need more than one workgroup.
+//! Invariant: the results of a workgroup depend only on its part.
 
 use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position};
@@ -14,25 +15,25 @@ use crate::simt::Variable;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, GroupSchedule, NodeId};
 
-/// Numbers of a part before the starts of its operands.
+/// Number of words of a part's entry before the start indices.
 const HEADER: usize = 3;
 
-/// Workgroups of each part, and the starts of its operands.
+/// Table of the parts of a group: their workgroups, and the start indices of their operands.
 pub struct Table {
     pub(crate) form: Form,
-    /// For each part its first workgroup, its rows and columns, and the starts of its operands and results in
-    /// elements; then the number of workgroups.
+    /// For each part, its first workgroup, its numbers of rows and columns, and the start indices of its
+    /// operands and results, in elements. The last word is the number of workgroups.
     numbers: Vec<u32>,
-    /// Numbers of a part.
+    /// Number of words of a part's entry.
     width: usize,
     parts: usize,
-    /// Workgroups of all parts.
+    /// Number of workgroups of all parts together.
     groups: usize,
 }
 
 impl Table {
-    /// Creates the table of parts of one form, each with its rows, columns, and the starts of its operands
-    /// and results.
+    /// Creates the table of parts that have a form in common. Each part consists of its numbers of rows and
+    /// columns, and the start indices of its operands and results.
     pub fn new(
         form: Form,
         parts: impl Iterator<Item = ([usize; 2], Vec<u32>)>,
@@ -51,18 +52,18 @@ impl Table {
         table
     }
 
-    /// Returns a kernel's label.
+    /// Returns the label of a kernel.
     pub(super) fn label(&self, what: &str) -> String {
         format!("{} kernels: {what}", self.parts)
     }
 
-    /// Creates the builder of a kernel.
+    /// Creates the builder of a kernel for all parts.
     pub(super) fn kernel(&self, what: &str, workgroup: usize, groups: usize) -> Builder {
         Builder::new(&self.label(what), narrow(workgroup), groups)
     }
 
-    /// Returns a part by its number. Starts that are the same for all parts, as of a learning rate, are not
-    /// looked up.
+    /// Returns the entry of a part. Start indices that are the same for all parts, such as that of a learning
+    /// rate, are constants instead of loads.
     pub(super) fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
         let Self { numbers, width, .. } = self;
         let table = k.table(numbers.clone());
@@ -75,7 +76,8 @@ impl Table {
         Found { k, numbers: table, entry, starts: (HEADER..*width).map(start).collect() }
     }
 
-    /// Returns the part of the workgroup, by bisection. Scatters, whose parts are alike, need none.
+    /// Returns the entry of the workgroup's part, found by binary search. Parts of a scatter all have the
+    /// same number of workgroups, so a division suffices.
     fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
         let Self { numbers, width, parts, .. } = self;
         if *parts == 1 {
@@ -86,7 +88,7 @@ impl Table {
         }
         let table = k.table(numbers.clone());
         let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
-        // Once one part is left, more turns change nothing.
+        // Once a single part is left, further iterations have no effect.
         let turns = parts.next_power_of_two().ilog2();
         k.count(k.u32(0), k.u32(turns), k.u32(1), |_| {
             let (first, last) = (part.get(), beyond.get());
@@ -98,7 +100,7 @@ impl Table {
         self.part(k, part.get())
     }
 
-    /// Returns the part of the workgroup, and the first position of its chunk and of the one behind.
+    /// Returns the entry of the workgroup's part, and the start and end of its chunk of positions.
     pub(super) fn chunk<'k>(&self, k: &'k Builder) -> (Found<'k>, [Value<'k>; 2]) {
         let found = self.find_part(k);
         let elements = found.rows() * found.columns();
@@ -107,7 +109,7 @@ impl Table {
         (found, [first, last])
     }
 
-    /// Returns the number of workgroups of all parts.
+    /// Returns the number of workgroups of all parts together.
     pub(super) fn groups(&self) -> usize {
         self.groups
     }
@@ -118,8 +120,8 @@ impl Table {
     }
 }
 
-/// Returns the kernels of loops of one form; `views` are those of the first part, `short` says whether one
-/// workgroup adds up each of their totals.
+/// Returns the kernels of loops that have a form in common. `views` are those of the first part; `short` is
+/// true if a single workgroup computes each total.
 pub(super) fn group(
     views: &Views<'_>,
     body: &Body,
@@ -144,13 +146,13 @@ struct Group<'b> {
     schedule: &'b GroupSchedule,
 }
 
-/// The part of a workgroup.
+/// Table entry of the workgroup's part.
 pub(super) struct Found<'k> {
     k: &'k Builder,
-    /// The table, and where the part's numbers begin in it.
+    /// The table, and the index of the entry's first word.
     numbers: u32,
     entry: Value<'k>,
-    /// Of its operands and results.
+    /// Start indices of its operands and results.
     pub(super) starts: Vec<Value<'k>>,
 }
 
@@ -183,7 +185,7 @@ impl<'b> Group<'b> {
         Nodes::new(k, self.body, Operands::Starts(self.views, found.starts.clone()))
     }
 
-    /// Runs `f` at the positions of the chunk of a workgroup of this many invocations.
+    /// Runs `f` for each position of the chunk of a workgroup with `workgroup` invocations.
     fn each_position<'k>(
         &self,
         k: &'k Builder,
@@ -197,7 +199,7 @@ impl<'b> Group<'b> {
         });
     }
 
-    /// Returns the kernel with one invocation for each element of each part, in chunks.
+    /// Returns the kernel of elementwise parts, with one workgroup per chunk.
     fn map(&self) -> Kernel {
         self.kernel("map", WORKGROUP as usize, self.table.groups, |k| {
             self.each_position(k, WORKGROUP as usize, |nodes, position| {
@@ -206,7 +208,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Returns the kernel for the results of all columns of all parts: a few lanes to a column.
+    /// Returns the kernel of column reductions, with several lanes per column.
     fn columns(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let [lanes, wide] = self.schedule.columns;
         self.kernel("sums of columns", lanes * wide, self.table.groups, |k| {
@@ -235,7 +237,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Returns the kernel that writes each chunk's share of its part's total to the scratch.
+    /// Returns the kernel that writes the partial total of each chunk to the scratch memory.
     fn shares(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let workgroup = self.schedule.workgroup;
         self.kernel("shares of totals", workgroup, self.table.groups, |k| {
@@ -252,7 +254,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Returns the kernel for the total of each part: a workgroup each.
+    /// Returns the kernel that combines the partial totals of each part, with one workgroup per part.
     fn totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
         let dtype = self.body.node(node).dtype;
         self.each_total(op, dtype, |k, found, sum| {
@@ -265,7 +267,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Returns the kernel for the total of each part that is short: a workgroup each.
+    /// Returns the kernel of short totals, with one workgroup per part.
     fn short_totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
         self.each_total(op, self.body.node(node).dtype, |k, found, sum| {
             let elements = found.rows() * found.columns();
@@ -276,7 +278,8 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Returns a kernel with a workgroup for each part, whose invocations' sums are shares of its total.
+    /// Returns a kernel with one workgroup per part, whose invocations each compute a partial total with
+    /// `add`.
     fn each_total(
         &self,
         op: ReduceOp,
@@ -294,7 +297,7 @@ impl<'b> Group<'b> {
         })
     }
 
-    /// Combines the invocations' sums into the first element of an array, which it gives.
+    /// Combines the values of all invocations into the first element of a shared array; returns that array.
     fn across<'k>(&self, k: &'k Builder, op: ReduceOp, sum: Variable<'k>) -> u32 {
         let GroupSchedule { workgroup, subgroup, .. } = *self.schedule;
         let together = subgroup.map_or(1, |size| size as usize);
@@ -317,12 +320,12 @@ impl<'b> Group<'b> {
         shares
     }
 
-    /// Returns the place where the shares of totals wait.
+    /// Returns the scratch memory of the partial totals.
     fn scratch(&self) -> Role {
         Role::Workspace { start: 0, bytes: 4 * self.table.groups as u64 }
     }
 
-    /// Writes an element of the only result.
+    /// Writes an element of the part's only result.
     fn store<'k>(&self, k: &'k Builder, found: &Found<'k>, index: Value<'k>, value: Value<'k>) {
         let start = found.starts[self.views.reads.len()];
         let result = k.buffer(Role::Result(0), self.views.writes[0].dtype);
@@ -330,7 +333,7 @@ impl<'b> Group<'b> {
     }
 }
 
-/// Returns the position of an invocation that knows only the position's number.
+/// Returns a position of which only the row-major index is available.
 fn at<'k>(k: &'k Builder, number: Value<'k>) -> Position<'k> {
     let zero = k.u32(0);
     Position { row: zero, column: zero, number: Some(number), owned: None }

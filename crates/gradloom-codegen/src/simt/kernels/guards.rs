@@ -1,8 +1,8 @@
-//! The kernel that decides on the device whether a step may commit.
+//! Kernel that decides on the device whether a step may commit.
 //!
 //! In: the plan's guards, and the starts of the windows that its commit replaces. Out: a kernel of one
-//! workgroup, which runs between the two phases and leaves a [`Verdict`](crate::step::Verdict) in the step's
-//! status, with a record of the step if it failed.
+//! workgroup, which runs between the two phases. It stores a [`Verdict`](crate::step::Verdict) in the step's
+//! status, and a record of the step if it failed.
 
 use super::super::ir::{Kernel, Role};
 use super::{Builder, Value, Views, WORKGROUP};
@@ -14,10 +14,11 @@ use crate::step::status::{
 };
 use gradloom_core::ir::DType;
 
-/// The number of a guard that is finite.
+/// Value that stands for a guard if all of them are finite.
 const FINITE: u32 = u32::MAX;
 
-/// Returns the kernel for guards, the first operands, and windows, whose starts follow.
+/// Returns the kernel that checks the guards, which are the first operands, and the windows, whose starts
+/// follow.
 pub fn guards(views: &Views<'_>, windows: &[Window<'_>]) -> Kernel {
     let count = views.reads.len() - windows.len();
     let elements = |guard: usize| views.reads[guard].layout.shape.elements();
@@ -25,7 +26,7 @@ pub fn guards(views: &Views<'_>, windows: &[Window<'_>]) -> Kernel {
     let workgroup = largest.next_power_of_two().min(WORKGROUP as usize);
     let workgroup = narrow(workgroup);
     let k = Builder::new("guards", workgroup, 1);
-    // The first guard that is not finite, of each invocation, then of all.
+    // Number of the first guard that is not finite: first per invocation, then of the workgroup.
     let first = k.var(k.u32(FINITE));
     for guard in 0..count {
         k.count(k.local(), k.u32(narrow(elements(guard))), k.u32(workgroup), |element| {
@@ -58,7 +59,7 @@ pub fn guards(views: &Views<'_>, windows: &[Window<'_>]) -> Kernel {
     k.finish()
 }
 
-/// The words of the step's status.
+/// Access to the words of the step's status.
 struct Status<'k> {
     k: &'k Builder,
     buffer: u32,
@@ -77,7 +78,7 @@ impl<'k> Status<'k> {
         self.k.store(self.buffer, self.k.u32(narrow(word)), value);
     }
 
-    /// Adds one to a word, and returns its value before.
+    /// Increments a word, and returns its previous value.
     fn increment(&self, word: usize) -> Value<'k> {
         let before = self.get(word);
         self.set(word, before + 1);
@@ -85,7 +86,7 @@ impl<'k> Status<'k> {
     }
 }
 
-/// Makes the step fail where a window does not fit, unless it has failed.
+/// Makes the step fail if a window does not fit, unless it has already failed.
 fn check<'k>(status: &Status<'k>, window: &Window<'_>, start: Value<'k>) {
     let k = status.k;
     let bound = k.i32(narrow(window.room + 1).cast_signed());
@@ -98,8 +99,8 @@ fn check<'k>(status: &Status<'k>, window: &Window<'_>, start: Value<'k>) {
     });
 }
 
-/// Counts a step whose verdict is known, and records it if it failed: among the first failures that the host
-/// does not know of, if it is one of them, and always as the last.
+/// Counts a step with a verdict. If it failed, stores a record of it as the last failure, and also among the
+/// first failures that the host has not acknowledged, if there is room.
 fn record(status: &Status<'_>) {
     let k = status.k;
     let step = status.increment(STEPS);

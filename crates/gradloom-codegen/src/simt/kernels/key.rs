@@ -1,9 +1,9 @@
-//! Unsigned keys in the order of elements, so that nothing depends on what a compiler assumes about floats.
+//! Unsigned integer keys that order elements, independent of a compiler's assumptions about floats.
 
 use super::{Builder, Value};
 use gradloom_core::ir::{CompareOp, DType};
 
-/// Returns the key of a number; zeros have the same. Of a NaN, see [`is_nan`].
+/// Returns the key of a number. Both zeros have the same key; that of a NaN is meaningless, see [`is_nan`].
 pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
     match x.dtype() {
         DType::F32 => {
@@ -21,13 +21,14 @@ pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
     }
 }
 
-/// Returns whether an element is NaN; `None` if it cannot be.
+/// Returns a bool that is true if an element is NaN; `None` if its dtype has no NaN.
 pub(super) fn is_nan<'k>(k: &'k Builder, x: Value<'k>) -> Option<Value<'k>> {
     let magnitude = || x.bitcast(DType::U32) & 0x7fff_ffff;
     (x.dtype() == DType::F32).then(|| magnitude().compare(CompareOp::Gt, k.u32(0x7f80_0000)))
 }
 
-/// Returns the key of an element in ascending or descending order; a NaN is above all numbers.
+/// Returns the key of an element in ascending or descending order, in which a NaN is greater than all
+/// numbers.
 pub(super) fn in_order<'k>(k: &'k Builder, x: Value<'k>, descending: bool) -> Value<'k> {
     let number = of_number(k, x);
     let key = match is_nan(k, x) {

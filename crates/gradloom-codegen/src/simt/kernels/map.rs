@@ -1,4 +1,4 @@
-//! Fused expressions without reductions: one invocation for each position, or for four neighbours.
+//! Fused expressions without reductions, with one invocation per position or per four adjacent positions.
 
 use super::super::ir::Kernel;
 use super::Views;
@@ -7,7 +7,7 @@ use super::each::each;
 use crate::narrow::narrow;
 use gradloom_core::kernel::{Body, Level, Store};
 
-/// Returns the kernel of a body that reduces nothing.
+/// Returns the kernel of a body without reductions.
 pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     if is_in_fours(views, body) {
         return in_fours(views, body, label);
@@ -18,7 +18,7 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
         let position = Position { row, column, number: Some(number), owned: None };
         let mut nodes = Nodes::new(k, body, Operands::Views(views));
         Level::ALL.into_iter().for_each(|level| nodes.check(level, position));
-        // All that is stored is computed before the first store: a result may lie where an operand does.
+        // All results are computed before the first is stored, because a result may alias an operand.
         for level in Level::ALL {
             for (node, _) in stores_of(body, level) {
                 nodes.compute(node, position);
@@ -43,8 +43,8 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Returns true if an invocation computes four neighbouring positions: rows are a multiple of four long, some
-/// operand or result can be accessed as vectors, and every result has one element per position.
+/// Returns true if an invocation should compute four adjacent positions: the number of columns is a multiple
+/// of four, some operand or result can be accessed in vectors, and all results are elementwise.
 fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
     let only_elements =
         body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));
@@ -53,7 +53,7 @@ fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
         && views.reads.iter().chain(&views.writes).any(|view| view.has_vectors)
 }
 
-/// Returns the kernel of a body that reduces nothing, with an invocation for each four positions.
+/// Returns the kernel of a body without reductions, with one invocation per four positions.
 fn in_fours(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     each(label, views, body.rows * body.columns / 4, |k, group| {
         let columns = narrow(body.columns);

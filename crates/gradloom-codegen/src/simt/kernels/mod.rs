@@ -1,8 +1,8 @@
-//! Kernels of whole ops: one kernel, or several that run one after the other, for every GPU.
+//! Kernels of whole ops, for all GPUs: one kernel, or several that run in sequence.
 //!
-//! In: the op, and the dtypes and layouts of what it reads and writes ([`Views`]). Out: [`Kernel`]s; none
-//! where there is nothing to compute. Always holds: an invocation writes only if the step may commit, where
-//! that is asked for; positions and indices fit 32 bits, as the caller has checked.
+//! In: the op, and the dtypes and layouts of its operands and results ([`Views`]). Out: [`Kernel`]s; none if
+//! there are no elements. Invariants: if the views are gated, an invocation writes results only if the step
+//! may commit; positions and indices fit in 32 bits, which the caller has checked.
 
 mod arg_reduce;
 mod attention;
@@ -36,31 +36,31 @@ use crate::schedule::group::{body_of, is_short_total};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{self, Access, Body, GroupSchedule, Layout, Part, Schedule};
 
-/// Invocations of a workgroup.
+/// Number of invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
 
-/// View of an operand or result in a kernel.
+/// Operand or result of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Of its elements.
+    /// Dtype of its elements.
     pub dtype: DType,
     /// Layout of its elements in the buffer.
     pub layout: &'a Layout,
-    /// True if four neighbours, from a multiple of four on, may be loaded at once.
+    /// True if four adjacent elements, from a multiple of four on, can be accessed as a vector.
     pub has_vectors: bool,
-    /// True if it is worth loading before the kernels before this one are done, which do not write it, on
-    /// devices that start kernels early.
+    /// True if it should be loaded before the preceding kernels, which do not write it, have completed; this
+    /// applies to devices that can start kernels early.
     pub is_early: bool,
 }
 
 impl<'a> View<'a> {
-    /// Creates a view of what a launch reads or writes.
+    /// Creates the view of a launch's operand or result.
     pub fn of(access: &'a Access, has_vectors: bool) -> Self {
         Self { dtype: access.dtype, layout: &access.layout, has_vectors, is_early: false }
     }
 }
 
-/// Operands and results of a kernel, and the conditions that it is made for.
+/// Operands and results of a kernel, and its constraints.
 #[derive(Clone, Debug)]
 pub struct Views<'a> {
     /// Operands.
@@ -69,11 +69,11 @@ pub struct Views<'a> {
     pub writes: Vec<View<'a>>,
     /// True if results are written only if the step may commit.
     pub gated: bool,
-    /// True if the first result has the first operand's place, element by element.
+    /// True if the first result aliases the first operand, element by element.
     pub in_place: bool,
 }
 
-/// Returns the kernels of a launch, if this module has its kind.
+/// Returns the kernels of a launch; `None` if this module does not implement its kind.
 pub fn kernels(
     kernel: &kernel::Kernel,
     schedule: &Schedule,
@@ -100,7 +100,7 @@ pub fn kernels(
             _ => return None,
         },
         kernel::Kernel::Op(op) => op,
-        // Its parts run by themselves, or together: see [`group`].
+        // Its parts are lowered one by one, or together in [`together`].
         kernel::Kernel::Group(_) => return None,
     };
     Some(match op {
@@ -129,11 +129,11 @@ pub fn kernels(
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             elementwise::elementwise(views, op, label)
         }
-        // A user's op, which knows its kernels itself: see [`super::custom`].
+        // Has its own kernels: see [`super::custom`].
         OpKind::Custom(_) => return None,
         // Lowered to loops.
         OpKind::Reduce { .. } => return None,
-        // Never launched: leaves, views, and what passes expand.
+        // Never launched: leaves, views, and ops that passes expand.
         OpKind::Input { .. }
         | OpKind::Param { .. }
         | OpKind::State { .. }
@@ -167,11 +167,11 @@ fn product_of(
     Some(product::product(views, &fold_batch(problem), schedule, epilogue, label, None))
 }
 
-/// Returns the kernels of parts of a class; `views` are those of the first, and the table says where each
-/// one's operands start.
+/// Returns the kernels of parts of the same class. `views` are those of the first part; the table contains
+/// the start indices of each part's operands.
 ///
 /// # Panics
-/// If the parts have no class.
+/// If the parts cannot be merged.
 pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &GroupSchedule) -> Vec<Kernel> {
     match (&parts[0].kernel, &parts[0].schedule) {
         (kernel::Kernel::Op(OpKind::Dot(axes)), Schedule::Product(schedule)) => {

@@ -1,4 +1,5 @@
-//! Ops that move elements: copies, joins, windows at positions that are known when the step runs.
+//! Ops that move elements: copies, concatenation, padding, and windows whose positions are computed at run
+//! time.
 
 use super::super::ir::{Kernel, Role};
 use super::super::{index_at, index_of};
@@ -8,18 +9,19 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, Number, Shape};
 use gradloom_core::kernel::Layout;
 
-/// Returns the kernel that copies the read's elements to the write, in the order of their layouts' axes.
+/// Returns the kernel that copies the operand to the result; both layouts have the same shape.
 pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     each(label, views, views.elements(), |k, position| {
         views.store(k, position, views.load(k, 0, position));
     })
 }
 
-/// Operands that one kernel joins, at most: with the result, as many as desktop GPUs bind.
+/// Maximum number of operands that one kernel joins. With the result, these are as many buffers as desktop
+/// GPUs bind.
 const JOINED: usize = 15;
 
-/// Returns the kernels that join operands along an axis. Each has workgroups of its own in a kernel that
-/// several share.
+/// Returns the kernels that concatenate operands along an axis. A kernel copies several operands, each with
+/// separate workgroups.
 pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     let write = &views.writes[0];
     let mut from = 0;
@@ -58,7 +60,7 @@ pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     parts.chunks(JOINED).map(joined).collect()
 }
 
-/// Returns the kernels that put elements of `value` around and between the operand's own.
+/// Returns the kernels that insert `value` around and between the operand's elements.
 pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: Number) -> Vec<Kernel> {
     let (read, write) = (&views.reads[0], &views.writes[0]);
     each("pad", views, views.elements(), |k, position| {
@@ -68,7 +70,7 @@ pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: N
             let mut from = Vec::new();
             let coordinates = coordinates(k, &write.layout.shape, position);
             for (axis, &extent) in read.layout.shape.iter().enumerate() {
-                // Unsigned: what lies before the first element is far behind the last.
+                // Unsigned: positions before the first element wrap around to large distances.
                 let pitch = narrow(interior[axis] + 1);
                 let distance = coordinates[axis] - narrow(low[axis]);
                 inside = inside & distance.below(narrow((extent - 1) * (interior[axis] + 1) + 1));
@@ -86,8 +88,8 @@ pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: N
     })
 }
 
-/// Returns the kernel that takes a window at starts that the step computes; out of range makes the step
-/// fail.
+/// Returns the kernel that copies a window whose start is computed at run time. A window out of range makes
+/// the step fail.
 pub(super) fn dynamic_slice(views: &Views<'_>) -> Vec<Kernel> {
     let (read, write) = (&views.reads[0], &views.writes[0]);
     each("dynamic_slice", views, views.elements(), |k, position| {
@@ -98,8 +100,8 @@ pub(super) fn dynamic_slice(views: &Views<'_>) -> Vec<Kernel> {
     })
 }
 
-/// Returns the kernels that replace a window of the operand; out of range makes the step fail. The result
-/// may lie in the operand's place.
+/// Returns the kernels that replace a window of the operand. A window out of range makes the step fail. The
+/// result may alias the operand.
 pub(super) fn dynamic_update_slice(views: &Views<'_>) -> Vec<Kernel> {
     let (window, write) = (&views.reads[1], &views.writes[0]);
     let mut kernels = Vec::new();
@@ -114,7 +116,7 @@ pub(super) fn dynamic_update_slice(views: &Views<'_>) -> Vec<Kernel> {
     kernels
 }
 
-/// Replaces a window of the write. The step's guards have looked at the starts before.
+/// Returns the kernel that replaces a window of the result. The step's guards have already checked the start.
 pub(super) fn write_region(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     let elements = views.reads[0].layout.shape.elements();
     each(label, views, elements, |k, position| {
@@ -124,7 +126,7 @@ pub(super) fn write_region(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Writes the element of a window, which an operand is, into the result.
+/// Writes an element of a window, which is an operand, to the result.
 fn store_window<'k>(
     k: &'k Builder,
     views: &Views<'_>,
@@ -154,8 +156,8 @@ fn sums<'k>(a: &[Value<'k>], b: &[Value<'k>]) -> Vec<Value<'k>> {
     a.iter().zip(b).map(|(&a, &b)| a + b).collect()
 }
 
-/// Returns the starts of a window of `whole`, which the operands from `first` on give. Out of range makes
-/// the step fail, and is taken as the nearest in range.
+/// Loads the starts of a window of `whole` from the operands from `first` on. A start out of range makes the
+/// step fail, and is clamped to the nearest in range.
 fn checked_starts<'k>(
     k: &'k Builder,
     views: &Views<'_>,

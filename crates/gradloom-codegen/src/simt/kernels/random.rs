@@ -1,6 +1,6 @@
-//! Random bits: Philox4x32-10, one invocation for each counter, which gives four words.
+//! Random bits from Philox4x32-10. Each invocation computes the four words of one counter value.
 //!
-//! In: seed and step as u32 scalars. Out: the words of [`gradloom_core::philox::random_word`], bit by bit.
+//! In: seed and step as u32 scalars. Out: the same words as [`gradloom_core::philox::random_word`].
 
 use super::super::ir::Kernel;
 use super::Views;
@@ -8,7 +8,7 @@ use super::each::each;
 use crate::narrow::narrow;
 use gradloom_core::philox;
 
-/// Returns the kernel of `RandomBits` at a site.
+/// Returns the kernel of `RandomBits` for a site.
 pub(super) fn random_bits(views: &Views<'_>, site: u32) -> Vec<Kernel> {
     let elements = views.elements();
     let counters = elements.div_ceil(4);
@@ -27,7 +27,7 @@ pub(super) fn random_bits(views: &Views<'_>, site: u32) -> Vec<Kernel> {
         }
         for (word, value) in (0u32..).zip(c).take(elements.min(4)) {
             let store = || views.store(k, position * 4 + word, value);
-            // Only the last counter may have words to spare.
+            // Only the last counter value may have surplus words.
             if word as usize > (elements - 1) % 4 {
                 k.when(position.below(narrow(counters - 1)), store);
             } else {
