@@ -1,8 +1,8 @@
-//! Fused expressions that reduce: along rows, which lanes of a workgroup take together, and across rows,
-//! which leaves partial results for a second kernel.
+//! Fused expressions with reductions: along rows, by several lanes of a workgroup, and across rows, with
+//! partial results that a second kernel combines.
 //!
-//! In: a body and its [`RowSchedule`]. Out: its kernels. Always holds: the order in which elements are
-//! combined depends on the body and the schedule alone; barriers are met by all invocations.
+//! In: a body and its [`RowSchedule`]. Out: its kernels. Invariants: the order in which elements are combined
+//! depends only on the body and the schedule; all invocations reach each barrier.
 
 use super::super::ir::{Kernel, Role};
 use super::body::{Nodes, Operands, Position, checks_of, stores_of};
@@ -26,31 +26,31 @@ pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label
     kernels
 }
 
-/// A reduction along rows: its node, its op, the node that it reduces, and its dtype.
+/// Reduction along rows: its node, its op, the operand node, and its dtype.
 type Reduction = (NodeId, ReduceOp, NodeId, DType);
 
-/// The first kernel in the making.
+/// The first kernel, under construction.
 struct Rows<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
     body: &'b Body,
     schedule: &'b RowSchedule,
     nodes: Nodes<'k, 'b>,
-    /// Number of reductions before each node.
+    /// Number of reductions on which each node depends, along the deepest path.
     depths: Vec<usize>,
-    /// Arrays of the workgroup, by dtype and number.
+    /// Shared arrays, by dtype and number.
     arrays: Vec<(DType, usize, u32)>,
-    /// Number of the workgroup along the rows.
+    /// Index of the workgroup along the rows.
     group: Value<'k>,
-    /// True if the workgroup is the first one along the columns; `None` if there is only one.
+    /// True if the workgroup is the first along the columns; `None` if there is only one.
     is_first_block: Option<Value<'k>>,
     lane: Value<'k>,
-    /// Number of its row among those of the workgroup at a time.
+    /// Index of its row among those that the workgroup processes concurrently.
     slot: Value<'k>,
-    /// The invocation's positions, if they are unrolled: the column, and whether it is there (`None` if it
-    /// always is).
+    /// The invocation's columns, if they are unrolled, each with a condition that is true if the column
+    /// exists; `None` if it always does.
     unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
-    /// The first column of each group of four positions, if they are taken in fours.
+    /// First column of each group of four positions, if positions are processed in groups of four.
     firsts: Vec<Value<'k>>,
 }
 
@@ -58,31 +58,31 @@ struct Rows<'k, 'b> {
 #[derive(Clone, Copy)]
 struct LanePlace<'k> {
     position: Position<'k>,
-    /// True if the column is there; `None` if every one is.
+    /// True if the column exists; `None` if it always does.
     inside: Option<Value<'k>>,
     which: Which<'k>,
-    /// Results that are stored here.
+    /// Results to store at this position.
     stored: Stored,
 }
 
-/// Results that are stored at a position.
+/// Results to store at a position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    /// Its own results.
+    /// Results of this position.
     Own,
-    /// Those of the group of four that it ends.
+    /// Results of the group of four positions that ends here.
     Four,
-    /// Nothing: its group goes on.
+    /// None, because its group of four is not complete.
     Later,
 }
 
-/// The row of a turn.
+/// Row that an invocation processes in one iteration.
 #[derive(Clone, Copy)]
 struct TurnRow<'k> {
     number: Value<'k>,
-    /// True if it is there; `None` if every one is.
+    /// True if the row exists; `None` if it always does.
     live: Option<Value<'k>>,
-    /// Number of the turn, if there are several.
+    /// Index of the iteration, if there are several.
     step: Option<Value<'k>>,
 }
 
@@ -171,7 +171,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.store_partials(&sums);
     }
 
-    /// Takes `count` turns from `first` on, or as many as there are, and adds up their sums in parts.
+    /// Runs up to `count` iterations from `first` on, and adds their sums hierarchically.
     fn turns_in_parts(&mut self, sums: &ColumnSums<'k>, first: Value<'k>, count: usize) {
         let k = self.k;
         let end = (first + narrow(count)).min(k.u32(narrow(self.schedule.steps)));
@@ -189,18 +189,18 @@ impl<'k, 'b> Rows<'k, 'b> {
         });
     }
 
-    /// Returns whether a sum of floats goes over the rows.
+    /// Returns true if a float sum is computed across rows.
     fn sums_floats(&self) -> bool {
         columns_of(self.body).iter().any(Column::is_float_sum)
     }
 
-    /// Returns whether the invocation answers for what exists only once.
+    /// Returns a bool that is true in a single invocation of the grid, which handles uniform nodes.
     fn is_first(&self) -> Value<'k> {
         let zero = self.k.u32(0);
         self.k.group().equals(zero) & self.k.local().equals(zero)
     }
 
-    /// Appends the work on the rows of one turn.
+    /// Appends the processing of the rows of one iteration.
     fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
         let RowSchedule { slots, steps, groups, .. } = *self.schedule;
         let turn = match step {
@@ -227,7 +227,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.finish_row(row, sums);
     }
 
-    /// Loads what may be loaded before the kernels before this one are done: weights of norms, and biases.
+    /// Loads operands that may be loaded before the preceding kernels have completed: weights of norms, and
+    /// biases.
     fn load_early(&mut self, row: TurnRow<'k>) {
         let is_early = |id: &NodeId| {
             let node = self.body.node(*id);
@@ -242,7 +243,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Returns the position for a row's own results, which one invocation answers for.
+    /// Returns the position for results of a row, which one of its invocations owns.
     fn row_position(&self, row: TurnRow<'k>) -> Position<'k> {
         let zero = self.k.u32(0);
         let first = self.lane.equals(zero);
@@ -252,7 +253,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
-    /// `Element` live for one turn.
+    /// `Element` are valid for one iteration.
     fn for_each(&mut self, row: TurnRow<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, LanePlace<'k>)) {
         let both = |a: Option<Value<'k>>, b: Option<Value<'k>>| match (a, b) {
             (Some(a), Some(b)) => Some(a & b),
@@ -308,7 +309,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.nodes.forget(Level::Element);
     }
 
-    /// Appends the reductions of a depth.
+    /// Appends the reductions at a depth.
     fn reduce(&mut self, row: TurnRow<'k>, depth: usize) {
         let all: Vec<Reduction> = self
             .body
@@ -320,7 +321,7 @@ impl<'k, 'b> Rows<'k, 'b> {
                 _ => None,
             })
             .collect();
-        // Computed outside of a loop's scope, where all passes see them.
+        // Computed before the loop, so that later loops can use them too.
         self.row_nodes(row, depth - 1);
         let k = self.k;
         let sums: Vec<_> = all.iter().map(|&(_, op, _, dtype)| k.var(k.identity(op, dtype))).collect();
@@ -337,10 +338,10 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Combines the lanes' shares of each reduction.
+    /// Combines the lanes' partial results of each reduction.
     fn across_lanes(&mut self, all: &[Reduction], mut shares: Vec<Value<'k>>) -> Vec<Value<'k>> {
         let (k, lanes, together) = (self.k, self.schedule.lanes, self.schedule.together());
-        // Neighbours first: what is left is one share of a row for each of its subgroups.
+        // Combine within subgroups first, which leaves one partial result of a row per subgroup.
         if let Some(size) = self.schedule.subgroup {
             for (share, &(_, op, ..)) in shares.iter_mut().zip(all) {
                 *share = share.across_subgroup(op, together, size);
@@ -372,7 +373,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         results
     }
 
-    /// Combines the shares of the subgroups of a row, each of which has combined its own.
+    /// Combines the partial results of a row's subgroups through shared memory.
     fn across_subgroups(&self, all: &[Reduction], arrays: &[u32], shares: &[Value<'k>]) -> Vec<Value<'k>> {
         let (k, size) = (self.k, narrow(self.schedule.together()));
         let count = narrow(self.schedule.lanes) / size;
@@ -391,8 +392,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         results
     }
 
-    /// Returns the workgroup's array for the reduction of this number among those that are combined
-    /// together.
+    /// Returns the shared array for a dtype and the index of a reduction among those combined at the same
+    /// time.
     fn array(&mut self, dtype: DType, number: usize) -> u32 {
         let known = self.arrays.iter().find(|&&(d, n, _)| (d, n) == (dtype, number));
         if let Some(&(.., array)) = known {
@@ -403,7 +404,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         array
     }
 
-    /// Computes the nodes of level `Row` behind `depth` reductions.
+    /// Computes the nodes of level `Row` that depend on exactly `depth` reductions.
     fn row_nodes(&mut self, row: TurnRow<'k>, depth: usize) {
         let position = self.row_position(row);
         for id in self.body.ids() {
@@ -417,7 +418,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Stores a row's results, and adds its elements to the sums of columns.
+    /// Stores the results of a row, and adds its elements to the column sums.
     fn finish_row(&mut self, row: TurnRow<'k>, sums: &ColumnSums<'k>) {
         let (k, body, views) = (self.k, self.body, self.views);
         let stores = stores_of(body, Level::Element);
@@ -431,7 +432,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             let compute = |nodes: &mut Nodes<'k, 'b>, position: Position<'k>| {
                 wanted.iter().for_each(|&node| _ = nodes.compute(node, position));
             };
-            // Of all positions first: a result may lie where an operand does.
+            // All positions are computed before the first store, because a result may alias an operand.
             if self.schedule.is_unrolled() {
                 self.for_each(row, &mut |nodes, place| compute(nodes, place.position));
             }
@@ -468,8 +469,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Stores the workgroup's sum of each column: over the slots, in order. It goes to the scratch, if
-    /// another kernel takes them together.
+    /// Stores the workgroup's sum of each column, over its slots in order: to the scratch memory if a second
+    /// kernel combines them.
     fn store_partials(&mut self, sums: &ColumnSums<'k>) {
         let (k, schedule, columns) = (self.k, self.schedule, narrow(self.body.columns));
         let (lanes, slots) = (narrow(schedule.lanes), narrow(schedule.slots));
@@ -516,18 +517,18 @@ impl<'k, 'b> Rows<'k, 'b> {
                 }
                 continue;
             }
-            // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all
-            // make as many turns.
+            // A lane has many positions. Either there is one slot, and therefore no barrier, or there is one
+            // lane, and all slots run the same number of iterations.
             k.count(lane, k.u32(columns), k.u32(lanes), |at| store(at, Which::Turn(at / lanes), None));
         }
     }
 }
 
-/// One of an invocation's positions in a row, by its number or by a loop's turn.
+/// One of an invocation's positions in a row, selected by a constant or by the iteration of a loop.
 #[derive(Clone, Copy)]
 pub(super) enum Which<'k> {
-    /// The one of this number.
+    /// Unrolled position with this index.
     Unrolled(usize),
-    /// The one of a loop's turn.
+    /// Position of an iteration of a loop.
     Turn(Value<'k>),
 }

@@ -1,16 +1,16 @@
-//! Adding updates to rows by number, or putting them there.
+//! Scattering of updates to rows by index, by addition or replacement.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
-//! x with the updates, contiguous; possibly in the place of x. An index out of range makes the step
-//! fail, and is taken for the nearest that is in range; if the rows are distinct, the update is left out.
+//! x with the updates, contiguous; it may alias x. An index out of range makes the step fail, and is clamped
+//! to the nearest in range; if the rows are distinct, the update is skipped instead.
 //!
-//! The first kernel sorts the updates of each batch by (row, position): the place of one is the number of
-//! those before it, which a few lanes count. The second adds up each row's updates in that order, or takes
-//! the last, one invocation for each element that gets some. So the work is that of the updates whatever the
-//! number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square,
-//! many updates of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch
-//! knows which chunk is next. Updates of distinct rows are in order as they come. Always holds: an element is
-//! written by one invocation, which takes updates in their order.
+//! The first kernel sorts the updates of each batch by (row, position): the rank of an update is the number
+//! of updates that precede it, which a few lanes count. In the second kernel, one invocation for each updated
+//! element adds a row's updates in that order, or takes the last. So the work depends on the number of
+//! updates, not of rows, except for the copy of x, which is part of the first kernel. Because counting is
+//! quadratic, many updates of a batch are processed in chunks, by repeating the same two kernels; counters in
+//! the scratch memory select the next chunk. Updates of distinct rows need no sorting. Invariant: each
+//! element is written by one invocation, which applies updates in order.
 
 use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};
@@ -20,11 +20,11 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::{Layout, ScatterSchedule};
 
-/// Number of a scatter's operands, with its result.
+/// Number of a scatter's operands, including its result.
 const OPERANDS: usize = 4;
 
-/// Returns the kernel of scatters of distinct rows that are alike, with this many batch axes; `views` are
-/// those of the first, and the table says where each one's operands start.
+/// Returns the kernel of several scatters of distinct rows with equal shapes and `batch` leading batch axes.
+/// `views` are those of the first; the table contains the start indices of each one's operands.
 pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
     let layout = |view: &View<'_>| Layout { offset: 0, ..view.layout.clone() };
     let layouts: Vec<Layout> = views.reads.iter().chain(&views.writes).map(layout).collect();
@@ -51,23 +51,23 @@ pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Ke
     vec![k.finish()]
 }
 
-/// Adds `start` to an index; only the operands of groups have one.
+/// Adds `start` to an index, if there is one; only operands of groups have it.
 fn behind<'k>(index: Value<'k>, start: Option<Value<'k>>) -> Value<'k> {
     start.map_or(index, |start| index + start)
 }
 
-/// An op in the making.
+/// A `Scatter` op whose kernels are being built.
 struct Scatter<'b> {
     views: &'b Views<'b>,
     op: ScatterOp,
     schedule: &'b ScatterSchedule,
-    /// Of a batch.
+    /// Number of updates of a batch.
     updates: u32,
     rows: u32,
     row_elements: u32,
 }
 
-/// Returns the kernels of `Scatter` with this many batch axes.
+/// Returns the kernels of `Scatter` with `batch` leading batch axes.
 pub(super) fn scatter(
     views: &Views<'_>,
     schedule: &ScatterSchedule,
@@ -86,17 +86,17 @@ pub(super) fn scatter(
     kernels
 }
 
-/// Task of a kernel before the sums.
+/// Work of a kernel before the additions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     CopyAndSort,
-    /// Starts with the first chunk.
+    /// Also selects the first chunk.
     Copy,
-    /// Takes the next chunk.
+    /// Sorts the selected chunk.
     Sort,
 }
 
-/// The scratch: the sorted updates, and how many each row has from a place on.
+/// Buffers of the scratch memory: the sorted updates, and at the first update of each row, their number.
 struct Scratch {
     order: u32,
     counts: u32,
@@ -110,7 +110,7 @@ impl<'b> Scatter<'b> {
         Self { views, op, schedule, updates: narrow(updates), rows, row_elements }
     }
 
-    /// Returns true if the updates are in order as they come.
+    /// Returns true if no updates need to be sorted.
     fn is_sorted(&self) -> bool {
         self.schedule.width == 0
     }
@@ -123,14 +123,14 @@ impl<'b> Scatter<'b> {
         Scratch { order, counts }
     }
 
-    /// Returns the indices in the scratch of two counters: the chunk that is sorted now, and the one after
-    /// the chunk that is added.
+    /// Returns the indices in the scratch memory of two counters: the chunk to sort, and the number of the
+    /// chunk to add plus one.
     fn counters<'k>(&self, k: &'k Builder) -> [Value<'k>; 2] {
         let places = self.schedule.batches * self.schedule.width;
         [k.u32(narrow(places)), k.u32(narrow(places + 1))]
     }
 
-    /// Returns the number of updates of a batch in a chunk: the last chunk may have fewer.
+    /// Returns the number of updates of a batch in a chunk; the last chunk may have fewer.
     fn here<'k>(&self, k: &'k Builder, chunk: Value<'k>) -> Value<'k> {
         if self.schedule.chunks == 1 {
             return k.u32(self.updates);
@@ -139,12 +139,12 @@ impl<'b> Scatter<'b> {
         k.u32(width).min(k.u32(self.updates) - chunk * width)
     }
 
-    /// Loads the row that an update is for, as the index says it.
+    /// Loads the index of an update, unchecked.
     fn index<'k>(&self, k: &'k Builder, update: Value<'k>) -> Value<'k> {
         self.views.load(k, 1, update)
     }
 
-    /// Sorts the updates, and copies x to the result.
+    /// Returns the kernel that sorts the updates and copies x to the result, as the task requires.
     fn prepare(&self, task: Task) -> Vec<Kernel> {
         let (views, schedule) = (self.views, self.schedule);
         let copied = if views.in_place || task == Task::Sort { 0 } else { views.elements() };
@@ -179,7 +179,7 @@ impl<'b> Scatter<'b> {
         vec![k.finish()]
     }
 
-    /// Finds the places of the workgroup's updates.
+    /// Computes the ranks of the workgroup's updates, and stores the updates in order.
     fn sort(&self, k: &Builder) {
         let lanes = narrow(self.schedule.lanes);
         let (sorted, width) = (WORKGROUP / lanes, narrow(self.schedule.width));
@@ -201,11 +201,12 @@ impl<'b> Scatter<'b> {
         let start = batch * self.updates + chunk * width;
         let here = self.here(k, chunk);
         let (update, lane) = ((k.group() % blocks) * sorted + k.local() / lanes, k.local() % lanes);
-        // Workgroups are whole: those behind the last do the work of the last.
+        // Surplus invocations repeat the work of the last update.
         let number = start + update.min(here - 1);
         let index = self.index(k, number);
         let row = index.clamped(self.rows);
-        // Numbers of those before, of those with the same row, and of both.
+        // Number of updates with a smaller row, with the same row, and with the same row and an earlier
+        // position.
         let counts = [(); 3].map(|()| k.var(k.u32(0)));
         k.count(start + lane, start + here, k.u32(lanes), |other| {
             let other_row = self.index(k, other).clamped(self.rows);
@@ -241,14 +242,14 @@ impl<'b> Scatter<'b> {
         });
     }
 
-    /// Adds the updates to their rows.
+    /// Returns the kernel that adds the updates to their rows.
     fn add(&self) -> Vec<Kernel> {
         let (views, schedule) = (self.views, self.schedule);
         let elements = schedule.batches * (self.updates as usize) * (self.row_elements as usize);
         if elements == 0 && !(self.is_sorted() && self.updates > 0) || self.rows == 0 && !self.is_sorted() {
             return Vec::new();
         }
-        // Without elements there may still be an index to look at.
+        // Without elements, there may still be indices to check.
         let columns = self.row_elements.max(1);
         let of_batch = if self.is_sorted() { self.updates as usize } else { schedule.width };
         let places = schedule.batches * of_batch;
@@ -296,7 +297,7 @@ impl<'b> Scatter<'b> {
         })
     }
 
-    /// Adds the only update of a batch, or one of those of distinct rows. `starts`, if given, are added to
+    /// Adds the only update of a batch, or one of those of distinct rows. `starts`, if present, are added to
     /// the offsets of the operands and, last, of the result.
     fn add_only<'k>(
         &self,
@@ -336,7 +337,7 @@ impl<'b> Scatter<'b> {
         });
     }
 
-    /// Loads an element of an update, of updates that may begin some elements behind.
+    /// Loads an element of an update. `start`, if present, is added to the offset of the updates.
     fn update<'k>(
         &self,
         k: &'k Builder,
@@ -352,7 +353,7 @@ impl<'b> Scatter<'b> {
         k.load(buffer, behind(row + within + narrow(view.layout.offset), start))
     }
 
-    /// Returns the index in the result of a column in the row that an update's index says.
+    /// Returns the index in the result of a column of the row that an update refers to.
     fn target<'k>(
         &self,
         k: &'k Builder,

@@ -1,10 +1,10 @@
-//! The first elements of rows in order, and their indices.
+//! Sorting of rows, of which only the first elements and their indices may be needed.
 //!
 //! In: rows in any layout. Out: elements and i32 indices, contiguous. A workgroup sorts a part of a row in
-//! its own memory by Batcher's bitonic merges (1968), and hands on the first of it, until one part is left.
-//! If too many are wanted for that, all tiles of a row are sorted by one digit of the keys after the other:
-//! Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009. Always
-//! holds: of equal keys, the smaller index comes first.
+//! shared memory with Batcher's bitonic sort (1968), and passes on its first elements, until one part is
+//! left. If too many elements are needed for that, all tiles of a row are sorted by a radix sort: Satish,
+//! Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009. Invariant: of equal
+//! keys, the smaller index comes first.
 
 use super::super::index::axes;
 use super::super::index_at;
@@ -14,20 +14,20 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{DIGIT_VALUES, Layout, SortMethod, SortSchedule};
 
-/// No index.
+/// Marks the absence of an index.
 const NONE: u32 = u32::MAX;
-/// Bits of a digit.
+/// Number of bits of a digit.
 const DIGIT_BITS: u32 = DIGIT_VALUES.ilog2();
-/// Words that have the counts of all digits, two in each.
+/// Number of words for the counts of all digits, two counts per word.
 const PAIRS: u32 = 8;
 
-/// An op in the making.
+/// A `Sort` op whose kernels are being built.
 struct Sort<'v> {
     views: &'v Views<'v>,
     schedule: &'v SortSchedule,
     descending: bool,
     stride: u32,
-    /// Layout of the rows' first elements.
+    /// Layout of the first elements of the rows.
     outer: Layout,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn sort(views: &Views<'_>, schedule: &SortSchedule, descending: bool)
 /// Source of the elements of a pass.
 enum List {
     Operand,
-    /// Keys and indices in the scratch.
+    /// Keys and indices in the scratch memory.
     Scratch(u32, u32),
 }
 
@@ -74,7 +74,7 @@ impl Sort<'_> {
         key::in_order(k, self.load(k, row, index), self.descending)
     }
 
-    /// Writes the element of an index as the result of this number of a row.
+    /// Writes the element with an index, and the index, as the result with this number of a row.
     fn store<'k>(&self, k: &'k Builder, row: Value<'k>, number: Value<'k>, index: Value<'k>) {
         let position = row * narrow(self.schedule.count) + number;
         self.views.store(k, position, self.load(k, row, index));
@@ -83,7 +83,7 @@ impl Sort<'_> {
         k.store(buffer, index_at(k, places.layout, position), index.cast(DType::I32));
     }
 
-    /// Sorts the parts of what the round before has handed on.
+    /// Returns the kernel that sorts the parts of the elements that the previous round has selected.
     fn round(&self, part: usize, rounds: &[usize], round: usize) -> Kernel {
         let parts = rounds[round].div_ceil(part);
         let builder = Builder::new("sort: parts", WORKGROUP, self.schedule.rows * parts);
@@ -136,7 +136,7 @@ impl Sort<'_> {
         }
     }
 
-    /// Loads the key and the index of an element that a pass reads.
+    /// Loads the key and the index of an element in the source of a pass.
     fn read<'k>(
         &self,
         k: &'k Builder,
@@ -153,7 +153,7 @@ impl Sort<'_> {
         }
     }
 
-    /// Returns row, tile, and the invocation's elements.
+    /// Returns the row, the tile, and the range of the invocation's elements.
     fn own<'k>(&self, k: &'k Builder, tile: usize) -> (Value<'k>, Value<'k>, [Value<'k>; 2]) {
         let tiles = narrow(self.schedule.parts());
         let each = narrow(tile) / WORKGROUP;
@@ -163,8 +163,8 @@ impl Sort<'_> {
         (row, number, [start.min(extent), (start + each).min(extent)])
     }
 
-    /// Counts how often each invocation has each digit: words of two counts, all invocations of a pair of
-    /// digits side by side. All meet.
+    /// Counts the digits of each invocation's elements, in words of two counts; the words of all invocations
+    /// for a pair of digits are adjacent. It contains a barrier.
     fn counted<'k>(
         &self,
         k: &'k Builder,
@@ -186,14 +186,14 @@ impl Sort<'_> {
         counts
     }
 
-    /// Returns the index in the scratch of the count of a digit in a tile, or of the first place of its
-    /// elements.
+    /// Returns the index in the scratch memory of the number of elements with a digit in a tile, later of
+    /// their first position.
     fn count_at<'k>(&self, row: Value<'k>, digit: Value<'k>, tile: Value<'k>) -> Value<'k> {
         let tiles = narrow(self.schedule.parts());
         (row * narrow(DIGIT_VALUES) + digit) * tiles + tile
     }
 
-    /// Counts the digits of each tile.
+    /// Returns the kernel that counts the digits of each tile.
     fn counts(&self, tile: usize, pass: u32) -> Kernel {
         let builder =
             Builder::new("sort: count digits", WORKGROUP, self.schedule.rows * self.schedule.parts());
@@ -218,7 +218,8 @@ impl Sort<'_> {
         builder.finish()
     }
 
-    /// Turns counts into places: a workgroup for each row.
+    /// Returns the kernel that replaces the counts by their exclusive prefix sums, with one workgroup per
+    /// row.
     fn places(&self) -> Kernel {
         let builder = Builder::new("sort: places", WORKGROUP, self.schedule.rows);
         let k = &builder;
@@ -242,14 +243,14 @@ impl Sort<'_> {
         builder.finish()
     }
 
-    /// Brings elements to their places.
+    /// Returns the kernel that moves the elements to their sorted positions.
     fn scatter(&self, tile: usize, pass: u32) -> Kernel {
         let builder = Builder::new("sort: by digit", WORKGROUP, self.schedule.rows * self.schedule.parts());
         let k = &builder;
         let (row, number, own) = self.own(k, tile);
         let list = self.list(k, pass);
         let counts = self.counted(k, pass, &list, row, own);
-        // What is before the invocation's own: all up to them, less them.
+        // The exclusive prefix sum is the inclusive one minus the invocation's own counts.
         let pairs = (0..PAIRS).map(|pair| k.local() + pair * WORKGROUP);
         let mine: Vec<_> = pairs.clone().map(|at| k.element(counts, at)).collect();
         add_earlier(k, counts, PAIRS);
@@ -280,18 +281,18 @@ impl Sort<'_> {
     }
 }
 
-/// Returns the digit of a key that a pass sorts by.
+/// Returns the digit of a key by which a pass sorts.
 fn digit_of(key: Value<'_>, pass: u32) -> Value<'_> {
     (key >> (pass * DIGIT_BITS)) & (narrow(DIGIT_VALUES) - 1)
 }
 
-/// Returns the word in which an invocation counts a key's digit, and the bit at which the count begins.
+/// Returns the word in which an invocation counts a key's digit, and the lowest bit of the count.
 fn place_of<'k>(k: &'k Builder, key: Value<'k>, pass: u32) -> [Value<'k>; 2] {
     let digit = digit_of(key, pass);
     [(digit / 2) * WORKGROUP + k.local(), (digit % 2) * 16]
 }
 
-/// Adds to each invocation's words those of the invocations before it. All meet.
+/// Replaces the words of each invocation by their inclusive prefix sums. It contains barriers.
 fn add_earlier(k: &Builder, array: u32, words: u32) {
     let local = k.local();
     k.count(k.u32(0), k.u32(WORKGROUP.ilog2()), k.u32(1), |turn| {
@@ -312,7 +313,8 @@ fn add_earlier(k: &Builder, array: u32, words: u32) {
     });
 }
 
-/// Sorts pairs of keys and indices in a workgroup's arrays of a power of two. All meet.
+/// Sorts pairs of keys and indices in shared arrays, whose length must be a power of two. It contains
+/// barriers.
 fn bitonic(k: &Builder, arrays: [u32; 2], elements: u32) {
     k.count(k.u32(1), k.u32(elements.ilog2() + 1), k.u32(1), |stage| {
         let size = k.u32(1) << stage;
