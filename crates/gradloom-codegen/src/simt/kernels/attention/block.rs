@@ -1,4 +1,4 @@
-//! Rows of an operand in workgroup memory: vectors of four elements, zeros behind the last.
+//! Blocks of an operand's rows in shared memory, as vectors of four elements padded with zeros.
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
@@ -6,25 +6,25 @@ use super::rows::Rows;
 use crate::narrow::narrow;
 use gradloom_core::kernel::AttentionTile;
 
-/// Vectors that an invocation has on their way at the same time.
+/// Number of vectors that an invocation loads before it stores them.
 const AHEAD: usize = 4;
 
-/// The memory of some rows.
+/// Shared memory for a block of rows.
 pub(super) struct RowBlock<'k> {
     k: &'k Builder,
     array: u32,
     rows: usize,
-    /// Elements of a row.
+    /// Number of elements of a row.
     width: usize,
 }
 
-/// Window of the rows of an operand that a block is to have.
+/// Rows of an operand to load into a block.
 pub(super) struct Window<'k> {
-    /// The first one's number.
+    /// Index of the first row.
     pub(super) first: Value<'k>,
-    /// From this one on, there are zeros.
+    /// Index from which on rows are filled with zeros.
     pub(super) end: Value<'k>,
-    /// Number of rows.
+    /// Number of rows of the operand.
     pub(super) count: usize,
 }
 
@@ -39,17 +39,17 @@ impl<'k> RowBlock<'k> {
         self.width.div_ceil(4)
     }
 
-    /// Returns the number of vectors from row to row.
+    /// Returns the stride between rows, in vectors.
     pub(super) fn pitch(&self) -> u32 {
         narrow(AttentionTile::pitch(self.width))
     }
 
-    /// Loads the vector of a row at this place; places go on in the next row.
+    /// Loads the vector at index `place` of a row; larger indices continue in the next row.
     pub(super) fn vector(&self, row: Value<'k>, place: Value<'k>) -> Value<'k> {
         self.k.element(self.array, row * self.pitch() + place)
     }
 
-    /// Loads rows by this many threads; `start` gives the index of a row's first element.
+    /// Loads rows with `threads` threads; `start` returns the index of a row's first element.
     pub(super) fn fill(
         &self,
         threads: usize,
@@ -78,8 +78,8 @@ impl<'k> RowBlock<'k> {
         }
     }
 
-    /// Loads four elements of the row that starts there, from a column on; of the last vector, some may not
-    /// be.
+    /// Loads four elements, from a column on, of the row whose first element is at `start`. Elements beyond
+    /// the row's end are zero.
     fn load(&self, operand: Rows<'k, '_>, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let k = self.k;
         let elements = [0, 1, 2, 3].map(|i| {

@@ -1,7 +1,7 @@
-//! The keys that a query sees.
+//! Number of keys visible to a query.
 //!
-//! The keys that a query sees are the first ones, up to a limit; so masks are comparisons with that limit,
-//! and blocks beyond the limit of their last query are never visited.
+//! A query sees the keys below a limit. So masking is a comparison with that limit, and blocks of keys beyond
+//! the limit of a block's last query are skipped.
 
 use super::super::super::index_at;
 use super::super::super::ir::Role;
@@ -10,20 +10,21 @@ use super::Attention;
 use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, DType};
 
-/// Data that decides how many keys a query sees.
+/// Values that determine the number of keys visible to a query.
 pub(super) struct Bounds<'k> {
     k: &'k Builder,
     causal: bool,
     /// Number of queries.
     queries: u32,
-    /// Position of the first query among the keys, i32, moved to where it is as good and small.
+    /// Position of the first query among the keys, an i32; clamped to a range in which sums do not overflow,
+    /// without an effect on the limits.
     offset: Option<Value<'k>>,
-    /// Keys that there are.
+    /// Number of keys.
     pub(super) length: Value<'k>,
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Returns the bounds of a sequence, read by each invocation.
+    /// Returns the bounds of a sequence, which each invocation loads.
     pub(super) fn bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let [offset, length, _] = self.problem.spec.extra_positions();
         let [offset, length] = [offset, length].map(|read| read.map(|read| self.given(read, sequence)));
@@ -33,8 +34,8 @@ impl<'k> Attention<'k, '_> {
         self.bounds_of(offset, length)
     }
 
-    /// Returns the bounds of a workgroup's sequence, read by one invocation for all, so that compilers know
-    /// them to be the same for all. All invocations come here.
+    /// Returns the bounds of a workgroup's sequence. One invocation loads them and broadcasts them to the
+    /// others, so that compilers can prove that they are uniform. It contains barriers.
     pub(super) fn shared_bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let k = self.k;
         let [offset, length, _] = self.problem.spec.extra_positions();
@@ -56,7 +57,7 @@ impl<'k> Attention<'k, '_> {
         self.bounds_of(offset.map(|_| known(0)), length.map(|_| known(1)))
     }
 
-    /// Returns the number that an operand of one element, or of one for each sequence, has for a sequence.
+    /// Loads an operand's number for a sequence; the operand has one element, or one per sequence.
     fn given(&self, read: usize, sequence: Value<'k>) -> Value<'k> {
         let (k, view) = (self.k, &self.views.reads[read]);
         let number = if view.layout.shape.rank() == 0 { k.u32(0) } else { sequence };
@@ -81,13 +82,13 @@ impl<'k> Attention<'k, '_> {
     }
 }
 
-/// Returns an extent as an i32.
+/// Converts an extent to i32.
 fn small(extent: u32) -> i32 {
     i32::try_from(extent).unwrap_or(i32::MAX)
 }
 
 impl<'k> Bounds<'k> {
-    /// Returns the number of keys that a query sees; the query's number is below the number of queries.
+    /// Returns the number of keys visible to a query, whose index must be below the number of queries.
     pub(super) fn limit(&self, query: Value<'k>) -> Value<'k> {
         let (k, length) = (self.k, self.length);
         match self.offset {
@@ -100,7 +101,7 @@ impl<'k> Bounds<'k> {
         }
     }
 
-    /// Returns the first query that sees a key; the number of queries if none does.
+    /// Returns the first query to which a key is visible; the number of queries if there is none.
     pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
         let (k, queries) = (self.k, self.k.u32(self.queries));
         let first = match self.offset {

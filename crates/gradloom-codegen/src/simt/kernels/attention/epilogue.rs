@@ -1,33 +1,33 @@
-//! Epilogues of attention row by row, computed by the lanes that have the rows.
+//! Row-wise epilogues of attention, computed by the lanes that hold the rows.
 //!
-//! In: a body, whose accumulator is the output, and of rows the log-sum-exp; where a lane stands. Out: its
-//! results. Always holds: operands are loaded before they are needed; all lanes of a subgroup reduce
-//! together.
+//! In: a body whose accumulators are the output and, for level `Row`, the log-sum-exp; and the lane's
+//! position. Out: its results. Invariants: operands are loaded before the output is computed; all lanes of a
+//! subgroup take part in reductions.
 
 use super::super::body::{Nodes, Operands, Position, stores_of};
 use super::super::{Builder, Value, Views};
 use crate::narrow::narrow;
 use gradloom_core::kernel::{AttentionLanes, Body, Level, NodeId, NodeKind};
 
-/// Positions of a lane that are neighbours and loaded together.
+/// Number of adjacent positions of a lane that are loaded as a vector.
 const FOUR: usize = 4;
 
-/// A lane's positions in a row.
+/// Epilogue of a lane's positions in a row.
 pub(super) struct Epilogue<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
     body: &'b Body,
     nodes: Nodes<'k, 'b>,
-    /// Lanes of a row.
+    /// Number of lanes per row.
     lanes: usize,
     positions: Vec<Position<'k>>,
-    /// For each position whether it is there; `None` if all are.
+    /// For each position, true if it exists; `None` if all do.
     inside: Option<Vec<Value<'k>>>,
 }
 
 impl<'k, 'b> Epilogue<'k, 'b> {
-    /// Creates the positions of a row from a column on, `each` of them for each lane. What is loaded there
-    /// is on its way then. The lane answers for them if it owns them.
+    /// Creates the epilogue of a row for `each` positions per lane, from a column on, and loads its operands
+    /// early. The lane stores results only if it owns the positions.
     pub(super) fn new(
         k: &'k Builder,
         views: &'b Views<'b>,
@@ -54,7 +54,7 @@ impl<'k, 'b> Epilogue<'k, 'b> {
         epilogue
     }
 
-    /// Turns to a position.
+    /// Selects a position.
     fn turn_to(&mut self, i: usize) -> Position<'k> {
         match self.inside {
             None => self.nodes.turn_to_four(i, self.positions[i / FOUR * FOUR]),
@@ -63,7 +63,7 @@ impl<'k, 'b> Epilogue<'k, 'b> {
         self.positions[i]
     }
 
-    /// Computes and stores the results from the output at these positions and the row's log-sum-exp.
+    /// Computes and stores the results, given the output at these positions and the row's log-sum-exp.
     pub(super) fn finish(mut self, output: &[Value<'k>], log_sum: Value<'k>) {
         let k = self.k;
         for id in of_kind(self.body, |kind| matches!(kind, NodeKind::Accumulator)) {
@@ -77,7 +77,7 @@ impl<'k, 'b> Epilogue<'k, 'b> {
                 _ => self.nodes.set(id, log_sum),
             }
         }
-        // Operands precede users, so reductions come in the order of their depth.
+        // Operands precede the nodes that use them, so reductions are computed in order of their depth.
         for id in of_kind(self.body, |kind| matches!(kind, NodeKind::Reduce(..))) {
             let node = self.body.node(id);
             let NodeKind::Reduce(op, operand) = node.kind else { continue };

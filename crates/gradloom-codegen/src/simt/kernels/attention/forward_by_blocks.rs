@@ -1,7 +1,7 @@
-//! Attention: a workgroup has a block of queries and goes through blocks of keys.
+//! Attention by blocks: a workgroup iterates over blocks of keys for a block of queries.
 //!
-//! Scores stay in the workgroup; sums are made relative to the largest score so far, and made smaller when
-//! there is a larger one. Dao, FlashAttention-2 (2023), section 3.1.1.
+//! Scores stay in shared memory. Online softmax: sums are relative to the maximum so far, and rescaled when
+//! it increases. Dao, FlashAttention-2 (2023), section 3.1.1.
 
 use super::super::Value;
 use super::block::RowBlock;
@@ -12,18 +12,18 @@ use crate::simt::Variable;
 use gradloom_core::ir::UnaryOp;
 use gradloom_core::kernel::AttentionTile;
 
-/// State of the softmax over a thread's rows so far.
+/// State of the online softmax of a thread's rows.
 struct Softmax<'k> {
-    /// The largest score.
+    /// Maximum score so far.
     maximum: Vec<Variable<'k>>,
-    /// The thread's share of the sum of exponentials.
+    /// The thread's partial sum of exponentials.
     sum: Vec<Variable<'k>>,
-    /// The output, before it is divided by that sum.
+    /// Output before the division by that sum.
     output: Each<Variable<'k>>,
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Appends the computation of output and log-sum-exp.
+    /// Appends the computation of the output and the log-sum-exp.
     pub(super) fn forward_by_blocks(&self, tile: AttentionTile) {
         let (k, problem) = (self.k, self.problem);
         let [depth, value_depth] = [problem.depth, problem.value_depth];
@@ -81,8 +81,8 @@ impl<'k> Attention<'k, '_> {
 }
 
 impl<'k> Softmax<'k> {
-    /// Takes in a row's scores, of which `next` is the largest; `weigh` gives their exponentials relative to
-    /// the largest so far.
+    /// Updates row `i` with scores whose maximum is `next`. Given the new maximum, `weigh` returns their
+    /// exponentials relative to it.
     fn add(
         &self,
         i: usize,

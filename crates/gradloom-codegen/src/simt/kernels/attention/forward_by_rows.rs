@@ -1,9 +1,9 @@
-//! Attention without workgroup memory: each invocation has queries of its own.
+//! Attention without shared memory: each invocation processes separate queries.
 //!
-//! For devices on which barriers cost more than they save, for a few keys, and for rows that do not fit in
-//! workgroup memory. Of long results an invocation has a part, and computes the scores for that. Where loads
-//! are dear, an invocation has several queries, for which it loads a key once. Milakov and Gimelshein, Online
-//! normalizer calculation for softmax (2018).
+//! It is used on devices on which barriers cost more than they save, for few keys, and for rows that do not
+//! fit in shared memory. Long output rows are split among invocations, which all compute the scores. If loads
+//! are expensive, an invocation processes several queries, so that it loads each key once for all of them.
+//! Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
 
 use super::super::Value;
 use super::part::AttentionPart;
@@ -12,7 +12,7 @@ use super::{Attention, LOWEST};
 use gradloom_core::ir::UnaryOp;
 
 impl<'k> Attention<'k, '_> {
-    /// Appends the computation of output and log-sum-exp.
+    /// Appends the computation of the output and the log-sum-exp.
     pub(super) fn forward_by_rows(&self, shares: &Shares) {
         let k = self.k;
         let [q, keys, values] = self.queries_keys_values();
@@ -21,7 +21,7 @@ impl<'k> Attention<'k, '_> {
         self.own_rows(shares, |place| {
             let bounds = self.bounds(place.of[0]);
             let of_keys = [place.of[0], self.key_head(place.of[1])];
-            // One invocation goes through the table of its sequence.
+            // A single invocation checks the table of its sequence.
             let is_first = [place.of[1], place.rows[0], place.part].map(|number| number.equals(zero));
             let is_first = is_first.into_iter().reduce(|a, b| a & b).expect("there are three");
             self.check_table(&bounds, place.of[0], is_first, [zero, k.u32(1)]);

@@ -1,5 +1,5 @@
-//! Attention by matrix instructions on devices where it is known which invocation has which element of a sum:
-//! one way through the keys, with scores in registers. Dao, FlashAttention-2 (2023), algorithm 1.
+//! Attention by matrix instructions on devices that specify which invocation holds which element of a matrix
+//! sum: a single pass over the keys, with scores in registers. Dao, FlashAttention-2 (2023), algorithm 1.
 
 use super::super::Value;
 use super::block::Window;
@@ -10,14 +10,14 @@ use crate::simt::Variable;
 use gradloom_core::ir::{CompareOp, DType, ReduceOp};
 use gradloom_core::kernel::AttentionMatrices;
 
-/// Columns of scores at a time.
+/// Number of columns of scores per iteration.
 const COLUMNS: u32 = 64;
-/// Initial value of maxima: far above what hidden scores are replaced by, whose weights are zero even where
-/// a query sees no key, and below every score of use.
+/// Initial maximum. It is far above the replacement of masked scores, so that their weights are zero even if
+/// a query sees no key, and below all scores in practice.
 const LOW: f32 = -1.0e30;
 
 impl<'k> Attention<'k, '_> {
-    /// Appends the computation of output and log-sum-exp.
+    /// Appends the computation of the output and the log-sum-exp.
     pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };
@@ -38,7 +38,7 @@ impl<'k> Attention<'k, '_> {
             for j in 0..COLUMNS / SIDE {
                 scores.put(&place, j, product(&lefts, keys, k.u32(j * SIDE)));
             }
-            // Columns of the block that each row sees.
+            // Number of the block's columns, from the invocation's first on, that each row sees.
             let first = (start + place.column).cast(DType::I32);
             let factors = [0, 1].map(|which: u32| {
                 let (maximum, total) = (maxima[which as usize], totals[which as usize]);
@@ -96,7 +96,7 @@ impl<'k> Attention<'k, '_> {
     }
 }
 
-/// Multiplies the rows of sums.
+/// Multiplies both rows of matrix sums by their factors.
 fn scaled<'k>(attention: &Attention<'k, '_>, sums: &[Variable<'k>], factors: [Value<'k>; 2]) {
     for sum in sums {
         let value = sum.get();

@@ -1,7 +1,8 @@
-//! The gradient of attention without workgroup memory: each invocation has queries of its own, then keys.
+//! Gradient of attention without shared memory: each invocation processes separate queries, in the second
+//! kernel keys.
 //!
-//! The first kernel leaves, for the second, the product of each query's output with its cotangent. Dao,
-//! FlashAttention-2 (2023), section 3.1.2.
+//! The first kernel also stores the dot product of each query's output and its cotangent, which the second
+//! needs. Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::super::Value;
 use super::Attention;
@@ -11,7 +12,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
 
 impl<'k> Attention<'k, '_> {
-    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
+    /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
     pub(super) fn query_gradient_by_rows(&self, shares: &Shares) {
         let k = self.k;
         let [q, keys, values] = self.queries_keys_values();
@@ -73,7 +74,7 @@ impl<'k> Attention<'k, '_> {
                     let products = self.products(&own_keys, q, from);
                     let slopes = self.products(&own_values, cotangent, slope);
                     let weigh = |(r, &first): (usize, &Value<'k>)| {
-                        // Both: what lies in a key that no query sees may be no number.
+                        // Both are masked: the elements of a key that no query sees may be NaN.
                         let is_seen = query.compare(CompareOp::Ge, first);
                         let weight = (products.sums[r] * self.scale() - log_sum).unary(UnaryOp::Exp);
                         let weight = is_seen.select(weight, k.f32(0.0));

@@ -1,6 +1,6 @@
-//! The gradient of attention by blocks, second kernel: dk and dv, by blocks of keys.
+//! Gradient of attention by blocks, second kernel: dk and dv, by blocks of keys.
 //!
-//! There are no sums across workgroups: each goes through the queries of all heads that read its keys.
+//! Nothing is summed across workgroups: each iterates over the queries of all heads that share its key head.
 
 use super::super::Value;
 use super::block::{RowBlock, Window};
@@ -10,26 +10,26 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
 use gradloom_core::kernel::AttentionTile;
 
-/// Block of keys, as each invocation of its workgroup knows it.
+/// Block of keys, from the view of an invocation.
 struct KeyBlock<'k> {
     tile: AttentionTile,
     of: Head<'k>,
     thread: Thread<'k>,
-    /// The first key.
+    /// Index of the block's first key.
     first: Value<'k>,
-    /// The thread's keys, and the first query that sees each.
+    /// Keys of the thread, and for each the first query that sees it.
     keys: Vec<Value<'k>>,
     seen_from: Vec<Value<'k>>,
-    /// Start of the first block of queries that see any of the keys.
+    /// Start of the first block of queries to which a key of the block is visible.
     begin: Value<'k>,
 }
 
-/// A thread's share of a block of queries.
+/// Columns of a block of queries that a thread processes.
 struct Queries<'k> {
-    /// Their numbers, which may be beyond the last.
+    /// Indices of the queries, which may be beyond the last.
     numbers: Vec<Value<'k>>,
     log_sums: Vec<Value<'k>>,
-    /// The products of outputs with their cotangents.
+    /// Dot products of the outputs and their cotangents.
     means: Vec<Value<'k>>,
 }
 
@@ -54,7 +54,7 @@ impl<'k> Attention<'k, '_> {
         self.each_query_block(&block, [&queries, &slopes], |here| {
             let products = thread.products(&keys, &queries);
             let slope_products = thread.products(&values, &slopes);
-            // Both: what lies in a key that no query sees may be no number.
+            // Both are masked: the elements of a key that no query sees may be NaN.
             let weights = thread.each(|i, j| {
                 let weight = (products[i][j] * scale - here.log_sums[j]).unary(UnaryOp::Exp);
                 self.shown(&block, here.numbers[j], i, weight)
@@ -79,12 +79,12 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Returns the workgroup's block.
+    /// Returns the workgroup's block of keys.
     fn key_block(&self, tile: AttentionTile) -> KeyBlock<'k> {
         let k = self.k;
         let key_heads = narrow(self.problem.key_heads);
         let pairs = narrow(self.problem.batch) * key_heads;
-        // The first keys have most queries.
+        // The first keys, which most queries see, are processed first.
         let first = k.group() / pairs * narrow(tile.rows());
         let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
         let bounds = self.shared_bounds(of[0]);
@@ -102,8 +102,8 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Appends `body` for each block of queries that see any of the keys, of each head that reads them:
-    /// rows of q and of the output's cotangent are in `memory` then.
+    /// Appends `body` for each block of queries to which a key of the block is visible, of each head that
+    /// shares the key head. Before it runs, rows of q and of the output's cotangent are loaded into `memory`.
     fn each_query_block(
         &self,
         block: &KeyBlock<'k>,
@@ -137,8 +137,7 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Returns a value of a query and the thread's key i; 0 where the query does not see the key, or does
-    /// not exist.
+    /// Returns `value` if the query exists and sees the thread's key `i`, else 0.
     fn shown(&self, block: &KeyBlock<'k>, query: Value<'k>, i: usize, value: Value<'k>) -> Value<'k> {
         if !self.problem.hides_keys() && self.problem.queries.is_multiple_of(block.tile.columns()) {
             return value;

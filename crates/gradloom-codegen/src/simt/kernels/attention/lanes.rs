@@ -1,10 +1,10 @@
-//! Attention of few queries over many keys, as in generation with cached keys: what counts is to read keys
-//! and values once, in long runs, with many on their way.
+//! Attention of few queries over many keys, as in generation with a KV cache. Performance depends on loading
+//! keys and values once, contiguously, with many loads in flight.
 //!
-//! A workgroup has a query of the heads that share a key head. A few lanes have a key together, each four or
-//! eight of its elements; so many keys are taken at a time. At the end what lanes have of different keys is
-//! put together as the blocks of one attention are, first within subgroups: Dao, FlashAttention-2 (2023),
-//! section 2.3.
+//! A workgroup processes one query of all heads that share a key head. Several lanes process a key together,
+//! each with four or eight of its elements, and the workgroup processes several keys concurrently. Finally,
+//! the partial results of lanes with different keys are combined like those of different blocks, first within
+//! subgroups: Dao, FlashAttention-2 (2023), section 2.3.
 
 use super::super::Value;
 use super::epilogue::Epilogue;
@@ -17,28 +17,28 @@ use gradloom_core::kernel::{AttentionLanes, Body};
 
 const SUBGROUP: u32 = AttentionLanes::SUBGROUP;
 
-/// A lane's share of a key that is on its way.
+/// Elements of a key and its value that a lane has loaded.
 struct Loaded<'k> {
-    /// True if the query sees it.
+    /// True if the key is visible to the query.
     is_seen: Value<'k>,
-    /// Fours of the key.
+    /// Elements of the key, in vectors of four.
     key: Vec<Value<'k>>,
-    /// Fours of its value.
+    /// Elements of the value, in vectors of four.
     value: Vec<Value<'k>>,
 }
 
-/// A lane's results of a head's keys so far.
+/// Partial results of a lane for a query head.
 struct Sums<'k> {
-    /// The largest score.
+    /// Maximum score.
     most: Variable<'k>,
-    /// The sum of weights, relative to that.
+    /// Sum of the weights, relative to the maximum.
     total: Variable<'k>,
-    /// The sum of weighted values, in fours.
+    /// Sums of the weighted values, in vectors of four.
     values: Vec<Variable<'k>>,
 }
 
 impl<'k, 'b> Attention<'k, 'b> {
-    /// Appends the computation of output and log-sum-exp, or of the epilogue's results.
+    /// Appends the computation of the output and the log-sum-exp, or of the epilogue's results.
     pub(super) fn forward_by_lanes(&self, choice: AttentionLanes, epilogue: Option<&Body>) {
         let (k, problem) = (self.k, self.problem);
         let [lanes, slots, each] = [choice.lanes(problem), choice.slots(problem), choice.each].map(narrow);
@@ -66,7 +66,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             };
             (0..ahead).map(one).collect()
         };
-        // Keys that are there before the queries are on their way before these.
+        // Keys that are available before the queries are loaded before them.
         let first = self.views.reads[1].is_early.then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own_query = |r: u32| -> Vec<_> {
@@ -114,7 +114,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         first.into_iter().for_each(take);
         k.count(from, limit, step, |start| take(load(start)));
 
-        // The first invocations have a head's row each, as many as there are lanes.
+        // The first invocations each store the row of a head, with as many invocations per row as there are
+        // lanes.
         let (row, is_own) = (slot.min(k.u32(sharing - 1)), k.local().below(sharing * lanes));
         let epilogue = epilogue.map(|body| {
             let at = [self.query_number(of(row), query), column, is_own];
@@ -157,7 +158,7 @@ impl<'k, 'b> Attention<'k, 'b> {
                     sum.set(share.splat().mul_add(part, sum.get()));
                 }
             });
-            // Where the query sees no key, a first turn by itself took one all the same.
+            // If the query sees no key, a peeled first iteration has processed one nevertheless.
             let sees_any = zero.less(limit);
             let factor = k.f32(1.0) / all.total.get();
             let value = |i: u32| {
@@ -185,8 +186,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         });
     }
 
-    /// Loads `number` neighbours, four or eight, of the row of an operand that starts there, as vectors of
-    /// four; zeros behind its end.
+    /// Loads `number` (four or eight) adjacent elements, from a column on, of the row whose first element is
+    /// at `start`, as vectors of four. Elements beyond the row's end are zero.
     fn fours(&self, read: usize, start: Value<'k>, column: Value<'k>, number: usize) -> Vec<Value<'k>> {
         let (k, rows, view) = (self.k, self.operand(read), &self.views.reads[read]);
         if number == AttentionLanes::FOUR || view.dtype.bytes() != 2 || !rows_are_groups(view.layout, 8) {
@@ -199,8 +200,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         stored.fours().map(|four| is_inside.select(four.to_vector(), zero)).to_vec()
     }
 
-    /// Returns the results of those lanes of a subgroup that have the same elements of different keys: the
-    /// largest score, the sum of weights, and the fours of weighted values. All of them get it.
+    /// Combines the partial results of the lanes of a subgroup that hold the same elements of different keys:
+    /// the maximum score, the sum of weights, and the weighted values. All of these lanes receive the result.
     fn of_subgroup(&self, sums: &Sums<'k>, lanes: u32) -> (Value<'k>, Value<'k>, Vec<Value<'k>>) {
         let pairs = |value: Value<'k>, meet: fn(Value<'k>, Value<'k>) -> Value<'k>| {
             let bits = std::iter::successors(Some(lanes), |bits| Some(bits * 2));

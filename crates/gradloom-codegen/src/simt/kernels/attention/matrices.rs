@@ -1,11 +1,11 @@
-//! Attention and its gradient by matrix instructions: operands rounded to 16 bits, sums in f32.
+//! Attention and its gradient by matrix instructions: operands are rounded to 16 bits, sums are f32.
 //!
-//! A workgroup has a block of rows, of which each subgroup has a strip of 16, and goes through blocks of the
-//! others. Which invocation holds which element of a matrix is not known, so scores go through workgroup
-//! memory on their way to weights. The forward kernel goes through the keys twice: sums of matrices cannot be
-//! scaled when a larger score turns up, so the first time is for the log-sum-exp alone. Where it is known
-//! which invocation holds which element, scores stay in registers, and the forward kernel scales: see
-//! `fragments.rs`.
+//! A workgroup iterates over blocks of the other operand for a block of rows, in which each subgroup has a
+//! strip of 16. Portable matrix instructions do not specify which invocation holds which element, so scores
+//! pass through shared memory to become weights. The forward kernel then iterates over the keys twice: matrix
+//! sums cannot be rescaled when the maximum score increases, so the first pass computes the log-sum-exp. If
+//! the device specifies the layout of fragments, scores stay in registers, and the forward kernel rescales in
+//! a single pass: see `fragments.rs`.
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
@@ -20,15 +20,15 @@ use gradloom_core::kernel::{AttentionMatrices, MATRIX};
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 
-/// Rows of a matrix.
+/// Number of rows of a matrix.
 pub(super) const SIDE: u32 = 16;
 const _: () = assert!(SIDE as usize == MATRIX);
-/// Vectors of four elements in a row of a matrix.
+/// Number of vectors of four elements in a row of a matrix.
 const FOURS: u32 = SIDE / 4;
-/// Vectors that an invocation has on their way at the same time.
+/// Number of vectors that an invocation loads before it stores them.
 const AHEAD: usize = 8;
 
-/// Rows of an operand in workgroup memory, as floats of 16 bits; zeros behind the last.
+/// Shared memory for a block of an operand's rows, as 16-bit floats padded with rows of zeros.
 pub(super) struct HalfBlock<'k> {
     k: &'k Builder,
     array: u32,
@@ -36,40 +36,41 @@ pub(super) struct HalfBlock<'k> {
     half: DType,
 }
 
-/// Place of an invocation in a block.
+/// Position of an invocation in a block.
 pub(super) struct Place<'k> {
     choice: AttentionMatrices,
     subgroup: Value<'k>,
     /// First row of the subgroup's strip in the block.
     strip: Value<'k>,
     pub(super) lane: Value<'k>,
-    /// The rows of the block of which it has elements, and the column of the first one of four in each
-    /// matrix.
+    /// Rows of the block of which the invocation holds elements, and the column of the first of its four
+    /// elements in each row of a matrix.
     pub(super) rows: [Value<'k>; 2],
     pub(super) column: Value<'k>,
-    /// Columns from the first one of four to each.
+    /// Columns of its four elements, relative to the first.
     pub(super) columns: [u32; 4],
 }
 
-/// Scores of the strips, and what becomes of them.
+/// Matrices of scores of the strips, and of the weights computed from them.
 pub(super) struct Scores<'k> {
     k: &'k Builder,
     held: Held<'k>,
     half: DType,
-    /// Matrices of a subgroup.
+    /// Number of matrices per subgroup.
     count: u32,
 }
 
 /// Storage of scores.
 enum Held<'k> {
-    /// In workgroup memory: arrays of f32 and of floats of 16 bits.
+    /// Shared memory: an array of f32 for scores, and one of 16-bit floats for weights.
     Arrays(u32, u32),
-    /// In registers, as the matrix instructions leave them: a sum for each matrix, and what became of it by
-    /// its two rows.
+    /// Registers: for each matrix, the sum returned by matrix instructions, and the weights of the
+    /// invocation's two rows.
     Registers(RefCell<Vec<Option<Value<'k>>>>, RefCell<Vec<[Option<[Value<'k>; 4]>; 2]>>),
 }
 
-/// A block of rows of the other side, the operand that it is filled from, and the start of each row.
+/// Block to fill with rows, the operand to load, and a function that returns the index of a row's first
+/// element.
 pub(super) type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn Fn(Value<'k>) -> Value<'k>);
 
 impl<'k> HalfBlock<'k> {
@@ -91,7 +92,7 @@ impl<'k> HalfBlock<'k> {
         self.k.matrix(which, self.array, row * self.pitch() + FOURS * step, (self.pitch(), by_rows))
     }
 
-    /// Loads 16 rows as a left operand, of the elements from `16 * step` on.
+    /// Loads 16 rows, from column `16 * step` on, as a left operand.
     pub(super) fn left(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Left, row, step, true)
     }
@@ -101,12 +102,12 @@ impl<'k> HalfBlock<'k> {
         self.matrix(MatrixUse::Right, row, step, false)
     }
 
-    /// Loads 16 rows as those of a right operand.
+    /// Loads 16 rows as the rows of a right operand.
     pub(super) fn right(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, true)
     }
 
-    /// Loads rows; `start` gives the index of a row's first element.
+    /// Loads rows; `start` returns the index of a row's first element.
     pub(super) fn fill(
         &self,
         threads: usize,
@@ -155,15 +156,15 @@ impl<'k> Place<'k> {
         value.shuffle_xor(bits, narrow(self.choice.subgroup))
     }
 
-    /// Its share of something about each of its rows, together with those of the others that have elements
-    /// of the row.
+    /// Combines partial results of one of the invocation's rows with those of the other lanes that hold
+    /// elements of the row.
     pub(super) fn across(&self, op: ReduceOp, share: Value<'k>) -> Value<'k> {
         share.across_subgroup(op, FOURS as usize, narrow(self.choice.subgroup))
     }
 }
 
 impl<'k> Scores<'k> {
-    /// Creates matrices of `kinds` scores of each strip, for each of a phase's columns of matrices.
+    /// Creates matrices of `kinds` kinds of scores for each strip and each column of matrices in a phase.
     pub(super) fn new(
         k: &'k Builder,
         choice: AttentionMatrices,
@@ -186,7 +187,7 @@ impl<'k> Scores<'k> {
         Self { k, held, half, count }
     }
 
-    /// Lets invocations meet, if scores go from one to another.
+    /// Appends a barrier if scores are exchanged through shared memory.
     pub(super) fn meet(&self) {
         if let Held::Arrays(..) = self.held {
             self.k.barrier();
@@ -219,7 +220,7 @@ impl<'k> Scores<'k> {
         }
     }
 
-    /// Writes what became of them.
+    /// Stores four weights computed from the scores of a row.
     pub(super) fn set(&self, place: &Place<'k>, matrix: u32, which: u32, four: [Value<'k>; 4]) {
         match &self.held {
             Held::Arrays(_, halves) => {
@@ -231,7 +232,7 @@ impl<'k> Scores<'k> {
         }
     }
 
-    /// Returns a matrix of scores as a left operand.
+    /// Returns a matrix of weights as a left operand.
     pub(super) fn left(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
         match &self.held {
             Held::Arrays(_, halves) => {
@@ -246,38 +247,38 @@ impl<'k> Scores<'k> {
     }
 }
 
-/// Returns the invocation's four elements of its upper (0) or lower (1) row of a sum.
+/// Returns the invocation's four elements of the upper (0) or lower (1) row of a matrix sum.
 pub(super) fn elements_of<'k>(sum: Value<'k>, which: u32) -> [Value<'k>; 4] {
     let [left, right] = [0, 1].map(|half| sum.matrix_half(half));
     let first = 2 * which;
     [left.component(first), left.component(first + 1), right.component(first), right.component(first + 1)]
 }
 
-/// Returns a sum of such elements of both rows.
+/// Returns a matrix sum, given the invocation's four elements of both rows.
 pub(super) fn sum_of_elements<'k>(k: &'k Builder, [upper, lower]: [[Value<'k>; 4]; 2]) -> Value<'k> {
     let half = |i: usize| k.vector(&[upper[i], upper[i + 1], lower[i], lower[i + 1]]);
     half(0).matrix_from(half(2))
 }
 
-/// Returns the products of a strip with the rows of a block.
+/// Returns the product of a strip and 16 transposed rows of a block.
 pub(super) fn product<'k>(lefts: &[Value<'k>], block: &HalfBlock<'k>, row: Value<'k>) -> Value<'k> {
     let steps = lefts.iter().zip(0..);
     steps.fold(block.k.matrix_zero(), |sum, (left, step)| left.matrix_mul_add(block.turned(row, step), sum))
 }
 
-/// Adds the products of weights with the rows of a block to sums.
+/// Adds the product of weights and 16 rows of a block to matrix sums.
 pub(super) fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlock<'k>, row: Value<'k>) {
     for (sum, step) in sums.iter().zip(0..) {
         sum.set(weights.matrix_mul_add(block.right(row, step), sum.get()));
     }
 }
 
-/// Factors that make weights and slopes from products: the weight of a score s is exp(scale * s -
-/// log-sum-exp), its slope is scale * weight * (s' - mean), where s' is the product of the cotangent with
-/// the values.
+/// Constants for computing weights and gradients of scores ("slopes"). The weight of a score s is exp(scale *
+/// s - log-sum-exp). Its slope is scale * weight * (s' - mean), where s' is the dot product of the cotangent
+/// and the value.
 struct SlopesOf<'k> {
     k: &'k Builder,
-    /// The factor on scores, and what it is where weights are powers of two.
+    /// Scale of the scores, and the scale for weights that are computed as powers of two.
     scale: f32,
     exponent: Option<f32>,
 }
@@ -306,7 +307,7 @@ impl<'k> SlopesOf<'k> {
     }
 }
 
-/// A workgroup's rows and what it meets.
+/// Block of rows of a workgroup.
 pub(super) struct Own<'k> {
     pub(super) of: Head<'k>,
     pub(super) first: Value<'k>,
@@ -317,15 +318,15 @@ pub(super) struct Own<'k> {
 pub(super) struct Forward<'k> {
     pub(super) place: Place<'k>,
     pub(super) own: Own<'k>,
-    /// Sequence and head of the keys.
+    /// Sequence and key head.
     pub(super) of: Head<'k>,
-    /// Number of keys that each of the invocation's queries sees, and that any of the workgroup's sees.
+    /// Number of keys visible to each of the invocation's queries, and to any query of the workgroup.
     pub(super) limits: [Value<'k>; 2],
     pub(super) end: Value<'k>,
-    /// For keys and for values.
+    /// Blocks of keys and of values.
     pub(super) blocks: [HalfBlock<'k>; 2],
     pub(super) scores: Scores<'k>,
-    /// The strip's queries.
+    /// Queries of the strip, as left operands.
     pub(super) lefts: Vec<Value<'k>>,
 }
 
@@ -334,18 +335,18 @@ impl<'k> Attention<'k, '_> {
         (0..width / MATRIX).map(|_| self.k.var(self.k.matrix_zero())).collect()
     }
 
-    /// Returns the strip's rows of an operand as left matrices; its rows were loaded into a block.
+    /// Returns the strip's rows of an operand, loaded into a block before, as left operands.
     pub(super) fn lefts(&self, place: &Place<'k>, block: &HalfBlock<'k>) -> Vec<Value<'k>> {
         (0..block.steps()).map(|step| block.left(place.strip, step)).collect()
     }
 
-    /// Appends `body` for each phase of a block, given the first of the phase's rows.
+    /// Appends `body` for each phase of a block, given the phase's first row.
     fn each_phase(&self, choice: AttentionMatrices, body: impl FnOnce(Value<'k>)) {
         let k = self.k;
         k.count(k.u32(0), k.u32(narrow(AttentionMatrices::ROWS)), k.u32(narrow(choice.columns)), body);
     }
 
-    /// Fills blocks; all invocations have come here, and all go on when they are filled.
+    /// Fills blocks, followed by a barrier. All invocations must reach it.
     pub(super) fn fill_blocks(&self, threads: usize, window: &Window<'k>, all: &[Filled<'_, 'k, '_>]) {
         for (block, operand, start) in all {
             block.fill(threads, *operand, window, start);
@@ -353,7 +354,7 @@ impl<'k> Attention<'k, '_> {
         self.k.barrier();
     }
 
-    /// Writes a strip's sums to rows of a result, those below `end`.
+    /// Writes a strip's sums to the rows of a result, up to row `end`.
     pub(super) fn store_sums(
         &self,
         place: &Place<'k>,
@@ -378,7 +379,7 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Returns the block of queries of a workgroup: the last ones, which see most keys, first.
+    /// Returns the workgroup's block of queries. The last queries, which see most keys, are processed first.
     pub(super) fn own_queries(&self) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
@@ -389,8 +390,8 @@ impl<'k> Attention<'k, '_> {
         Own { of, first, bounds: self.shared_bounds(of[0]) }
     }
 
-    /// Returns the number of keys that each of the invocation's queries sees, and that any of the
-    /// workgroup's sees.
+    /// Returns the number of keys visible to each of the invocation's queries, and to any query of the
+    /// workgroup.
     pub(super) fn limits_of(&self, place: &Place<'k>, own: &Own<'k>) -> ([Value<'k>; 2], Value<'k>) {
         let (k, queries) = (self.k, narrow(self.problem.queries));
         let limits = place.rows.map(|row| {
@@ -401,7 +402,7 @@ impl<'k> Attention<'k, '_> {
         (limits, own.bounds.limit(last.min(k.u32(queries - 1))))
     }
 
-    /// Loads a workgroup's queries.
+    /// Loads the workgroup's queries, and returns the initial state of the forward kernel.
     pub(super) fn forward(&self, choice: AttentionMatrices, fragments: bool) -> Forward<'k> {
         let (k, problem) = (self.k, self.problem);
         let place = Place::new(k, choice, fragments);
@@ -420,9 +421,9 @@ impl<'k> Attention<'k, '_> {
         Forward { place, own, of, limits, end, blocks, scores, lefts }
     }
 
-    /// Appends the computation of output and log-sum-exp.
+    /// Appends the computation of the output and the log-sum-exp.
     pub(super) fn forward_by_matrices(&self, choice: AttentionMatrices) {
-        // By fragments, maxima are of scores without the factor.
+        // `forward_by_fragments` computes maxima before scaling, which requires a positive scale.
         if self.schedule.fragments && self.problem.spec.scale > 0.0 {
             return self.forward_by_fragments(choice);
         }
@@ -432,7 +433,7 @@ impl<'k> Attention<'k, '_> {
         let [keys, values] = &blocks;
         let scale = self.scale();
         let matrices = narrow(choice.columns) / SIDE;
-        // Scores of a phase, and what is done with each of the invocation's.
+        // Computes the scores of a phase, and calls `each` for every four scores of the invocation.
         let phase =
             |start: Value<'k>, column: Value<'k>, each: &dyn Fn(u32, u32, [Value<'k>; 4], [Value<'k>; 4])| {
                 for j in 0..matrices {
@@ -513,15 +514,15 @@ impl<'k> Attention<'k, '_> {
         self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
     }
 
-    /// Makes the step fail where a block table names blocks that are not there: the first head's workgroups
-    /// look.
+    /// Makes the step fail if a block table refers to blocks that do not exist. The first workgroup of each
+    /// sequence's first head checks it.
     pub(super) fn check_table_of(&self, own: &Own<'k>, threads: usize) {
         let k = self.k;
         let is_first = own.of[1].equals(k.u32(0)) & own.first.equals(k.u32(0));
         self.check_table(&own.bounds, own.of[0], is_first, [k.local(), k.u32(narrow(threads))]);
     }
 
-    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
+    /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
     pub(super) fn query_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let fragments = self.schedule.fragments;
@@ -586,8 +587,8 @@ impl<'k> Attention<'k, '_> {
         self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
     }
 
-    /// Returns the products of outputs with their cotangents, of the invocation's rows; they go to the
-    /// scratch, too.
+    /// Returns the dot products of the outputs of the invocation's rows and their cotangents, and stores them
+    /// in the scratch memory if no earlier kernel has.
     fn means_by_matrices(&self, place: &Place<'k>, own: &Own<'k>, there: [Value<'k>; 2]) -> [Value<'k>; 2] {
         if let Some(known) = self.known_means(own.of, &there) {
             return [known[0], known[1]];
@@ -618,7 +619,7 @@ impl<'k> Attention<'k, '_> {
         let place = Place::new(k, choice, fragments);
         let key_heads = narrow(problem.key_heads);
         let pairs = narrow(problem.batch) * key_heads;
-        // The first keys have most queries.
+        // The first keys, which most queries see, are processed first.
         let first = k.group() / pairs * narrow(AttentionMatrices::ROWS);
         let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
         let own = Own { of, first, bounds: self.shared_bounds(of[0]) };

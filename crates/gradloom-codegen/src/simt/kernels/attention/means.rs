@@ -1,5 +1,5 @@
-//! The product of each query's output with its cotangent, which the kernels of the gradient take off slopes.
-//! Dao, FlashAttention-2 (2023), section 3.1.2, where it is D.
+//! The dot product of each query's output and its cotangent, which the gradient subtracts from the gradients
+//! of weights. It is D in Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::super::super::ir::Kernel;
 use super::super::{Builder, Value, Views, WORKGROUP};
@@ -8,10 +8,10 @@ use crate::narrow::narrow;
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::AttentionSchedule;
 
-/// Invocations of a query.
+/// Number of invocations per query.
 const LANES: u32 = 16;
 
-/// Returns the kernel that leaves the means in the scratch, if they have one of their own.
+/// Returns the kernel that stores the means in the scratch memory, if the schedule has a separate one.
 pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<Kernel> {
     let problem = &schedule.problem;
     let queries = problem.pairs() * problem.queries;
@@ -38,7 +38,7 @@ pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<K
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Loads the means of some queries, if a kernel before this one has left them.
+    /// Loads the means of some queries; returns `None` if no separate kernel has computed them.
     pub(super) fn known_means(&self, of: Head<'k>, queries: &[Value<'k>]) -> Option<Vec<Value<'k>>> {
         self.schedule.means_apart?;
         let load = |&query: &Value<'k>| self.k.load(self.means(), self.query_number(of, query));

@@ -1,11 +1,11 @@
-//! Scaled dot-product attention and its gradient, without a matrix of all scores in memory.
+//! Scaled dot-product attention and its gradient, without storing the matrix of all scores.
 //!
-//! In: operands and results in any layout, and a choice for each kernel. Out: one kernel; two for the
-//! gradient, the second of which needs what the first left, or three, the first of which has that alone.
-//! Blocks of queries and keys meet in workgroup memory; where that does not fit or pay, each invocation has
-//! rows of its own. Always holds: sums run over keys (and for dk, dv over queries) in an order that the
-//! extents and the choice alone decide; what a query does not see changes nothing, and a query that sees no
-//! key gives 0 and a log-sum-exp of -inf.
+//! In: operands and results in any layout, and a schedule choice for each kernel. Out: one kernel; for the
+//! gradient two, of which the second needs values stored by the first, or three, of which the first computes
+//! only those values. Blocks of queries and keys are processed in shared memory; where they do not fit or do
+//! not pay off, each invocation processes separate rows. Invariants: the order of summation over keys (for dk
+//! and dv, over queries) depends only on the extents and the choice; keys that a query does not see have no
+//! effect; a query that sees no key has an output of 0 and a log-sum-exp of -inf.
 
 mod block;
 mod bounds;
@@ -38,17 +38,17 @@ use gradloom_core::kernel::{
 use rows::Rows;
 use shares::Shares;
 
-/// Below every score that is a finite number of use; a compiler may assume that there is no infinity.
+/// Score of masked keys, below all scores in practice; compilers may assume that there are no infinities.
 const LOWEST: f32 = -3.0e38;
 
-/// Returns the kernels of `Attention`, of `AttentionGrad`, or one of those.
+/// Returns the scheduled kernels of `Attention` or `AttentionGrad`.
 pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
     let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
     let kernels = schedule.kernels.iter().filter_map(kernel);
     means::means(views, schedule).into_iter().chain(kernels).collect()
 }
 
-/// Returns the kernel of attention and of what follows from it row by row.
+/// Returns the kernel of attention with a row-wise epilogue.
 pub(crate) fn followed(
     views: &Views<'_>,
     schedule: &AttentionSchedule,
@@ -65,7 +65,7 @@ pub(crate) fn followed(
     vec![k.finish()]
 }
 
-/// Returns a kernel; none if there is nothing to compute.
+/// Returns a kernel; `None` if there is nothing to compute.
 fn one(
     views: &Views<'_>,
     schedule: &AttentionSchedule,
@@ -112,17 +112,17 @@ fn one(
     }
 }
 
-/// A kernel in the making.
+/// An attention kernel under construction.
 struct Attention<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
     schedule: &'b AttentionSchedule,
     problem: &'b AttentionProblem,
-    /// Dtype that matrix instructions round the operands to.
+    /// Dtype to which operands of matrix instructions are rounded.
     half: DType,
 }
 
-/// A sequence and a head, which name a matrix of rows.
+/// Sequence and head, which identify a matrix of rows.
 type Head<'k> = [Value<'k>; 2];
 
 impl<'k, 'b> Attention<'k, 'b> {
@@ -131,7 +131,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         [0, 1, 2].map(|read| self.operand(read))
     }
 
-    /// Returns the other operands of the gradient: output, log-sum-exp, and the cotangent of the output.
+    /// Returns the other operands of the gradient: the output, the log-sum-exp, and the output's cotangent.
     fn output_and_cotangent(&self) -> [Rows<'k, 'b>; 3] {
         let first = 3 + self.problem.spec.extra_operands();
         [0, 1, 2].map(|i| self.operand(first + i))
@@ -145,17 +145,17 @@ impl<'k, 'b> Attention<'k, 'b> {
         Rows::new(self.k, Role::Result(write), &self.views.writes[write])
     }
 
-    /// Returns the scratch: for each query the product of its output with its cotangent.
+    /// Returns the scratch memory, with the dot product of each query's output and its cotangent.
     fn means(&self) -> u32 {
         self.k.buffer(Role::Workspace { start: 0, bytes: self.problem.means_bytes() }, DType::F32)
     }
 
-    /// Returns the number of a query among all of them.
+    /// Returns the index of a query among those of all sequences and heads.
     fn query_number(&self, [sequence, head]: Head<'k>, query: Value<'k>) -> Value<'k> {
         (sequence * narrow(self.problem.heads) + head) * narrow(self.problem.queries) + query
     }
 
-    /// Returns the factor on scores.
+    /// Returns the factor by which scores are multiplied.
     fn scale(&self) -> Value<'k> {
         self.k.f32(self.factor())
     }
@@ -165,13 +165,13 @@ impl<'k, 'b> Attention<'k, 'b> {
         self.problem.spec.scale as f32
     }
 
-    /// Returns the factor on scores where weights are powers of two.
+    /// Returns the factor by which scores are multiplied if weights are computed as powers of two.
     #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn scale_of_exponents(&self) -> f32 {
         (self.problem.spec.scale * std::f64::consts::LOG2_E) as f32
     }
 
-    /// Returns the key head that a query head reads.
+    /// Returns the key head that a query head uses.
     fn key_head(&self, head: Value<'k>) -> Value<'k> {
         head / narrow(self.problem.sharing())
     }

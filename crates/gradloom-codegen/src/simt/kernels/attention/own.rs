@@ -1,6 +1,6 @@
-//! Rows that an invocation multiplies with others.
+//! Rows that an invocation multiplies by rows of another operand.
 //!
-//! Short ones are in registers; longer ones are read again for each product.
+//! Short rows are kept in registers; longer ones are reloaded for each product.
 
 use super::super::Value;
 use super::Attention;
@@ -8,20 +8,20 @@ use super::rows::Rows;
 use super::shares::{REGISTERS, SharePlace};
 use crate::narrow::narrow;
 
-/// An invocation's rows of an operand.
+/// The invocation's rows of an operand.
 pub(super) struct Own<'k, 'b> {
     operand: Rows<'k, 'b>,
-    /// Indices of their first elements.
+    /// Indices of the first elements of the rows.
     starts: Vec<Value<'k>>,
-    /// The elements of each, if they are few.
+    /// Elements of each row; `None` if they are too many for registers.
     registers: Option<Vec<Vec<Value<'k>>>>,
 }
 
-/// The products of an invocation's rows with another one.
+/// Dot products of an invocation's rows and another row.
 pub(super) struct Products<'k> {
-    /// For each of its rows.
+    /// One dot product per row of the invocation.
     pub(super) sums: Vec<Value<'k>>,
-    /// The elements of the other row, if they are few.
+    /// Elements of the other row; `None` if they are too many for registers.
     pub(super) with: Option<Vec<Value<'k>>>,
 }
 
@@ -37,7 +37,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         Own { operand, starts, registers }
     }
 
-    /// Returns the products of the invocation's rows with a row of another operand, which starts there.
+    /// Returns the dot products of the invocation's rows and the row of `other` whose first element is at
+    /// `start`.
     pub(super) fn products(&self, own: &Own<'k, '_>, other: Rows<'k, '_>, start: Value<'k>) -> Products<'k> {
         let k = self.k;
         let width = narrow(own.operand.width());
@@ -66,7 +67,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         Products { sums: sums.iter().map(|sum| sum.get()).collect(), with }
     }
 
-    /// Returns the products of the invocation's rows with its rows of another operand, one by one.
+    /// Returns the dot products of the invocation's rows and the corresponding rows of another operand.
     pub(super) fn products_by_row(
         &self,
         own: &Own<'k, '_>,

@@ -1,4 +1,4 @@
-//! Results of an invocation's rows: the sums of a part of their columns.
+//! Sums for the output rows of an invocation, of which it may compute a part of the columns.
 
 use super::super::{Builder, Value};
 use super::rows::Rows;
@@ -7,19 +7,19 @@ use super::thread::Each;
 use crate::narrow::narrow;
 use crate::simt::Variable;
 
-/// The sums of the columns of an invocation's part.
+/// Sums of the columns of an invocation's part.
 pub(super) struct AttentionPart<'k> {
     k: &'k Builder,
-    /// The part's columns; the last one, where there are no more.
+    /// Indices of the part's columns, clamped to the last column.
     columns: Vec<Value<'k>>,
-    /// For each column whether it is in the part; `None` if all are.
+    /// For each column, true if it exists; `None` if all do.
     is_here: Option<Vec<Value<'k>>>,
-    /// For each column the sum of each row.
+    /// For each column, the sums of the rows.
     sums: Each<Variable<'k>>,
 }
 
 impl<'k> AttentionPart<'k> {
-    /// Creates sums of nothing so far, for rows of `width` elements.
+    /// Creates sums for rows of `width` elements, initialized to zero.
     pub(super) fn new(k: &'k Builder, place: &SharePlace<'k>, width: usize) -> Self {
         let here = width.min(REGISTERS);
         let registers = narrow(REGISTERS);
@@ -35,8 +35,8 @@ impl<'k> AttentionPart<'k> {
         Self { k, columns, is_here, sums }
     }
 
-    /// Multiplies the sums of each row by `keep`, if given, and adds a row of an operand, which starts there,
-    /// times the row's factor.
+    /// Multiplies the sums of each row by its factor in `keep`, if present, and adds the row of an operand
+    /// whose first element is at `start`, multiplied by the row's factor.
     pub(super) fn add(
         &self,
         keep: Option<&[Value<'k>]>,
@@ -48,7 +48,7 @@ impl<'k> AttentionPart<'k> {
         }
     }
 
-    /// Adds a row in the same way, whose elements may be known.
+    /// Adds a row of an operand, multiplied by each row's factor, from registers if its elements are known.
     pub(super) fn add_known(
         &self,
         known: Option<&[Value<'k>]>,
@@ -61,7 +61,8 @@ impl<'k> AttentionPart<'k> {
         }
     }
 
-    /// Stores the sums of row r, times a factor if there is one, to the row that starts there.
+    /// Stores the sums of row `r`, multiplied by a factor if present, to the row of the result whose first
+    /// element is at `start`.
     pub(super) fn store(&self, result: Rows<'k, '_>, start: Value<'k>, r: usize, factor: Option<Value<'k>>) {
         for (c, sums) in self.sums.iter().enumerate() {
             let is_here = self.is_here.as_ref().map(|is_here| is_here[c]);
@@ -73,7 +74,7 @@ impl<'k> AttentionPart<'k> {
     }
 }
 
-/// Adds an element times each row's factor to the rows' sums of its column.
+/// Adds an element, multiplied by each row's factor, to the sums of its column.
 fn add<'k>(sums: &[Variable<'k>], keep: Option<&[Value<'k>]>, factors: &[Value<'k>], with: Value<'k>) {
     for (r, (sum, &factor)) in sums.iter().zip(factors).enumerate() {
         let kept = keep.map_or(sum.get(), |keep| sum.get() * keep[r]);

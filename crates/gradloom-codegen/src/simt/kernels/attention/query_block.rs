@@ -1,4 +1,4 @@
-//! A workgroup that has a block of queries and goes through blocks of keys.
+//! Workgroups that iterate over blocks of keys for a block of queries.
 
 use super::super::Value;
 use super::block::{RowBlock, Window};
@@ -9,33 +9,33 @@ use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::AttentionTile;
 
-/// Block of queries, as each of its invocations knows it.
+/// Block of queries, from the view of an invocation.
 pub(super) struct QueryBlock<'k> {
     tile: AttentionTile,
-    /// Number of the block among those of its head.
+    /// Index of the block among those of its head.
     pub(super) number: Value<'k>,
     pub(super) of: Head<'k>,
-    /// Head of the keys and values that the queries meet.
+    /// Key head that the queries use.
     key_head: Value<'k>,
     pub(super) bounds: Bounds<'k>,
     pub(super) thread: Thread<'k>,
-    /// The first query.
+    /// Index of the block's first query.
     first: Value<'k>,
-    /// The thread's queries.
+    /// Queries of the thread.
     pub(super) queries: Vec<Value<'k>>,
-    /// Number of keys that each of them sees; 0 for a query that does not exist.
+    /// Number of keys visible to each of them; 0 for a query that does not exist.
     pub(super) limits: Vec<Value<'k>>,
-    /// Keys that any query of the block sees.
+    /// Number of keys visible to any query of the block.
     end: Value<'k>,
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Returns the workgroup's block.
+    /// Returns the workgroup's block of queries.
     pub(super) fn query_block(&self, tile: AttentionTile) -> QueryBlock<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads, queries] = [problem.pairs(), problem.heads, problem.queries].map(narrow);
         let blocks = problem.queries.div_ceil(tile.rows());
-        // The last queries see most keys.
+        // The last queries, which see most keys, are processed first.
         let number = k.u32(narrow(blocks) - 1) - k.group() / pairs;
         let (sequence, head) = (k.group() % pairs / heads, k.group() % pairs % heads);
         let bounds = self.shared_bounds(sequence);
@@ -66,7 +66,8 @@ impl<'k> Attention<'k, '_> {
         memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(block.of, query));
     }
 
-    /// Appends `body` for each block of keys that any query sees: rows of k and v are in `memory` then.
+    /// Appends `body` for each block of keys visible to any query, after loading its rows of k and v into
+    /// `memory`.
     pub(super) fn each_key_block(
         &self,
         block: &QueryBlock<'k>,
@@ -86,8 +87,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Returns, for each of the thread's queries, whether it sees each of a block of keys; `None` if it
-    /// sees all of all blocks.
+    /// Returns, for each of the thread's queries and each key of a block, true if the key is visible; `None`
+    /// if all keys always are.
     pub(super) fn seen(&self, block: &QueryBlock<'k>, start: Value<'k>) -> Option<Each<Value<'k>>> {
         let whole = self.problem.keys.is_multiple_of(block.tile.columns());
         let thread = &block.thread;
@@ -95,7 +96,7 @@ impl<'k> Attention<'k, '_> {
         (self.problem.hides_keys() || !whole).then(|| thread.each(seen))
     }
 
-    /// Appends `then` for each of the thread's rows that exist, with its number and query, if the step may
+    /// Appends `then` for each of the thread's rows that exist, with its index and query, if the step may
     /// commit.
     pub(super) fn each_query(&self, block: &QueryBlock<'k>, then: impl Fn(usize, Value<'k>)) {
         for (i, &query) in block.queries.iter().enumerate() {
