@@ -1,7 +1,7 @@
-//! The gradient of attention by blocks, first kernel: dq, by blocks of queries.
+//! Gradient of attention by blocks, first kernel: dq, by blocks of queries.
 //!
-//! The weights come from the log-sum-exp; the product of each query's output with its cotangent is left for
-//! the second kernel. Dao, FlashAttention-2 (2023), section 3.1.2.
+//! Weights are recomputed from the log-sum-exp. The dot product of each query's output and its cotangent is
+//! stored for the second kernel. Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::super::Value;
 use super::Attention;
@@ -12,7 +12,7 @@ use gradloom_core::ir::UnaryOp;
 use gradloom_core::kernel::AttentionTile;
 
 impl<'k> Attention<'k, '_> {
-    /// Appends the computation of dq, and of each query's mean, for the keys' kernel.
+    /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
     pub(super) fn query_gradient_by_blocks(&self, tile: AttentionTile) {
         let (k, problem) = (self.k, self.problem);
         let widths = [problem.depth, problem.value_depth];
@@ -52,8 +52,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Returns the product of each query's output with its cotangent, which goes to the scratch, too.
-    /// `there` are the thread's queries, none beyond the last.
+    /// Returns the dot product of each query's output and its cotangent, and stores it in the scratch memory
+    /// if no earlier kernel has. `there` are the thread's queries, clamped to the last.
     fn means_of_block(
         &self,
         block: &QueryBlock<'k>,

@@ -1,4 +1,4 @@
-//! Rows of operands and results in memory.
+//! Access to rows of operands and results.
 
 use super::super::super::index_of;
 use super::super::super::ir::{Role, ValueType};
@@ -9,14 +9,14 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 
-/// An operand or result with the axes sequence, head, row, and column; without columns if it has a number
-/// for each row.
+/// Operand or result with the axes sequence, head, row and column; without columns if each row has a single
+/// number.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
     buffer: u32,
     layout: &'b Layout,
-    /// The buffer as vectors of four, if its rows consist of them.
+    /// The buffer as vectors of four elements, if its rows consist of whole vectors.
     fours: Option<u32>,
 }
 
@@ -32,27 +32,28 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.layout.shape[3]
     }
 
-    /// Returns the index of a row's first element, or of its number.
+    /// Returns the index of a row's first element or, without columns, of its number.
     pub(super) fn start(&self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
         index_of(self.k, self.layout, &[sequence, head, row])
     }
 
-    /// Returns the index of an element of the row that starts there.
+    /// Returns the index of an element of the row whose first element is at `start`.
     fn at(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         start + column * narrow(self.layout.strides[3])
     }
 
-    /// Loads an element of the row that starts there.
+    /// Loads an element of the row whose first element is at `start`.
     pub(super) fn load(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         self.number(self.at(start, column))
     }
 
-    /// Loads the element at an index: a row's number.
+    /// Loads the element at an index, such as a row's number.
     pub(super) fn number(&self, index: Value<'k>) -> Value<'k> {
         self.k.load(self.buffer, index)
     }
 
-    /// Loads four neighbours of the row that starts there, from a column on, rounded to a dtype of 16 bits.
+    /// Loads four adjacent elements, from a column on, of the row whose first element is at `start`, rounded
+    /// to a 16-bit dtype.
     pub(super) fn halves(&self, start: Value<'k>, column: Value<'k>, half: DType) -> Value<'k> {
         let k = self.k;
         if let Some(fours) = self.fours {
@@ -61,7 +62,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector_of(&|i| self.load(start, column + i)).to_half(half)
     }
 
-    /// Loads four neighbours of the row that starts there, from a column on, as f32; zeros behind its end.
+    /// Loads four adjacent elements, from a column on, of the row whose first element is at `start`, as f32.
+    /// Elements beyond the row's end are zero.
     pub(super) fn four(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
         let (k, width) = (self.k, narrow(self.width()));
         let is_inside = column.below(width);
@@ -77,12 +79,12 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector_of(&element)
     }
 
-    /// Writes an element of the row that starts there.
+    /// Writes an element of the row whose first element is at `start`.
     pub(super) fn store(&self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
         self.store_number(self.at(start, column), value);
     }
 
-    /// Writes a row's number.
+    /// Writes the element at an index, such as a row's number.
     pub(super) fn store_number(&self, index: Value<'k>, value: Value<'k>) {
         self.k.store(self.buffer, index, value);
     }

@@ -1,6 +1,7 @@
-//! Shares of invocations when workgroups share no memory: rows of their own, and a part of their results.
+//! Partition of the work among invocations without shared memory: each has separate rows, and a part of their
+//! results.
 //!
-//! Rows that do not exist are computed like the last one, and not stored.
+//! Invocations without a row repeat the last one, and do not store it.
 
 use super::super::{Builder, Value};
 use super::bounds::Bounds;
@@ -8,17 +9,18 @@ use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::{AttentionKernel, AttentionSchedule};
 
-/// Elements of a row that an invocation keeps in registers, and of a result that it sums up.
+/// Maximum number of elements of a row that an invocation keeps in registers, and of a result that it sums
+/// up.
 pub(super) const REGISTERS: usize = 64;
 
-/// Split of rows (queries or keys) among invocations: `count` rows for each head and part of the result.
+/// Partition of rows (queries or keys) among invocations: `count` rows for each head and part of the result.
 pub(super) struct Shares {
-    /// Invocations of a workgroup.
+    /// Number of invocations of a workgroup.
     pub(super) workgroup: usize,
-    /// Rows of an invocation.
+    /// Number of rows of an invocation.
     each: usize,
     count: usize,
-    /// Parts of a result's row.
+    /// Number of parts of a result row.
     parts: usize,
     heads: usize,
     sequences: usize,
@@ -30,18 +32,18 @@ pub(super) struct Shares {
 pub(super) struct SharePlace<'k> {
     k: &'k Builder,
     count: u32,
-    /// Parts of a result's row, and which of them it has.
+    /// Number of parts of a result row, and the index of the invocation's part.
     pub(super) parts: usize,
     pub(super) part: Value<'k>,
     pub(super) of: Head<'k>,
-    /// Its rows.
+    /// Rows of the invocation.
     pub(super) rows: Vec<Value<'k>>,
-    /// The same, but never beyond the last.
+    /// Rows of the invocation, clamped to the last.
     pub(super) there: Vec<Value<'k>>,
-    /// The first and the last row of the workgroup, or, if it has several heads, of the invocation.
+    /// First and last row of the workgroup; of the invocation if the workgroup has several heads.
     pub(super) first: Value<'k>,
     pub(super) last: Value<'k>,
-    /// True if rows differ in the workgroup.
+    /// True if the workgroup has a single head and part, and thus different rows.
     together: bool,
 }
 
@@ -77,7 +79,7 @@ impl Shares {
 }
 
 impl<'k> Attention<'k, '_> {
-    /// Appends `body` for the invocation's share, if it has any and the step may commit.
+    /// Appends `body` for the invocation's share, if it exists and the step may commit.
     pub(super) fn own_rows(&self, shares: &Shares, body: impl FnOnce(&SharePlace<'k>)) {
         let (k, gate) = (self.k, self.views.gate(self.k));
         let [workgroup, count, parts, heads] =
@@ -115,13 +117,14 @@ impl<'k> Attention<'k, '_> {
 }
 
 impl<'k> SharePlace<'k> {
-    /// Returns the number of keys that each of the rows sees, which are queries, and that any of the
-    /// workgroup's sees.
+    /// Returns the number of keys visible to each of the rows, which are queries, and to any query of the
+    /// workgroup.
     pub(super) fn limits(&self, bounds: &Bounds<'k>) -> (Vec<Value<'k>>, Value<'k>) {
         (self.there.iter().map(|&query| bounds.limit(query)).collect(), bounds.limit(self.last))
     }
 
-    /// Returns `value` where the key is below the limit of a query, else `otherwise`.
+    /// Returns `value` if the key is below the query's limit, else `otherwise`. If the workgroup has several
+    /// heads, each invocation's loop over keys ends at the limit, so `value` is always returned.
     pub(super) fn shown(
         &self,
         key: Value<'k>,
@@ -132,14 +135,14 @@ impl<'k> SharePlace<'k> {
         if self.together { key.less(limit).select(value, self.k.f32(otherwise)) } else { value }
     }
 
-    /// Appends `then` for each of the rows that exist, with its number.
+    /// Appends `then` for each of the rows that exist, with its index.
     pub(super) fn each_row(&self, then: impl Fn(usize, Value<'k>)) {
         for (r, &row) in self.rows.iter().enumerate() {
             self.k.when(row.below(self.count), || then(r, row));
         }
     }
 
-    /// Appends `then` for the invocation that has the first part.
+    /// Appends `then` for the invocations that have the first part.
     pub(super) fn in_first_part(&self, then: impl FnOnce()) {
         let is_first = (self.parts > 1).then(|| self.part.equals(self.k.u32(0)));
         self.k.guard([is_first], then);

@@ -1,4 +1,4 @@
-//! Keys and values in blocks of a pool, which a table names for each sequence.
+//! Paged keys and values: blocks of a pool, which a table assigns to each sequence.
 
 use super::super::super::index_at;
 use super::super::super::ir::Role;
@@ -9,8 +9,8 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 
 impl<'k> Attention<'k, '_> {
-    /// Makes the step fail where a table's entry for keys that exist is out of range: the invocations for
-    /// which a condition holds look at the entries of a sequence, each from its own on in steps.
+    /// Makes the step fail if a table entry for existing keys is out of range. The invocations for which
+    /// `condition` is true check the entries of a sequence, each every `step`-th one from `from` on.
     pub(super) fn check_table(
         &self,
         bounds: &Bounds<'k>,
@@ -31,7 +31,7 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Returns the index of the first element of a key's row: in k (operand 1) or v (2).
+    /// Returns the index of the first element of a key's row in k (operand 1) or v (operand 2).
     pub(super) fn key_row(&self, read: usize, [sequence, key_head]: Head<'k>, key: Value<'k>) -> Value<'k> {
         let rows = self.operand(read);
         let Some(table) = self.problem.spec.extra_positions()[2] else {

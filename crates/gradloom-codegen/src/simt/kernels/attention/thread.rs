@@ -1,7 +1,7 @@
-//! The two products that attention is made of, as a thread of a tile computes its share.
+//! A thread's share of the two matrix products of attention.
 //!
-//! Products are written element by element, as the compilers for GPUs make one instruction of each
-//! multiplication and addition.
+//! Products are computed element by element, because GPU compilers emit one instruction for each
+//! multiplication with addition.
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
@@ -12,20 +12,20 @@ use crate::simt::Variable;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::AttentionTile;
 
-/// Something for each of a thread's rows and columns.
+/// Values for each of a thread's rows and columns.
 pub(super) type Each<T> = Vec<Vec<T>>;
 
-/// A thread of a workgroup that has blocks of rows and columns.
+/// Thread of a workgroup that processes blocks of rows and columns.
 pub(super) struct Thread<'k> {
     k: &'k Builder,
     tile: AttentionTile,
-    /// Its number along columns.
+    /// Index of the thread along the columns.
     pub(super) across: Value<'k>,
-    /// Its rows in the block.
+    /// Rows of the thread in the block.
     pub(super) rows: Vec<Value<'k>>,
 }
 
-/// Memory of the workgroup for a block of scores, or for a number of each row and thread across.
+/// Shared memory for a block of scores, or for a number per row and thread along the columns.
 #[derive(Clone, Copy)]
 pub(super) struct Shared(u32);
 
@@ -37,30 +37,30 @@ impl<'k> Thread<'k> {
         Self { k, tile, across: k.local() % width, rows }
     }
 
-    /// Creates memory for a block of scores.
+    /// Allocates shared memory for a block of scores.
     pub(super) fn scores(&self) -> Shared {
         let columns = ValueType::Vector(narrow(self.tile.columns_each));
         Shared(self.k.shared(columns, narrow(self.tile.score_items())))
     }
 
-    /// Creates memory for numbers of each row and thread across.
+    /// Allocates shared memory for a number per row and thread along the columns.
     pub(super) fn shares(&self) -> Shared {
         Shared(self.k.shared(DType::F32, narrow(self.tile.share_items())))
     }
 
-    /// Its column of this number, in the block that starts there.
+    /// Returns the thread's column `j` in the block that starts at column `start`.
     pub(super) fn column(&self, start: Value<'k>, j: usize) -> Value<'k> {
         start + self.across + narrow(j * self.tile.column_threads)
     }
 
-    /// Calls `f` for each of its rows and columns; returns the results.
+    /// Calls `f` for each of the thread's rows and columns, and returns the results.
     pub(super) fn each<T>(&self, f: impl Fn(usize, usize) -> T) -> Each<T> {
         let row = |i| (0..self.tile.columns_each).map(|j| f(i, j)).collect();
         (0..self.tile.rows_each).map(row).collect()
     }
 
-    /// Combines the values that the threads of each row have. All come here, and none may be in the shares
-    /// still.
+    /// Combines the values of all threads of each row through `shares`. It contains a barrier after the
+    /// writes, but none before them: all threads must have finished reading earlier values.
     pub(super) fn combine(
         &self,
         Shared(shares): Shared,
@@ -79,7 +79,7 @@ impl<'k> Thread<'k> {
         combined.collect()
     }
 
-    /// Writes its values to a block of scores.
+    /// Stores the thread's scores of a block in shared memory.
     pub(super) fn put_scores(&self, Shared(scores): Shared, values: &Each<Value<'k>>) {
         let pitch = narrow(self.tile.column_threads + 1);
         for (&row, values) in self.rows.iter().zip(values) {
@@ -87,7 +87,8 @@ impl<'k> Thread<'k> {
         }
     }
 
-    /// Returns the products of its rows of one block with its columns, which are rows of another.
+    /// Returns the dot products of the thread's rows of one block and its rows of another, which are the
+    /// columns of the scores.
     pub(super) fn products(&self, rows: &RowBlock<'k>, columns: &RowBlock<'k>) -> Each<Value<'k>> {
         let k = self.k;
         let sums = self.each(|_, _| k.var(k.f32(0.0)));
@@ -107,14 +108,15 @@ impl<'k> Thread<'k> {
         self.each(|i, j| sums[i][j].get())
     }
 
-    /// Creates sums for [`Thread::accumulate`]: for each of its rows its vectors of a row of the block.
+    /// Creates sums for [`Thread::accumulate`]: for each of the thread's rows, its vectors of a row of the
+    /// block.
     pub(super) fn sums(&self, block: &RowBlock<'k>) -> Each<Variable<'k>> {
         let vectors = block.vectors().div_ceil(self.tile.column_threads);
         let zero = || self.k.var(self.k.f32(0.0).splat());
         (0..self.tile.rows_each).map(|_| (0..vectors).map(|_| zero()).collect()).collect()
     }
 
-    /// Adds to sums the product of a block of scores with a block whose rows are the scores' columns.
+    /// Adds the product of a block of scores and a block whose rows are the scores' columns to `sums`.
     pub(super) fn accumulate(&self, sums: &Each<Variable<'k>>, Shared(scores): Shared, block: &RowBlock<'k>) {
         let (k, threads) = (self.k, narrow(self.tile.column_threads));
         let places: Vec<_> = (0..sums[0].len()).map(|c| self.place(block, c)).collect();
@@ -133,7 +135,7 @@ impl<'k> Thread<'k> {
         });
     }
 
-    /// Its vector of a row of a block; the last one, if there is none.
+    /// Returns the index of the thread's vector `c` in a row of a block, clamped to the last vector.
     fn place(&self, block: &RowBlock<'k>, c: usize) -> Value<'k> {
         let (first, vectors) = (c * self.tile.column_threads, block.vectors());
         let place = self.across + narrow(first);
@@ -143,12 +145,12 @@ impl<'k> Thread<'k> {
         }
     }
 
-    /// Stores its vectors of a row, which starts there.
+    /// Stores the thread's vectors to the row of the result whose first element is at `start`.
     pub(super) fn store(&self, result: Rows<'k, '_>, start: Value<'k>, vectors: &[Value<'k>]) {
         let (k, threads, width) = (self.k, self.tile.column_threads, result.width());
         for (c, vector) in vectors.iter().enumerate() {
             let column = (self.across + narrow(c * threads)) * 4;
-            // Whole vectors of whole rows of threads need no look.
+            // No check is needed if every thread of a row has a complete vector.
             let is_sure = (c + 1) * threads * 4 <= width;
             for component in 0..4 {
                 let at = column + component;

@@ -1,9 +1,9 @@
-//! The product of matrix instructions: operands of 16 bits or in TF32, sums in `f32`.
+//! Matrix products by matrix instructions: 16-bit or TF32 operands, f32 sums.
 //!
-//! Tiles go through workgroup memory as vectors of four such floats (of integers NVIDIA's compiler loads no
-//! matrix). A matrix is loaded from such vectors by rows or by columns, so all layouts of the operands are
-//! read as they are. Results leave through workgroup memory too, 16 x 16 at a time, because which invocation
-//! holds which element of a matrix is not known.
+//! Tiles are staged in shared memory as vectors of four floats (NVIDIA's compiler does not load matrices from
+//! arrays of integers). Matrices are loaded from them by rows or by columns, so operands of any layout are
+//! read without transposition. Results pass through shared memory too, 16 x 16 at a time, because the
+//! assignment of matrix elements to invocations is unspecified.
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
@@ -14,14 +14,14 @@ use crate::simt::{Builder, Kernel, MatrixUse, Value};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::CooperativeTile;
 
-/// Elements of workgroup memory for a subgroup's matrix of results.
+/// Number of elements of shared memory for a subgroup's matrix of results.
 const RESULTS: u32 = 16 * CooperativeTile::RESULT_PITCH;
 
-/// Results of an invocation that are computed before the first of them is stored, at most: a device does not
-/// move what an epilogue reads before a store that might change it.
+/// Maximum number of results of an invocation that are computed before the first of them is stored: compilers
+/// do not move an epilogue's loads before a store that may alias them.
 const AT_ONCE: u32 = 4;
 
-/// A side of the product, and where the subgroup's part of its tile begins.
+/// Side of the product, and the start of the subgroup's part of its tile.
 struct Half<'k> {
     which: MatrixUse,
     along: Along,
@@ -30,21 +30,21 @@ struct Half<'k> {
 }
 
 impl<'k> Half<'k> {
-    /// Loads the 16 x 16 matrix number `i` of the subgroup's, of the terms from `16 * step` on.
+    /// Loads the subgroup's `i`-th 16 x 16 matrix, of the terms from `16 * step` on.
     fn matrix(&self, k: &'k Builder, buffer: Value<'k>, i: u32, step: u32) -> Value<'k> {
         let (free, pitch) = (self.first + 16 * i, self.tile.pitch());
         let at = match self.along {
             Along::Contract => free * pitch + 4 * step,
             Along::Free => free / 4 + 16 * step * pitch,
         };
-        // The left matrix has its terms along its rows, the right one along its columns.
+        // Terms are the columns of a left matrix and the rows of a right one.
         let by_rows = (self.along == Along::Contract) == (self.which == MatrixUse::Left);
         k.matrix(self.which, self.tile.array, buffer + at, (pitch, by_rows))
     }
 }
 
 impl Product<'_> {
-    /// Returns the kernel of the product, or of its parts.
+    /// Returns the kernel of the product, or of its split-K partial sums.
     pub(super) fn cooperative(&self, tile: &CooperativeTile) -> Kernel {
         let size = self.schedule.subgroup;
         let grid = Grid::new(self, [tile.m, tile.n]);
@@ -107,12 +107,12 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// Returns an operand, and the remainder of its rounding if that is multiplied, too.
+    /// Returns an operand and, if the schedule splits operands, the residual of its rounding.
     fn split<'k>(&self, matrix: Value<'k>) -> (Value<'k>, Option<Value<'k>>) {
         (matrix, self.schedule.splits.then(|| matrix.matrix_residual()))
     }
 
-    /// Puts the 16 x 16 results of each subgroup, which are in an array from `start` on.
+    /// Finishes or stores the 16 x 16 results of each subgroup, which are in an array from `start` on.
     fn matrix_results<'k>(
         &self,
         k: &'k Builder,
@@ -149,7 +149,7 @@ impl Product<'_> {
     }
 }
 
-/// Returns a product of operands, added to a sum: what is small goes first.
+/// Returns the product of two operands, added to `sum`. The small products of the residuals are added first.
 fn matrix_product<'k>(
     (left, left_rest): (Value<'k>, Option<Value<'k>>),
     (right, right_rest): (Value<'k>, Option<Value<'k>>),

@@ -1,7 +1,8 @@
-//! The workgroup that computes each tile.
+//! Assignment of tiles to workgroups.
 //!
-//! Product of a group, then part of the sum, then batch, then tile: so workgroups that run together share
-//! what they read. Tiles go in bands of [`BAND`] rows of tiles, column after column.
+//! Workgroups are ordered, from the outermost to the innermost, by the product of a group, split-K part,
+//! batch and tile, so that concurrent workgroups share operands. Tiles are ordered in bands of [`BAND`] tile
+//! rows, column by column.
 
 use super::Product;
 use crate::narrow::narrow;
@@ -9,10 +10,10 @@ use crate::product::DotProblem;
 use crate::simt::kernels::Table;
 use crate::simt::{Builder, Value};
 
-/// Tile rows in a band: the workgroups in flight should form a square rather than a line.
+/// Number of tile rows in a band, so that concurrent workgroups form a square rather than a line.
 const BAND: usize = 8;
 
-/// Tiles of a product.
+/// Grid of the tiles of a product.
 pub(super) struct Grid<'b> {
     tile: [u32; 2],
     rows: usize,
@@ -22,21 +23,21 @@ pub(super) struct Grid<'b> {
     table: Option<&'b Table>,
 }
 
-/// A workgroup's share.
+/// Tile of a workgroup.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'k> {
     pub(super) batch: Value<'k>,
     pub(super) part: Value<'k>,
     pub(super) first_row: Value<'k>,
     pub(super) first_column: Value<'k>,
-    /// First elements of the operands' matrices.
+    /// Indices of the first elements of the operands' matrices.
     pub(super) starts: [Value<'k>; 2],
-    /// First element of the results, of a product of a group.
+    /// Index of the first element of the result, in a group of products.
     pub(super) result: Option<Value<'k>>,
 }
 
 impl<'k> Tile<'k> {
-    /// Returns a product of the batch as a whole, whose operands are not looked at.
+    /// Returns a product of the batch without a tile, from which no operands are loaded.
     pub(super) fn of_batch(k: &'k Builder, batch: Value<'k>) -> Self {
         let none = k.u32(0);
         Self { batch, part: none, first_row: none, first_column: none, starts: [none; 2], result: None }
@@ -61,7 +62,7 @@ impl<'b> Grid<'b> {
         self.each() * self.table.map_or(1, Table::parts)
     }
 
-    /// Returns the number of workgroups of a product.
+    /// Returns the number of workgroups of each product.
     fn each(&self) -> usize {
         self.rows * self.columns * self.batch * self.parts
     }
@@ -98,8 +99,8 @@ impl<'b> Grid<'b> {
     }
 }
 
-/// Returns the operands' first elements of a product of the batch, behind where a product of a group
-/// begins.
+/// Returns the indices of the operands' first elements for a product of the batch. `found` are the start
+/// indices of a product in a group.
 fn starts<'k>(
     k: &'k Builder,
     problem: &DotProblem,

@@ -1,10 +1,10 @@
-//! The product of a few rows with a large matrix, as in generation: what counts is to read the matrix once,
-//! in long runs, with many loads on their way. So the threads of a workgroup share out the terms of few
-//! columns.
+//! Products of a few rows and a large matrix, as in text generation. Performance depends on loading the
+//! matrix once, contiguously, with many loads in flight. So the threads of a workgroup split the terms
+//! (split-K) of a few columns.
 //!
-//! If neighbours of the matrix are neighbouring columns, a thread has four of them, and terms at a fixed
-//! distance; if they are neighbouring terms, a subgroup has four columns, and a thread four terms of each
-//! at a time.
+//! If adjacent elements of the matrix belong to adjacent columns, a thread has four columns and a strided
+//! subset of their terms. If they belong to adjacent terms, a subgroup has four columns, and a thread loads
+//! four terms of each at a time.
 
 use super::grid::{Grid, Tile as Own};
 use super::operand::TiledOperand;
@@ -15,9 +15,10 @@ use crate::simt::{Builder, Kernel, Value, ValueType};
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::Tile;
 
-/// Invocations that exchange values.
+/// Number of invocations that exchange values.
 const SUBGROUP: u32 = 32;
-/// Terms, or groups of four, that a thread has on their way at the same time: what divides its terms is best.
+/// Candidate numbers of terms, or groups of four terms, that a thread loads before it multiplies them. The
+/// first one that divides its number of terms is used.
 const AHEAD: [u32; 6] = [8, 6, 4, 3, 2, 1];
 
 impl Product<'_> {
@@ -70,7 +71,7 @@ impl Product<'_> {
                 }
             }
         });
-        // Slices of a subgroup first, then those of the workgroup.
+        // Reduce across the subgroup first, then across the workgroup.
         let subgroups = tile.threads() / SUBGROUP;
         let waiting = k.shared(ValueType::Vector(4), subgroups * rows * groups);
         let subgroup = k.local() / SUBGROUP;
@@ -145,7 +146,7 @@ impl Product<'_> {
                 }
             }
         });
-        // Each result is finished by a lane of its own.
+        // Each result is stored by a different lane.
         let mut own_sum = k.f32(0.0);
         for (number, sum) in (0..).zip(sums.iter().flatten()) {
             let total = sum.get().across_subgroup(ReduceOp::Sum, SUBGROUP as usize, SUBGROUP);
@@ -159,17 +160,18 @@ impl Product<'_> {
         });
     }
 
-    /// Returns true if the matrix is there before the rows are: its first terms are loaded by themselves.
+    /// Returns true if the matrix is available before the rows are; its first terms are then loaded in a
+    /// peeled iteration.
     fn is_early(&self) -> bool {
         self.views.reads[1].is_early
     }
 
-    /// Returns a row of the tile, or the last that there is.
+    /// Returns a row of the tile, clamped to the last row.
     fn row<'k>(&self, own: Own<'k>, k: &'k Builder, row: u32) -> Value<'k> {
         (own.first_row + row).min(k.u32(narrow(self.problem.m) - 1))
     }
 
-    /// Returns whether the tile's row is there; `None` if every one is.
+    /// Returns a bool that is true if the tile's row exists; `None` if all rows do.
     fn has_row<'k>(&self, own: Own<'k>, tile: &Tile, row: Value<'k>) -> Option<Value<'k>> {
         let rows = narrow(self.problem.m);
         (!rows.is_multiple_of(tile.m)).then(|| (own.first_row + row).below(rows))

@@ -1,9 +1,8 @@
-//! Matrix products, and what follows from them position by position.
+//! Matrix products with elementwise epilogues.
 //!
-//! In: a [`DotProblem`] over the first two operands, its [`ProductSchedule`]. Out: one kernel, or two where
-//! the sums are cut into parts. Always holds: every result goes through the epilogue exactly once; nothing
-//! outside of the operands' elements is read; sums are in f32, and their order is a function of the schedule
-//! alone, so that equal runs give equal bits.
+//! In: a [`DotProblem`] on the first two operands, and its [`ProductSchedule`]. Out: one kernel, or two for
+//! split-K. Invariants: each result passes through the epilogue exactly once; no loads are outside of the
+//! operands; sums are f32, and their order depends only on the schedule, so runs are bitwise reproducible.
 
 mod cooperative;
 mod grid;
@@ -23,33 +22,33 @@ use crate::product::DotProblem;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Level, Method, ProductSchedule, Staging};
 
-/// A product in the making.
+/// A product whose kernels are being built.
 struct Product<'b> {
     views: &'b Views<'b>,
     problem: &'b DotProblem,
     schedule: &'b ProductSchedule,
-    /// Body that follows the product, if any.
+    /// Epilogue of the product, if any.
     epilogue: Option<&'b Body>,
     label: &'b str,
-    /// Places where the operands and results of each product begin, of a group of them.
+    /// Start indices of the operands and results of each product, in a group of products.
     table: Option<&'b Table>,
 }
 
-/// The place of a result.
+/// Position of a result.
 #[derive(Clone, Copy)]
 struct At<'k> {
-    /// The batch, and which part of the sums.
+    /// Batch and split-K part.
     own: grid::Tile<'k>,
     row: Value<'k>,
     column: Value<'k>,
 }
 
-/// Returns whether a row or column of a tile is one of the results; `None` if no tile reaches beyond these.
+/// Returns a bool that is true if a row or column of a tile exists; `None` if all tiles are complete.
 fn inside<'k>(tile: u32, extent: usize, at: Value<'k>) -> Option<Value<'k>> {
     (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
 }
 
-/// Returns the kernels of a product, or of several that the table lists, which are one kernel.
+/// Returns the kernels of a product, or the kernel of all products in a table.
 pub(crate) fn product(
     views: &Views<'_>,
     problem: &DotProblem,
@@ -77,12 +76,12 @@ impl Product<'_> {
         self.schedule.choice.parts
     }
 
-    /// Returns a kernel's label: there are two if the sums are cut.
+    /// Returns a kernel's label, with the suffix `of_two` if split-K requires two kernels.
     fn label(&self, of_two: &str) -> String {
         format!("{}{}", self.label, if self.parts() > 1 { of_two } else { "" })
     }
 
-    /// Returns the range of the terms that a part of the sums has: the first one and the end.
+    /// Returns the range of terms of a split-K part.
     fn terms<'k>(&self, k: &'k Builder, part: Value<'k>) -> [Value<'k>; 2] {
         let all = narrow(self.problem.k);
         if self.parts() == 1 {
@@ -93,24 +92,25 @@ impl Product<'_> {
         [first, (first + length).min(k.u32(all))]
     }
 
-    /// Returns the number of results that are finished together: parts of sums are written four at a time
-    /// where rows are whole fours.
+    /// Returns the number of adjacent results that are stored together: four split-K partial sums if rows are
+    /// a multiple of four long, else one.
     fn lanes(&self) -> u32 {
         if self.parts() > 1 && self.problem.n.is_multiple_of(4) { 4 } else { 1 }
     }
 
-    /// Returns the scratch of the parts, `[parts, batch, m, n]`, as elements of a type.
+    /// Returns the scratch memory of the split-K partial sums, `[parts, batch, m, n]`, with elements of a
+    /// type.
     fn scratch(&self, k: &Builder, ty: ValueType) -> u32 {
         k.buffer(Role::Workspace { start: 0, bytes: self.schedule.workspace }, ty)
     }
 
-    /// Finishes a sum, or stores it in the scratch if it is only a part. The value may also be a vector of
-    /// four neighbours of a row.
+    /// Finishes a sum, or stores it in the scratch memory if it is a split-K partial sum. The value may be a
+    /// vector of four adjacent results of a row.
     fn put<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
         self.put_all(k, &[(at, value)]);
     }
 
-    /// Puts several sums.
+    /// Finishes or stores several sums.
     fn put_all<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
         if self.parts() == 1 {
             return self.finish(k, sums);
@@ -125,13 +125,13 @@ impl Product<'_> {
         }
     }
 
-    /// Returns the index of a result among all of them.
+    /// Returns the row-major index of a result, including the batch.
     fn index<'k>(&self, at: At<'k>) -> Value<'k> {
         (at.own.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
     }
 
-    /// Finishes whole sums by the epilogue, if there is one, and stores them: all that an epilogue reads is
-    /// read before anything is stored.
+    /// Applies the epilogue, if any, to complete sums and stores the results. The epilogue's operands are all
+    /// loaded before the first store.
     fn finish<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
         k.guard([self.views.gate(k)], || {
             let Some(body) = self.epilogue else {

@@ -1,4 +1,4 @@
-//! Reads of an operand of a product.
+//! Access to the operands of a product.
 
 use super::Product;
 use super::grid::Tile;
@@ -7,18 +7,18 @@ use crate::product::Side;
 use crate::simt::{Builder, Role, Value, ValueType};
 use gradloom_core::ir::DType;
 
-/// An operand, as a workgroup reads it.
+/// Operand of a product, restricted to a workgroup's tile.
 #[derive(Clone, Copy)]
 pub(super) struct TiledOperand<'k> {
     pub(super) k: &'k Builder,
     read: usize,
     dtype: DType,
     pub(super) side: Side,
-    /// True if groups of four along the side's axis are loaded whole.
+    /// True if groups of four elements along the contiguous axis are loaded as vectors.
     pub(super) has_fours: bool,
-    /// First element of the matrix.
+    /// Index of the matrix's first element.
     start: Value<'k>,
-    /// Number of the tile's first row (or column).
+    /// Index of the tile's first row (or column).
     pub(super) first: Value<'k>,
 }
 
@@ -38,7 +38,7 @@ impl<'k> TiledOperand<'k> {
         })
     }
 
-    /// Returns true if tiles of `extent` rows (or columns) reach beyond the last.
+    /// Returns true if some tiles of `extent` rows (or columns) are incomplete.
     pub(super) fn has_edge(&self, extent: u32) -> bool {
         !self.side.free.is_multiple_of(extent as usize)
     }
@@ -48,7 +48,7 @@ impl<'k> TiledOperand<'k> {
         self.start + free * narrow(self.side.view.free_stride)
     }
 
-    /// Returns the index of a term of a row that starts at an index.
+    /// Returns the index of a term of the row whose first element is at `row`.
     pub(super) fn term(&self, row: Value<'k>, term: Value<'k>) -> Value<'k> {
         row + term * narrow(self.side.view.contract_stride)
     }
@@ -58,24 +58,25 @@ impl<'k> TiledOperand<'k> {
         self.k.load(self.k.buffer(Role::Operand(self.read), self.dtype), index)
     }
 
-    /// Loads four neighbours from an index on, a multiple of four.
+    /// Loads four adjacent elements from an index on, which is a multiple of four, as f32.
     pub(super) fn four(&self, index: Value<'k>) -> Value<'k> {
         self.stored_four(index).to_vector()
     }
 
-    /// Loads four neighbours as they are stored: f32, or floats of 16 bits.
+    /// Loads four adjacent elements as stored: f32 or 16-bit floats.
     pub(super) fn stored_four(&self, index: Value<'k>) -> Value<'k> {
         let four = ValueType::four(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), four), index / 4)
     }
 
-    /// Loads eight neighbours from an index on, a multiple of eight, as they are stored: two fours.
+    /// Loads eight adjacent elements from an index on, which is a multiple of eight, as stored: two vectors
+    /// of four.
     pub(super) fn stored_eight(&self, index: Value<'k>) -> [Value<'k>; 2] {
         let buffer = self.k.buffer(Role::Operand(self.read), ValueType::Half8(self.dtype));
         self.k.load(buffer, index / 8).fours()
     }
 
-    /// Loads two neighbours from an index on, a multiple of two.
+    /// Loads two adjacent elements from an index on, which is a multiple of two.
     pub(super) fn two(&self, index: Value<'k>) -> Value<'k> {
         let two = ValueType::two(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), two), index / 2).to_vector()

@@ -1,8 +1,8 @@
-//! The product of register tiles.
+//! Matrix products by register tiles.
 //!
-//! A thread keeps its results in vectors of four columns. Its rows come in strips (of 4, or all if fewer):
-//! strip s of thread t is strip `s * threads + t` of the tile, so that neighbouring threads read neighbouring
-//! memory; its columns likewise.
+//! A thread accumulates its results in vectors of four columns. Its rows consist of strips (of 4 rows, or all
+//! if there are fewer): strip s of thread t is strip `s * threads + t` of the tile, so that adjacent threads
+//! access adjacent memory. Columns are assigned in the same way.
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
@@ -13,14 +13,14 @@ use crate::product::Along;
 use crate::simt::{Builder, Kernel, Value, ValueType, Variable};
 use gradloom_core::kernel::{Staging, Tile};
 
-/// Reader of one operand by a thread.
+/// Access of a thread to one operand.
 struct Reader<'k> {
     operand: TiledOperand<'k>,
-    /// Rows (or columns) of the tile, of a strip, and strips of a thread.
+    /// Number of rows (or columns) of the tile and of a strip, and number of strips of a thread.
     extent: u32,
     strip: u32,
     strips: u32,
-    /// Threads along this axis, and this thread's place among them.
+    /// Number of threads along this axis, and the thread's index among them.
     threads: u32,
     place: Value<'k>,
     from: From<'k>,
@@ -28,24 +28,24 @@ struct Reader<'k> {
 
 /// Source of elements.
 enum From<'k> {
-    /// The buffer, from these indices on: of each row, or of each strip that one vector loads.
+    /// The buffer, with the start index of each row, or of each strip that is loaded as a vector.
     Registers(Vec<Value<'k>>),
-    /// Workgroup memory.
+    /// Shared memory.
     Tile(Staged<'k>),
 }
 
 /// Terms of a thread's rows (or columns).
 enum Loaded<'k> {
-    /// For each row its terms as a vector.
+    /// For each row, a vector of its terms.
     Terms(Vec<Value<'k>>),
-    /// For each term the rows, four in a vector.
+    /// For each term, vectors of four rows.
     Strips(Vec<Vec<Value<'k>>>),
-    /// For each term the rows.
+    /// For each term, the rows.
     Rows(Vec<Vec<Value<'k>>>),
 }
 
 impl<'k> Loaded<'k> {
-    /// Returns the element of row `i` at term `t`.
+    /// Returns the element of row `i` and term `t`.
     fn value(&self, i: u32, t: u32) -> Value<'k> {
         let (row, term) = (i as usize, t as usize);
         match self {
@@ -93,29 +93,29 @@ impl<'k> Reader<'k> {
         self.strip * self.strips
     }
 
-    /// Returns the place of strip `s` of this thread among the strips of the tile.
+    /// Returns the index of the thread's strip `s` among the strips of the tile.
     fn strip_place(&self, s: u32) -> Value<'k> {
         self.place + s * self.threads
     }
 
-    /// Returns row (or column) `i` of this thread, counted from the start of the operand.
+    /// Returns the index of the thread's row (or column) `i` in the operand.
     fn position(&self, i: u32) -> Value<'k> {
         self.operand.first + self.strip_place(i / self.strip) * self.strip + i % self.strip
     }
 
-    /// Returns whether a row is there; `None` if every one is.
+    /// Returns a bool that is true if a row exists; `None` if all rows do.
     fn inside(&self, position: Value<'k>) -> Option<Value<'k>> {
         let free = narrow(self.operand.side.free);
         self.operand.has_edge(self.extent).then(|| position.below(free))
     }
 
-    /// Returns true if a strip is loaded by one vector.
+    /// Returns true if a strip is loaded as a vector.
     fn has_strip_vectors(&self) -> bool {
         let vectors = matches!(self.from, From::Tile(_)) || self.operand.has_fours;
         self.operand.side.along == Along::Free && self.strip == 4 && vectors
     }
 
-    /// Returns the starts of rows, or of strips that one vector loads.
+    /// Returns the start indices of the rows, or of the strips that are loaded as vectors.
     fn starts(&self) -> Vec<Value<'k>> {
         let (step, k) = (if self.has_strip_vectors() { 4 } else { 1 }, self.operand.k);
         let start = |i| {
@@ -127,8 +127,8 @@ impl<'k> Reader<'k> {
         (0..self.count()).step_by(step).map(start).collect()
     }
 
-    /// Loads 4 terms, or 1, from `term` on; of a tile in the buffer that starts at an item, `term` counts
-    /// groups of 4.
+    /// Loads 4 terms, or 1, from `term` on. From shared memory, `term` counts groups of 4, and `buffer` is
+    /// the start of the tile.
     fn load(&self, term: Value<'k>, terms: u32, buffer: Value<'k>) -> Loaded<'k> {
         let by_terms = self.operand.side.along == Along::Contract && terms == 4;
         match &self.from {
@@ -149,7 +149,7 @@ impl<'k> Reader<'k> {
         }
     }
 
-    /// Loads four terms of a row.
+    /// Loads four adjacent terms of the row whose first element is at `start`.
     fn vector_of_terms(&self, start: Value<'k>, term: Value<'k>) -> Value<'k> {
         let at = |t: u32| self.operand.term(start, term + t);
         match self.operand.has_fours {
@@ -158,14 +158,14 @@ impl<'k> Reader<'k> {
         }
     }
 
-    /// Loads four terms of each row, which neighbour in the tile.
+    /// Loads four terms of each row, which are adjacent in the tile.
     fn terms_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Vec<Value<'k>> {
         let row = |i: u32| self.strip_place(i / self.strip) + i % self.strip * (self.extent / self.strip);
         let item = |i: u32| self.operand.k.element(tile.array, buffer + row(i) * tile.pitch() + four);
         (0..self.count()).map(item).collect()
     }
 
-    /// Loads, for each of four terms, the rows, which neighbour in the tile.
+    /// Loads four terms of all rows, which are adjacent in the tile.
     fn strips_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Loaded<'k> {
         let k = self.operand.k;
         let line = |t: u32| buffer + (four * 4 + t) * tile.pitch();
@@ -184,7 +184,7 @@ impl<'k> Reader<'k> {
 }
 
 impl Product<'_> {
-    /// Returns the kernel of the product, or of its parts.
+    /// Returns the kernel of the product, or of its split-K partial sums.
     pub(super) fn portable(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(&self.label(": parts"), tile.threads(), grid.count());
@@ -207,8 +207,7 @@ impl Product<'_> {
             match (&lhs.from, &rhs.from) {
                 (From::Tile(left), From::Tile(right)) => {
                     pipeline(&k, [left, right], terms, |[left, right]| {
-                        // Written out: as a loop it was a quarter slower (H100, 4096^3: 31 against 42
-                        // TFLOP/s).
+                        // Unrolled: as a loop it was a quarter slower (H100, 4096^3: 31 against 42 TFLOP/s).
                         for four in 0..tile.k / 4 {
                             let four = k.u32(four);
                             multiply(&k, &sums, &lhs.load(four, 4, left), &rhs.load(four, 4, right), 4);
@@ -250,7 +249,7 @@ impl Product<'_> {
         step(whole, end, 1);
     }
 
-    /// Puts the sums.
+    /// Finishes or stores the sums.
     fn results<'k>(
         &self,
         k: &'k Builder,
@@ -277,7 +276,7 @@ impl Product<'_> {
     }
 }
 
-/// Adds the sums of the other groups to those of the first one, through workgroup memory.
+/// Adds the sums of the other slices to those of the first, through shared memory.
 fn add_slices<'k>(
     k: &'k Builder,
     sums: &[Vec<Variable<'k>>],
@@ -304,7 +303,7 @@ fn add_slices<'k>(
     });
 }
 
-/// Adds the products of loaded terms.
+/// Adds the products of loaded terms to the sums.
 fn multiply<'k>(
     k: &'k Builder,
     sums: &[Vec<Variable<'k>>],
@@ -323,7 +322,7 @@ fn multiply<'k>(
     }
 }
 
-/// Returns this thread's row and column in the tile: blocks of 8 x 4 threads read fewest different
+/// Returns the thread's row and column in the tile. Blocks of 8 x 4 threads access the fewest distinct
 /// addresses together.
 fn places<'k>(thread: Value<'k>, tile: &Tile) -> [Value<'k>; 2] {
     let (rows, columns) = (tile.m / tile.thread_m, tile.n / tile.thread_n);

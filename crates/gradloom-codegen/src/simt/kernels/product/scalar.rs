@@ -1,8 +1,8 @@
-//! The product of register tiles, element by element.
+//! Matrix products by register tiles, with scalar loads.
 //!
-//! A device that takes vectors apart spends its time on loads: on running them, and, as each is many
-//! instructions, on compiling them. So there is one load for each row and column of a thread, in a loop over
-//! single terms, and the results are finished in a loop over an array.
+//! On a device that splits vectors into scalars, most of the time is spent on loads: on executing them and,
+//! because each compiles to many instructions, on compiling them. So there is a single load per row and
+//! column of a thread, in a loop over the terms, and the results are finished in a loop over an array.
 
 use super::grid::Grid;
 use super::operand::TiledOperand;
@@ -12,23 +12,23 @@ use crate::simt::{Builder, Kernel, Value};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Tile;
 
-/// A thread's rows of the left operand, or columns of the right one.
+/// Rows of the left operand, or columns of the right one, that a thread processes.
 struct Axis<'k> {
     operand: TiledOperand<'k>,
-    /// This thread's place along the axis.
+    /// Index of the thread along the axis.
     thread: Value<'k>,
-    /// Rows (or columns) of a thread, and of the tile.
+    /// Number of rows (or columns) of a thread, and of the tile.
     each: u32,
     tile: u32,
 }
 
 impl<'k> Axis<'k> {
-    /// Returns row (or column) `i` of this thread.
+    /// Returns the index of the thread's row (or column) `i`.
     fn position(&self, i: Value<'k>) -> Value<'k> {
         self.operand.first + self.thread * self.each + i
     }
 
-    /// Returns the start of each row; those beyond the last begin where that does.
+    /// Returns the start index of each row; rows that do not exist are clamped to the last.
     fn starts(&self, k: &'k Builder) -> Vec<Value<'k>> {
         let last = k.u32(narrow(self.operand.side.free.saturating_sub(1)));
         let start = |i| {
@@ -39,7 +39,7 @@ impl<'k> Axis<'k> {
         (0..self.each).map(start).collect()
     }
 
-    /// Returns whether a row is there; `None` if every one is.
+    /// Returns a bool that is true if a row exists; `None` if all rows do.
     fn inside(&self, k: &'k Builder, position: Value<'k>) -> Option<Value<'k>> {
         let free = k.u32(narrow(self.operand.side.free));
         self.operand.has_edge(self.tile).then(|| position.less(free))

@@ -1,4 +1,4 @@
-//! Adds the parts of sums that were cut, in order, and finishes the results.
+//! Second kernel of split-K: adds the partial sums in order, and finishes the results.
 
 use super::grid::Tile;
 use super::{At, Product};
@@ -7,7 +7,8 @@ use crate::simt::{Builder, Kernel};
 use gradloom_core::ir::DType;
 
 impl Product<'_> {
-    /// Returns the kernel that reads the scratch and runs the epilogue, an invocation for each result.
+    /// Returns the kernel that adds partial sums from the scratch memory and applies the epilogue, with one
+    /// invocation per result.
     pub(super) fn add_parts(&self) -> Kernel {
         let (results, threads) = (self.problem.results(), self.schedule.adding);
         let k = Builder::new(&self.label(": sums of parts"), threads, results.div_ceil(threads as usize));

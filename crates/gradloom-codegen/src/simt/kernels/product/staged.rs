@@ -1,8 +1,7 @@
-//! An operand's tile on its way from the buffer through registers to workgroup memory.
+//! Staging of an operand's tile: from the buffer through registers into shared memory.
 //!
-//! The tile keeps the operand's own order, with neighbours along the axis that is contiguous in memory side
-//! by side, so nothing is transposed on the way. Its rows are padded by one where that keeps the banks of
-//! workgroup memory apart.
+//! Elements that are adjacent in the operand stay adjacent in the tile, so nothing is transposed. Lines are
+//! padded where that avoids bank conflicts.
 
 use super::operand::TiledOperand;
 use crate::narrow::narrow;
@@ -13,31 +12,30 @@ use gradloom_core::ir::DType;
 /// Shape of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    /// Rows (or columns).
+    /// Number of rows (or columns).
     pub(super) extent: u32,
-    /// Terms.
+    /// Number of terms.
     pub(super) depth: u32,
-    /// Dtype that it holds for matrix instructions, if these compute the product: floats of 16 bits, or
-    /// f32.
+    /// Dtype of the elements for matrix instructions, a 16-bit float or f32; `None` if the product uses none.
     pub(super) matrix: Option<DType>,
-    /// Rows that a thread reads together; they are stored this far apart from each other, so that
-    /// neighbouring threads read neighbours.
+    /// Number of consecutive rows that a thread reads. They are stored `extent / strip` lines apart, so that
+    /// adjacent threads read adjacent lines.
     pub(super) strip: u32,
-    /// Of the group that shares the tile.
+    /// Number of threads that share the tile.
     pub(super) threads: u32,
     pub(super) buffers: u32,
 }
 
-/// The group of threads that a tile belongs to.
+/// Group of threads that share a tile.
 #[derive(Clone, Copy)]
 pub(super) struct TileThreads<'k> {
-    /// This thread's number in it.
+    /// Index of the thread in the group.
     pub(super) local: Value<'k>,
-    /// Its number among the groups of the workgroup, if there are several.
+    /// Index of the group in the workgroup, if there are several.
     pub(super) slice: Option<Value<'k>>,
-    /// Groups.
+    /// Number of groups.
     pub(super) slices: u32,
-    /// Terms of each, if there are several.
+    /// Number of terms of each group, if there are several.
     pub(super) terms: u32,
 }
 
@@ -48,30 +46,30 @@ impl<'k> TileThreads<'k> {
     }
 }
 
-/// A tile of `extent` rows (or columns) by `depth` terms, in items of four neighbours.
+/// Tile of `extent` rows (or columns) by `depth` terms, in items of four adjacent elements.
 pub(super) struct Staged<'k> {
     operand: TiledOperand<'k>,
     shape: Shape,
     group: TileThreads<'k>,
-    /// The array of the workgroup.
+    /// Array in shared memory.
     pub(super) array: u32,
     rounds: Vec<Round<'k>>,
 }
 
-/// One of the items that a thread brings.
+/// One of the items that a thread loads.
 struct Round<'k> {
-    /// Row (or column) and term of the item in the matrix and in the tile.
+    /// Row (or column) of the item in the matrix, and its term in the tile.
     free: Value<'k>,
     term: Value<'k>,
-    /// Its place in a buffer.
+    /// Index of the item in a buffer.
     slot: Value<'k>,
     next: Variable<'k>,
-    /// When the thread has an item, where not every thread has.
+    /// True if the thread has an item in this round; `None` if all threads do.
     active: Option<Value<'k>>,
 }
 
-/// Writes the loop over the tiles of both operands, from the first to the last term: while `body` works on
-/// one tile, whose buffers start at the items that it is given, the next one is loaded into registers.
+/// Appends the loop over the tiles of both operands, from the first to the last term. While `body` processes
+/// a tile, given the start of its buffers, the next one is loaded into registers.
 pub(super) fn pipeline<'k>(
     k: &'k Builder,
     sides: [&Staged<'k>; 2],
@@ -115,19 +113,19 @@ pub(super) fn pipeline<'k>(
 }
 
 impl Shape {
-    /// Returns the dtype of what it holds for matrix instructions.
+    /// Returns the dtype of the elements for matrix instructions.
     fn held(&self) -> Option<DType> {
         self.matrix
     }
 
-    /// Returns the distance between rows along the contiguous axis in workgroup memory, in items.
+    /// Returns the stride between lines in shared memory, in items.
     fn pitch(&self, along: Along) -> u32 {
         match (along, self.held()) {
-            // Of f32, the elements that a matrix load takes at once lie in as many banks so.
+            // For f32, this places the elements of a matrix load in distinct banks.
             (Along::Contract, None | Some(DType::F32)) => self.depth / 4 + 1,
-            // Reads of vectors from one such row never meet in a bank.
+            // Vector loads from a line have no bank conflicts.
             (Along::Free, None) => self.extent / 4,
-            // Matrix loads take 16 bytes of several rows at once.
+            // Matrix loads read 16 bytes of several lines together.
             (Along::Contract, Some(_)) => self.depth / 4 + 2,
             (Along::Free, Some(_)) => self.extent / 4 + 2,
         }
@@ -137,7 +135,7 @@ impl Shape {
         self.extent * self.depth / 4
     }
 
-    /// Rounds an item to what the tile holds.
+    /// Rounds an item to the dtype of the tile.
     fn rounded<'k>(&self, four: Value<'k>) -> Value<'k> {
         match self.held() {
             None | Some(DType::F32) => four.to_vector(),
@@ -171,13 +169,14 @@ impl<'k> Staged<'k> {
         self.pitch() * if self.operand.side.along == Along::Contract { extent } else { depth }
     }
 
-    /// Returns the line of a row in a tile with contiguous terms: strips are dealt out.
+    /// Returns the line of a row in a tile whose terms are contiguous. Rows of a strip are spread over the
+    /// tile.
     fn dealt(&self, row: Value<'k>) -> Value<'k> {
         let Shape { strip, extent, .. } = self.shape;
         if strip == 1 { row } else { (row % strip) * (extent / strip) + row / strip }
     }
 
-    /// Returns the source and the target of this thread's item of a round.
+    /// Returns the source and destination of the thread's item of a round.
     fn round(&self, round: u32) -> Round<'k> {
         let (k, Shape { extent, depth, threads, .. }) = (self.operand.k, self.shape);
         let number = self.group.local + round * threads;
@@ -200,7 +199,7 @@ impl<'k> Staged<'k> {
 
     /// Loads the tile of terms from `term` on into registers.
     fn fetch(&self, term: Value<'k>) {
-        // The same round of the loop is at other terms in other groups.
+        // Each group processes a different range of terms in the same iteration.
         let term = match self.group.slice {
             Some(slice) => term + slice * self.group.terms,
             _ => term,
@@ -210,7 +209,7 @@ impl<'k> Staged<'k> {
         }
     }
 
-    /// Stores the registers into the buffer that starts at an item.
+    /// Stores the registers into the buffer that starts at item `start`.
     fn store(&self, start: Value<'k>) {
         let k = self.operand.k;
         for round in &self.rounds {
@@ -218,8 +217,8 @@ impl<'k> Staged<'k> {
         }
     }
 
-    /// Returns the item of a round, zero where there are no terms; rows and columns beyond the operand
-    /// repeat its last ones.
+    /// Returns the item of a round. Terms beyond the operand are zero; rows and columns beyond it repeat the
+    /// last.
     fn value(&self, round: &Round<'k>, term: Value<'k>) -> Value<'k> {
         let k = self.operand.k;
         let contract = narrow(self.operand.side.contract);
@@ -242,7 +241,7 @@ impl<'k> Staged<'k> {
         rounded(k.vector_of(&lane))
     }
 
-    /// Returns the index of a lane of the round's item; clamped, so that `width` elements from there exist.
+    /// Returns the index of a lane of the round's item, clamped so that `width` elements exist from there on.
     fn index(&self, round: &Round<'k>, term: Value<'k>, lane: u32, width: usize) -> Value<'k> {
         let k = self.operand.k;
         let side = &self.operand.side;
