@@ -1,10 +1,10 @@
-//! The product of few rows with a large matrix, by matrix instructions, as in generation for many texts:
-//! what counts is to read the matrix once, with many loads on their way. So operands go from memory to
-//! registers, and the subgroups of a workgroup share out the terms of a few columns.
+//! Products of a few rows and a large matrix by matrix instructions, as in batched text generation.
+//! Performance depends on loading the matrix once, with many loads in flight. So operands are loaded directly
+//! into registers, and the subgroups of a workgroup split the terms of a few columns.
 //!
-//! A lane has four terms of each row and of each of its two or four columns, which are neighbours where the
-//! right operand's are; of 32 rows it takes 16 after the other. The subgroups' sums are added up in
-//! workgroup memory, in order.
+//! A lane loads four terms of each of its rows, and of each of its two or four columns, which are adjacent if
+//! the right operand's columns are contiguous. Of 32 rows, it processes 16 at a time. The sums of the
+//! subgroups are added in shared memory, in order.
 
 use super::grid::{Grid, Tile};
 use super::operand::TiledOperand;
@@ -15,28 +15,28 @@ use crate::simt::{Builder, FragmentPlace, Kernel, MatrixUse, Value};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::CooperativeTile;
 
-/// Lanes of a subgroup.
+/// Number of lanes of a subgroup.
 const SUBGROUP: u32 = 32;
-/// Steps of 16 terms that a lane has on their way at the same time.
+/// Candidate numbers of steps of 16 terms that a lane loads before it multiplies them.
 const AHEAD: [u32; 5] = [6, 4, 3, 2, 1];
-/// Rows, or columns, of a subgroup's lanes that have different ones.
+/// Number of groups of lanes in a subgroup that have different rows and columns.
 const LINES: u32 = 8;
-/// Rows of a lane, of each 16.
+/// Number of rows of a lane, of each 16.
 const ROWS: u32 = 2;
-/// Registers of a lane for what is on its way, at most.
+/// Maximum number of registers of a lane for loads in flight.
 const REGISTERS: u32 = 80;
 
-/// Place of a lane in its tile.
+/// Position of a lane in its workgroup's tile.
 struct LanePlace<'k> {
-    /// Of its workgroup.
+    /// Tile of the workgroup.
     own: Tile<'k>,
-    /// Rows of that.
+    /// Number of rows of the tile.
     rows: u32,
-    /// Columns that it has.
+    /// Number of columns of the lane.
     columns: u32,
-    /// Its row of the first eight, which is its group of columns, too.
+    /// Index of its first row, which is also the index of its group of columns.
     line: Value<'k>,
-    /// The first of its terms.
+    /// Index of its first term.
     term: Value<'k>,
 }
 
@@ -53,16 +53,16 @@ impl Product<'_> {
         let columns = tile.n / LINES;
         let lane = LanePlace { own, rows: tile.m, columns, line: number / 4, term: number % 4 * 4 };
         let half = self.schedule.operands;
-        // Of each 16 rows.
+        // For each 16 rows, one matrix per two columns of a lane.
         let zeros = |_| -> Vec<_> { (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect() };
         let sums: Vec<Vec<_>> = (0..tile.m / 16).map(zeros).collect();
         let each = narrow(self.problem.k) / tile.k;
         let registers = |ahead: u32| 2 * ahead * (columns + ROWS);
         let fits = |ahead: &u32| each.is_multiple_of(*ahead) && registers(*ahead) <= REGISTERS;
         let ahead = AHEAD.into_iter().find(fits).unwrap_or(1);
-        // Of a matrix that is there early, the first terms are on their way before those of the rows are.
+        // If the matrix is available early, its first terms are loaded before those of the rows.
         k.count_apart(self.views.reads[1].is_early, [0, each, ahead].map(|n| k.u32(n)), |turn| {
-            // Terms of two steps are neighbours: runs of 64 bytes.
+            // The terms of two steps are adjacent, so loads form runs of 64 bytes.
             let together = if ahead.is_multiple_of(2) { 2 } else { 1 };
             let first = (subgroup * each + turn) * 16 + lane.term * together;
             let term = |step: u32| first + (step / together * 16 * together + step % together * 4);
@@ -74,7 +74,7 @@ impl Product<'_> {
                     .flat_map(|step| self.lefts(&operands[0], &lane, (rows * 16, term(step)), together))
                     .collect()
             };
-            // Loads of rows stand before what is done with those before them.
+            // The next rows are loaded before the current ones are multiplied.
             let mut next = Some(lefts(0));
             let rights: Vec<Vec<_>> =
                 rights.into_iter().map(|columns| right_matrices(&columns, half)).collect();
@@ -96,7 +96,7 @@ impl Product<'_> {
             let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
             for (column, half) in (0..columns).zip(halves) {
                 for element in 0..4 {
-                    // Of the first lane; others are below it and to its right.
+                    // Position in lane 0. That of another lane is offset by its row and its term.
                     let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
                     let within = lane.term / 2 + first;
                     let at = match operands[1].side.along {
@@ -123,9 +123,8 @@ impl Product<'_> {
         k.finish()
     }
 
-    /// Loads four terms of each of the lane's two rows, as they are stored, for each of one or two steps,
-    /// whose terms are neighbours from `term` on. Rows that are not there are computed like others, and not
-    /// stored.
+    /// Loads four adjacent terms of each of the lane's two rows, as stored, for each of one or two steps,
+    /// from `term` on. Rows that do not exist repeat the last, and are not stored.
     fn lefts<'k>(
         &self,
         lhs: &TiledOperand<'k>,
@@ -148,8 +147,8 @@ impl Product<'_> {
         upper.into_iter().zip(lower).map(|(upper, lower)| [upper, lower]).collect()
     }
 
-    /// Returns true if eight neighbouring terms of a row can be loaded whole, which makes steps of GPT-2 5%
-    /// shorter.
+    /// Returns true if eight adjacent terms of a row can be loaded as a vector, which makes steps of GPT-2 5%
+    /// faster.
     fn has_eights(&self) -> bool {
         let left = self.problem.lhs;
         let strides = self.problem.batch.iter().map(|axis| axis.lhs_stride);
@@ -157,7 +156,7 @@ impl Product<'_> {
         self.views.reads[0].dtype.is_for_memory() && all.all(|number| number.is_multiple_of(8))
     }
 
-    /// Loads four terms from `term` on of each of the lane's columns.
+    /// Loads four terms, from `term` on, of each of the lane's columns.
     fn rights<'k>(&self, rhs: &TiledOperand<'k>, lane: &LanePlace<'k>, term: Value<'k>) -> Vec<Value<'k>> {
         let (all, columns) = (narrow(self.problem.n), lane.columns);
         let there = |column: Value<'k>, of: u32| {
@@ -178,7 +177,7 @@ impl Product<'_> {
     }
 }
 
-/// Returns fours of neighbouring columns as right operands, of two each.
+/// Returns right operands of two columns each, given four adjacent terms of each column.
 fn right_matrices<'k>(columns: &[Value<'k>], half: DType) -> Vec<Value<'k>> {
     let columns: Vec<_> = columns.iter().map(|four| four.to_half(half)).collect();
     let pairs = columns.chunks_exact(2);
