@@ -1,23 +1,23 @@
-//! Edges between the kernels of a step: the kernels that have to be done before another starts.
+//! Dependencies between the kernels of a step.
 //!
-//! In: what each kernel touches, in the order of the plan. Out: for each one those before it that it waits
-//! for. Always holds: any order that keeps the edges gives what the plan's order gives: of two kernels that
-//! touch the same byte, one of them to write, the second waits for the first; a kernel of the commit waits
-//! for the verdict. No edge follows from others.
+//! In: the memory that each kernel accesses, in the order of the plan. Out: for each kernel, the earlier ones
+//! on which it depends. Invariants: any order that respects the dependencies has the same results as the
+//! plan's order. If two kernels access the same byte, and at least one writes it, the second depends on the
+//! first. A kernel of the commit depends on the verdict. No dependency is implied by others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Memory that a kernel touches: bytes of numbered memories.
+/// Memory that a kernel accesses: ranges of bytes in numbered memories.
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
-    /// Bytes that it reads.
+    /// Ranges that it reads.
     pub reads: Vec<(usize, Range<u64>)>,
-    /// Bytes that it writes.
+    /// Ranges that it writes.
     pub writes: Vec<(usize, Range<u64>)>,
 }
 
-/// The last kernels that touched some bytes.
+/// Last kernels that accessed a range of bytes.
 #[derive(Clone, Debug, Default)]
 struct Last {
     end: u64,
@@ -25,10 +25,10 @@ struct Last {
     readers: Vec<usize>,
 }
 
-/// Returns, for each kernel, those that it waits for, in ascending order.
+/// Returns, for each kernel, those on which it depends, in ascending order.
 pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
     let mut bytes: BTreeMap<(usize, u64), Last> = BTreeMap::new();
-    // For each kernel, all that are done before it, as bits.
+    // For each kernel, the bit set of all kernels that complete before it.
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(kernels.len());
     let mut all = Vec::with_capacity(kernels.len());
     for (i, kernel) in kernels.enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> 
         waits.retain(|&other| other != i);
         waits.sort_unstable_by(|a, b| b.cmp(a));
         waits.dedup();
-        // From the last one back: those that it waits for itself need no edge.
+        // In descending order: a dependency's own dependencies are implied.
         let mut done = vec![0_u64; i.div_ceil(64)];
         let mut own = Vec::new();
         for other in waits {
@@ -71,7 +71,7 @@ pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> 
     all
 }
 
-/// Cuts what is known of bytes at the ends of a range, and fills the gaps in it.
+/// Splits entries at the ends of a range, and fills the gaps in it.
 fn cut(bytes: &mut BTreeMap<(usize, u64), Last>, memory: usize, range: &Range<u64>) {
     for at in [range.start, range.end] {
         let found = bytes.range_mut((memory, 0)..(memory, at)).next_back();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use gradloom_testing::Random;
 
-    /// Ranges as (start, end).
+    /// Returns the accesses to ranges given as (start, end).
     fn touches(reads: &[(u64, u64)], writes: &[(u64, u64)]) -> Touches {
         let all = |ranges: &[(u64, u64)]| ranges.iter().map(|&(start, end)| (0, start..end)).collect();
         Touches { reads: all(reads), writes: all(writes) }
@@ -114,7 +114,7 @@ mod tests {
             touches(&[], &[(0, 8)]),
             touches(&[(0, 4)], &[(8, 12)]),
             touches(&[(4, 8)], &[(12, 16)]),
-            // Waits for both readers, not for the first one again.
+            // Depends on both readers, and thus not on the first kernel.
             touches(&[(8, 16)], &[(0, 8)]),
         ];
         assert_eq!(edges(chain.iter()), [vec![], vec![0], vec![0], vec![1, 2]]);
@@ -148,7 +148,7 @@ mod tests {
             let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
             let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();
             let edges = edges(kernels.iter());
-            // Reachability, without the edge `skip`.
+            // Reachability without the edge `skip`.
             let reaches = |from: usize, to: usize, skip: Option<(usize, usize)>| {
                 let mut open = vec![to];
                 while let Some(at) = open.pop() {

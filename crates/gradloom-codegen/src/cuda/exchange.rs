@@ -1,36 +1,37 @@
-//! Exchange of a step's data and results with the host, without changes to what is replayed.
+//! Exchange of a step's inputs and results with the host, without modifying the replayed graph.
 //!
-//! In: a plan. Out: two kernels, the first of a step and the one between its phases, that read and write
-//! memory of the host; and where the data of each step lies for the first ([`Payload`]). The host puts it
-//! into the next of a few slots; the first kernel counts the steps, and so knows the slot.
+//! In: a plan. Out: two kernels, the first of a step and one between its phases, which access host memory;
+//! and the layout of a step's inputs for the first ([`Payload`]). The host writes the inputs to the next slot
+//! of a ring; the first kernel counts steps to select the same slot.
 
 use gradloom_core::plan::{Buffer, Plan, Role};
 use std::ops::Range;
 
-/// Slots of the host's memory, which the first kernel goes through in turn.
+/// Number of slots in host memory, which the first kernel uses in turn.
 pub const SLOTS: usize = 8;
-/// The first kernel has the number in its text.
+/// The text of the first kernel contains this number.
 const _: () = assert!(SLOTS == 8);
-/// Bytes at the start of a slot: where the status goes, where outputs go or 0, and which items are there, a
-/// bit for each.
+/// Number of bytes of a slot's header: the address for the status, the address for the outputs or 0, and a
+/// bit mask of the items present.
 pub const HEADER: u64 = 32;
-/// Bytes of the counter of steps, and of what the header says, on the device.
+/// Number of bytes on the device for the step counter and the copied header.
 pub const COUNTER_BYTES: u64 = 32;
-/// Items that the first kernel copies, at most.
+/// Maximum number of items that the first kernel copies.
 const ITEMS: usize = 63;
-/// Bytes that the first kernel copies, at most: its one block reads them through the bus.
+/// Maximum number of bytes that the first kernel copies; its single block reads them over the bus.
 const COPIED: u64 = 4 * 1024 * 16 - HEADER - ITEMS as u64 * 16;
-/// Bytes of an input that has room in every slot, at most; a larger one is copied when it is set.
+/// Maximum number of bytes of an input that is stored in every slot; a larger one is copied when it is set.
 const ROOM: u64 = 16 << 20;
 
-/// An item is an address, the number of its first word among all, and how many it has.
+/// Prepends the definition of an item: its address, the index of its first word among all words, and its
+/// number of words.
 macro_rules! with_items {
     ($kernel:literal) => {
         concat!("struct Item {\n    unsigned* address;\n    unsigned first, words;\n};\n", $kernel)
     };
 }
 
-/// The kernel that takes over the data of a step.
+/// Source of the kernel that copies the inputs of a step to the device.
 pub const BEGIN: &str = with_items!(
     "// Sixteen bytes of the host, which may have changed since the last step.
 __device__ uint4 from_host(const uint4* at) {
@@ -85,7 +86,7 @@ extern \"C\" __global__ void __launch_bounds__(1024) begin(
 "
 );
 
-/// The kernel that hands its results out.
+/// Source of the kernel that copies the results of a step to the host.
 pub const RESULTS: &str = with_items!(
     "extern \"C\" __global__ void __launch_bounds__(256) results(
     const unsigned long long* exchange, const Item* items, unsigned long long count, unsigned long long words,
@@ -107,30 +108,30 @@ pub const RESULTS: &str = with_items!(
 "
 );
 
-/// Bytes of a slot, and what they are for.
+/// Bytes of a slot, with the buffer to which they belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The buffer in the plan; none of the block of scalars.
+    /// Index of the buffer in the plan; `None` for the block of scalars.
     pub buffer: Option<usize>,
-    /// Bytes of the slot.
+    /// Range of bytes of the slot.
     pub bytes: Range<u64>,
 }
 
-/// Places of a step's data in a slot.
+/// Layout of a step's inputs in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Items that the first kernel copies, behind the header.
+    /// Items that the first kernel copies, after the header.
     pub items: Vec<Item>,
-    /// Inputs that are copied before the step.
+    /// Larger inputs, which are copied before the step.
     pub larger: Vec<Item>,
-    /// Bytes of the header and all items.
+    /// Number of bytes of the header and of the items that the first kernel copies.
     pub copied: u64,
-    /// Bytes of a slot.
+    /// Number of bytes of a slot.
     pub slot: u64,
 }
 
 impl Payload {
-    /// Creates the payload of a plan's steps.
+    /// Creates the layout for the steps of a plan.
     pub fn new(plan: &Plan) -> Self {
         let scalars = plan.scalar_bytes();
         let (mut items, mut rest) = (Vec::new(), Vec::new());

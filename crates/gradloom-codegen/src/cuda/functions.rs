@@ -1,9 +1,10 @@
-//! Functions that CUDA C lacks, or leaves undefined: a kernel's text brings them along.
+//! Functions that CUDA C lacks or leaves undefined; kernels include the text of those that they use.
 
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;
 
-/// A sum of products as a left operand: PTX ISA, section "cvt"; the first operand goes to the upper half.
+/// Conversion of a matrix sum to a left operand: PTX ISA, section "cvt". The instruction's first operand
+/// becomes the upper half.
 macro_rules! left {
     ($name:literal, $type:literal) => {
         concat!(
@@ -23,7 +24,7 @@ macro_rules! left {
     };
 }
 
-/// The product of matrices of a type; two of the instruction's make one of 16 columns.
+/// Product of matrices of a dtype: two instructions compute 8 columns each.
 macro_rules! multiply {
     ($name:literal, $type:literal) => {
         concat!(
@@ -47,11 +48,11 @@ macro_rules! multiply {
     };
 }
 
-/// The functions that a kernel uses.
+/// Functions that a kernel uses.
 pub(super) type Functions = SortedSet<Function>;
 
 helpers! {
-    /// A helper function of a kernel.
+    /// Helper function of a kernel.
     pub(super) enum Function {
         Max "max_or_nan" [] = "__device__ float max_or_nan(float a, float b) {
     return a != a || a > b ? a : b;
@@ -68,18 +69,18 @@ __device__ int sign_of(int x) {
     return (x > 0) - (x < 0);
 }
 ";
-        // The least number stays, as signed overflow is undefined.
+        // The smallest number is unchanged; signed overflow is undefined.
         Abs "abs_of" [] = "__device__ int abs_of(int x) {
     return x < 0 ? (int)(0u - (unsigned)x) : x;
 }
 ";
-        // The form whose exponential cannot overflow.
+        // In this form, the exponential cannot overflow.
         Sigmoid "sigmoid" [] = "__device__ float sigmoid(float x) {
     float e = expf(-fabsf(x));
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 ";
-        // Zero divisors are reported, and give 0; the least number by -1 wraps.
+        // Zero divisors are reported elsewhere, and the result is 0; the smallest number divided by -1 wraps.
         Divide "divide" [] = "__device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }
@@ -97,8 +98,9 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 ";
-        // PTX ISA, "griddepcontrol" (programmatic dependent launch): kernels behind this may start once all
-        // its blocks have; this one goes on when those before it are done, and what they wrote is there.
+        // PTX ISA, "griddepcontrol" (programmatic dependent launch): dependent kernels may start once all
+        // blocks of this kernel have executed the first function. The second waits until the kernels before
+        // it are done and their writes are visible.
         Start "let_next_start" [] = "__device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");
@@ -110,7 +112,7 @@ __device__ __forceinline__ void wait_for_others() {
 #endif
 }
 ";
-        // The first failure of a step is kept. See `step::Status` for the words.
+        // Only the first failure of a step is recorded. See `step::Status` for the words.
         Report "report" [] = "__device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
     if (atomicCAS(&status[1], 0u, launch) == 0u) {
         status[2] = position;
@@ -137,7 +139,7 @@ __device__ __forceinline__ void wait_for_others() {
     return y;
 }
 ";
-        // What was read, once all have read it.
+        // Returns its argument after all threads have read theirs.
         Meet "meet" [] = "template <class T> __device__ T meet(T value) {
     __syncthreads();
     return value;
@@ -189,7 +191,7 @@ __device__ float4 splat(float a) {
 }
 ";
 
-/// PTX ISA, section "cvt": the first operand goes to the upper half.
+/// PTX ISA, section "cvt": the instruction's first operand becomes the upper half.
 const HALF: &str = "struct Half2 {
     unsigned both;
 };
@@ -220,7 +222,7 @@ __device__ float4 to_vector(Half4 a) {
 }
 ";
 
-/// The same for bf16, whose bits are the upper ones of an f32.
+/// Vectors of bf16, whose bits are the upper half of an f32.
 const BFLOAT: &str = "struct Bfloat2 {
     unsigned both;
 };
@@ -247,8 +249,8 @@ __device__ float4 to_vector(Bfloat4 a) {
 }
 ";
 
-/// PTX ISA, section "Matrix fragments for mma.m16n8k8", of TF32: two steps of eight terms, and of the right
-/// operand two halves of eight columns. Sums lie as those of 16 bits do.
+/// PTX ISA, section "Matrix fragments for mma.m16n8k8", for TF32: two steps of eight terms, and for the right
+/// operand two halves of eight columns. Sums have the same layout as with 16-bit operands.
 const TF32: &str = "struct WideLeft {
     float r[8];
 };
@@ -310,8 +312,8 @@ __device__ Sum multiply_tf32(WideLeft a, WideRight b, Sum c) {
 }
 ";
 
-/// PTX ISA, section "Matrix fragments for mma.m16n8k16 with floating point type": which invocation of a warp
-/// has which element, of f16 and of bf16 alike.
+/// PTX ISA, section "Matrix fragments for mma.m16n8k16 with floating point type": assignment of elements to
+/// the threads of a warp, the same for f16 and bf16.
 const MATRIX: &str = "struct Left {
     unsigned r[4];
 };

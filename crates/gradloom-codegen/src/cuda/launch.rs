@@ -1,4 +1,4 @@
-//! A kernel for CUDA with its parameters.
+//! CUDA kernels and their parameters.
 
 use super::place::place;
 use crate::library::LibraryProduct;
@@ -6,79 +6,80 @@ use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
 
-/// A kernel of a launch.
+/// Kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaKernel {
-    /// Description of what it computes, for people.
+    /// Description of the computation, for people.
     pub label: String,
-    /// Function or product that computes it.
+    /// Function or library product that computes it.
     pub work: Work,
-    /// A function's parameters, behind which the status follows; of a library's product the left and the
-    /// right operand, the result, and scratch.
+    /// Parameters of a function, without the status, which is the last; or of a library product: the left
+    /// operand, the right operand, the result, and the scratch memory.
     pub parameters: Vec<Parameter>,
-    /// Memory that it touches: kernels that touch the same bytes, one of them to write, keep their order.
+    /// Memory that it accesses. Kernels are ordered if they access the same bytes and at least one writes
+    /// them.
     pub spans: Spans,
 }
 
-/// The work of a kernel.
+/// Computation of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// By a function of ours.
+    /// Generated function.
     Function {
-        /// Its name in the text.
+        /// Name of the function in the text.
         name: String,
-        /// CUDA C.
+        /// CUDA C source.
         source: String,
-        /// Blocks.
+        /// Number of blocks.
         groups: usize,
-        /// Threads of a block.
+        /// Number of threads per block.
         threads: u32,
-        /// True if it loads something before it waits for the kernels before it.
+        /// True if it loads operands before it waits for the preceding kernels.
         loads_early: bool,
     },
-    /// By cuBLASLt.
+    /// Product by cuBLASLt.
     Product(LibraryProduct),
 }
 
-/// Target of a parameter, which is a pointer.
+/// Address to which a parameter, a pointer, refers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
-    /// A byte of a region.
+    /// Byte of a region.
     Memory(Region, u64),
-    /// A byte of the scratch.
+    /// Byte of the scratch memory.
     Workspace(u64),
-    /// Numbers of the kernel's own.
+    /// Constants of the kernel.
     Table(Vec<u32>),
-    /// No byte: of an operand without elements, which no kernel looks at.
+    /// No memory: an operand without elements, which no kernel accesses.
     Nothing,
 }
 
-/// Memory of a step that a kernel touches.
+/// Memory of a step that a kernel accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     /// Memory that it reads.
     pub reads: Vec<Span>,
-    /// Memory that it writes, and scratch, which it also reads.
+    /// Memory that it writes, and scratch memory, which it also reads.
     pub writes: Vec<Span>,
     /// True if it may report a fault in the step's status.
     pub traps: bool,
-    /// True if it writes the verdict of the step.
+    /// True if it writes the step's verdict.
     pub decides: bool,
-    /// True if it looks at the step's verdict before it writes.
+    /// True if it reads the step's verdict before it writes.
     pub gated: bool,
 }
 
-/// Bytes of the memory of a step.
+/// Range of bytes in the memory of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// Of a region.
+    /// Range of a region.
     Memory(Region, Range<u64>),
-    /// Of the scratch.
+    /// Range of the scratch memory.
     Workspace(Range<u64>),
 }
 
 impl Span {
-    /// Returns the bytes between the first and the last element of an access, if it has elements.
+    /// Returns the bytes from the first to the last element of an access; `None` if it has no elements.
     pub(super) fn of(plan: &Plan, access: &Access) -> Option<Self> {
         let (region, offset) = place(plan, access);
         let range = offset + access.start()..offset + access.end();

@@ -1,8 +1,8 @@
-//! CUDA C: kernels of the common language as text for NVIDIA's runtime compiler.
+//! Printing of kernels as CUDA C, for NVIDIA's runtime compiler.
 //!
-//! In: [kernels](crate::simt::Kernel). Out: a function of C linkage for each. Its parameters are the kernel's
-//! buffers in order, then the step's status. Floats are to be compiled as written: without contraction
-//! (`--fmad=false`) and without fast approximations.
+//! In: [kernels](crate::simt::Kernel). Out: a function with C linkage for each. Its parameters are the
+//! kernel's buffers in order, then the step's status. Floating-point code must be compiled as written:
+//! without contraction (`--fmad=false`) and without fast approximations.
 
 mod edges;
 pub mod exchange;

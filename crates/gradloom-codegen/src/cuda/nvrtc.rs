@@ -1,8 +1,8 @@
-//! NVIDIA's runtime compiler, NVRTC, which turns CUDA C into machine code. It needs no GPU.
+//! NVIDIA's runtime compiler, NVRTC, which compiles CUDA C to machine code. It needs no GPU.
 //!
-//! In: the text of a kernel, an architecture as `sm_90a`. Out: a cubin, or the compiler's messages. The
-//! library is opened when it is first needed: where `GRADLOOM_NVRTC` says, then where the system has
-//! libraries, then in CUDA's folders. Functions and their types are those of NVRTC's documentation.
+//! In: the text of a kernel, and an architecture such as `sm_90a`. Out: a cubin, or the compiler's messages.
+//! The library is loaded on first use: from the path in `GRADLOOM_NVRTC`, from the system's library paths, or
+//! from CUDA's directories. The functions and their types are those of NVRTC's documentation.
 
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -24,56 +24,56 @@ type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
-/// Options that kernels are compiled with, besides the architecture: floats as written.
+/// Compiler options besides the architecture: float operations are not contracted.
 pub const FLAGS: [&str; 1] = ["--fmad=false"];
 
-/// The environment's variable with the library's file.
+/// Environment variable with the path of the library.
 pub const VARIABLE: &str = "GRADLOOM_NVRTC";
 
-/// The compiler's library. Threads may use it at the same time.
+/// NVRTC library, which threads may use concurrently.
 #[derive(Debug)]
 pub struct Nvrtc {
     library: Library,
     version: (i32, i32),
 }
 
-/// Result of compiling a text.
+/// Result of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// The machine code.
+    /// Machine code.
     pub cubin: Vec<u8>,
-    /// The compiler's warnings.
+    /// Warnings of the compiler.
     pub messages: String,
 }
 
 impl Nvrtc {
-    /// Opens the library; none if it is nowhere.
+    /// Loads the library; returns `None` if it is not found.
     pub fn open() -> Option<Self> {
-        // SAFETY: what NVIDIA's library does when it is loaded is sound.
+        // SAFETY: initializing NVIDIA's library is sound.
         let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
         let library = places(VARIABLE, "nvrtc", &["13", "12"]).into_iter().find_map(open)?;
         let mut nvrtc = Self { library, version: (0, 0) };
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: the function has this type, and writes two numbers.
+        // SAFETY: the function has this type, and writes two integers.
         let known = unsafe { nvrtc.function::<Version>(b"nvrtcVersion")?(&raw mut major, &raw mut minor) };
         nvrtc.version = if known == 0 { (major, minor) } else { return None };
         Some(nvrtc)
     }
 
-    /// Returns the compiler's version, as 12 and 9.
+    /// Returns the compiler's version, such as (12, 9).
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
     fn function<F>(&self, name: &[u8]) -> Option<Symbol<'_, F>> {
-        // SAFETY: the callers name the documented type of each function.
+        // SAFETY: callers pass the documented type of each function.
         unsafe { self.library.get(name) }.ok()
     }
 
     /// Compiles a text for an architecture.
     ///
     /// # Errors
-    /// The compiler's messages.
+    /// Returns the compiler's messages.
     pub fn compile(&self, source: &str, architecture: &str) -> Result<Compiled, String> {
         let missing = || "the compiler's library lacks a function".to_string();
         let create = self.function::<Create>(b"nvrtcCreateProgram").ok_or_else(missing)?;
@@ -94,7 +94,7 @@ impl Nvrtc {
         let count = c_int::try_from(pointers.len()).expect("they are few");
         let bytes_of = |program: Program, size: &Size, get: &Text| {
             let mut bytes = 0;
-            // SAFETY: the program lives, and the second function writes as many bytes as the first one says.
+            // SAFETY: the program exists, and the second function writes as many bytes as the first returns.
             let mut all = match unsafe { size(program, &raw mut bytes) } {
                 0 => vec![0_u8; bytes],
                 _ => return Vec::new(),
@@ -106,8 +106,8 @@ impl Nvrtc {
             all
         };
         let mut program = ptr::null_mut();
-        // SAFETY: all pointers are to strings that live until the calls return; the program is destroyed
-        // once.
+        // SAFETY: all pointers refer to strings that live until the calls return, and the program is
+        // destroyed exactly once.
         unsafe {
             let name = c"kernel.cu".as_ptr();
             let made = create(&raw mut program, text.as_ptr(), name, 0, ptr::null(), ptr::null());
@@ -131,12 +131,12 @@ impl Nvrtc {
     }
 }
 
-/// Returns the places where one of CUDA's libraries may be, in the order in which they are tried: the file
-/// that a variable of the environment names, the system's places, CUDA's folders.
+/// Returns candidate paths of one of CUDA's libraries, in the order in which to try them: the path in an
+/// environment variable, the system's library paths, and CUDA's directories.
 pub fn places(variable: &str, name: &str, versions: &[&str]) -> Vec<PathBuf> {
     let file = |version: &str| match (cfg!(windows), version) {
         (true, "") => format!("{name}64.dll"),
-        // Files are named after the first minor version of a major one.
+        // Files are named after the first minor version of a major version.
         (true, version) if name == "nvrtc" => format!("{name}64_{version}0_0.dll"),
         (true, version) => format!("{name}64_{version}.dll"),
         (false, "") => format!("lib{name}.so"),

@@ -1,6 +1,6 @@
-//! The placement of operands for CUDA: by addresses.
+//! Placement of operands at addresses for CUDA.
 //!
-//! An address is a buffer's, or, where one kernel runs many parts, that of the first of their buffers.
+//! An address is that of a buffer or, if one kernel runs several parts, of the first of their buffers.
 
 use super::launch::{Parameter, Span};
 use crate::kernels::Cuts;
@@ -14,14 +14,14 @@ use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region, Role as PlannedRole};
 
-/// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
-/// count them in 32 bits.
+/// Maximum number of bytes from the start of the first buffer to the end of the last for which one address is
+/// used: kernels use 32-bit indices.
 const MOST_BYTES: u64 = u32::MAX as u64;
 
-/// Positions from which on there are threads enough for each to take four.
+/// Minimum number of positions for which there are enough threads if each processes four.
 const MANY: usize = 1 << 17;
 
-/// Places operands at the addresses of a plan's buffers.
+/// Placement of operands at the addresses of a plan's buffers.
 pub(crate) struct Addresses<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) limits: &'p Limits,
@@ -37,14 +37,14 @@ pub(crate) struct Operands {
     in_place: bool,
 }
 
-/// An operand or result.
+/// Operand or result of a unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
-    /// Elements, counted from the address.
+    /// Accessed elements, relative to the address.
     pub(super) access: Access,
-    /// Address of the buffer, or of the first part's.
+    /// Address of its buffer, or of the first part's buffer.
     pub(super) address: Parameter,
-    /// Bytes that kernels touch.
+    /// Ranges of bytes that kernels access.
     pub(super) spans: Vec<Span>,
     has_vectors: bool,
     pub(super) is_early: bool,
@@ -92,18 +92,19 @@ impl Placement for Addresses<'_> {
         }
     }
 
-    /// Returns the parts that run together: each of their operands lies in one region, as near as 32 bits
-    /// count.
+    /// Returns the parts that run together: each of their operands is in the same region and segment for all
+    /// parts, within the range of 32-bit indices.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let plan = self.plan;
         let span = |access: &Access| {
             let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
             (buffer.region, buffer.offset, buffer.offset + buffer.bytes)
         };
-        // Of each part, and of a batch by its first one: from where to where each operand lies.
+        // For each part, the range of each operand; for the first part of a batch, those that cover the
+        // batch.
         let mut spans: Vec<Vec<(Region, u64, u64)>> =
             parts.iter().map(|part| accesses(launch, part).map(span).collect()).collect();
-        // A scatter that is not in the place of its operand copies that first.
+        // A scatter that does not alias its operand copies it first.
         let may_join = |part: usize| {
             let Part { kernel, reads, writes, .. } = &parts[part];
             if !matches!(kernel, LaunchKernel::Op(OpKind::Scatter { .. })) {
@@ -134,7 +135,7 @@ impl Placement for Addresses<'_> {
 
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Operands, Vec<Vec<u32>>) {
         let plan = self.plan;
-        // Counted from the first part's buffer, or from the one that lies before all others.
+        // Relative to the buffer with the lowest address among the parts.
         let first = |i: usize| {
             let offsets = parts.iter().filter_map(|part| Some(place(plan, accesses(launch, part).nth(i)?).1));
             offsets.min().unwrap_or(0)
@@ -180,14 +181,14 @@ impl Placement for Addresses<'_> {
     }
 }
 
-/// Returns the operands of a part, then its results.
+/// Returns the operands of a part, followed by its results.
 fn accesses<'l>(launch: &'l Launch, part: &Part) -> impl Iterator<Item = &'l Access> + use<'l> {
     launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
 }
 
-/// Returns true if no kernel of the step writes what is read there before the launch is done. Store and
-/// constants are not written in the first phase, and no launch has an input for its result: other values may
-/// get an input's bytes, but behind its last reader.
+/// Returns true if no kernel of the step writes an operand before the launch is done. The store and constants
+/// are not written in the first phase, and no launch has an input as its result; other values may reuse the
+/// bytes of an input only after its last reader.
 fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     let was_there =
@@ -201,7 +202,7 @@ fn address(plan: &Plan, access: &Access) -> Parameter {
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 
-/// Returns the region and the first byte of an access's buffer.
+/// Returns the region of an access's buffer, and the offset of its first byte.
 pub(super) fn place(plan: &Plan, access: &Access) -> (Region, u64) {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     (buffer.region, buffer.offset)

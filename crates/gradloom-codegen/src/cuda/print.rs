@@ -1,4 +1,4 @@
-//! A kernel as CUDA C.
+//! Printing of a kernel as CUDA C.
 
 use super::functions::{Function, Functions};
 use crate::narrow::has_words;
@@ -7,9 +7,9 @@ use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, St
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// Returns the text of a kernel as a function of this name, and whether the function loads something before
-/// it waits for the kernels before it: at most what `is_early`. `launch` is the launch's number, for
-/// faults.
+/// Returns the text of a kernel as a function with a given name, and true if the function loads operands
+/// before it waits for the preceding kernels. Only operands for which `is_early` returns true may be loaded
+/// so. `launch` is the number of the launch, reported with faults.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {
@@ -51,7 +51,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     for (i, array) in kernel.arrays.iter().enumerate() {
         let space = match (array.space, array.ty) {
             (Space::Invocation, _) => "",
-            // As matrix loads want it.
+            // Required by matrix loads.
             (Space::Workgroup, ValueType::Half4(_)) => "__shared__ __align__(16) ",
             (Space::Workgroup, _) => "__shared__ ",
         };
@@ -62,8 +62,8 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     (text, loads_early)
 }
 
-/// Returns true if a statement has nothing to do with what kernels before this one write or read: faults
-/// are told in any order, and those who look at them wait.
+/// Returns true if a statement is independent of memory that preceding kernels write or read. Faults may be
+/// reported in any order, and kernels that read them wait.
 fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
     let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
     match statement {
@@ -89,7 +89,7 @@ const TEXT: &str = "a string takes all text";
 struct Printer<'k> {
     kernel: &'k Kernel,
     launch: usize,
-    /// Expressions that have a name.
+    /// True for each expression that has a name.
     named: Vec<bool>,
     functions: Functions,
 }
@@ -122,7 +122,7 @@ impl Printer<'_> {
             Stmt::Assign(number, value) => format!("x{number} = {};", self.text(*value)),
             Stmt::Store(buffer, index, value) => {
                 let dtype = self.kernel.dtype(*value);
-                // What is rounded does not become a float again first.
+                // A rounded value is stored without widening it first.
                 let source = match self.kernel.expr(*value) {
                     Expr::Cast(wide)
                         if dtype.is_float()
@@ -168,7 +168,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Adds what a type needs.
+    /// Adds the functions that a type requires.
     fn declare(&mut self, ty: ValueType) {
         match ty {
             ValueType::Scalar(DType::F16) => _ = self.function(Function::F16),
@@ -198,7 +198,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the name of a helper function, which the text then has.
+    /// Adds a helper function to the text; returns its name.
     fn function(&mut self, function: Function) -> &'static str {
         self.functions.insert(function);
         function.name()
@@ -272,12 +272,12 @@ impl Printer<'_> {
             Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
                 (DType::F16 | DType::BF16 | DType::U8, _) => x[0].clone(),
-                // It stays an int.
+                // The value remains an int.
                 (_, DType::U8) => format!("({} & 255)", x[0]),
-                // It stays a float.
+                // The value remains a float.
                 (_, DType::F16) => format!("from_f16(f16_bits({}))", x[0]),
                 (_, DType::BF16) => format!("from_bf16(bf16_bits({}))", x[0]),
-                // These saturate, and make 0 of NaN.
+                // These saturate, and convert NaN to 0.
                 (DType::F32, DType::I32) => format!("__float2int_rz({})", x[0]),
                 (DType::F32, DType::U32) => format!("__float2uint_rz({})", x[0]),
                 (DType::F32, DType::Bool) => format!("(!({} == 0.0f))", x[0]),
@@ -323,7 +323,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns a function of elements, as it is spelled with these operands.
+    /// Returns a call of an elementwise function, as spelled in CUDA C.
     fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
         let (text, called) = spelling::fill(spelling.cuda, operands);
         if let Some(helper) = called.and_then(Function::named) {
@@ -347,7 +347,7 @@ fn literal(bits: u32, dtype: DType) -> String {
     }
 }
 
-/// Returns the type of a value.
+/// Returns the name of the type in which values are computed.
 fn type_name(ty: impl Into<ValueType>) -> &'static str {
     match ty.into() {
         ValueType::Scalar(DType::F32 | DType::F16 | DType::BF16) => "float",
@@ -371,7 +371,7 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
     }
 }
 
-/// Returns the type of an element in memory: bools and u8 are bytes.
+/// Returns the name of the type in memory: bools and u8 are bytes.
 pub(super) fn stored_name(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(DType::Bool | DType::U8) => "unsigned char",

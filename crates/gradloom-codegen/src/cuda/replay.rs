@@ -1,7 +1,7 @@
-//! A step as it is replayed: the nodes of its graphs, and which wait for which.
+//! Replay of a step: the nodes of its CUDA graphs and their dependencies.
 //!
-//! In: a plan and its kernels. Out: a [`Replay`]. Always holds: the nodes' order works, and so does any that
-//! keeps the edges; what the host runs stands between two segments, each of which is a graph.
+//! In: a plan and its kernels. Out: a [`Replay`]. Invariants: the nodes may run in order, or in any order
+//! that respects the dependencies; launches on the host run between segments, each of which is a graph.
 
 use super::edges::{Touches, edges};
 use super::exchange::{COUNTER_BYTES, Payload};
@@ -15,68 +15,68 @@ use gradloom_core::plan::{Plan, Region};
 use std::fmt;
 use std::ops::Range;
 
-/// Numbers of the memories that kernels touch; before them are the regions of the plan.
+/// Indices of the memories that kernels access; lower ones are the plan's regions.
 const WORKSPACE: usize = 3;
 const STATUS: usize = 4;
 const EXCHANGE: usize = 5;
 
-/// Launches for which bytes rest before they are used again ([`Plan::side_by_side`]): on GPT-2 two are enough
-/// for branches as wide as if no value shared its bytes, and take 1% more memory.
+/// Number of launches for which freed bytes are not reused ([`Plan::side_by_side`]). For GPT-2, two suffice
+/// for as many parallel branches as without any reuse, and increase memory by 1%.
 pub const REUSE_DISTANCE: usize = 2;
 
-/// Blocks, at most, of a kernel that starts early without anything to load. On an H100, the next token of
-/// GPT-2 124M takes 0.342 ms with and 0.356 ms without such kernels for one text; with those of up to eight
-/// blocks, 0.56 instead of 0.51 ms for 16 texts.
+/// Maximum number of blocks of a kernel that starts early although it has nothing to load. On an H100, the
+/// next token of GPT-2 124M takes 0.342 ms with and 0.356 ms without such kernels for one text; with those of
+/// up to eight blocks, it takes 0.56 instead of 0.51 ms for 16 texts.
 const FEW_BLOCKS: usize = 4;
 
 /// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// It takes over the step's data.
+    /// Copies the step's inputs to the device.
     Begin,
-    /// A kernel of the plan.
+    /// Kernel of the plan.
     Planned(Owner),
-    /// It hands the results out, between the phases.
+    /// Copies the results to the host, between the phases.
     Results,
 }
 
-/// A kernel of a step, or a product of the library.
+/// Kernel or library product of a step.
 #[derive(Clone, Debug)]
 pub struct ReplayNode {
-    /// Its purpose.
+    /// Purpose of the node.
     pub member: Member,
-    /// The number of its unit, if it is of the plan.
+    /// Index of its unit, if it belongs to the plan.
     pub unit: Option<usize>,
-    /// Memory that it touches.
+    /// Memory that it accesses.
     pub touches: Touches,
-    /// True if it gains from starting before those before it are done.
+    /// True if it benefits from starting before the preceding nodes are done.
     pub gains: bool,
-    /// True if it gains only where next to nothing runs beside it: what it loads meanwhile is little.
+    /// True if it benefits only while almost nothing else runs, because it loads little in the meantime.
     pub is_light: bool,
 }
 
-/// A launch that the host runs between two segments.
+/// Launch that runs on the host between two segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Its number in the plan.
+    /// Index of the launch in the plan.
     pub launch: usize,
-    /// Reason for it.
+    /// Reason why it runs on the host.
     pub reason: String,
 }
 
-/// The nodes of a step.
+/// Nodes of a step.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// All nodes, in order.
     #[doc(hidden)]
     pub nodes: Vec<ReplayNode>,
-    /// The nodes between what the host runs: each is a graph.
+    /// Ranges of nodes between launches on the host, each of which is a graph.
     pub segments: Vec<Range<usize>>,
-    /// Launches that the host runs, one behind each segment but the last.
+    /// Launches that run on the host, one after each segment except the last.
     pub cuts: Vec<Cut>,
-    /// Launches of the plan's step.
+    /// Number of launches of the plan's step.
     pub launches: usize,
-    /// Nodes that are products of the library.
+    /// Number of nodes that are library products.
     pub products: usize,
 }
 
@@ -103,14 +103,15 @@ impl Replay {
             gains: gains(unit),
             is_light: is_light(unit, plan),
         }));
-        // Of what kernels load before they wait, the store and the constants are not written in this phase.
+        // Kernels load early only from the store, constants and inputs; this phase does not write the former
+        // two.
         let kept = |(memory, _): &(usize, Range<u64>)| *memory < Region::Step as usize;
         debug_assert!(!nodes[1..=pause].iter().flat_map(|node| &node.touches.writes).any(kept));
         nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
 
         let hosted = host_steps(graph, plan, &owners);
         let mut first = 0;
-        // The first node goes before all; no op of the host is behind the results.
+        // The first node precedes all others; no op on the host follows the results.
         let ends = hosted.iter().map(|(_, before)| before + 1).chain([nodes.len()]);
         let segments = ends.map(|end| std::mem::replace(&mut first, end)..end).collect();
         let cuts = hosted.iter().map(|&(launch, _)| {
@@ -121,19 +122,20 @@ impl Replay {
         Self { cuts: cuts.collect(), nodes, segments, launches: plan.launches.len(), products }
     }
 
-    /// Returns, for each node of a segment, the ones in the segment that it waits for.
+    /// Returns, for each node of a segment, the nodes of the segment on which it depends.
     pub fn edges(&self, segment: &Range<usize>) -> Vec<Vec<usize>> {
         edges(self.nodes[segment.clone()].iter().map(|node| &node.touches))
     }
 
-    /// Returns, for each node of a segment, whether it starts when the only node that it waits for has
-    /// begun its last block (programmatic dependent launch): in graphs that are rows, where it takes no
-    /// other's place. Devices before compute capability 9.0, and CUDA before 12.3, cannot.
+    /// Returns, for each node of a segment, true if it starts as soon as the only node on which it depends
+    /// has started its last block (programmatic dependent launch). This requires a graph that is mostly a
+    /// chain, where it does not occupy the place of another node. Devices before compute capability 9.0, and
+    /// CUDA before 12.3, do not support it.
     pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
         let nodes = &self.nodes[segment.clone()];
         let shape = Shape::of(edges);
         let is_early = |(node, before): (&ReplayNode, &Vec<usize>)| match before[..] {
-            // What the first kernel of a step writes is there early for the others.
+            // The writes of a step's first kernel must be visible to nodes that load early.
             [other] => {
                 let is_row = if node.is_light { shape.is_thin() } else { shape.is_row() };
                 is_row && node.gains && nodes[other].unit.is_some()
@@ -153,24 +155,24 @@ impl Replay {
         self.segments.iter().map(of).collect()
     }
 
-    /// Returns the number of launches of the step that graphs replay; the host runs the rest.
+    /// Returns the number of the step's launches that graphs replay; the others run on the host.
     pub fn covered(&self) -> usize {
         self.launches - self.cuts.len()
     }
 }
 
-/// The shape of a graph.
+/// Shape of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Kernels, and products of the library.
+    /// Number of kernels and library products.
     pub nodes: usize,
-    /// Pairs of which one waits for the other.
+    /// Number of direct dependencies.
     pub edges: usize,
-    /// Nodes that wait for each other in a row, at most.
+    /// Number of nodes of the longest chain.
     pub depth: usize,
-    /// Nodes that are equally deep, at most: branches that can run side by side.
+    /// Maximum number of nodes at the same depth, which can run in parallel.
     pub branches: usize,
-    /// Nodes that start early, see [`Replay::early`].
+    /// Number of nodes that start early, see [`Replay::early`].
     pub early: usize,
 }
 
@@ -193,12 +195,12 @@ impl Shape {
         }
     }
 
-    /// Returns true if most of the nodes wait for each other in a row.
+    /// Returns true if at least three quarters of the nodes form a chain.
     fn is_row(&self) -> bool {
         self.depth * 4 >= self.nodes * 3
     }
 
-    /// Returns true if nearly all of the nodes wait for each other in a row.
+    /// Returns true if at least nine tenths of the nodes form a chain.
     fn is_thin(&self) -> bool {
         self.depth * 10 >= self.nodes * 9
     }
@@ -233,8 +235,8 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Returns true if a kernel gains from starting before those before it are done: it loads something
-/// meanwhile, or has so few blocks that it takes no place, and lets what is behind it start.
+/// Returns true if a kernel benefits from starting before the preceding ones are done: it loads operands in
+/// the meantime, or has so few blocks that it occupies little and allows its successors to start.
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
         Work::Function { loads_early, groups, .. } => loads_early || groups <= FEW_BLOCKS,
@@ -243,9 +245,9 @@ fn gains(unit: &CudaUnit) -> bool {
 }
 
 /// Returns true if a unit is a loop of more than a few blocks, which loads at most the weights of a norm
-/// early. On an H200, norms that start early make the next token of 64 texts 3% faster; but a piece of 16
-/// tokens of a prompt, whose attention is two kernels side by side, takes 1.20 ms with and 0.83 ms without
-/// such.
+/// early. On an H200, norms that start early make the next token of 64 texts 3% faster. But for 16 tokens of
+/// a prompt, whose attention consists of two parallel kernels, they increase the time from 0.83 ms to 1.20
+/// ms.
 fn is_light(unit: &CudaUnit, plan: &Plan) -> bool {
     let is_loop = |launch: usize| matches!(plan.launches[launch].kernel, Kernel::Loop(_));
     let has_many = matches!(unit.kernel.work, Work::Function { groups, .. } if groups > FEW_BLOCKS);
@@ -267,7 +269,7 @@ fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
     (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
 }
 
-/// Returns the memory that a kernel of the plan touches.
+/// Returns the memory that a kernel of the plan accesses.
 fn touches(spans: &Spans) -> Touches {
     let place = |span: &Span| match span {
         Span::Memory(region, range) => (*region as usize, range.clone()),
@@ -277,8 +279,8 @@ fn touches(spans: &Spans) -> Touches {
         reads: spans.reads.iter().map(place).collect(),
         writes: spans.writes.iter().map(place).collect(),
     };
-    // Kernels that report faults need no order among themselves: the first report stays, whichever it is.
-    // Those that wait for the verdict come behind the one that writes it.
+    // Kernels that report faults need no order among themselves: any of them may report the first. Those that
+    // read the verdict depend on the kernel that writes it.
     let verdict: Range<u64> = 0..4;
     if spans.decides {
         touches.writes.push((STATUS, verdict));
@@ -288,7 +290,7 @@ fn touches(spans: &Spans) -> Touches {
     touches
 }
 
-/// Returns the memory that the kernel that hands results out reads.
+/// Returns the memory that the kernel of the results reads.
 fn handed_out(plan: &Plan) -> Touches {
     let range = |access: &Access| whole(plan, plan.buffer_of[&access.buffer]);
     let mut reads: Vec<_> =

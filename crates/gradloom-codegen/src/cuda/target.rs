@@ -1,4 +1,4 @@
-//! NVIDIA GPUs through CUDA as a kind of device.
+//! NVIDIA GPUs with CUDA as a target.
 
 use super::{Addresses, CudaUnit, REUSE_DISTANCE, Replay, Work, units};
 use crate::kernels::{self, Program};
@@ -6,7 +6,7 @@ use crate::lower::{self, Pass};
 use crate::pipeline::{Code, Dialect, Source, Text, common};
 use gradloom_core::error::Result;
 
-/// Kernels in CUDA C, and products of the vendor's library.
+/// Target that generates CUDA C kernels and library products.
 pub(crate) struct Cuda;
 
 impl Dialect for Cuda {
@@ -22,7 +22,7 @@ impl Dialect for Cuda {
         REUSE_DISTANCE
     }
 
-    /// Makes a `Vec<CudaUnit>`.
+    /// Returns a `Vec<CudaUnit>`.
     fn code(&self, source: &Source<'_>) -> Result<Code> {
         Ok(Code::new::<Vec<CudaUnit>>(units(source.plan, source.graph, source.cuts)?))
     }

@@ -1,7 +1,7 @@
-//! The kernels of a plan in the order in which they run.
+//! CUDA kernels of a plan, in execution order.
 //!
-//! In: a plan, and where its memory is cut. Out: for each launch its kernels, with the guards between the
-//! phases of a step.
+//! In: a plan, and the positions at which its memory is cut. Out: the kernels of each launch, with the guards
+//! between the phases of a step.
 
 use super::launch::{CudaKernel, Parameter, Span, Spans, Work};
 use super::place::{Addresses, Operand, Operands, place};
@@ -16,20 +16,20 @@ use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use std::ops::Range;
 
-/// A kernel, and what it belongs to.
+/// Kernel of a part of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaUnit {
-    /// Part of the program that it belongs to.
+    /// Part of the program to which it belongs.
     pub owner: Owner,
     /// The kernel.
     pub kernel: CudaKernel,
 }
 
-/// Returns the kernels of a plan: those that run once, then a step's in order, with the guards between its
-/// phases. A launch that the host runs has none.
+/// Returns the kernels of a plan: first those that run only once, then those of a step in order, with the
+/// guards between its phases. Launches that run on the host have none.
 ///
 /// # Errors
-/// When an op has no kernel for GPUs, or a launch works on more than 32 bits count.
+/// Returns an error if an op has no kernel for GPUs, or a launch exceeds the range of 32-bit indices.
 pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
     let addresses = Addresses { plan, limits: &Limits::cuda(), cuts };
     let units = kernels::units(Program { plan, graph }, &addresses)?;
@@ -67,7 +67,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
                 (Parameter::Workspace(scratch.start + start), vec![Span::Workspace(scratch.clone())])
             }
             Role::Table => (Parameter::Table(kernel.table.clone()), Vec::new()),
-            // Every function has it.
+            // Passed to every function.
             Role::Status => {
                 spans.decides |= is_written;
                 continue;
@@ -86,14 +86,14 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
     }
 }
 
-/// Returns a product by the library.
+/// Returns the kernel of a library product.
 fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
     let Operands { reads, writes, .. } = operands;
     let first = |Operand { access, .. }: &Operand| {
         let (region, offset) = place(plan, access);
         Parameter::Memory(region, offset + access.start())
     };
-    // It may look at zeros behind an operand, and write behind the result.
+    // The library may read zeros after an operand, and write after the result.
     let buffer = |Operand { access, .. }: &Operand| {
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
         Span::Memory(buffer.region, buffer.offset..buffer.offset + buffer.bytes)
@@ -116,7 +116,7 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
     }
 }
 
-/// Returns a function's name from what it computes, for profilers: equal kernels have equal texts.
+/// Returns a function's name, derived from its label for profilers; equal kernels have equal texts.
 fn function_name(label: &str) -> String {
     let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = String::from("k");
