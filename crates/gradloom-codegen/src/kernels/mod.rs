@@ -1,8 +1,8 @@
-//! The stage between plan and text: each launch as kernels of the common language, for every GPU.
+//! Lowering of a plan's launches to kernels, independent of the dialect.
 //!
-//! In: a plan, and how a dialect names operands (a [`Placement`]). Out: [`Unit`]s, a step's in order, with
-//! the guards between its phases. The parts of a group that compute the same become one kernel where one name
-//! can stand for the operands of all. A launch that the host runs has no unit.
+//! In: a plan, and a [`Placement`] of operands in the memory of a dialect. Out: [`Unit`]s, those of a step in
+//! order, with the guards between its phases. Parts of a group with the same computation become one kernel if
+//! their operands can be addressed together. Launches that run on the host have no unit.
 
 mod cuts;
 
@@ -21,65 +21,66 @@ use std::ops::Range;
 
 pub use cuts::Cuts;
 
-/// A dialect's way to name the operands of kernels: by bindings or by addresses.
+/// Placement of operands in the memory of a dialect: in bindings or at addresses.
 pub trait Placement {
-    /// Names of the operands and results of kernels that run over the same.
+    /// Locations of the operands and results of kernels.
     type Operands;
 
-    /// Limits of the device.
+    /// Returns the limits of the device.
     fn limits(&self) -> &Limits;
 
-    /// Returns the launch cut into parts that the device can name, if it cannot name the whole.
+    /// Returns the launch cut into parts that the device can address, if it cannot address the whole.
     fn in_pieces(&self, _launch: &Launch) -> Option<Launch> {
         None
     }
 
-    /// Places the operands of a launch that runs by itself; with `shared`, under as few names as possible.
+    /// Places the operands of a single launch; if `shared`, in as few bindings as possible.
     fn alone(&self, launch: &Launch, shared: bool) -> Self::Operands;
 
-    /// Returns the parts that run together, by their numbers; a part that runs by itself has its own list.
+    /// Returns the batches of parts that run together, as lists of indices; a part that runs alone is a
+    /// batch, too.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>>;
 
-    /// Places the operands of parts that run together under the names of the first one's, and returns where
-    /// each part's operands and results start, in elements.
+    /// Places the operands of parts that run together at the locations of the first one's, and returns the
+    /// start indices of each part's operands and results, in elements.
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Self::Operands, Vec<Vec<u32>>);
 
-    /// Returns what kernels see of operands.
+    /// Returns the operands and results as kernels access them.
     fn views<'o>(&self, operands: &'o Self::Operands, gated: bool) -> Views<'o>;
 
-    /// Checks that the device can name all that the kernels touch.
+    /// Checks that the device can address all memory that the kernels access.
     ///
     /// # Errors
-    /// When something cannot be named.
+    /// Returns an error if it cannot.
     fn check(&self, _operands: &Self::Operands, _kernels: &[Kernel], _launch: &Launch) -> Result<()> {
         Ok(())
     }
 }
 
-/// Kernels over the same operands, which run one after the other.
+/// Kernels on the same operands, which run in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit<O> {
-    /// The part of the program that they belong to.
+    /// Part of the program to which they belong.
     pub owner: Owner,
-    /// Names of operands and results.
+    /// Locations of the operands and results.
     pub operands: O,
-    /// Kernels, or a product of the library.
+    /// Kernels or a library product.
     pub work: Work,
-    /// Bytes of the launch's scratch that are theirs.
+    /// Range of the launch's scratch memory that they use.
     pub scratch: Range<u64>,
 }
 
-/// The computation of a unit.
+/// Computation of a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// By kernels.
+    /// Generated kernels.
     Kernels(Vec<Kernel>),
-    /// By the library of the device's vendor.
+    /// Product by the library of the device's vendor.
     Library(LibraryProduct),
 }
 
 impl<O> Unit<O> {
-    /// Returns its kernels, none of a library's product.
+    /// Returns its kernels; a library product has none.
     pub fn kernels(&self) -> &[Kernel] {
         match &self.work {
             Work::Kernels(kernels) => kernels,
@@ -88,19 +89,19 @@ impl<O> Unit<O> {
     }
 }
 
-/// A plan, and the graph that it computes.
+/// Plan, with the graph that it computes.
 #[derive(Clone, Copy)]
 pub struct Program<'p> {
-    /// Plan.
+    /// Plan of the launches.
     pub plan: &'p Plan,
     /// Graph that was lowered.
     pub graph: &'p Graph,
 }
 
-/// Returns the units of a plan: those that run once, then a step's in order.
+/// Returns the units of a plan: first those that run only once, then those of a step in order.
 ///
 /// # Errors
-/// When the device cannot run a kernel.
+/// Returns an error if the device cannot run a kernel.
 pub fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Unit<P::Operands>>> {
     let Program { plan, .. } = program;
     let all = |owner: fn(usize) -> Owner, launches: &[Launch]| -> Result<Vec<Vec<Unit<P::Operands>>>> {
@@ -116,10 +117,10 @@ pub fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Un
     Ok(hoisted.into_iter().chain(step).flatten().collect())
 }
 
-/// Returns the units of a launch, none of one that the host runs.
+/// Returns the units of a launch, which are none if it runs on the host.
 ///
 /// # Errors
-/// When the device cannot run a kernel.
+/// Returns an error if the device cannot run a kernel.
 pub(crate) fn of_launch<P: Placement>(
     launch: &Launch,
     owner: Owner,
@@ -129,7 +130,7 @@ pub(crate) fn of_launch<P: Placement>(
     if on_host(launch, program.graph).is_some() {
         return Ok(Vec::new());
     }
-    // A library counts in 64 bits.
+    // Libraries use 64-bit indices.
     let by_library = matches!(launch.schedule, Schedule::Library(_));
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
         let message =
@@ -159,7 +160,8 @@ pub(crate) fn of_launch<P: Placement>(
     placement.batches(parts, launch).into_iter().map(unit).collect()
 }
 
-/// Returns the unit of a launch that is no group, whose scratch starts at this byte of its group's.
+/// Returns the unit of a launch that is not a group; its scratch memory starts at byte `scratch` of its
+/// group's.
 fn alone<P: Placement>(
     launch: &Launch,
     scratch: u64,
@@ -187,7 +189,7 @@ fn alone<P: Placement>(
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch })
 }
 
-/// Returns an error at the op that asked for a launch.
+/// Adds the location of the op that a launch computes to an error.
 fn blamed(launch: &Launch, graph: &Graph, error: Error) -> Error {
     let op = &graph.ops[launch.op];
     match graph.origin(op) {
@@ -196,7 +198,8 @@ fn blamed(launch: &Launch, graph: &Graph, error: Error) -> Error {
     }
 }
 
-/// Places a launch's operands and makes kernels over them; operands share names only if there are too many.
+/// Places the operands of a launch and builds its kernels. Operands share bindings only if the check fails
+/// otherwise.
 fn placed<P: Placement>(
     launch: &Launch,
     placement: &P,
@@ -218,7 +221,7 @@ fn placed<P: Placement>(
     }
 }
 
-/// Returns the unit of parts of one class.
+/// Returns the unit of parts of the same class.
 fn together<P: Placement>(
     launch: &Launch,
     parts: &[&Part],
@@ -234,14 +237,14 @@ fn together<P: Placement>(
     let kernels = kernels::together(&views, parts, &table, schedule);
     drop(views);
     placement.check(&operands, &kernels, launch)?;
-    // The first kernel of each part leaves its scratch to the second.
+    // The two kernels of a total exchange partial results through the scratch memory.
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch: 0..schedule.workspace })
 }
 
-/// Returns the unit that decides whether a step commits, of a plan that has launches.
+/// Returns the unit that decides whether a step commits. The plan must have launches.
 ///
 /// # Errors
-/// When the device cannot run it.
+/// Returns an error if the device cannot run it.
 pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P::Operands>> {
     let windows: Vec<Window<'_>> = windows(plan).collect();
     let guards = plan.guards.iter().map(|(_, access)| access);
@@ -260,8 +263,8 @@ pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P:
     Ok(Unit { owner: Owner::Guards, operands, work: Work::Kernels(kernels), scratch: 0..0 })
 }
 
-/// Returns whether 32 bits can count all that a kernel works on: elements of its operands and results, and
-/// positions in between. Some thousand more are left for what tiles and workgroups round up.
+/// Returns true if 32-bit indices suffice for the elements of a kernel's operands and results, and for its
+/// positions. The limit leaves a margin of 2^16 for the rounding up of tiles and workgroups.
 fn is_countable(kernel: &LaunchKernel, reads: &[Access], writes: &[Access]) -> bool {
     const MOST: u64 = u32::MAX as u64 - (1 << 16);
     let ends = |access: &Access| access.layout.end().max(access.layout.shape.elements()) as u64 <= MOST;

@@ -1,7 +1,7 @@
-//! Steps on a GPU, in any dialect of kernels: the part of the program that a kernel belongs to, what can
-//! keep the step from its commit, and the words in which the device says so.
+//! Steps on a GPU, independent of the dialect: owners of kernels, conditions that prevent a commit, and the
+//! device's status words.
 //!
-//! In: a plan. Out: [`Owner`]s, windows, [`Status`].
+//! In: a plan. Out: [`Owner`]s, windows, and [`Status`].
 
 pub(crate) mod status;
 
@@ -13,19 +13,19 @@ use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 use gradloom_core::plan::{Plan, Region};
 
-/// The part of a program that a kernel belongs to.
+/// Part of a program to which a kernel belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A launch that runs once, by its number among those.
+    /// Launch that runs only once, with its index among those.
     Hoisted(usize),
-    /// A launch of the step.
+    /// Launch of the step, with its index.
     Launch(usize),
-    /// The kernel that decides whether the step commits.
+    /// Kernel that decides whether the step commits.
     Guards,
 }
 
 impl Owner {
-    /// Returns the number of the launch, by which it reports faults; 0 of the guards, which report none.
+    /// Returns the index of the launch, with which it reports faults; 0 for the guards, which report none.
     pub fn number(self) -> usize {
         match self {
             Self::Hoisted(number) | Self::Launch(number) => number,
@@ -41,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// Returns an error of a kernel, with the place in the user's source that it computes.
+    /// Adds the location in the user's source of the op that the kernel computes to an error.
     pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
         let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
         match op.and_then(|op| Some((graph.origin(op)?, op))) {
@@ -51,20 +51,20 @@ impl Owner {
     }
 }
 
-/// The start along one axis of a window that the commit replaces: one that does not fit is a trap.
+/// Start of a window that the commit replaces, along one axis. A start out of range is a trap.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'p> {
-    /// Number of the launch that replaces it.
+    /// Index of the launch that replaces it.
     pub launch: usize,
-    /// The axis.
+    /// Axis of the start.
     pub axis: usize,
-    /// The largest start that fits.
+    /// Largest start that is in range.
     pub room: usize,
-    /// The start, an i32.
+    /// Access to the start, an i32.
     pub start: &'p Access,
 }
 
-/// Returns the windows of a plan's commit, axis by axis.
+/// Returns the windows that a plan's commit replaces, axis by axis.
 pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     let replaces = |launch: &Launch| launch.phase == Phase::Commit && launch.kernel == Kernel::WriteRegion;
     let launches = plan.launches.iter().enumerate().filter(move |(_, launch)| replaces(launch));
@@ -79,15 +79,15 @@ pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Returns true if a plan's guards or windows can keep a step from its commit; so can a kernel that traps.
+/// Returns true if a plan's guards or windows can prevent a step from committing. Traps of kernels can, too.
 pub(crate) fn can_fail(plan: &Plan) -> bool {
     let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
     !plan.guards.is_empty() || plan.launches.iter().any(windows)
 }
 
-/// Returns the number of the first of a step's kernels that is run in a pass of its own, because the
-/// store's values from before it are results (guards that are parameters themselves); the number of all
-/// kernels if there is none.
+/// Returns the index of the first kernel of a step that must run in a separate pass, because some results are
+/// values of the store from before it (guards that are parameters themselves); the number of kernels if there
+/// is none.
 pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
     if !plan.guards.iter().any(|(_, access)| stored(access)) {
@@ -97,7 +97,7 @@ pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     step.iter().position(commits).unwrap_or(step.len())
 }
 
-/// Returns the launches of a step that the host runs, in order, each with the number of the step's kernel
+/// Returns the launches of a step that run on the host, in order, each with the index of the step's kernel
 /// before which it runs.
 pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usize)> {
     let is_hosted = |(_, launch): &(usize, &Launch)| on_host(launch, graph).is_some();
@@ -105,7 +105,7 @@ pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usi
     let before = |number: usize| {
         step.partition_point(|step| match *step {
             Owner::Launch(other) => other < number,
-            // A user's op can trap, so it is never part of the commit.
+            // A user-defined op can trap, so it is never part of the commit.
             Owner::Guards => false,
             Owner::Hoisted(_) => true,
         })

@@ -1,49 +1,53 @@
-//! The words in which the device says what became of steps.
+//! Words in which the device reports the outcome of steps.
 //!
-//! In: what the device wrote. Out: the [`Verdict`] of the step that ended last, and the steps that failed
-//! before, until the host has said that it knows. The first [`STEP_WORDS`] are one step's, and zero when it
-//! starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2
-//! where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as
-//! i32; 4 the number that it must be below. Those behind them stay from step to step, and are written by the
-//! guards alone, but for [`ACKNOWLEDGED`]: how many steps there were, how many of them failed, and a record
-//! of the first failures that the host was not told of, and of the last one.
+//! In: the words that the device wrote. Out: the [`Verdict`] of the last step, and the failed steps before
+//! it, until the host acknowledges them.
+//!
+//! The first [`STEP_WORDS`] belong to one step, and are zero when it starts: 0 is the verdict; 1 the number,
+//! from 1, of the launch that trapped or whose window is out of range; 2 the position of the index among its
+//! operand's elements, or the axis of the window; 3 the index, as i32; 4 the bound that it must be below. The
+//! others persist across steps, and only the guards write them, except for [`ACKNOWLEDGED`]: the number of
+//! steps, the number of failures, and records of the first failures that the host has not acknowledged and of
+//! the last one.
 
 use gradloom_core::collections::sort_by_key;
 
-/// Words that are of one step.
+/// Number of words that belong to one step.
 pub const STEP_WORDS: usize = 8;
-/// All words.
+/// Number of all words.
 pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
-/// The word in which the host says how many failures it knows of. They need no record any longer.
+/// Index of the word in which the host stores the number of failures that it has acknowledged. Their records
+/// may be overwritten.
 pub const ACKNOWLEDGED: usize = 10;
 
-/// The word of the verdict.
+/// Index of the verdict.
 pub(crate) const VERDICT: usize = 0;
-/// The word of the launch that trapped, counted from 1.
+/// Index of the number, from 1, of the launch that trapped.
 pub(crate) const LAUNCH: usize = 1;
-/// The word of the position at which it did.
+/// Index of the position at which it trapped.
 pub(crate) const POSITION: usize = 2;
-/// The word of the index that was out of range.
+/// Index of the word with the index that was out of range.
 pub(crate) const INDEX: usize = 3;
-/// The word of the number that the index must be below.
+/// Index of the bound that the index must be below.
 pub(crate) const BOUND: usize = 4;
-/// Words of a step that its record repeats.
+/// Number of a step's words that are copied to its record.
 pub(crate) const RECORDED_WORDS: usize = 5;
 
-/// Steps so far.
+/// Index of the number of steps.
 pub(crate) const STEPS: usize = 8;
-/// Those of them that failed.
+/// Index of the number of failed steps.
 pub(crate) const FAILURES: usize = 9;
-/// Start of the records: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
+/// Index of the first record. A record consists of the failure's number, from 1; its step's number, from 0;
+/// and the words 0 to 4 of that step.
 pub(crate) const RECORDS: usize = 12;
 pub(crate) const RECORD_WORDS: usize = 8;
-/// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`.
-/// The newest failure always has one, behind those.
+/// Minimum number of failures after the acknowledged ones that have a record; failure `n` uses record `n %
+/// 4`. The last failure always has a record after those.
 pub(crate) const FIRST_RECORDS: usize = 4;
 
-/// The verdict of a step that trapped.
+/// Verdict of a step that trapped.
 pub(crate) const TRAPPED: u32 = 1;
-/// The verdict of a step whose first guard is not finite; the others follow.
+/// Verdict of a step whose guard 0 is not finite; those of the other guards follow.
 pub(crate) const FIRST_GUARD: u32 = 2;
 
 /// Outcome of a step.
@@ -55,9 +59,9 @@ pub enum Verdict {
     Trapped {
         /// Index of the launch.
         launch: usize,
-        /// Position of the index among the elements of its operand; the axis, of a window.
+        /// Position of the index among its operand's elements, or the axis of a window.
         position: usize,
-        /// The index.
+        /// Index that was out of range.
         index: i32,
         /// Bound that it must be below.
         bound: usize,
@@ -85,7 +89,7 @@ impl Verdict {
     }
 }
 
-/// A step that took no effect.
+/// Step without an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Number of failures before it.
@@ -96,12 +100,12 @@ pub struct Failure {
     pub verdict: Verdict,
 }
 
-/// The words as a step left them.
+/// Status words after a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Status([u32; STATUS_WORDS]);
 
 impl Status {
-    /// Reads the words at the start of some bytes, little-endian.
+    /// Reads the words from little-endian bytes.
     pub fn new(bytes: &[u8]) -> Self {
         Self(std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]))))
     }
@@ -111,13 +115,13 @@ impl Status {
         Verdict::new(&self.0)
     }
 
-    /// Returns the trap so far, if any, whether or not the verdict is there.
+    /// Returns the trap that was recorded, if any, even before the step has a verdict.
     pub fn trap(&self) -> Option<Verdict> {
         Verdict::trap(&self.0)
     }
 
-    /// Returns the failures that have a record, from number `first` on, in order. The last one of all is
-    /// among them, and the first four behind those that the host had told the device that it knows.
+    /// Returns the recorded failures from number `first` on, in order. They include the last failure, and the
+    /// first four after those that the host had acknowledged.
     pub fn failures_from(&self, first: u32) -> Vec<Failure> {
         let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
         let failure = |record: &[u32]| {
@@ -130,7 +134,7 @@ impl Status {
         };
         let mut failures: Vec<Failure> = records.filter_map(failure).collect();
         sort_by_key(&mut failures, |failure| failure.number);
-        // The last one may be among the first ones, too.
+        // The last failure may have two records.
         failures.dedup();
         failures
     }
@@ -144,8 +148,8 @@ mod tests {
     fn records_are_read_in_order_and_from_a_number_on() {
         let mut words = [0u32; STATUS_WORDS];
         words[FAILURES] = 9;
-        // The fifth and the sixth failure since the host was told of four; the others of the ring are from
-        // before.
+        // The fifth and sixth failures follow four that the host has acknowledged. The other records are
+        // older.
         let ring = [(5, 20), (6, 21), (3, 8), (4, 9), (9, 40)];
         for (slot, (number, step)) in ring.into_iter().enumerate() {
             let record = &mut words[RECORDS + slot * RECORD_WORDS..][..RECORD_WORDS];

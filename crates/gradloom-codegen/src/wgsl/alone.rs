@@ -1,6 +1,6 @@
-//! A kernel by itself, to be measured.
+//! Standalone kernels, for measurements.
 //!
-//! In: a problem and a choice. Out: the shaders that programs run, over operands of their own.
+//! In: a problem and a schedule choice. Out: the same shaders as in programs, with separate operands.
 
 use super::dispatch::{Bound, Shaders};
 use super::operands::Operands;
@@ -12,18 +12,19 @@ use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 use gradloom_core::plan::{ALIGNMENT, Region};
 
-/// A kernel over operands of its own: bindings that lie one behind the other in the region of the step.
+/// Kernel with separate operands, whose bindings are adjacent in the step's region.
 #[derive(Clone, Debug)]
 pub struct Alone {
     /// Shaders that compute it.
     pub shaders: Shaders,
-    /// Bindings that hold these words. All others, and the scratch, may hold any numbers of f32.
+    /// Bindings with the words that they must contain. All others, and the scratch memory, may contain any
+    /// f32 numbers.
     pub words: Vec<(usize, Vec<u32>)>,
-    /// Results of the kernel, of f32: bindings, and bytes of the scratch.
+    /// Results of the kernel, all f32: bindings, and ranges of the scratch memory.
     pub results: Vec<Bound>,
 }
 
-/// Returns a kernel, computed by a choice.
+/// Returns the kernel of a problem, scheduled by a choice.
 ///
 /// # Panics
 /// If the choice does not suit the problem and the limits, or the problem has nothing to compute.
@@ -37,7 +38,7 @@ pub fn alone(problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
     }
 }
 
-/// An operand or result of a kernel that runs alone.
+/// Operand or result of a standalone kernel.
 #[derive(Clone)]
 pub(super) struct Value {
     pub(super) element: Element,
@@ -45,13 +46,13 @@ pub(super) struct Value {
     pub(super) layout: Layout,
 }
 
-/// Returns the operands and results in bindings of their own, in their order.
+/// Returns the operands and results in separate bindings, in order.
 pub(super) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
     let (count, mut bindings, mut end) = (reads.len(), Vec::new(), 0);
     let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {
         let start = u64::next_multiple_of(end, ALIGNMENT);
         end = start + u64::next_multiple_of((layout.end() as u64 * dtype.bytes() as u64).max(1), 16);
-        // As programs bind them, which write to the region.
+        // Writable, as in programs, which write to the region.
         bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
         Operand { binding, base: 0, dtype, layout }
     };

@@ -1,7 +1,7 @@
-//! A kernel of attention by itself, to be measured.
+//! Standalone attention kernels, for measurements.
 //!
-//! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside
-//! each other, as models have them. Queries stand at the end of the keys, all of which there are.
+//! In: a kernel, its extents, and a schedule choice. Out: its shader. The heads of a position are adjacent in
+//! the operands, as in models. Queries are at the last positions of the keys, none of which are padding.
 
 pub use crate::schedule::attention::{
     Choice, Kernel, Problem, Tile, candidates, choose, from_line, suits, to_line,
@@ -19,7 +19,7 @@ use crate::simt::kernels;
 use gradloom_core::ir::{DType, Shape};
 use gradloom_core::kernel::Layout;
 
-/// Returns the shader of a kernel that can run alone, by a choice that suits it.
+/// Returns the standalone shader of a kernel for a choice that suits it.
 pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
     let Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
     let rows = |heads: usize, rows: usize, width: usize| {

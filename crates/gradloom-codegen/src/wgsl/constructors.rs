@@ -1,14 +1,15 @@
-//! Private arrays that are filled at once: `var a = array(x, y, ..)` in place of a declaration, which sets
-//! all elements to zero, and a statement for each element. SwiftShader compiled products a fifth longer for
-//! those.
+//! Initialization of private arrays by constructors: `var a = array(x, y, ..)` instead of a declaration,
+//! which sets all elements to zero, and a statement per element. With the latter, SwiftShader took a fifth
+//! longer to compile products.
 //!
-//! In: a kernel. Out: for each array, the number of the first of the statements that fill it. Always holds:
-//! these follow each other in the kernel's own block, set each element once and in order, to constants or
-//! variables, and are the first to set it. Nothing reads an array before it is set.
+//! In: a kernel. Out: for each array, the index of the first of the statements that initialize it.
+//! Invariants: these statements are consecutive in the kernel's outermost block, set each element once and in
+//! order, to constants or variables, and are the first to set it. No array is read before it is set.
 
 use crate::simt::{Block, Expr, Kernel, Space, Stmt};
 
-/// Returns the number of the first statement of the kernel's block that fills each array, if there is one.
+/// Returns, for each array, the index in the kernel's body of the first statement that initializes it, if
+/// any.
 pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     let mut found = vec![None; kernel.arrays.len()];
     for (number, array) in kernel.arrays.iter().enumerate() {
@@ -30,7 +31,7 @@ pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     found
 }
 
-/// Returns true if a statement, or one of its block, is wanted.
+/// Returns true if a statement, or one in its block, satisfies a predicate.
 fn any(statement: &Stmt, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
     let inner = |block: &Block| block.0.iter().any(|inner| any(inner, is_wanted));
     is_wanted(statement) || statement.block().is_some_and(inner)

@@ -1,7 +1,7 @@
-//! One node of a body as a WGSL expression.
+//! WGSL expressions of single nodes.
 //!
-//! In: the node, and the expressions of its operands. Out: an expression of the node's dtype. Always holds:
-//! what the op's comment says of NaN, infinities and overflow, which WGSL alone does not promise.
+//! In: a node, and the expressions of its operands. Out: an expression of the node's dtype. Invariant: it
+//! follows the op's documentation for NaN, infinities and overflow, which WGSL alone does not guarantee.
 
 use super::functions::Function;
 use super::shader_builder::{ShaderBuilder, type_name};
@@ -11,7 +11,7 @@ use gradloom_core::decimal::Decimal;
 use gradloom_core::ir::{CompareOp, DType, Number};
 
 impl ShaderBuilder<'_> {
-    /// A number of a dtype.
+    /// Returns a constant of a dtype.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -22,13 +22,13 @@ impl ShaderBuilder<'_> {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 let value = value as f32;
-                // The shortest decimal of the largest ones is above them, which not every compiler rounds
+                // The shortest decimals of the largest floats exceed them, and not every compiler rounds them
                 // back.
                 if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }
-                // `--` is no negation of a negation.
+                // WGSL does not parse `--` as two negations.
                 let text = Decimal::from(value);
                 if value.is_sign_negative() { format!("({text:?}f)") } else { format!("{text:?}f") }
             }
@@ -41,7 +41,7 @@ impl ShaderBuilder<'_> {
         }
     }
 
-    /// Returns a function of elements, as it is spelled with these operands.
+    /// Returns a call of an elementwise function, as spelled in WGSL.
     pub(crate) fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
         let (text, called) = spelling::fill(spelling.wgsl, operands);
         if let Some(helper) = called.and_then(Function::named) {
@@ -57,7 +57,7 @@ impl ShaderBuilder<'_> {
             _ => (a.to_string(), b.to_string()),
         };
         match op {
-            // True of NaN, whatever a compiler makes of `!=`.
+            // This form is true for NaN, however a compiler translates `!=`.
             CompareOp::Ne => format!("(!({a} == {b}))"),
             CompareOp::Eq => format!("({a} == {b})"),
             CompareOp::Lt => format!("({a} < {b})"),
@@ -71,9 +71,9 @@ impl ShaderBuilder<'_> {
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
             _ if from == to || from.is_for_memory() => a.to_string(),
-            // It stays i32.
+            // The value remains an i32.
             (_, DType::U8) => format!("({a} & 255i)"),
-            // It stays f32.
+            // The value remains an f32.
             (_, DType::F16) if self.limits.f16 => format!("f32(f16({a}))"),
             (_, DType::F16) => format!("{}({a})", self.function(Function::ToF16)),
             (_, DType::BF16) => format!("{}({a})", self.function(Function::ToBf16)),

@@ -1,12 +1,12 @@
-//! Functions that WGSL does not have, or has with less than the op's comment promises.
+//! Functions that WGSL lacks, or for which it guarantees less than the op's documentation.
 //!
-//! WGSL lets a compiler assume that there is neither NaN nor infinity; so these are told by their bits, and
-//! made where a compiler does not see them.
+//! WGSL allows compilers to assume that there are no NaNs and infinities. So they are detected by their bits,
+//! and constructed in a way that compilers do not see through.
 
 use crate::simt::helpers;
 
 helpers! {
-    /// A helper function of a shader.
+    /// Helper function of a shader.
     pub(crate) enum Function {
         IsNan "is_nan" [] = "fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -17,7 +17,7 @@ helpers! {
     return bitcast<f32>(hidden);
 }
 ";
-        // To the nearest, ties to even. The least normal number has a unit of 2^-24.
+        // Rounds to nearest, ties to even. Subnormal f16 are multiples of 2^-24.
         ToF16 "to_f16" [FromBits] = "fn to_f16(x: f32) -> f32 {
     let magnitude = bitcast<u32>(x) & 0x7fffffffu;
     let sign = bitcast<u32>(x) & 0x80000000u;
@@ -30,7 +30,8 @@ helpers! {
     return bitcast<f32>(((magnitude + 0x0fffu + ((magnitude >> 13u) & 1u)) & 0xffffe000u) | sign);
 }
 ";
-        // Of what is an f16. `pack2x16float` makes NaN of infinity on some devices.
+        // The argument must be representable as f16. On some devices, `pack2x16float` converts infinity to
+        // NaN.
         F16Bits "f16_bits" [] = "fn f16_bits(x: f32) -> u32 {
     let magnitude = bitcast<u32>(x) & 0x7fffffffu;
     let sign = (bitcast<u32>(x) >> 16u) & 0x8000u;
@@ -61,18 +62,18 @@ helpers! {
     return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
 }
 ";
-        // A compiler may take a number times 0 for 0, though it is NaN or infinite.
+        // A compiler may replace x * 0 by 0, even if x is NaN or infinite.
         TimesZero "times_zero" [FromBits] = "fn times_zero(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     return from_bits(select(bits & 0x80000000u, 0x7fc00000u, (bits & 0x7f800000u) == 0x7f800000u));
 }
 ";
-        // SwiftShader's exponential function makes a number of NaN.
+        // SwiftShader's `exp` returns a number for NaN.
         Exp "exp_or_nan" [IsNan] = "fn exp_or_nan(x: f32) -> f32 {
     return select(exp(x), x, is_nan(x));
 }
 ";
-        // Near zero the Taylor series, whose next term is below half a unit in the last place.
+        // Taylor series near zero, whose first omitted term is below half a unit in the last place.
         Expm1 "expm1" [FromBits IsNan] = "fn expm1(x: f32) -> f32 {
     if (abs(x) < 0.35) {
         let tail = 0.5 + x * (0.16666667 + x * (0.041666668 + x * (0.008333334 + x * (0.0013888889 + x * (0.0001984127 + x * 0.0000248016)))));
@@ -138,7 +139,7 @@ helpers! {
 }
 ";
         Pow "power" [FromBits IsNan] = POW;
-        // Exact for quotients below 2^24; beyond, one step of correction.
+        // Exact for quotients below 2^24; one correction step for larger ones.
         Rem "remainder" [FromBits] = "fn remainder(x: f32, y: f32) -> f32 {
     var left = abs(x);
     let divisor = abs(y);
@@ -176,7 +177,7 @@ helpers! {
     return select(select(inside, 0xffffffffu, x >= 4294967296.0), 0u, is_nan(x));
 }
 ";
-        // From products of halves.
+        // Computed from products of 16-bit halves.
         MulHigh "mul_high" [] = "fn mul_high(a: u32, b: u32) -> u32 {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let left = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -246,11 +247,12 @@ const POW: &str = "fn power(x: f32, y: f32) -> f32 {
 }
 ";
 
-/// An angle of 8,192 and more, less the nearest multiple of pi/2, and that multiple, modulo 4, as a number.
+/// Subtracts the nearest multiple of pi/2 from an angle of at least 8,192; returns the difference, and that
+/// multiple modulo 4 as f32.
 ///
-/// Payne and Hanek, "Radian reduction for trigonometric functions", 1983: of the product of x, as an integer
-/// times 2^k, with the bits of 2/pi, those that give multiples of 4 are left out from the start. What is left
-/// are 96 bits from the k-1st on, of which 32 zeros stand before the first here, so that k may be small.
+/// Payne and Hanek, "Radian reduction for trigonometric functions", 1983: x is an integer times 2^k. The
+/// leading bits of 2/pi, whose products with x are multiples of 4, are skipped. 96 bits remain, from the
+/// (k-1)-th on. The table begins with 32 zero bits, so that k may be small.
 const REDUCE_ANGLE: &str = "fn reduce_angle(x: f32) -> vec2<f32> {
     var two_over_pi = array<u32, 8>(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
     let bits = bitcast<u32>(x);
@@ -278,9 +280,9 @@ const REDUCE_ANGLE: &str = "fn reduce_angle(x: f32) -> vec2<f32> {
 }
 ";
 
-/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts, or
-/// in many bits, and polynomials after Moshier, "Methods and Programs for Mathematical Functions" (1989),
-/// chapter 5; absolute error below 2e-7 for every finite x.
+/// sin(x + quarters·pi/2). WGSL's built-in functions may have an error of 2^-11. Reduction by pi/2 in three
+/// parts, or in many bits, and polynomials after Moshier, "Methods and Programs for Mathematical Functions"
+/// (1989), chapter 5. The absolute error is below 2e-7 for every finite x.
 const SIN_WITH_PHASE: &str = "fn sin_with_phase(x: f32, quarters: i32) -> f32 {
     if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {
         return from_bits(0x7fc00000u);

@@ -1,9 +1,9 @@
-//! Lowering to WGSL: what a launch is as compute shaders.
+//! Lowering to WGSL compute shaders.
 //!
-//! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the
-//! shaders of each ([`shaders`]). Shapes are baked into the text, offsets are not, but where several values
-//! share a binding: equal layers share pipelines. Always holds: a result is a function of the operands, the
-//! shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
+//! In: a graph's kernels, and later their plan. Out: launches with known sizes of scratch memory ([`lower`]),
+//! and the shaders of each ([`shaders`]). Shapes are constants in the text, but offsets are not, unless
+//! several values share a binding, so equal layers share pipelines. Invariant: results depend only on the
+//! operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
 
 mod alone;
 pub mod attention;
@@ -22,7 +22,7 @@ mod units;
 
 pub use crate::limits::Limits;
 pub use dispatch::{Bound, Context, Dispatch, Shaders};
-/// Kernels that can be computed in several ways, with the shaders that measure one.
+/// Kernels with several schedules, and standalone shaders to measure them.
 pub mod tuning {
     pub use super::alone::{Alone, alone};
     pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};

@@ -1,8 +1,8 @@
-//! Bindings of a launch: ranges of the plan's regions, and the place of each operand and result in them.
+//! Bindings of a launch: ranges of the plan's regions, and the positions of operands and results in them.
 //!
-//! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands
-//! of a dispatch whose bindings are written; so a result that takes an operand's place shares its binding. A
-//! binding of a region that the launch does not write is read-only.
+//! In: a launch and its plan. Out: [`Operands`]. Invariants: bindings do not overlap, which WebGPU requires
+//! if a dispatch writes one of them, so a result that aliases an operand shares its binding. Bindings of a
+//! region that the launch does not write are read-only.
 
 use super::dispatch::Context;
 use crate::kernels::Cuts;
@@ -15,30 +15,30 @@ use gradloom_core::kernel::{Access, Launch, Layout};
 use gradloom_core::plan::{ALIGNMENT, Region, Role};
 use std::ops::Range;
 
-/// Type that a binding's elements are declared with.
+/// Declared type of a binding's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// Of this dtype: of 32 bits, or f16 where shaders may use it.
+    /// Scalars of a dtype of 32 bits, or of f16 if shaders may use it.
     Plain(DType),
     /// Vectors of four f32 or f16.
     Vector(DType),
-    /// Words, which are cast on the way.
+    /// u32 words, whose bits are reinterpreted by loads and stores.
     Word,
-    /// Words with smaller elements among them that are written, so atomically: the rest of a word is
-    /// another's.
+    /// Words with smaller elements that are written. Stores are atomic, because other invocations write the
+    /// rest of a word.
     Atomic,
 }
 
-/// A range of a region.
+/// Range of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Region of memory.
     pub region: Region,
-    /// Bytes, from a multiple of [`ALIGNMENT`].
+    /// Range of bytes, which starts at a multiple of [`ALIGNMENT`].
     pub range: Range<u64>,
     /// True if shaders may write it.
     pub writable: bool,
-    /// Type that its elements are declared with.
+    /// Declared type of its elements.
     pub element: Element,
 }
 
@@ -48,12 +48,12 @@ impl Binding {
         self.range.end - self.range.start
     }
 
-    /// Returns the number of the adapter's bindings that it takes.
+    /// Returns the number of bindings that it occupies under the adapter's size limit.
     pub fn pieces(&self, limits: &Limits) -> usize {
         usize::try_from(self.bytes().div_ceil(piece_bytes(limits)).max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Returns the bytes of one of these, from the start of the range.
+    /// Returns the bytes of one of these pieces, relative to the start of the range.
     pub fn piece(&self, number: usize, limits: &Limits) -> Range<u64> {
         let (bytes, number) = (piece_bytes(limits), number as u64);
         number * bytes..((number + 1) * bytes).min(self.bytes())
@@ -65,40 +65,40 @@ fn piece_bytes(limits: &Limits) -> u64 {
     (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
 }
 
-/// An operand or result of a launch.
+/// Operand or result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// Index of the binding; none of them for an operand without elements.
+    /// Index of the binding; an invalid index for an operand without elements.
     pub binding: usize,
-    /// The buffer's first byte in the binding.
+    /// Offset of the buffer's first byte in the binding.
     pub base: u64,
-    /// Of the elements.
+    /// Dtype of its elements.
     pub dtype: DType,
     /// Layout of its elements in the buffer.
     pub layout: Layout,
 }
 
-/// Values that share a binding, besides those that overlap.
+/// Values that share a binding, in addition to those that overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// None.
+    /// No further values.
     Nothing,
-    /// All of a segment.
+    /// All values of a segment.
     Segment,
-    /// Of products with one result each, the left operands, the right ones and the results.
+    /// The left operands, the right operands, and the results of products with one result each.
     SameOperand,
 }
 
-/// Operands of a product.
+/// Number of operands of a product.
 const PRODUCT_READS: usize = 2;
 
-/// The binding of an operand without elements.
+/// Binding index of an operand without elements.
 pub(super) const NONE: usize = usize::MAX;
 
-/// Bindings of a launch.
+/// Bindings, operands and results of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operands {
-    /// In the order of their numbers.
+    /// Bindings, in order of their indices.
     pub bindings: Vec<Binding>,
     /// The launch's operands.
     pub reads: Vec<Operand>,
@@ -110,7 +110,7 @@ impl Operands {
     /// Creates the bindings of a launch.
     pub fn new(launch: &Launch, context: &Context<'_>, shared: Shared) -> Self {
         let Context { plan, cuts, limits, .. } = *context;
-        // What has no elements is never looked at, so it needs no binding.
+        // Operands without elements are never accessed, so they need no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
         let needed: Vec<Option<(Region, Range<u64>)>> = launch
             .reads
@@ -134,7 +134,8 @@ impl Operands {
         if shared == Shared::Segment {
             merge(&mut spans, cuts, &|_, _| true);
         }
-        // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
+        // In order of use, so that equal kernels are equal shaders, independent of the addresses of their
+        // values.
         let mut used: Vec<(Region, Range<u64>)> = Vec::new();
         let mut binding_of = |(region, range): &(Region, Range<u64>)| {
             let holds =
@@ -152,7 +153,7 @@ impl Operands {
                 return Operand { binding: NONE, base: 0, dtype: access.dtype, layout };
             };
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
-            // Counted from where the binding could begin.
+            // Relative to the first byte that the binding may contain.
             layout.offset -= elements_in(range.start.saturating_sub(offset), access.dtype);
             let base = offset.max(range.start) - spans[binding].1.start;
             Operand { binding, base, dtype: access.dtype, layout }
@@ -187,7 +188,7 @@ impl Operands {
         View { dtype: *dtype, layout, has_vectors, is_early: false }
     }
 
-    /// Returns their views for kernels of the common language.
+    /// Returns the views of the operands for kernels.
     pub(super) fn views(&self, gated: bool) -> Views<'_> {
         let in_place = self.reads.first().zip(self.writes.first()).is_some_and(|(read, write)| {
             (read.binding, read.base, &read.layout) == (write.binding, write.base, &write.layout)
@@ -201,24 +202,24 @@ impl Operands {
     }
 }
 
-/// Returns the region and the bytes to bind for an access: its buffer, or, of one that is too large for a
-/// binding, what is used of it.
+/// Returns the region and the bytes to bind for an access: its whole buffer, or the accessed part if the
+/// buffer exceeds the size limit of a binding.
 pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<u64>) {
     let Context { plan, limits, .. } = *context;
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     if buffer.role == Role::Scalar {
-        // One block, bound as a whole.
+        // All scalars share one block, which is bound as a whole.
         return (Region::Step, 0..plan.scalar_bytes());
     }
     let mut used = 0..buffer.bytes.max(1);
     if buffer.bytes > limits.binding_bytes {
         used = access.start() / ALIGNMENT * ALIGNMENT..access.end().max(1);
     }
-    // Whole vectors; buffers are padded.
+    // Extends to whole vectors, which the padding of buffers allows.
     (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
 }
 
-/// Replaces spans of one segment that belong together by what covers them.
+/// Merges spans of the same segment for which `together` returns true into one that covers both.
 fn merge(
     spans: &mut Vec<(Region, Range<u64>)>,
     cuts: &Cuts,

@@ -1,18 +1,19 @@
-//! Maps over values that are larger than a binding, cut into maps over pieces of them.
+//! Cutting of elementwise kernels on values that exceed the size limit of a binding into several kernels.
 //!
-//! Other kernels choose between the pieces as they run (`shader_builder.rs`); the optimizer's would have too
-//! many bindings for that.
+//! Other kernels select the piece at run time (`shader_builder.rs`); those of optimizers would need too many
+//! bindings for that.
 
 use crate::limits::Limits;
 use crate::schedule::group::{body_of, class, is_map, schedule};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part, Schedule};
 use gradloom_core::plan::ALIGNMENT;
 
-/// Returns the launch as a group in which maps over large values are cut into parts; `None` if it has none.
+/// Returns the launch as a group in which elementwise parts on large values are cut; `None` if there are
+/// none.
 pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     let whole = [Part::whole(launch)];
     let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
-    // A binding may have to begin a little before the elements.
+    // A binding may have to start slightly before the elements.
     let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     if !parts.iter().any(|part| is_large(launch, part, most)) {
@@ -35,7 +36,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
                     let layout = Layout::new(access.layout.offset + start, [columns].into(), vec![1]);
                     Access { layout, ..access.clone() }
                 }
-                // One for all positions.
+                // Operands with one element for all positions.
                 _ => access.clone(),
             }));
         }
@@ -47,7 +48,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     Some(cut)
 }
 
-/// Returns true if a part is a map over more than `most` elements that are next to each other.
+/// Returns true if a part is an elementwise loop over more than `most` contiguous elements.
 fn is_large(launch: &Launch, part: &Part, most: usize) -> bool {
     let Kernel::Loop(body) = &part.kernel else { return false };
     body.rows * body.columns > most
@@ -55,7 +56,7 @@ fn is_large(launch: &Launch, part: &Part, most: usize) -> bool {
         && class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]).is_some()
 }
 
-/// Adds the operands of a part to a launch, each changed by `piece`; gives the part there.
+/// Adds the operands of a part, changed by `piece`, to a launch; returns the part of that launch.
 fn add(
     cut: &mut Launch,
     launch: &Launch,

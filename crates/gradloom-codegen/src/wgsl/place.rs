@@ -1,4 +1,4 @@
-//! The placement of operands for shaders: by bindings.
+//! Placement of operands in bindings of shaders.
 
 use super::dispatch::Context;
 use super::operands::{Operand, Operands, Shared, span};
@@ -38,8 +38,8 @@ impl Placement for Context<'_> {
         operands
     }
 
-    /// Returns the parts that run together: each of their operands lies in the same segment, and bindings
-    /// are not too large.
+    /// Returns the parts that run together: each of their operands is in the same segment for all parts, and
+    /// bindings do not exceed the size limit.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let mut covers: Vec<Covers> = parts.iter().map(|part| Covers::new(part, launch, self)).collect();
         group::batches(parts, launch, |first, part| {
@@ -79,7 +79,7 @@ impl Placement for Context<'_> {
             own.map(start).collect()
         };
         let starts = (0..parts.len()).map(starts).collect();
-        // The first part's, counted from where the table says.
+        // The operands of the first part, relative to the start indices in the table.
         operands.reads.truncate(reads);
         operands.writes.truncate(writes);
         operands.reads.iter_mut().chain(&mut operands.writes).for_each(|operand| operand.base = 0);
@@ -92,8 +92,8 @@ impl Placement for Context<'_> {
 
     fn check(&self, operands: &Operands, kernels: &[Kernel], launch: &Launch) -> Result<()> {
         let Limits { storage_buffers, binding_bytes, .. } = *self.limits;
-        // Bytes of a word are set atomically, for which a function would need a pointer to one of several
-        // bindings.
+        // Smaller elements are stored with atomic operations on their word. A function for that would need a
+        // pointer to one of several bindings.
         let smaller = operands
             .bindings
             .iter()
@@ -117,7 +117,7 @@ impl Placement for Context<'_> {
 }
 
 impl Operands {
-    /// Returns the number of storage buffers that a kernel over these operands binds.
+    /// Returns the number of storage buffers that a kernel on these operands binds.
     pub(super) fn count(&self, kernel: &Kernel, limits: &Limits) -> usize {
         let mut bindings = vec![false; self.bindings.len()];
         let mut others = usize::from(kernel.is_gated() || kernel.traps());
@@ -143,13 +143,13 @@ fn is_product(part: &Part) -> bool {
     Form::of_part(part) == Some(Form::Product)
 }
 
-/// Memory that the operands and results of parts cover that run together.
+/// Memory covered by the operands and results of parts that run together.
 struct Covers {
-    /// True if each has a binding of its own; otherwise those in one place share theirs.
+    /// True if each operand has a separate binding; otherwise those of a segment share one.
     apart: bool,
-    /// Region and segment of each: the same for all parts.
+    /// Region and segment of each operand, the same for all parts.
     places: Vec<(Region, usize)>,
-    /// Bytes from the first to the last of each.
+    /// Range of bytes that covers each operand of all parts.
     ranges: Vec<Range<u64>>,
 }
 
@@ -165,8 +165,8 @@ impl Covers {
         covers
     }
 
-    /// Returns the ranges of both, if one name can stand for each operand: it is in the same place,
-    /// bindings are not too large, and no operand that vectors are loaded of lies among results.
+    /// Returns the ranges that cover both, if the parts can share bindings: each operand is in the same
+    /// segment, bindings do not exceed the size limit, and no operand of a product overlaps its results.
     fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<u64>>> {
         let mut ranges = self.ranges.clone();
         for (range, other) in ranges.iter_mut().zip(&other.ranges) {
