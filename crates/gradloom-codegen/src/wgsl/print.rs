@@ -1,7 +1,7 @@
-//! Kernels of the common language as WGSL.
+//! Printing of kernels as WGSL.
 //!
-//! In: a [`Kernel`] and what its launch binds. Out: a [`Dispatch`]. Loads, stores and the functions that
-//! WGSL lacks are those of [`ShaderBuilder`].
+//! In: a [`Kernel`] and its launch's bindings. Out: a [`Dispatch`]. [`ShaderBuilder`] prints loads, stores,
+//! and the functions that WGSL lacks.
 
 use super::constructors::constructors;
 use super::dispatch::Dispatch;
@@ -62,20 +62,20 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
     Dispatch { turns: turns(kernel), ..source.finish(&kernel.label, kernel.workgroup, kernel.groups) }
 }
 
-/// Form of a buffer in the text.
+/// Representation of a buffer in the text.
 enum Memory {
     Operand(Operand),
-    /// An array of this name.
+    /// Array with this name.
     Name(String),
-    /// The words of the status, which are atomic.
+    /// Words of the status, which are atomic.
     Status,
 }
 
 struct Printer<'k> {
     kernel: &'k Kernel,
-    /// Of each buffer.
+    /// Representation of each buffer.
     memory: Vec<Memory>,
-    /// Expressions that have a name.
+    /// True for each expression that has a name.
     named: Vec<bool>,
 }
 
@@ -86,7 +86,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Declares an array with the elements that the next statements set; gives the number of those.
+    /// Declares an array with the elements that the next statements set; returns the number of those
+    /// statements.
     fn constructor(&self, source: &mut ShaderBuilder<'_>, number: usize, statements: &[Stmt]) -> usize {
         let array = &self.kernel.arrays[number];
         let count = array.elements as usize;
@@ -167,19 +168,17 @@ impl Printer<'_> {
         if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(source, id) }
     }
 
-    /// Returns the texts of several expressions.
     fn texts<const N: usize>(&self, source: &mut ShaderBuilder<'_>, ids: [&ExprId; N]) -> [String; N] {
         ids.map(|id| self.text(source, *id))
     }
 
-    /// Returns whether an expression is the number 0.
     fn is_zero(&self, id: ExprId) -> bool {
         *self.kernel.expr(id) == Expr::Literal(0)
     }
 
-    /// Returns the condition of a selection between two values. A driver may take one that compares them for
-    /// a minimum or maximum, and then make a number of NaN (NVIDIA's does): such a condition says that it is
-    /// false for NaN.
+    /// Returns the condition of a selection between two values. If the condition compares one of these
+    /// values, a driver may replace the selection by a minimum or maximum, which returns a number for NaN
+    /// (NVIDIA's does). Such a condition therefore explicitly excludes NaN.
     fn choice(&self, source: &mut ShaderBuilder<'_>, condition: ExprId, values: [&ExprId; 2]) -> String {
         let mut text = self.text(source, condition);
         let Expr::Compare(op, a, b) = self.kernel.expr(condition) else { return text };
@@ -197,7 +196,7 @@ impl Printer<'_> {
         if !(orders && of_floats && (is_chosen(a) || is_chosen(b))) {
             return text;
         }
-        // Without `&&`, which is a branch.
+        // `&&` would be a branch.
         for id in [a, b].into_iter().filter(|id| literal(id).is_none()) {
             let is_nan = source.function(Function::IsNan);
             text = format!("({text} & !{is_nan}({}))", self.text(source, *id));
@@ -273,7 +272,7 @@ impl Printer<'_> {
                 let [a, b] = self.texts(source, [a, b]);
                 format!("max({a}, {b})")
             }
-            // Of CUDA alone.
+            // Emitted for CUDA only.
             Expr::NativeExp2(_)
             | Expr::MatrixResidual(_)
             | Expr::MatrixHalf(..)
@@ -322,7 +321,7 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Scalar(dtype) => type_name(dtype),
         ValueType::Vector(2) => "vec2<f32>",
         ValueType::Vector(_) => "vec4<f32>",
-        // Of bf16 it declares no vectors, and none of eight: kernels for it have none.
+        // WGSL has no vectors of bf16 and none of eight elements; kernels for it do not use them.
         ValueType::Half2(_) => "vec2<f16>",
         ValueType::Half4(_) | ValueType::Half8(_) => "vec4<f16>",
         ValueType::Matrix(MatrixUse::Left, _) => "coop_mat16x16<f16, A>",
@@ -331,13 +330,13 @@ fn name_of(ty: ValueType) -> &'static str {
     }
 }
 
-/// Returns the name of a loop's counter, which is not to be that of a type: the 33rd would be `i32`.
+/// Returns the name of a loop's counter, which must not be that of a type, such as `i32`.
 fn counter(number: u32) -> String {
     let sign = if matches!(number, 8 | 16 | 32 | 64) { "_" } else { "" };
     format!("i{sign}{number}")
 }
 
-/// Returns a literal's number.
+/// Returns the number that a literal represents.
 fn number(bits: u32, dtype: DType) -> Number {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => Number::Float(f32::from_bits(bits).into()),

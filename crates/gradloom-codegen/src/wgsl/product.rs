@@ -1,4 +1,4 @@
-//! Matrix products: how their operands are bound, and how they are measured.
+//! Bindings of matrix products, and their standalone shaders.
 
 use super::alone::{Alone, Value, side_by_side};
 use super::dispatch::{Bound, Shaders};
@@ -13,7 +13,7 @@ use crate::simt::kernels::product;
 use gradloom_core::ir::{DType, DotAxes, Shape};
 use gradloom_core::kernel::{Launch, Layout, ProductChoice};
 
-/// Declares the operands as vectors of four where the kernels can load them so.
+/// Declares operands as vectors of four if the kernels can load them as such.
 pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes, limits: &Limits) {
     let problem = folded(axes, &operands.reads[0].layout, &operands.reads[1].layout);
     for (side, lanes) in lanes(&problem, limits).into_iter().enumerate() {
@@ -21,7 +21,7 @@ pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes, limits: &Limits
     }
 }
 
-/// Declares the operands of attention by matrices as vectors of four, where their rows are such.
+/// Declares the operands of attention by matrices as vectors of four if their rows consist of such vectors.
 pub(crate) fn vectorise_rows(operands: &mut Operands, launch: &Launch) {
     for (read, has_fours) in
         reads_vectors(&launch.kernel, &launch.schedule, &launch.reads).into_iter().enumerate()
@@ -40,8 +40,8 @@ fn as_vectors(operands: &mut Operands, read: usize, has_fours: bool) {
     }
 }
 
-/// Returns the shaders of a product that nothing follows from, to be measured: bindings are the left
-/// operand, the right one and the results.
+/// Returns the standalone shaders of a product without an epilogue, for measurements. The bindings are the
+/// left operand, the right operand and the result.
 pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Alone {
     let [lhs, rhs] = last_elements(problem).map(|last| last + 1);
     let lanes = lanes(problem, limits);

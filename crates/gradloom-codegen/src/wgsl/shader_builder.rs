@@ -1,7 +1,7 @@
-//! The text of one shader in the making.
+//! Builder of a shader's text.
 //!
-//! In: what a launch binds, and statements, added one by one. Out: a [`Dispatch`]. Loads and stores know how
-//! their binding is declared; helper functions are added to the module when they are first used.
+//! In: the operands of a launch, and statements in order. Out: a [`Dispatch`]. Loads and stores depend on the
+//! declared type of their binding. Helper functions are added to the module on first use.
 
 use super::dispatch::{Bound, Dispatch};
 use super::functions::Function;
@@ -14,13 +14,13 @@ use gradloom_core::ir::DType;
 use std::fmt::{Display, Write};
 use std::ops::Range;
 
-/// A shader in the making.
+/// Shader under construction.
 pub(crate) struct ShaderBuilder<'a> {
     pub(crate) operands: &'a Operands,
     pub(crate) limits: &'a Limits,
-    /// True if the shader asks for the step's verdict.
+    /// True if the shader reads whether the step may commit.
     pub(crate) gated: bool,
-    /// Number of the launch, for traps.
+    /// Number of the launch, recorded when it traps.
     pub(crate) launch: usize,
     globals: String,
     functions: SortedSet<Function>,
@@ -29,9 +29,9 @@ pub(crate) struct ShaderBuilder<'a> {
     workspace: Vec<(Range<u64>, String, String)>,
     table: Option<Vec<u32>>,
     traps: bool,
-    /// Extensions of WGSL that the shader uses.
+    /// WGSL extensions that the shader uses.
     extensions: Vec<&'static str>,
-    /// Size of the subgroups whose operations the shader uses.
+    /// Number of invocations per subgroup, if the shader uses subgroup operations.
     subgroup: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> ShaderBuilder<'a> {
         }
     }
 
-    /// Adds a line to the body of `main`; `{` at its end opens a block, `}` at its start closes one.
+    /// Appends a line to the body of `main`. A trailing `{` opens a block; a leading `}` closes one.
     pub(crate) fn line(&mut self, text: impl Display) {
         self.add_line(&text);
     }
@@ -74,7 +74,7 @@ impl<'a> ShaderBuilder<'a> {
         }
     }
 
-    /// Adds a declaration outside of `main`.
+    /// Appends a declaration outside of `main`.
     pub(crate) fn global(&mut self, text: impl Display) {
         self.add_global(&text);
     }
@@ -83,7 +83,7 @@ impl<'a> ShaderBuilder<'a> {
         writeln!(self.globals, "{text}").expect(TEXT);
     }
 
-    /// Returns the name of a helper function, which the module then has.
+    /// Adds a helper function to the module; returns its name.
     pub(crate) fn function(&mut self, function: Function) -> &'static str {
         for &needed in function.needs() {
             self.function(needed);
@@ -92,43 +92,44 @@ impl<'a> ShaderBuilder<'a> {
         function.name()
     }
 
-    /// Declares a range of the launch's scratch as a binding of its own; returns its name `w0`, `w1`, ..
+    /// Declares a range of the launch's scratch memory as a separate binding; returns its name: `w0`, `w1`,
+    /// ..
     pub(crate) fn workspace(&mut self, bytes: Range<u64>, ty: &str) -> String {
         let name = format!("w{}", self.workspace.len());
         self.named_workspace(bytes, &name, &format!("array<{ty}>"));
         name
     }
 
-    /// Declares a range of the scratch likewise, by another name and of another type.
+    /// Declares a range of the scratch memory as a binding with a given name and type.
     pub(crate) fn named_workspace(&mut self, bytes: Range<u64>, name: &str, ty: &str) {
         self.workspace.push((bytes, name.to_string(), ty.to_string()));
     }
 
-    /// Declares numbers that the shader reads; returns the name of their array.
+    /// Declares the constants of the shader; returns the name of their array.
     pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
         self.table = Some(numbers);
         "entries"
     }
 
-    /// Enables an extension of WGSL.
+    /// Enables a WGSL extension.
     pub(crate) fn enable(&mut self, extension: &'static str) {
         if !self.extensions.contains(&extension) {
             self.extensions.push(extension);
         }
     }
 
-    /// Declares that invocations are numbered subgroup by subgroup, of this size.
+    /// Requires subgroups of `size` invocations, numbered consecutively within the workgroup.
     pub(crate) fn uses_subgroups(&mut self, size: u32) {
         self.subgroup = Some(size);
     }
 
-    /// Returns the element at an index of an operand: see [`Operands::load`].
+    /// Returns the element of an operand at an index: see [`Operands::load`].
     pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
         self.operands.load(operand, index, self.limits)
     }
 
-    /// Returns the vector of four at an index of the operand's buffer, which counts vectors; its binding is
-    /// declared so.
+    /// Returns the vector of four of the operand's buffer at an index that counts vectors. The binding must
+    /// be declared as vectors.
     pub(crate) fn load_vector(&mut self, operand: &Operand, index: &str) -> String {
         match operand.binding {
             NONE => format!("{}()", vector_name(operand.dtype)),
@@ -139,7 +140,7 @@ impl<'a> ShaderBuilder<'a> {
         }
     }
 
-    /// Adds the statements that write an element at an index of the result's buffer.
+    /// Appends the statements that store an element of the result's buffer at an index.
     pub(crate) fn store(&mut self, operand: &Operand, index: &str, value: &str) {
         if operand.binding == NONE {
             return;
@@ -156,7 +157,7 @@ impl<'a> ShaderBuilder<'a> {
             return self.line(format_args!("set_{name}({index}, {value});"));
         }
         if binding.element == Element::Atomic && size < 4 {
-            // The other bytes of the word belong to other invocations.
+            // Other invocations own the other bytes of the word.
             let (count, mask) = (4 / size, (1u32 << (8 * size)) - 1);
             let bits = match operand.dtype {
                 DType::F16 => format!("{}({value})", self.function(Function::F16Bits)),
@@ -178,7 +179,7 @@ impl<'a> ShaderBuilder<'a> {
         });
     }
 
-    /// Adds what an index outside of `0..extent` does.
+    /// Appends the check of an index: outside of `0..extent`, it is recorded as the step's trap.
     pub(crate) fn report_index(&mut self, index: &str, extent: u32, position: &str) {
         self.traps = true;
         let launch = self.launch + 1;
@@ -191,7 +192,7 @@ impl<'a> ShaderBuilder<'a> {
         self.line("}");
     }
 
-    /// Adds what an integer divisor of zero does: the step will not commit.
+    /// Appends the check of an integer divisor: if it is zero, the step does not commit.
     pub(crate) fn check_divisor(&mut self, divisor: &str, position: &str) {
         self.traps = true;
         let launch = self.launch + 1;
@@ -203,13 +204,13 @@ impl<'a> ShaderBuilder<'a> {
         self.line("}");
     }
 
-    /// Declares the status, writable.
+    /// Declares the status as writable.
     pub(crate) fn uses_status(&mut self) {
         self.traps = true;
     }
 
-    /// Returns the text before the entry point: bindings and helper functions, as far as `entry`, its text,
-    /// uses them; and the bindings.
+    /// Returns the text before the entry point, with the bindings and helper functions that the text of the
+    /// entry point, `entry`, uses; and the bindings.
     pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
         let mut functions = self.globals.clone();
         self.functions.iter().for_each(|function| functions.push_str(function.text()));
@@ -262,8 +263,8 @@ impl<'a> ShaderBuilder<'a> {
         (text, bindings)
     }
 
-    /// Returns the finished shader, run by `count` workgroups of `size` invocations each. In the body,
-    /// `group` is the workgroup's number and `local` the invocation's number in it.
+    /// Returns the finished shader, run by `count` workgroups of `size` invocations. In its body, `group` is
+    /// the index of the workgroup, and `local` that of the invocation in it.
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
         let subgroup = self.subgroup;
@@ -277,7 +278,7 @@ impl<'a> ShaderBuilder<'a> {
         let workgroups = limits.spread(count);
         let local = match subgroup {
             None => "@builtin(local_invocation_index) local: u32",
-            // WGSL does not say which invocations of a workgroup are neighbours in a subgroup.
+            // WGSL does not specify which invocations of a workgroup are adjacent in a subgroup.
             Some(_) => "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32",
         };
         let entry = format!("@builtin(workgroup_id) workgroup: vec3<u32>, {local}");
@@ -304,10 +305,10 @@ impl<'a> ShaderBuilder<'a> {
 }
 
 impl Operands {
-    /// Returns the element at an index of the operand's buffer.
+    /// Returns the element of the operand's buffer at an index.
     pub(crate) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         if operand.binding == NONE {
-            // Never run.
+            // This expression is never evaluated.
             return zero(operand.dtype).to_string();
         }
         let binding = &self.bindings[operand.binding];
@@ -341,7 +342,7 @@ impl Operands {
         }
     }
 
-    /// Returns the expression of the item at an index of a binding: an element, a vector or a word.
+    /// Returns the item of a binding at an index: an element, a vector or a word.
     pub(crate) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
         match self.bindings[binding].pieces(limits) {
             1 => format!("b{binding}[{index}]"),
@@ -363,7 +364,7 @@ impl Element {
     }
 }
 
-/// Functions that read and write the elements of a value that is bound in pieces.
+/// Returns the functions that load and store elements of a value that is bound in several pieces.
 fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: bool) -> String {
     let ty = binding.element.type_name();
     let size = match binding.element {
@@ -372,7 +373,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
         Element::Word | Element::Atomic => 4,
     };
     let last = binding.pieces(limits) - 1;
-    // One branch for each piece.
+    // Each piece has a branch.
     let branches = |statement: &dyn Fn(&str) -> String| -> String {
         let branch = |i: usize| {
             let range = binding.piece(i, limits);
@@ -404,7 +405,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
     text
 }
 
-/// Returns true if a text has a name as a whole word.
+/// Returns true if a text contains a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let part = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
     let (text, name) = (text.as_bytes(), name.as_bytes());
@@ -422,7 +423,7 @@ fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str
     writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
 }
 
-/// Returns an index from the start of a binding.
+/// Returns an index relative to the start of the binding.
 fn based(index: &str, base: u64) -> String {
     match base {
         0 => index.to_string(),
@@ -430,12 +431,12 @@ fn based(index: &str, base: u64) -> String {
     }
 }
 
-/// Returns the WGSL name of a vector of four.
+/// Returns the WGSL name of a vector of four elements.
 fn vector_name(dtype: DType) -> &'static str {
     if dtype == DType::F16 { "vec4<f16>" } else { "vec4<f32>" }
 }
 
-/// Returns the WGSL name of a dtype, of the values of a kernel.
+/// Returns the WGSL name of the type in which kernels compute on a dtype.
 pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "f32",
@@ -446,7 +447,7 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
     }
 }
 
-/// Returns the value of a dtype that stands for an element that is not there.
+/// Returns the zero of a dtype, in place of an element of an empty operand.
 pub(crate) fn zero(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "0.0",

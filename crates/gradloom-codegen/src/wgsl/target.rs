@@ -1,4 +1,4 @@
-//! GPUs through WebGPU as a kind of device.
+//! WebGPU devices as a target.
 
 use super::{Context, Unit, units};
 use crate::kernels::{self, Program};
@@ -6,7 +6,7 @@ use crate::lower::{self, Pass};
 use crate::pipeline::{Code, Dialect, Source, Text, common};
 use gradloom_core::error::Result;
 
-/// Shaders in WGSL.
+/// Target that generates WGSL shaders.
 pub(crate) struct Wgsl;
 
 impl<'s> From<&Source<'s>> for Context<'s> {
@@ -25,7 +25,7 @@ impl Dialect for Wgsl {
         lower::WGSL
     }
 
-    /// Makes a `Vec<Unit>`.
+    /// Returns a `Vec<Unit>`.
     fn code(&self, source: &Source<'_>) -> Result<Code> {
         Ok(Code::new::<Vec<Unit>>(units(&source.into())?))
     }

@@ -1,7 +1,7 @@
-//! The shaders of a plan in the order in which they run.
+//! Shaders of a plan, in execution order.
 //!
-//! In: a plan, and where its memory is cut. Out: for each launch its shaders, with the guards between the
-//! phases of a step.
+//! In: a plan, and the positions at which its memory is cut. Out: the shaders of each launch, with the guards
+//! between the phases of a step.
 
 use super::dispatch::{Bound, Context, Dispatch, Shaders};
 use super::operands::Operands;
@@ -13,19 +13,19 @@ use crate::step::Owner;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Launch;
 
-/// Some shaders over the same operands.
+/// Shaders on the same operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Part of the program that they belong to.
+    /// Part of the program to which they belong.
     pub owner: Owner,
-    /// In order.
+    /// Operands and shaders, in order.
     pub shaders: Shaders,
 }
 
 /// One shader of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Shader<'a> {
-    /// Part of the program that it belongs to.
+    /// Part of the program to which it belongs.
     pub owner: Owner,
     /// Bindings of its unit.
     pub operands: &'a Operands,
@@ -33,29 +33,29 @@ pub struct Shader<'a> {
     pub dispatch: &'a Dispatch,
 }
 
-/// Returns the shaders of a plan: those that run once, then a step's in order, with the guards between its
-/// phases. A launch that the host runs has none.
+/// Returns the shaders of a plan: first those that run only once, then those of a step in order, with the
+/// guards between its phases. Launches that run on the host have none.
 ///
 /// # Errors
-/// When a kernel cannot run on an adapter with these limits.
+/// Returns an error if a kernel cannot run on an adapter with these limits.
 pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
     let units = kernels::units(context.program(), context)?;
     Ok(units.into_iter().map(|unit| printed(unit, context)).collect())
 }
 
-/// Returns the shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
+/// Returns the shaders of a plan's launch. Those of the commit write nothing unless the step may commit.
 ///
 /// # Errors
-/// When the kernel cannot run on an adapter with these limits.
+/// Returns an error if the kernel cannot run on an adapter with these limits.
 pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
     let units = kernels::of_launch(launch, Owner::Launch(number), context.program(), context)?;
     Ok(units.into_iter().map(|unit| printed(unit, context).shaders).collect())
 }
 
-/// Returns the shader that decides whether a step of a plan commits, which has launches.
+/// Returns the shader that decides whether a step commits. The plan must have launches.
 ///
 /// # Errors
-/// When it cannot run on an adapter with these limits.
+/// Returns an error if it cannot run on an adapter with these limits.
 pub fn guards(context: &Context<'_>) -> Result<Shaders> {
     Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
 }
@@ -85,14 +85,14 @@ impl<'c> Context<'c> {
 }
 
 impl Unit {
-    /// Its shaders, in order.
+    /// Returns its shaders, in order.
     pub fn shaders(&self) -> impl Iterator<Item = Shader<'_>> {
         let Self { owner, shaders: Shaders { operands, dispatches } } = self;
         dispatches.iter().map(|dispatch| Shader { owner: *owner, operands, dispatch })
     }
 }
 
-/// Returns which bindings of a shader may be written.
+/// Returns, for each binding of a shader, true if it may be written.
 pub fn writable(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
         Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
