@@ -1,11 +1,11 @@
-//! Operands that a launch may overwrite with its results.
+//! Tests of the operands that a launch may overwrite with its results.
 
 use crate::{fused, planned};
 use gradloom_core::kernel::Launch;
 use gradloom_core::plan::ALIGNMENT;
 use gradloom_core::plan::Plan;
 
-/// Returns the pairs (write, read) of the launch with this name.
+/// Returns the pairs (write, read) that may alias in the launch with this name.
 #[track_caller]
 fn pairs(plan: &Plan, name: &str) -> Vec<(usize, usize)> {
     let launch: Option<&Launch> = plan.launches.iter().find(|launch| launch.kernel.name() == name);
@@ -27,7 +27,7 @@ fn an_op_overwrites_operands_whose_elements_have_the_size_of_its_own() {
 
 #[test]
 fn a_loop_overwrites_what_it_reads_at_the_level_of_its_result() {
-    // One number for all positions is read again after the first result is written.
+    // A number for all positions is still read after the first result is written.
     let plan = fused(
         "%0: f32[4] = input \"x\"\n%1: f32[] = input \"s\"\n%2: f32[1] = reshape %1\n%3: f32[4] = broadcast %2\n\
          %4: f32[4] = mul %3, %0\noutput \"y\" %4",

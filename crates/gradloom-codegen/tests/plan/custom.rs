@@ -1,4 +1,4 @@
-//! Users' ops read row-major elements: views that are none are copied, others are not.
+//! Tests of the operands of user-defined ops, which must be row-major: only views that are not are copied.
 
 use crate::plan_of;
 use gradloom_core::ir::{CustomOp, Slice, SliceMut, Type, TypeError, parse_with};
@@ -23,8 +23,8 @@ impl CustomOp for First {
     }
 }
 
-/// Returns the kernels of the plan of `first(%1, %2)`, where the two are these views of an input of 3 rows
-/// and 2 columns.
+/// Returns the names of the kernels before `first(%1, %2)` in its plan, where both operands are these views
+/// of an input of 3 rows and 2 columns.
 fn kernels(first: &str, second: &str) -> Vec<&'static str> {
     let text = format!(
         "graph {{\n%0: f32[3, 2] = input \"x\"\n%1: {first}\n%2: {second}\n\

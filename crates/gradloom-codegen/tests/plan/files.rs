@@ -1,7 +1,7 @@
-//! Graphs in `tests/files/plan/*.txt` with their plans, reviewed by eye.
+//! Comparison of plans with the reviewed files `tests/files/plan/*.txt`.
 //!
-//! A file has a graph, then a line `---`, then the plan's report. `UPDATE=1 cargo test -p gradloom-codegen`
-//! writes the reports anew.
+//! A file consists of a graph, a line `---`, and the report of the plan. `UPDATE=1 cargo test -p
+//! gradloom-codegen` rewrites the reports.
 
 use crate::plan_of;
 use gradloom_core::ir::parse;

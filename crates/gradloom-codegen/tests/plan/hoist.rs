@@ -1,11 +1,11 @@
-//! Launches whose results are the same in every step run once, when the program is loaded.
+//! Tests of hoisted launches: those with the same results in every step run once, when the program is loaded.
 
 use crate::{buffer, fused, graph, planned, refused, steps};
 use gradloom_core::ir::ValueId;
 use gradloom_core::plan::ALIGNMENT;
 use gradloom_core::plan::{Plan, Region, Role, verify, verify_commit};
 
-/// A sinusoidal table that is added to each text of a batch.
+/// Sinusoidal table, added to each text of a batch.
 const TABLE: &str = "%0: f32[4, 8, 16] = input \"x\"\n%1: f32[8, 16] = iota {axis=0}\n%2: f32[8, 16] = iota {axis=1}\n\
     %3: f32[8, 16] = exp %2\n%4: f32[8, 16] = div %1, %3\n%5: f32[8, 16] = sin %4\n%6: f32[1, 8, 16] = reshape %5\n\
     %7: f32[4, 8, 16] = broadcast %6\n%8: f32[4, 8, 16] = add %0, %7\noutput \"y\" %8";
@@ -20,7 +20,7 @@ fn a_table_is_one_launch_when_loaded_and_none_in_the_step() {
     assert_eq!((plan.hoisted.len(), plan.launches.len()), (1, 1));
     let table = buffer(&plan, 5);
     assert_eq!((table.role, table.region, table.bytes), (Role::Hoisted, Region::Constants, 8 * 16 * 4));
-    // The two axes, 8 and 16 numbers, and the table; the sum is written over the input.
+    // Both axes, 8 and 16 numbers, and the table. The sum overwrites the input.
     assert_eq!(plan.totals.constants, 2 * ALIGNMENT + 512);
     assert_eq!(plan.totals.step, 4 * 8 * 16 * 4);
     let report = plan.report(&graph(TABLE));
@@ -28,7 +28,7 @@ fn a_table_is_one_launch_when_loaded_and_none_in_the_step() {
     assert!(report.contains("when the program is loaded:\n      0 once "), "{report}");
 }
 
-/// Without fusion, too, and for whatever it is made of.
+/// They are hoisted even without fusion, whatever their kernels are.
 #[test]
 fn chains_of_kernels_are_hoisted_whole() {
     let plan = planned(TABLE);
@@ -42,7 +42,7 @@ fn chains_of_kernels_are_hoisted_whole() {
     assert_eq!(steps(&plan), ["compute mul"]);
 }
 
-/// A relative position is cheaper to compute than to read.
+/// A relative position is cheaper to compute than to load.
 #[test]
 fn light_arithmetic_on_positions_stays_where_it_is_used() {
     let mask = "%0: f32[8, 8] = input \"x\"\n%1: i32[8, 8] = iota {axis=0}\n%2: i32[8, 8] = iota {axis=1}\n\
@@ -50,7 +50,7 @@ fn light_arithmetic_on_positions_stays_where_it_is_used() {
         %7: f32[8, 8] = select %5, %0, %6\noutput \"y\" %7";
     let plan = fused(mask);
     assert_eq!((plan.hoisted.len(), plan.launches.len()), (0, 1));
-    // Seen through a broadcast, it has to be in memory: written once.
+    // The operand of a broadcast must be in memory, so it is written once.
     let plan = fused(
         &mask
             .replace("%0: f32[8, 8]", "%0: f32[5, 8, 8]")
@@ -79,7 +79,7 @@ fn what_can_fail_or_change_is_not_hoisted() {
     }
 }
 
-/// A next value that is a constant is computed over the present one.
+/// A next value that does not change overwrites the current one.
 #[test]
 fn an_update_with_a_constant_is_in_place() {
     let lines = "%0: f32[4] = state \"s\" {init=0.0}\n%1: f32[4] = iota {axis=0}\n%2: f32[4] = exp %1\n%3: f32[4] = sin %2\n\
@@ -91,7 +91,7 @@ fn an_update_with_a_constant_is_in_place() {
     assert!(error.message().contains("must be in place"), "{error}");
 }
 
-/// An output that does not change is read where it was written once.
+/// An output that does not change is written once, and read from there.
 #[test]
 fn an_output_can_be_hoisted() {
     let plan = planned("%0: f32[4] = iota {axis=0}\n%1: f32[4] = exp %0\noutput \"y\" %1");

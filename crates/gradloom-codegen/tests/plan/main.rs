@@ -1,4 +1,5 @@
-//! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
+//! Tests of plans of graphs in text form, lowered for the CPU: the order of launches, the locations of
+//! values, and errors.
 
 mod aliases;
 mod custom;
@@ -21,7 +22,7 @@ use gradloom_core::kernel::{Launch, Phase};
 use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
 use gradloom_testing::generate;
 
-/// Returns a graph from the lines of its text form.
+/// Parses a graph from the lines of its text form, and verifies it.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -30,14 +31,14 @@ fn graph(lines: &str) -> Graph {
 }
 
 fn plan_within(graph: &Graph, limit: Option<u64>) -> Result<Plan> {
-    // A kernel for each op: these tests are about the plan, whatever its kernels are.
+    // One kernel per op, so that the tests do not depend on fusion.
     let lowered = cpu::lower_fused(graph, fuse(graph, Fusion::Off)?, 1);
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
     plan::plan(graph, lowered, &store, limit)
 }
 
-/// Returns the plan of a graph, verified.
+/// Returns the verified plan of a graph.
 #[track_caller]
 fn planned(lines: &str) -> Plan {
     plan_of(&graph(lines))
@@ -51,7 +52,7 @@ fn plan_of(graph: &Graph) -> Plan {
     plan
 }
 
-/// Returns the plan of a graph whose ops are fused, verified.
+/// Returns the verified plan of a graph whose ops are fused.
 #[track_caller]
 fn fused(lines: &str) -> Plan {
     let graph = graph(lines);
@@ -83,7 +84,7 @@ fn phase(launch: &Launch) -> &'static str {
     }
 }
 
-/// Returns the buffer of a value by its number in the text.
+/// Returns the buffer of a value, given its number in the text.
 #[track_caller]
 fn buffer(plan: &Plan, number: u32) -> &Buffer {
     plan.buffer(ValueId(number)).unwrap_or_else(|| panic!("%{number} has no buffer"))

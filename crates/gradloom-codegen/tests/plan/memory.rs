@@ -1,4 +1,4 @@
-//! Places of temporaries: reuse, in-place chains, views, and limits.
+//! Tests of the locations of temporaries: reuse, in-place chains, views, and limits.
 
 use crate::{buffer, graph, plan_within, planned, steps};
 use gradloom_core::error::ErrorKind;
@@ -14,7 +14,7 @@ fn a_chain_of_equal_maps_is_one_temporary_and_the_output() {
     let plan = planned(&format!("{text}output \"y\" %100"));
     assert_eq!(plan.launches.len(), 100);
     assert_eq!(plan.totals.step, 256, "the input's own bytes do");
-    // Values that something else still reads take more, but never more than live at once.
+    // A value that is still needed requires further bytes, but not more than all values that are live.
     let plan = planned(&format!("{text}%101: f32[64] = add %100, %0\noutput \"y\" %101"));
     assert_eq!(plan.totals.step, 2 * 256);
 }
@@ -38,7 +38,7 @@ fn an_operand_that_is_also_read_in_another_order_is_not_overwritten() {
     assert_eq!((sum("%0"), sum("%1")), (ALIGNMENT, 2 * ALIGNMENT));
 }
 
-/// Scatter-add reads indices and updates while it writes, and may overwrite only the rows.
+/// Scatter-add reads indices and updates while it writes, so it may overwrite only the rows.
 #[test]
 fn an_operand_in_two_roles_is_overwritten_only_if_both_allow_it() {
     let plan =
@@ -133,7 +133,7 @@ fn a_plan_beyond_the_limit_is_refused_with_its_largest_values() {
     let text = error.to_string();
     assert!(text.contains(&format!("needs {} bytes", plan.totals.step)), "{text}");
     assert!(text.contains("exp f32[100, 50] takes 20000 bytes"), "{text}");
-    // The product overwrites the sine: bytes are named once.
+    // The product overwrites the sine, and each range of bytes is reported once.
     assert_eq!(text.matches("takes 20000 bytes").count(), 2, "{text}");
 }
 

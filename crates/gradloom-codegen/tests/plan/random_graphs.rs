@@ -1,4 +1,4 @@
-//! Plans of random graphs keep every promise that the verifier knows.
+//! Tests of plans of random graphs against the verifier and by other means.
 
 use crate::generate::generate;
 use crate::plan_of;
@@ -7,7 +7,8 @@ use gradloom_core::kernel::Phase;
 use gradloom_core::passes;
 use gradloom_core::plan::{self, ALIGNMENT, Buffer, Plan, Region, Role};
 
-/// Returns the graphs and their seeds; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns random graphs with their seeds; the environment variable `GRADLOOM_RANDOM_GRAPHS` sets their
+/// number.
 fn graphs() -> impl Iterator<Item = (u64, Graph)> {
     let count = std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     (0..count).map(|seed| (seed, passes::run(generate(seed)).0))
@@ -26,18 +27,19 @@ fn plans_of_random_graphs_hold() {
         shared += usize::from(plan.totals.step < unshared);
         overlaps_are_never_alive_together(&plan, seed);
     }
-    // The graphs reach what they are there for.
+    // The graphs must cover the cases under test.
     assert!(in_place > 10 && shared > 100 && committed > 100, "{in_place} {shared} {committed}");
 }
 
-/// For launches side by side bytes rest, but for those that a launch computes in place, and so does scratch.
+/// If launches may run concurrently, freed bytes and scratch memory are not reused immediately, except by
+/// results that are computed in place.
 #[test]
 fn bytes_rest_before_they_are_used_again() {
     const REUSE_DISTANCE: usize = 2;
     let (mut wider, mut moved) = (0, 0);
     for (seed, graph) in graphs() {
         let mut plan = plan_of(&graph);
-        // Scratch of some launches, as a GPU's have.
+        // Some launches have scratch memory, as on a GPU.
         for (i, launch) in plan.launches.iter_mut().enumerate() {
             launch.workspace += i as u64 % 3 * 300;
         }
@@ -50,7 +52,7 @@ fn bytes_rest_before_they_are_used_again() {
         for a in &step {
             for b in step.iter().filter(|b| b.first > a.last && b.first <= a.last + REUSE_DISTANCE) {
                 let apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
-                // A chain of values that are computed in place of each other does not rest.
+                // A chain of values that are computed in place reuses its bytes.
                 let mut end = a.last;
                 let in_place = |c: &&&Buffer, end| c.offset == a.offset && c.first == end && c.last > end;
                 while let Some(next) = step.iter().find(|c| in_place(c, end)) {
@@ -73,8 +75,8 @@ fn bytes_rest_before_they_are_used_again() {
     assert!(wider > 50 && moved > 100, "{wider} {moved}");
 }
 
-/// A device whose buffers are small: values stay inside of one, the plan is as sound, and what fits is not
-/// moved.
+/// On a device with small buffers, no value crosses a buffer's end, the plan is still valid, and values that
+/// fit are not moved.
 #[test]
 fn no_value_reaches_across_segments() {
     let mut moved = 0;
@@ -106,7 +108,7 @@ fn step_buffers(plan: &Plan) -> impl Iterator<Item = (u64, u64)> {
     plan.buffers.iter().filter(|b| b.region == Region::Step).map(|b| (b.offset, b.bytes))
 }
 
-/// Checks overlaps by the intervals that the plan prints, and not by the verifier's way of following bytes.
+/// Checks overlaps by the lifetimes in the plan, independently of the verifier, which tracks bytes.
 fn overlaps_are_never_alive_together(plan: &Plan, seed: u64) {
     let step: Vec<_> = plan.buffers.iter().filter(|b| b.region == Region::Step && b.bytes > 0).collect();
     for (i, a) in step.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The layout of the store.
+//! Tests of the layout of the store.
 
 use crate::{graph, plan_within};
 use gradloom_codegen::cpu;

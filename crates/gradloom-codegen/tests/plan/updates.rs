@@ -1,4 +1,4 @@
-//! All updates take effect together, in place where that is possible.
+//! Tests of updates, which take effect together, and in place if possible.
 
 use crate::{buffer, planned, refused, steps};
 use gradloom_core::error::ErrorKind;
@@ -65,7 +65,7 @@ fn one_value_for_two_states_is_computed_in_one_and_copied_to_the_other() {
     assert_eq!((buffer(&plan, 2).role, buffer(&plan, 2).offset), (Role::Next, buffer(&plan, 0).offset));
 }
 
-/// Adam without its corrections: nothing of the step's size stands beside the store.
+/// Adam without its bias corrections: the step needs no copy of the store.
 #[test]
 fn an_optimizer_works_in_place() {
     let plan = planned(
@@ -81,7 +81,7 @@ fn an_optimizer_works_in_place() {
         let (target, next) = (buffer(&plan, target), buffer(&plan, next));
         assert_eq!((next.region, next.offset, next.role), (Region::Store, target.offset, Role::Next));
     }
-    // The gradient, whose square takes its place, and the scaled moment, then the step.
+    // The gradient, which its square overwrites; and the scaled moment, which the step overwrites.
     assert_eq!(plan.totals.step, 2 * ALIGNMENT);
     assert_eq!(plan.totals.store, 3 * ALIGNMENT);
 }
@@ -106,7 +106,7 @@ fn two_states_that_need_each_other_cannot_both_be_in_place() {
 
 #[test]
 fn a_state_that_is_needed_together_with_its_next_value_is_copied_in_the_end() {
-    // %2 could be written in place, but %3 still wants the old %0.
+    // %2 could be computed in place, but %3 still needs the old %0.
     let plan = planned(
         "%0: f32[3] = state \"a\" {init=0.0}\n%1: f32[3] = state \"b\" {init=0.0}\n\
          %2: f32[3] = exp %0\n%3: f32[3] = add %2, %0\nupdate %0 <- %2\nupdate %1 <- %3",
@@ -142,8 +142,8 @@ fn outputs_and_guards_keep_what_was_before_the_commit() {
     let plan = planned(
         "%0: f32[] = param \"w\"\n%1: f32[] = exp %0\noutput \"old\" %0\noutput \"new\" %1\nguard \"w\" %0\nupdate %0 <- %1",
     );
-    // The output of the next value forces it before the commit, that of the parameter is a copy; the guard
-    // needs none.
+    // The output of the next value requires its computation before the commit, and that of the parameter is a
+    // copy. The guard needs no copy.
     assert_eq!(steps(&plan), ["compute exp", "compute copy", "commit copy"]);
     assert_eq!(plan.guards[0].1.buffer, ValueId(0));
     for (name, access) in &plan.outputs {
@@ -192,8 +192,8 @@ fn regions_are_written_in_their_order_at_the_very_end() {
          %7: i32[] = add %1, %3\n\
          update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7",
     );
-    // The start is the old position: the commit may not read the state that it overwrites. The next position
-    // is needed as a start, so it is computed before the commit.
+    // The first start is the old position, because the commit must not read a state that it overwrites. The
+    // next position is the second start, so it is computed before the commit.
     assert_eq!(
         steps(&plan),
         [
@@ -249,7 +249,7 @@ fn states_without_elements_are_updated_like_others() {
     assert_eq!((plan.totals.store, plan.totals.step), (0, 0));
 }
 
-/// A window that must be in place leaves the state where it is, and so must everything else of the step.
+/// If a window must be updated in place, no other part of the step may copy the state.
 #[test]
 fn nothing_copies_a_state_whose_windows_must_be_in_place() {
     let cache = "%0: f32[4, 2] = state \"cache\" {init=0.0}\n%1: i32[] = input \"at\"\n%2: i32[] = constant 0\n\
@@ -273,7 +273,7 @@ fn nothing_copies_a_state_whose_windows_must_be_in_place() {
 
 #[test]
 fn a_next_value_of_other_bytes_or_another_order_is_copied() {
-    // The first half of what a launch writes, then all of it with its axes exchanged.
+    // The next value is the first half of a launch's result, and then all of it with permuted axes.
     let part = planned(
         "%0: f32[3] = state \"a\" {init=0.0}\n%1: f32[6] = input \"x\"\n%2: f32[6] = exp %1\n\
          %3: f32[3] = slice %2 {start=[0], limit=[3], step=[1]}\nupdate %0 <- %3",

@@ -1,11 +1,12 @@
-//! The verifier finds each kind of broken plan.
+//! Tests that the verifier detects each kind of invalid plan.
 
 use crate::{graph, plan_of};
 use gradloom_core::ir::{DType, Graph, ValueId};
 use gradloom_core::kernel::{Kernel, Launch, Layout, Phase};
 use gradloom_core::plan::{Plan, Region, verify, verify_commit};
 
-/// Two temporaries at once, an update in place, one by a copy, a window, an output and a guard.
+/// Two temporaries that are live at the same time, an update in place, one by a copy, a window, an output and
+/// a guard.
 const STEP: &str = "%0: f32[4, 4] = input \"x\"\n%1: f32[4, 4] = param \"w\"\n%2: f32[4, 4] = state \"s\" {init=0.0}\n\
     %3: f32[4] = state \"ring\" {init=0.0}\n%4: i32[] = constant 1\n\
     %5: f32[4, 4] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\n%6: f32[4, 4] = exp %5\n%7: f32[4, 4] = mul %5, %6\n\
@@ -18,7 +19,7 @@ fn step() -> (Graph, Plan) {
     (graph, plan)
 }
 
-/// Breaks the plan of [`STEP`] and expects this to be said of it.
+/// Applies a change to the plan of [`STEP`], and checks the verifier's error.
 #[track_caller]
 fn broken(change: impl FnOnce(&mut Plan), message: &str) {
     let (graph, mut plan) = step();
@@ -67,7 +68,7 @@ fn the_plan_to_be_broken_is_sound() {
 fn values_that_live_at_once_in_the_same_bytes() {
     // %6 overwrites %5, which %7 still reads.
     broken(|p| set_offset(p, 6, offset(p, 5)), "launch 2 (mul) reads %5, but finds Some(Value(%6))");
-    // The product overwrites an operand of the other layout.
+    // The product overwrites an operand with a different layout.
     broken(|p| set_offset(p, 5, offset(p, 0)), "launch 0 (dot) writes %5 over its operand %0");
     // The loss overwrites the input, which the commit still reads.
     broken(|p| set_offset(p, 8, offset(p, 0)), "reads %0, but finds");
@@ -269,13 +270,13 @@ fn remove(plan: &mut Plan, launch: usize) {
     extend_lives(plan);
 }
 
-/// Lets every buffer live throughout, after launches were added or removed.
+/// Extends all lifetimes to the whole step, after launches were added or removed.
 fn extend_lives(plan: &mut Plan) {
     let end = plan.launches.len();
     plan.buffers.iter_mut().for_each(|b| (b.first, b.last) = (0, end));
 }
 
-/// An operand without elements conflicts with no access, and hides none that does.
+/// An operand without elements does not conflict with any access, nor hide a conflict.
 #[test]
 fn an_operand_that_is_overwritten_beside_an_empty_one() {
     let graph = graph(

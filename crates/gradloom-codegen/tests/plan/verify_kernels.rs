@@ -1,4 +1,5 @@
-//! The verifier finds each kind of broken fused kernel: kernels index by what only it looks at.
+//! Tests that the verifier detects each kind of invalid fused kernel; kernels do not check these indices
+//! again.
 
 use crate::fused;
 use gradloom_core::ir::{DType, ReduceOp};
@@ -7,7 +8,7 @@ use gradloom_core::kernel::{
 };
 use gradloom_core::plan::{Plan, verify};
 
-/// Two updates in one group, a softmax over rows, a product with an epilogue.
+/// Two updates in one group, a sum over rows, and a product with an epilogue.
 const STEP: &str = "%0: f32[4, 6] = param \"w\"\n%1: f32[5] = param \"b\"\n%2: f32[4, 6] = input \"dw\"\n\
     %3: f32[5] = input \"db\"\n%4: f32[4, 6] = sub %0, %2\n%5: f32[5] = sub %1, %3\n\
     %6: f32[4, 4] = dot %2, %2 {lhs_contract=[1], rhs_contract=[1]}\n%7: f32[4, 4] = exp %6\n\
@@ -35,7 +36,7 @@ fn product(plan: &mut Plan) -> &mut Launch {
     &mut plan.launches[at]
 }
 
-/// Returns the launch of the sums of rows, and its body.
+/// Returns the launch of the sum over rows.
 fn row_loop(plan: &mut Plan) -> &mut Launch {
     let at = position(plan, |kernel| matches!(kernel, Kernel::Loop(_)));
     &mut plan.launches[at]
@@ -48,7 +49,7 @@ fn body(launch: &mut Launch) -> &mut Body {
     }
 }
 
-/// Breaks the plan of [`STEP`] and expects this to be said of it.
+/// Applies a change to the plan of [`STEP`], and checks the verifier's error.
 #[track_caller]
 fn broken(change: impl FnOnce(&mut Plan), message: &str) {
     let mut plan = fused(STEP);
@@ -106,7 +107,7 @@ fn stores_of_results_that_are_not_there_or_have_another_size_or_type() {
         },
         "leaves a result unwritten",
     );
-    // A sum over rows has one number for each column, not for each row.
+    // A sum over rows has one number per column, not per row.
     broken(
         |p| {
             let body = body(row_loop(p));
@@ -185,7 +186,7 @@ fn parts_of_a_group_share_nothing_and_leave_nothing() {
         },
         "has operands that no part uses",
     );
-    // Each part is looked at.
+    // The verifier checks every part.
     broken(
         |p| {
             let Kernel::Loop(body) = &mut parts(p)[1].kernel else { panic!("an update is a loop") };

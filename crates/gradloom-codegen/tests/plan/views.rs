@@ -1,11 +1,11 @@
-//! The plan as a value to look at: roles, the arena over time, launches with names, producers and consumers.
+//! Tests of queries on plans: roles, live bytes over time, names, producers and consumers of launches.
 
 use super::{buffer, graph, plan_of, planned};
 use gradloom_core::ir::{Id, ValueId};
 use gradloom_core::plan::{self, Plan, Region, Role};
 
-/// Products, which stay kernels of their own, with an operand that comes twice, a value that two launches
-/// read, and one without elements.
+/// Products, which are not fused, with a repeated operand, a value that two launches read, and one without
+/// elements.
 const PRODUCTS: &str = "%0: f32[16, 16] = input \"x\"\n%1: f32[16, 16] = param \"w\"\n%2: f32[16, 16] = param \"fixed\"\n\
     %3: f32[16, 16] = dot %0, %0 {lhs_contract=[1], rhs_contract=[0]}\n\
     %4: f32[16, 16] = dot %3, %1 {lhs_contract=[1], rhs_contract=[0]}\n\
@@ -35,7 +35,7 @@ fn a_plan_that_writes_what_is_frozen_is_refused() {
     assert!(error.to_string().contains("writes the Frozen %0"), "{error}");
 }
 
-/// Counts the bytes of the arena that are taken at a moment, one by one.
+/// Counts the bytes of the step's region that are live at a moment, byte by byte.
 fn taken(plan: &Plan, moment: usize) -> u64 {
     let mut bytes = vec![false; plan.totals.step as usize];
     for buffer in plan.live_at(moment).filter(|b| b.region == Region::Step) {

@@ -1,4 +1,5 @@
-//! Attention's kernels give what the reference gives: by blocks and by rows, wherever their operands lie.
+//! Tests of the attention kernels against the reference, with every schedule and with operands in several
+//! layouts.
 
 use gradloom_codegen::schedule::attention::{Choice, Kernel, Lanes, Matrices, Problem, Tile, choose};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
@@ -13,12 +14,12 @@ use gradloom_testing::Leaves;
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
 type Extents = [usize; 7];
 
-/// Invocations of a workgroup in which each has rows of its own, and the rows from which on they are of one
-/// head: of a GPU, and of a device that computes on a CPU.
+/// For schedules without shared memory: number of invocations of a workgroup, and minimum number of rows for
+/// which a workgroup has a single head. `GPU` is for GPUs, `CPU` for devices that emulate a GPU on a CPU.
 const GPU: [usize; 2] = [64, 64];
 const CPU: [usize; 2] = [8, 0];
 
-/// Method of all kernels, and the dtype that matrix instructions round to.
+/// Schedule of all kernels, and the dtype to which matrix instructions round.
 type How = (Choice, [usize; 2], DType);
 
 fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threads: usize) -> How {
@@ -29,7 +30,7 @@ fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
 }
 
-/// Returns the method of lanes with so many elements of a key.
+/// Returns the schedule by lanes with `each` elements of a key per lane.
 fn lanes(threads: usize, each: usize) -> How {
     (Choice::Lanes(Lanes { threads, each }), GPU, DType::F16)
 }
@@ -38,7 +39,7 @@ fn own(rows: usize, of: [usize; 2]) -> How {
     (Choice::Own { rows }, of, DType::F16)
 }
 
-/// Returns blocks of both widths of columns, and rows of either kind of device.
+/// Returns schedules with blocks of both widths of columns, and schedules by rows for both kinds of devices.
 fn every_way() -> [How; 6] {
     [block(2, 4, 2, 2), block(1, 2, 4, 2), block(3, 2, 1, 3), own(1, GPU), own(1, CPU), own(2, CPU)]
 }
@@ -47,7 +48,7 @@ fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a graph of attention and its gradient; `flags` are those of the op.
+/// Returns the text of attention and its gradient; `flags` are the op's attributes.
 fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
@@ -67,7 +68,7 @@ fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     )
 }
 
-/// Queries over blocks of keys, which a table names.
+/// Attention over paged keys and values.
 const OVER_A_TABLE: &str = "%0: f32[2, 2, 3, 6] = input \"q\"\n%1: f32[5, 1, 4, 6] = input \"k\"\n\
     %2: f32[5, 1, 4, 5] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n\
     %5: i32[2, 3] = input \"table\"\n\
@@ -87,7 +88,7 @@ fn leaves(offset: i32, length: i32) -> Leaves {
     leaves.with("length", DType::I32, &[], &number(length))
 }
 
-/// Returns attention in a graph, or else its gradient.
+/// Returns the attention op of a graph, or its gradient.
 fn attention_of(graph: &Graph, gradient: bool) -> (&Op, AttentionSpec) {
     let found = graph.entry_ops().find_map(|(_, op)| match &op.kind {
         OpKind::Attention(spec) if !gradient => Some((op, *spec)),
@@ -97,8 +98,8 @@ fn attention_of(graph: &Graph, gradient: bool) -> (&Op, AttentionSpec) {
     found.expect("the graph has it")
 }
 
-/// Returns the layout of a tensor: element after element, or with its axes the other way round, two
-/// elements between neighbours, from the third on.
+/// Returns the layout of a tensor: contiguous, or with reversed axes, an innermost stride of 2, and an offset
+/// of 3.
 fn layout(shape: &[usize], scattered: bool) -> Layout {
     let natural = Layout::contiguous(&shape.to_vec().into());
     if !scattered {
@@ -113,7 +114,7 @@ fn layout(shape: &[usize], scattered: bool) -> Layout {
     Layout::new(3, shape.to_vec().into(), strides)
 }
 
-/// Returns the places of the elements of a layout, in row-major order.
+/// Returns the indices of a layout's elements, in row-major order.
 fn places(layout: &Layout) -> Vec<usize> {
     let place = |position: usize| {
         let (mut rest, mut at) = (position, layout.offset);
@@ -126,7 +127,7 @@ fn places(layout: &Layout) -> Vec<usize> {
     (0..layout.shape.elements()).map(place).collect()
 }
 
-/// An op's kernels and the layouts of its operands and results.
+/// Kernels of an op, with the layouts of its operands and results.
 struct Made {
     kernels: Vec<simt::Kernel>,
     schedule: AttentionSchedule,
@@ -141,7 +142,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         values.iter().map(|&value| layout(&graph.ty(value).shape, scattered)).collect()
     };
     let (reads, writes) = (layouts(&op.operands), layouts(&op.results));
-    // Rows of whole vectors, of the kernels that load such.
+    // Some kernels load rows as vectors if they consist of whole vectors.
     let loads_vectors = !scattered
         && matches!(choice, Choice::Matrices(_) | Choice::Lanes(_))
         && op
@@ -186,12 +187,12 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
     Made { kernels, schedule, reads, writes }
 }
 
-/// Runs an op's kernels over operands, which are `value`s; returns the machine after them.
+/// Runs the kernels of an op on the values of its operands; returns the machine afterwards.
 #[track_caller]
 fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, committed: bool) -> Machine {
     let (op, _) = attention_of(graph, made.kernels.len() == 2 || made.schedule.workspace() > 0);
     let spread = |(&operand, layout): (&ValueId, &Layout)| {
-        // What no operand has is wrong on purpose.
+        // Elements outside of the layout are NaN.
         let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
         let elements = bits(&value(operand));
         places(layout).into_iter().zip(elements).for_each(|(at, bits)| buffer[at] = bits);
@@ -212,7 +213,7 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
     machine
 }
 
-/// Checks attention, or its gradient, computed in one way.
+/// Checks attention or its gradient, computed with one schedule.
 #[track_caller]
 fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: bool) {
     let graph = graph(lines);
@@ -243,16 +244,17 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
 }
 
 /// A score is a sum of up to 70 products of numbers below 2, times 1/4: the magnitudes of its terms add up to
-/// less than 70, and on the average to 17. Each addition rounds by 2^-24 of what there is so far, so a score
-/// is off by less than 70 * 17 * 2^-24 = 7e-5 at worst, and, as roundings go either way, by some
-/// sqrt(70) * 17 * 2^-24 = 8e-6. That is also the share by which its exponential is off. Sums of weights and
-/// values add less. A key too many or too few, or another element, changes results by parts of a hundred.
+/// less than 70, and to 17 on average. Each addition has a relative rounding error of 2^-24 of the partial
+/// sum, so the error of a score is below 70 * 17 * 2^-24 = 7e-5 in the worst case and, because rounding
+/// errors have random signs, typically sqrt(70) * 17 * 2^-24 = 8e-6. That is also the relative error of its
+/// exponential. Sums of weights and values add less. A missing or additional key, or a wrong element, changes
+/// results by about a hundredth.
 const TOLERANCE: f64 = 2e-5;
-/// Operands, weights and slopes have 11 bits, and some 16 terms of a score have sums below 17: that is off by
-/// 17 / sqrt(16) * 2^-11 = 2e-3, as roundings go either way. Of bf16 they have 8 bits.
+/// Operands, weights and slopes have 11 bits. The sum of about 16 terms of a score is below 17, so its error
+/// is 17 / sqrt(16) * 2^-11 = 2e-3, because rounding errors have random signs. With bf16, they have 8 bits.
 const TOLERANCE_OF_HALVES: f64 = 6e-3;
 
-/// Checks attention and its gradient in some ways.
+/// Checks attention and its gradient with several schedules.
 #[track_caller]
 fn agree_by(ways: &[How], extents: Extents, flags: &str, [offset, length]: [i32; 2]) {
     for (i, &how) in ways.iter().enumerate() {
@@ -284,7 +286,7 @@ fn matrices_of_every_mask_in(half: DType) {
     agree_by(&ways, [1, 2, 1, 70, 100, 16, 32], "", [0, 0]);
     agree_by(&ways, [1, 1, 1, 130, 130, 32, 16], ", causal", [0, 0]);
     agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, query_offset, key_length", [40, 63]);
-    // The largest score is not the largest product, or all are alike.
+    // The greatest score is not the greatest product, or all scores are equal.
     for scale in ["scale=-0.5, causal", "scale=0.0, causal"] {
         agree_by(&ways, [1, 1, 1, 70, 70, 16, 16], scale, [0, 0]);
     }
@@ -328,7 +330,7 @@ fn rows_longer_than_registers() {
 fn few_rows_and_many() {
     let all = [block(2, 4, 4, 2), block(1, 4, 2, 8), own(1, GPU), own(4, CPU)];
     agree_by(&all, [1, 1, 1, 2, 40, 4, 4], "", [0, 0]);
-    // So many that a workgroup's rows are of one head.
+    // With this many rows, all rows of a workgroup have the same head.
     agree_by(&all, [1, 2, 1, 67, 3, 4, 4], "", [0, 0]);
     agree_by(&all, [1, 1, 1, 3, 65, 4, 4], ", causal, query_offset", [60, 0]);
     agree_by(&all, [1, 1, 1, 34, 34, 4, 4], ", causal", [0, 0]);
@@ -385,7 +387,7 @@ fn lanes_give_zeros_where_there_is_no_key_whatever_the_values() {
 
 #[test]
 fn tables_are_followed_and_checked() {
-    // Entries behind the keys that exist may be anything.
+    // Entries after the existing keys may have any value.
     let right = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0];
     let wrong = [4.0, 5.0, 1.0, 3.0, -1.0, -7.0];
     let with = |table: &[f64], length: i32| leaves(5, length).with("table", DType::I32, &[2, 3], table);
@@ -424,7 +426,8 @@ fn a_step_that_fails_writes_nothing() {
     let values = evaluate_values(&graph, &|kind| leaves(0, 0).value(kind)).unwrap();
     let value = |id: ValueId| values.get(id).expect("it was evaluated").clone();
     for how in every_way() {
-        // The second kernel of the gradient finds no means where invocations have done nothing.
+        // In schedules without shared memory, the first kernel of the gradient stores no means if the step
+        // has failed.
         let forward = made(&graph, false, how, false, true);
         let mut gradient = made(&graph, true, how, false, true);
         if matches!(how.0, Choice::Own { .. }) {
@@ -437,13 +440,13 @@ fn a_step_that_fails_writes_nothing() {
     }
 }
 
-/// Returns the number of bytes of the arrays that a workgroup shares.
+/// Returns the number of bytes of shared memory.
 fn shared_bytes(kernel: &simt::Kernel) -> usize {
     let words = |array: &Array| match array.ty {
         ValueType::Vector(elements) => (elements * array.elements) as usize,
         _ => array.elements as usize,
     };
-    // Vectors start at multiples of 16 bytes.
+    // Vectors are aligned to 16 bytes.
     let bytes = |array: &Array| (4 * words(array)).next_multiple_of(16);
     kernel.arrays.iter().filter(|array| array.space == Space::Workgroup).map(bytes).sum()
 }
@@ -467,8 +470,8 @@ fn blocks_take_the_memory_that_the_rule_counts() {
     }
 }
 
-/// Returns the kernels of every kind, as they are chosen for small and large devices, and for one that
-/// computes on a CPU.
+/// Returns kernels of every kind, as scheduled for small and large devices, and for one that emulates a GPU
+/// on a CPU.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let portable = Limits::portable();
     let large = Limits { invocations: 1024, workgroup_memory: 48 << 10, ..portable };

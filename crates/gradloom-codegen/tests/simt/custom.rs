@@ -1,4 +1,4 @@
-//! A user's op whose kernels use what the kernel language has: scratch, shared memory, barriers, views.
+//! Tests of a user-defined op whose kernels use scratch memory, shared memory, barriers and views.
 
 use super::programs::agrees;
 use gradloom_codegen::pipeline::Target;
@@ -11,7 +11,7 @@ use gradloom_core::reference::HostTensor;
 use gradloom_testing::Leaves;
 use std::sync::Arc;
 
-/// The sum of the squares of a tensor.
+/// Sum of the squares of a tensor's elements.
 #[derive(Debug)]
 struct SumOfSquares;
 
@@ -62,7 +62,7 @@ impl CustomOp for SumOfSquares {
     }
 }
 
-/// Returns a graph of the op on a view of an input.
+/// Returns a graph that applies the op to a view of an input and to its exponential.
 fn graph(rows: usize) -> Graph {
     let op: Arc<dyn CustomOp> = Arc::new(SumOfSquares);
     let text = format!(
@@ -73,11 +73,11 @@ fn graph(rows: usize) -> Graph {
     parse_with(&text, &[op]).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
 }
 
-/// Its CUDA C.
+/// Returns the CUDA C of the op.
 pub(super) fn cuda_texts() -> Vec<String> {
     let (graph, target) = (graph(40), Target::cuda(Limits::cuda(), Precision::F32));
     let lowered = target.lower(&graph, fuse(&graph, target.fusion).unwrap());
-    // The kernels read views where they are.
+    // The kernels read views without copies.
     assert!(lowered.launches.iter().all(|launch| launch.kernel.name() != "copy"));
     let plan = plan::plan(&graph, lowered, &StoreLayout::default(), None).unwrap();
     target.emit(&graph, &plan).unwrap().into_iter().map(|text| text.source).collect()

@@ -1,4 +1,4 @@
-//! The kernel of guards, step after step, against a plain account of what failed.
+//! Tests of the guards' kernel over many steps, against a simple model of the failures.
 
 use gradloom_codegen::simt::kernels::{View, Views, guards};
 use gradloom_codegen::simt::verify;
@@ -9,7 +9,7 @@ use gradloom_core::kernel::{Access, Layout};
 use gradloom_grid::Machine;
 use gradloom_testing::Random;
 
-/// Returns a guard's elements, one of which is not finite unless this says so.
+/// Returns the elements of a guard, one of which is not finite if `is_finite` is false.
 fn elements(random: &mut Random, layout: &Layout, is_finite: bool) -> Vec<u32> {
     let finite = [0.0, -0.0, 65504.0, -65504.0, 2.0_f32.powi(-14)];
     let others = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
@@ -23,14 +23,14 @@ fn elements(random: &mut Random, layout: &Layout, is_finite: bool) -> Vec<u32> {
     bits
 }
 
-/// Guards of one dtype, with so many elements; windows with so much room.
+/// Guards of one dtype with these layouts, and the largest starts of the windows.
 struct Case<'c> {
     dtype: DType,
     guards: &'c [Layout],
     rooms: &'c [usize],
 }
 
-/// Runs steps that fail at random, and checks each one's verdict and the records.
+/// Runs steps that fail at random, and checks the verdict and the records after each one.
 fn check(case: &Case<'_>, seed: u64) {
     let mut random = Random::new(seed);
     let start = Access {
@@ -66,7 +66,7 @@ fn check(case: &Case<'_>, seed: u64) {
             }
             operands.push(elements(&mut random, layout, is_finite));
         }
-        // A kernel of the step has trapped before.
+        // An earlier kernel of the step has trapped.
         let trapped = random.below(6) == 0;
         if trapped {
             status[1..5].copy_from_slice(&[4, 17, u32::MAX, 11]);
@@ -101,7 +101,7 @@ fn check(case: &Case<'_>, seed: u64) {
         let bytes: Vec<u8> = status.iter().flat_map(|word| word.to_le_bytes()).collect();
         let seen = Status::new(&bytes);
         assert_eq!(seen.verdict(), verdict, "step {step}");
-        // The first four that the host does not know of, and the last.
+        // The first four failures that the host has not acknowledged, and the last.
         let unknown = &failures[acknowledged as usize..];
         let mut recorded = unknown[..unknown.len().min(4)].to_vec();
         recorded.extend(unknown.last().filter(|_| unknown.len() > 4));
@@ -118,7 +118,7 @@ fn verdicts_and_records_are_those_of_a_plain_account() {
     let scalar = Layout::contiguous(&[].into());
     let many = Layout::contiguous(&[300].into());
     let none = Layout::contiguous(&[0].into());
-    // Every third element, from the second on.
+    // Every third element, starting at the second.
     let strided = Layout { offset: 1, strides: [3].into(), ..Layout::contiguous(&[70].into()) };
     let lists: [&[Layout]; 5] = [
         std::slice::from_ref(&scalar),

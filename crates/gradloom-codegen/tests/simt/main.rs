@@ -1,4 +1,4 @@
-//! Kernels of the common GPU language against the float64 reference, on a simulated grid.
+//! Tests of GPU kernels on a simulated grid, against the f64 reference.
 
 mod attention;
 mod custom;

@@ -1,4 +1,4 @@
-//! NVIDIA's runtime compiler takes the CUDA C of every kernel, for sm_80 and sm_90a.
+//! Test that NVIDIA's runtime compiler accepts the CUDA C of every kernel, for sm_80 and sm_90a.
 
 use super::{custom, ops};
 use gradloom_codegen::cuda;
@@ -16,7 +16,7 @@ fn nvidias_compiler_takes_every_kernel() {
         .map(|(i, kernel)| cuda::print(kernel, &format!("kernel_{i}"), i, &|_| true).0)
         .collect();
     texts.extend(custom::cuda_texts());
-    // One text for all: making a compiler's program takes longer than compiling a kernel.
+    // All kernels are one text, because creating a program takes longer than compiling a kernel.
     nvrtc::check(&library, texts.iter().map(String::as_str));
     assert!(texts.len() > 60, "{} kernels", texts.len());
     eprintln!("{} kernels compiled for sm_80 and sm_90a", texts.len());

@@ -1,4 +1,4 @@
-//! Each op's kernels give what the reference gives, wherever their operands lie.
+//! Tests of the kernels of each op against the reference, with operands in several layouts.
 
 use gradloom_codegen::schedule::tuning::Choices;
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
@@ -18,12 +18,12 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Layout of operands in their buffers.
+/// Layout of the operands in their buffers.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// Element after element.
+    /// Contiguous, in row-major order.
     Dense,
-    /// The axes the other way round, two elements between neighbours, from the third on.
+    /// Reversed axes, an innermost stride of 2, and an offset of 3.
     Scattered,
 }
 
@@ -43,7 +43,7 @@ impl Lie {
     }
 }
 
-/// Returns a buffer with the elements where the layout says; the others are wrong on purpose.
+/// Returns a buffer with the elements at the indices of the layout; all other elements are NaN.
 fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
     let shape = layout.shape.to_vec();
@@ -58,13 +58,13 @@ fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     buffer
 }
 
-/// Returns the last op of a graph, and the values of its operands and results.
+/// Returns the last op of a graph, and its operands.
 fn last(graph: &Graph) -> (&Op, Vec<ValueId>) {
     let (_, op) = graph.entry_ops().last().expect("the graph has an op");
     (op, op.operands.clone())
 }
 
-/// Returns the kernels of a graph's last op.
+/// Returns the kernels of a graph's last op, and the layouts of its operands.
 #[track_caller]
 fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel>, Vec<Layout>) {
     let (op, operands) = last(graph);
@@ -89,8 +89,8 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
     (made, layouts)
 }
 
-/// Returns the schedule of a graph's last op: one in which workgroups share an axis, or not, if the op has
-/// both.
+/// Returns the schedule of a graph's last op. If `shares`, workgroups split an axis, if the op has such a
+/// schedule.
 fn schedule(graph: &Graph, shares: bool) -> Schedule {
     let (op, operands) = last(graph);
     let access = |&value: &ValueId| {
@@ -109,7 +109,7 @@ fn schedule(graph: &Graph, shares: bool) -> Schedule {
     }
 }
 
-/// Returns the kernels of every op, dtype and arrangement.
+/// Returns kernels of every op, for every dtype and layout.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let mut texts: Vec<String> = MOVEMENT.iter().map(ToString::to_string).collect();
     texts.extend([SLICE.into(), UPDATE.into(), GATHER.into()]);
@@ -163,7 +163,7 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     all
 }
 
-/// Runs the kernels of a graph's last op on the simulated grid: what they wrote, and their faults.
+/// Runs the kernels of a graph's last op on the simulated grid; returns the machine with results and faults.
 #[track_caller]
 fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) -> Machine {
     let (op, operands) = last(graph);
@@ -188,7 +188,7 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     machine
 }
 
-/// Checks the kernels of a graph's last op in every arrangement.
+/// Checks the kernels of a graph's last op in every layout and schedule.
 #[track_caller]
 fn agrees(lines: &str, leaves: &Leaves) {
     let graph = graph(lines);
@@ -246,7 +246,7 @@ fn movement() {
     for lines in MOVEMENT {
         agrees(lines, &leaves());
     }
-    // More operands than one kernel joins.
+    // These are more operands than one kernel joins.
     let operands = ["%0, %2, %1, %1"; 9].join(", ");
     let elements = 9 * 302;
     agrees(
@@ -299,7 +299,7 @@ fn dequantize() {
             "%0: u8[3, 2, {}] = input \"x\"\n%1: f32[3, 2, 96] = dequantize %0 {{format={format}}}",
             3 * bytes
         );
-        // Scales of every kind: ordinary ones, subnormals, zeros of both signs, infinities.
+        // The scales are normal numbers, subnormals, zeros of both signs, and infinities.
         let scales = [0x2e66, 0xb555, 0x0001, 0x83ff, 0x0000, 0x8000, 0x7bff, 0x7c00, 0xfc00];
         let byte = |i: usize| match i % bytes {
             place @ (0 | 1) => f64::from(scales[i / bytes % 9] >> (8 * place) & 0xff),
@@ -366,7 +366,7 @@ fn cumulative_reductions() {
 
 #[test]
 fn rows_in_order() {
-    // One part, several rounds of parts, and digits.
+    // These use one part, several rounds of parts, and radix sort.
     for (rows, extent, counts) in
         [(5, 7, &[7, 1][..]), (2, 1024, &[1024]), (1, 5000, &[3, 400, 512]), (2, 2500, &[513, 2500])]
     {

@@ -1,6 +1,7 @@
-//! Whole programs on the simulated grid, with the limits of several devices, against the float64 reference.
+//! Tests of whole programs on the simulated grid, with the limits of several devices, against the f64
+//! reference.
 //!
-//! Every value has memory of its own, so nothing here depends on a plan.
+//! Every value has separate memory, so the tests do not depend on a plan.
 
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct};
 use gradloom_codegen::pipeline::Target;
@@ -25,8 +26,8 @@ use gradloom_testing::float32::{Found, compare};
 use gradloom_testing::training_step;
 use std::collections::BTreeMap;
 
-/// Returns the limits that WebGPU grants everywhere, and those of a driver that computes on a CPU
-/// (lavapipe), one that takes vectors apart (SwiftShader), and a large CUDA device.
+/// Returns the limits that WebGPU guarantees, and those of a driver that runs on a CPU (lavapipe), one that
+/// splits vectors into scalars (SwiftShader), and a large CUDA device.
 fn devices() -> [(&'static str, Limits); 4] {
     let software = Limits { software: true, subgroup: Some(8), ..Limits::portable() };
     [
@@ -37,17 +38,17 @@ fn devices() -> [(&'static str, Limits); 4] {
     ]
 }
 
-/// A program in memory.
+/// Program, with the memory of its values.
 struct Memory<'g> {
     graph: &'g Graph,
     limits: &'g Limits,
-    /// Words of each buffer, where they were written.
+    /// Words of each buffer; `None` if not written.
     buffers: IdMap<ValueId, Vec<Option<u32>>>,
     /// Number of runs of each kind of schedule.
     kinds: BTreeMap<&'static str, usize>,
 }
 
-/// Returns the places of the elements of a layout.
+/// Returns the indices of a layout's elements.
 fn places(layout: &Layout) -> Vec<usize> {
     let shape = layout.shape.to_vec();
     let place = |position: usize| {
@@ -63,7 +64,7 @@ fn places(layout: &Layout) -> Vec<usize> {
 
 impl Memory<'_> {
     fn words(&self, access: &Access) -> Vec<u32> {
-        // What nothing wrote is wrong on purpose.
+        // Words that were not written are NaN.
         self.buffers.get(&access.buffer).unwrap().iter().map(|word| word.unwrap_or(0x7fc0_dead)).collect()
     }
 
@@ -81,7 +82,7 @@ impl Memory<'_> {
         tensor(access.dtype, &access.layout.shape, &words)
     }
 
-    /// Runs the kernels of a launch, or of parts of it as if they were one.
+    /// Runs the kernels of a launch; parts of a group are run together whenever possible.
     fn run(&mut self, launch: &Launch) {
         let parts = match &launch.kernel {
             kernel::Kernel::Group(parts) => parts.clone(),
@@ -127,7 +128,7 @@ impl Memory<'_> {
             }
         };
         *self.kinds.entry(kind).or_default() += 1;
-        // As a target would declare them: in vectors where a product can use them.
+        // Vectors are declared as by the targets: if a product can use them.
         let vectors = |access: &Access| match &launch.kernel {
             kernel::Kernel::Loop(body) | kernel::Kernel::Attention { epilogue: body, .. } => {
                 self.limits.fours && is_in_fours(body, access)
@@ -143,7 +144,8 @@ impl Memory<'_> {
         self.kernels(&made, operands, &results, launch.workspace as usize);
     }
 
-    /// Computes a product as a library does, with everything that the library is told to look at.
+    /// Computes a product as a library does, including elements outside of the operands that the library may
+    /// read.
     fn multiply(&mut self, product: &LibraryProduct, launch: &Launch) {
         let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
         let [left, right] = [0, 1].map(|read| self.words(&launch.reads[read]));
@@ -152,7 +154,7 @@ impl Memory<'_> {
             let [line, place] = if matrix.by_rows { [row, column] } else { [column, row] };
             i * matrix.batch_stride + line * matrix.stride + place
         };
-        // What is behind an operand may be anything.
+        // Memory after an operand may have any contents.
         let number = |words: &[u32], at: usize| {
             words.get(at).map_or(f64::NAN, |word| f64::from(f32::from_bits(*word)))
         };
@@ -176,7 +178,7 @@ impl Memory<'_> {
     fn together(&mut self, launch: &Launch, parts: &[&Part]) {
         *self.kinds.entry("together").or_default() += 1;
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
-        // The memory of each operand of all parts, one behind the other; and where each one's starts.
+        // Concatenated memory of each operand of all parts, and the start of each part's in it.
         let mut memory: Vec<Vec<u32>> = vec![Vec::new(); reads];
         let mut results: Vec<Vec<ValueId>> = vec![Vec::new(); writes];
         let mut ends = vec![0; writes];
@@ -184,7 +186,7 @@ impl Memory<'_> {
         for part in parts {
             let mut own = Vec::new();
             for (i, access) in launch.reads[part.reads.clone()].iter().enumerate() {
-                // Buffers begin where vectors may.
+                // Starts are aligned for vectors.
                 let start = memory[i].len().next_multiple_of(64);
                 own.push(u32::try_from(start + access.layout.offset).unwrap());
                 memory[i].resize(start, 0);
@@ -209,7 +211,7 @@ impl Memory<'_> {
         self.kernels(&made, memory, &results, launch.workspace as usize);
     }
 
-    /// Runs kernels; each result is some buffers, one behind the other.
+    /// Runs kernels; each result is a concatenation of buffers.
     fn kernels(
         &mut self,
         made: &[Kernel],
@@ -235,7 +237,7 @@ impl Memory<'_> {
             machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(machine.faults, [], "no index of these programs is out of range");
-        // Several results may be windows of one buffer.
+        // Several results may be windows of the same buffer.
         for ((list, words), before) in results.iter().zip(machine.results).zip(before) {
             let mut changes = words.into_iter().zip(before);
             for buffer in list {
@@ -257,7 +259,8 @@ fn views<'a>(
     phase: Phase,
 ) -> Views<'a> {
     let view = |access: &'a Access| View::of(access, has_vectors(access));
-    // The order of loads for operands that are there early; other devices run the other one.
+    // Operands that are available early change the order of loads; the other order is tested on other
+    // devices.
     let early = |access: &'a Access| View { is_early: phase == Phase::Compute, ..view(access) };
     Views {
         reads: reads.iter().map(early).collect(),
@@ -267,7 +270,7 @@ fn views<'a>(
     }
 }
 
-/// Returns the results of a program on a device, and how often each kind of kernel ran.
+/// Returns the results of a program on a device, and the number of runs of each kind of kernel.
 fn evaluation(
     graph: &Graph,
     leaves: &Leaves,
@@ -308,7 +311,7 @@ fn evaluation(
     (got, memory.kinds)
 }
 
-/// Checks a program on every device; gives how often each kind of kernel ran.
+/// Checks a program on every device; returns the number of runs of each kind of kernel.
 #[track_caller]
 pub(super) fn agrees(graph: &Graph, leaves: &Leaves) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
@@ -341,8 +344,8 @@ fn training_steps() {
     }
 }
 
-/// Every way to multiply in each precision, of operands in every order of axes whose extents no tile divides.
-/// Their elements are small whole numbers, so that nothing is rounded.
+/// Every schedule of products in each precision, with operands in every order of axes and extents that tiles
+/// do not divide. The elements are small integers, so that there is no rounding.
 #[test]
 fn products_are_exact_of_whole_numbers() {
     for precision in [Precision::F16, Precision::Bf16, Precision::Tf32, Precision::Tf32x3] {
@@ -350,8 +353,8 @@ fn products_are_exact_of_whole_numbers() {
     }
 }
 
-/// In TF32, products are off by its rounding; with what that leaves, they are nearly those of f32. Everything
-/// else stays f32.
+/// TF32 products have the error of its rounding; with the products of the residuals, they are almost as exact
+/// as in f32. All values remain f32.
 #[test]
 fn products_in_tf32_are_off_by_what_it_rounds() {
     let graph = block();
@@ -370,7 +373,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
             assert!(range.contains(&off), "{precision:?}: output {name} is off by {off:.1e}");
         }
     }
-    // A library computes in TF32 by itself.
+    // A library rounds to TF32 internally.
     let choices = Choices::by_rule(Precision::Tf32);
     let limits = Limits { library: Some(1), ..limits };
     let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
@@ -385,7 +388,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
     assert_eq!(wgsl::lower(&graph, &limits, &choices).unwrap().launches.iter().filter(by_library).count(), 0);
 }
 
-/// Returns the distance of vectors, as a share of the length of the second.
+/// Returns the distance of two vectors, relative to the norm of the second.
 fn distance(got: &[f64], want: &[f64]) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     norm(&mut got.iter().zip(want).map(|(got, want)| got - want)) / norm(&mut want.iter().copied())
@@ -430,8 +433,8 @@ fn exact_products(precision: Precision) {
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
 }
 
-/// Products that are alike are one kernel, whatever other products in tiles stand between, and give what they
-/// give one by one; what needs another's result is not among them.
+/// Products with equal extents are merged into one kernel even if other tiled products are between them, and
+/// have the same results as separate kernels. Products that depend on each other are not merged.
 #[test]
 fn products_that_are_alike_run_together() {
     let graph = parse(
@@ -472,7 +475,7 @@ fn products_that_are_alike_run_together() {
     }
 }
 
-/// An update in place is not joined with what reads the state that it overwrites.
+/// An update in place is not merged with a launch that reads the state that it overwrites.
 #[test]
 fn updates_that_are_alike_stay_apart() {
     let axes = "{lhs_contract=[1], rhs_contract=[0]}";
@@ -493,7 +496,7 @@ fn updates_that_are_alike_stay_apart() {
     }
 }
 
-/// Few rows: threads share out the terms, and every element is multiplied once.
+/// With few rows, threads split the terms, and every element is multiplied exactly once.
 #[test]
 fn products_of_few_rows_are_exact_of_whole_numbers() {
     let sizes = [(1, 64, 64), (1, 100, 70), (3, 66, 768), (8, 131, 200), (2, 768, 96), (5, 64, 515)];
@@ -502,8 +505,8 @@ fn products_of_few_rows_are_exact_of_whole_numbers() {
     assert_eq!(ran.get("streamed"), None);
 }
 
-/// So do subgroups with matrix instructions: of up to eight rows, sixteen and more, columns that no tile
-/// divides, 16 and 32 at a time, with sums for one subgroup and for sixteen.
+/// With matrix instructions, subgroups split the terms: for up to eight, up to sixteen and more rows, extents
+/// that tiles do not divide, 16 and 32 columns at a time, and one to sixteen subgroups.
 #[test]
 fn matrix_instructions_take_few_rows_from_memory() {
     let sizes = [(5, 64, 48), (8, 132, 256), (9, 100, 768), (16, 1540, 192), (16, 9000, 48), (7, 131, 48)];
@@ -512,18 +515,18 @@ fn matrix_instructions_take_few_rows_from_memory() {
         let ran = products_of_few_rows(&sizes, precision);
         assert_eq!(ran.get("streamed"), Some(&13), "{ran:?}");
     }
-    // Long sums are cut into parts, which the map behind the product adds up.
+    // Long sums use split-K, and the elementwise kernel after them adds the partial sums.
     let ran = products_of_few_rows(&[(3, 64, 2048), (12, 96, 2048)], Precision::Bf16);
     assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&4), Some(&4)), "{ran:?}");
-    // Of more rows, a workgroup has 32, by one and two subgroups, and longer sums are cut, too.
+    // With more rows, a workgroup has 32 of them, with one or two subgroups, and long sums use split-K, too.
     let ran = products_of_few_rows(&[(48, 2052, 32), (33, 2048, 192)], Precision::Bf16);
     assert_eq!(ran.get("streamed"), Some(&4), "{ran:?}");
     let ran = product_of_few_rows((40, 768, 2048), [false, false], Precision::Bf16);
     assert_eq!((ran.get("streamed"), ran.get("map")), (Some(&1), Some(&1)), "{ran:?}");
 }
 
-/// Returns the kinds of kernels that computed products of these rows, columns, and terms, in each order of
-/// their operands' axes.
+/// Returns the number of runs of each kind of kernel for products with these rows, columns and terms, with
+/// operands in every order of axes.
 fn products_of_few_rows(
     sizes: &[(usize, usize, usize)],
     precision: Precision,
@@ -538,7 +541,7 @@ fn products_of_few_rows(
     kinds
 }
 
-/// Returns the kinds of kernels that computed one, of operands that are turned or not.
+/// Returns the number of runs of each kind of kernel for one product, with transposed operands or not.
 fn product_of_few_rows(
     (m, n, k): (usize, usize, usize),
     [left_turned, right_turned]: [bool; 2],
@@ -566,7 +569,7 @@ fn product_of_few_rows(
     ran
 }
 
-/// Weights of 16 bits are read as they are: no kernel converts them.
+/// 16-bit weights are read directly, without a kernel that converts them.
 #[test]
 fn products_read_weights_of_16_bits() {
     let limits = Limits::cuda();
@@ -605,8 +608,8 @@ fn products_read_weights_of_16_bits() {
     }
 }
 
-/// Returns the program of a function of f32 inputs of these shapes, after the rewrites; each of its results
-/// is an output.
+/// Returns the graph of a function of f32 inputs with these shapes, after all passes. Each result is an
+/// output.
 fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Graph {
     let input =
         |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
@@ -618,8 +621,8 @@ fn program(shapes: &[&[usize]], results: impl Fn(&[Tensor]) -> Vec<Tensor>) -> G
     passes::run(traced.graph).0
 }
 
-/// Attention over what is cached, of no key, of some, and of more, with what a loop makes of it: put together
-/// with a new key, which heads share or not, or with rows of other numbers. On CUDA that is one kernel.
+/// Attention over a KV cache of no, few and many keys, followed by a row-wise loop that adds a new key, whose
+/// head may be shared, or combines rows in other ways. On CUDA, this is one kernel.
 #[test]
 fn rows_that_follow_from_attention_are_its_epilogue() {
     let cached = |[q, keys, values]: [Tensor; 3]| {
@@ -653,8 +656,8 @@ fn rows_that_follow_from_attention_are_its_epilogue() {
     }
 }
 
-/// Keys and values of 16 bits in blocks of a pool are read as they are, 16 bytes at a time where rows allow
-/// it: of few heads on a key and of many, rows of eights, of fours, and of neither.
+/// 16-bit keys and values in paged memory are read directly, 16 bytes at a time if rows allow it: with few
+/// and many heads per key head, and row lengths that are multiples of eight, of four, and of neither.
 #[test]
 fn attention_reads_pools_of_16_bits() {
     for ([heads, shared, depth, width], dtype) in [
@@ -701,7 +704,7 @@ fn attention_reads_pools_of_16_bits() {
     }
 }
 
-/// Returns a block of a transformer with its gradients: attention, a norm, an activation, products of every
+/// Returns a transformer block with its gradients: attention, a norm, an activation, and products of every
 /// kind.
 fn block() -> Graph {
     const WIDTH: usize = 32;
@@ -724,16 +727,16 @@ fn block() -> Graph {
     program(&shapes, results)
 }
 
-/// Outputs of a program whose values between kernels have 16 bits are as far from float64 as a few
-/// roundings are, and no nearer.
+/// If values between kernels have 16 bits, the error of outputs relative to f64 is that of a few roundings,
+/// and not less.
 #[test]
 fn values_between_kernels_are_rounded_in_each_precision() {
     let graph = block();
     let leaves = Leaves::random(3);
     let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
     let limits = Limits::cuda();
-    // The largest share of a number that is lost when it is rounded. On the longest way, from a loss to the
-    // gradient of the first weights, there are some 20 roundings, which go either way.
+    // Maximum relative error of a rounding. On the longest path, from the loss to the gradient of the first
+    // weights, there are about 20 roundings, which have random signs.
     for (precision, unit, dtype) in
         [(Precision::F16, 2f64.powi(-11), DType::F16), (Precision::Bf16, 2f64.powi(-8), DType::BF16)]
     {
@@ -755,8 +758,7 @@ fn values_between_kernels_are_rounded_in_each_precision() {
     }
 }
 
-/// Returns a classifier of 13 classes, whose logits have rows that are no whole vectors, with its
-/// gradients.
+/// Returns a classifier of 13 classes, whose rows of logits are not whole vectors, with its gradients.
 fn classifier() -> Graph {
     let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
     let results = |all: &[Tensor]| {
@@ -764,14 +766,14 @@ fn classifier() -> Graph {
         let hidden = (x.matmul(up) * 0.3 + bias).gelu();
         let logits = hidden.matmul(classes.transpose(0, 1));
         let loss = (logits.softmax(1) * logits).square().sum();
-        // What is an output has no room behind it.
+        // An output has no padding after it.
         [vec![loss], gradients(loss, [x, up, bias, classes]).map(|gradient| gradient * 0.5).to_vec()].concat()
     };
     program(&shapes, results)
 }
 
-/// Products go to a library with operands of 16 bits, each rounded once, and with extents that are multiples
-/// of eight, by way of zeros.
+/// Products by a library have 16-bit operands, each rounded once, and extents that are padded with zeros to
+/// multiples of eight.
 #[test]
 fn a_library_multiplies_whole_vectors() {
     let limits = Limits { library: Some(1), ..Limits::cuda() };
@@ -801,8 +803,7 @@ fn a_library_multiplies_whole_vectors() {
     }
 }
 
-/// Rows are put into a copy or into a state's own bytes, and without sorting; a row that is not there is
-/// left out.
+/// Distinct rows are stored in a copy or in a state's memory, without sorting; rows out of range are skipped.
 #[test]
 fn distinct_rows_are_put_and_others_left_out() {
     for (batches, rows, updates, width) in [(1, 7, 4, 3), (2, 3, 5, 70), (1, 1, 1, 1), (3, 300, 2, 1)] {
@@ -823,7 +824,7 @@ fn distinct_rows_are_put_and_others_left_out() {
     }
 }
 
-/// Scatters of the commit that are alike are one launch, whose kernel puts each one's rows where they belong.
+/// Equal scatters of the commit are one launch, whose kernel stores the rows of each.
 #[test]
 fn scatters_of_distinct_rows_run_together() {
     let graph = parse(
@@ -851,7 +852,7 @@ fn scatters_of_distinct_rows_run_together() {
     };
     let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
     let views = views(reads, writes, &|_| false, Phase::Compute);
-    // Both matrices in one buffer, the second behind the first, and so are both updates.
+    // Both matrices are in one buffer, one after the other, and so are both updates.
     let starts = [([2, 3], vec![0, 0, 0, 0]), ([2, 3], vec![15, 0, 6, 15])];
     let table = Table::new(group::Form::of_part(&parts[0]).unwrap(), starts.into_iter(), schedule);
     let made = kernels::together(&views, &[&parts[0]], &table, schedule);
@@ -871,14 +872,14 @@ fn scatters_of_distinct_rows_run_together() {
     assert_eq!(made.len(), 1);
     verify(&made[0]).unwrap_or_else(|error| panic!("{error}"));
     machine.run(&made[0]).unwrap_or_else(|error| panic!("{error}"));
-    // An index out of range leaves its row out.
+    // A row with an index out of range is skipped.
     let mut want = matrices;
     want[12..15].copy_from_slice(&floats(100..103));
     want[27..30].copy_from_slice(&floats(106..109));
     assert_eq!(machine.results[0], want.into_iter().map(Some).collect::<Vec<_>>());
 }
 
-/// The epilogue of a product by the library is a part of the rows' kernel behind it.
+/// The epilogue of a library product is merged into the row-wise kernel after it.
 #[test]
 fn a_residual_and_the_norm_behind_it_are_one_kernel() {
     let results = |all: &[Tensor]| {
@@ -901,8 +902,8 @@ fn a_residual_and_the_norm_behind_it_are_one_kernel() {
     }
 }
 
-/// Rows of every length that loops in fours share out in another way: whole groups or not, in registers or
-/// not, with sums of columns.
+/// Rows of all lengths that groups of four treat differently: whole groups or not, in registers or not, with
+/// column sums.
 #[test]
 fn rows_in_fours_of_every_length() {
     let mut compared = 0;
@@ -922,7 +923,7 @@ fn rows_in_fours_of_every_length() {
         assert!(kinds.contains_key("rows"), "{kinds:?}");
         match compare(&graph, &leaves, &got, &want) {
             Ok(Found::Close | Found::Sensitive) => compared += 1,
-            // Of so long a sum, an error in f32 may be as large as it is.
+            // The f32 error of such a long sum may be as large as the sum.
             Ok(Found::Wild) => {}
             Err(error) => panic!("{columns} columns: {error}"),
         }

@@ -1,5 +1,5 @@
-//! Attention and its gradient: extents that fill blocks and that do not, masks, shared key heads, tables,
-//! other layouts.
+//! Tests of the shaders of attention and its gradient: extents that fill blocks and others, masks, shared key
+//! heads, block tables, and other layouts.
 
 use super::{adapters, checked, graph};
 use gradloom_codegen::wgsl::Dispatch;
@@ -11,7 +11,7 @@ fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a graph with attention, and with its gradient if asked for; `flags` are those of the op.
+/// Returns the text of attention, with its gradient if `gradient`; `flags` are the op's attributes.
 pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str, gradient: bool) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
@@ -98,7 +98,7 @@ fn tables_are_followed_and_checked() {
 
 #[test]
 fn heads_are_read_and_written_where_they_are() {
-    // One matrix holds q, k and v of each position; the gradients go back into one.
+    // One matrix contains q, k and v of each position, and one receives their gradients.
     let heads = |from: usize, number: usize| {
         let [slice, split, heads] = [number, number + 1, number + 2];
         format!(

@@ -1,9 +1,9 @@
-//! Requirements on every shader, on every machine.
+//! Validation of shaders on all machines.
 //!
-//! In: a dispatch and the limits that it was made for. Always holds of those that pass: naga takes the text
-//! for valid and prints it as SPIR-V, MSL and HLSL; the shader keeps to the limits; its bindings are those of
-//! the dispatch. Where the command `tint` is installed, it takes the text too: it checks what naga does not,
-//! that all invocations of a workgroup meet the barriers.
+//! In: a dispatch, and the limits for which it was generated. naga must accept the text and convert it to
+//! SPIR-V, MSL and HLSL; the shader must respect the limits, and its bindings must be those of the dispatch.
+//! If the command `tint` is installed, it must accept the text, too: in contrast to naga, it checks that all
+//! invocations of a workgroup reach the barriers.
 
 use gradloom_codegen::wgsl::{Bound, Dispatch, Limits};
 use naga::back::{hlsl, msl, spv};
@@ -13,10 +13,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Validates a shader and prints it for all drivers.
+/// Validates a shader, and converts it for all drivers.
 ///
 /// # Panics
-/// When something is wrong, with the text.
+/// If the shader is invalid; the message contains its text.
 #[track_caller]
 pub(crate) fn check(dispatch: &Dispatch, limits: &Limits) {
     let numbered = || {
@@ -42,7 +42,7 @@ fn check_with_naga(dispatch: &Dispatch, limits: &Limits) -> Result<(), String> {
         .map_err(|error| error.emit_to_string(&dispatch.source))?;
     check_limits(&module, dispatch, limits)?;
     check_bindings(&module, &dispatch.bindings)?;
-    // Metal's and Direct3D's writers do not know cooperative matrices.
+    // naga's MSL and HLSL backends do not support cooperative matrices.
     print(&module, &info, limits.cooperative)
 }
 
@@ -113,13 +113,12 @@ fn print(module: &Module, info: &ModuleInfo, cooperative: bool) -> Result<(), St
     Ok(())
 }
 
-/// Checks what browsers check; does nothing where there is no `tint`, and for shaders that only native
-/// drivers take.
+/// Performs the checks of browsers. Skipped without `tint`, and for shaders that only native drivers support.
 fn check_with_tint(source: &str) -> Result<(), String> {
     if !tint_is_installed() || source.contains("enable wgpu_") || source.contains("subgroup_id") {
         return Ok(());
     }
-    // naga takes subgroup operations without the header that tint asks for.
+    // In contrast to tint, naga accepts subgroup operations without this directive.
     let header = if source.contains("subgroup") { "enable subgroups;\n" } else { "" };
     let mut tint = Command::new("tint")
         .args(["--input-format", "wgsl", "--format", "wgsl", "-o", "/dev/null", "-"])

@@ -1,9 +1,8 @@
-//! Kernels of every kind as text, for both targets: `tests/files/wgsl` and `tests/files/cuda`, reviewed by
-//! eye.
+//! Comparison of kernels of every kind with the reviewed files in `tests/files/wgsl` and `tests/files/cuda`.
 //!
-//! Both folders have a file for each of [`CASES`]: the graph, then the kernels of its launches in order.
-//! `UPDATE=1 cargo test -p gradloom-codegen --test wgsl` writes them anew. NVIDIA's compiler takes the CUDA C
-//! where it is installed, naga the WGSL everywhere.
+//! Both directories have a file for each of `cases`: the graph, followed by the kernels of its launches in
+//! order. `UPDATE=1 cargo test -p gradloom-codegen --test wgsl` rewrites them. naga validates the WGSL, and
+//! NVIDIA's compiler the CUDA C if it is installed.
 
 use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
@@ -17,15 +16,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// A graph of few launches.
+/// Graph with few launches.
 struct Case {
     /// Name of the files.
     name: &'static str,
-    /// Note on what to look at.
+    /// Hint for reviewers.
     note: &'static str,
-    /// The graph.
+    /// Text of the graph.
     lines: String,
-    /// Of its products. WGSL in f16 is for a large GPU, in f32 for what every adapter grants.
+    /// Precision of its products. WGSL with f16 is generated for a large GPU, with f32 for the limits that
+    /// WebGPU guarantees.
     precision: Precision,
 }
 
@@ -179,7 +179,7 @@ fn wgsl(case: &Case) -> String {
     let limits = if case.precision == Precision::F16 { large } else { portable };
     let mut text = heading(case, &graph);
     for made in checked_with(&graph, &limits, &Choices::by_rule(case.precision)) {
-        // Without guards it has nothing to look at.
+        // Without guards, this kernel would check nothing.
         if made.label != "guards" || !graph.guards.is_empty() {
             write!(text, "\n// {:?} workgroups\n{}", made.workgroups, made.source).unwrap();
         }
@@ -187,7 +187,7 @@ fn wgsl(case: &Case) -> String {
     text
 }
 
-/// Returns the text with its heading, and that of each kernel.
+/// Returns the text of a file, and the source of each of its kernels.
 fn cuda(case: &Case) -> (String, Vec<String>) {
     let graph = graph(&case.lines);
     let target = Target::cuda(Limits::cuda(), case.precision);
@@ -241,7 +241,7 @@ fn kernels_in_cuda_c_are_as_reviewed() {
     }
 }
 
-/// A file that no case writes would never be compared.
+/// A file without a case would never be compared.
 #[test]
 fn every_file_is_a_case() {
     if updates() {

@@ -1,4 +1,4 @@
-//! Parts of groups that one kernel runs on CUDA.
+//! Tests of the parts of groups that are one kernel on CUDA.
 
 use super::{graph, plan_for};
 use gradloom_codegen::cuda;
@@ -6,7 +6,7 @@ use gradloom_codegen::pipeline::Target;
 use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl::{Cuts, Limits, Precision};
 
-/// Returns the kernels of a graph on CUDA, as they are called.
+/// Returns the labels of a graph's kernels on CUDA.
 fn on_cuda(lines: &str) -> Vec<String> {
     let graph = graph(lines);
     let plan = plan_for(&graph, &Target::cuda(Limits::cuda(), Precision::F32));
@@ -14,7 +14,7 @@ fn on_cuda(lines: &str) -> Vec<String> {
     made.into_iter().filter(|unit| unit.owner != Owner::Guards).map(|unit| unit.kernel.label).collect()
 }
 
-/// In the states' own bytes one kernel does for all; one that must copy its state first runs by itself.
+/// In place, scatters are one kernel; a scatter that must copy its state first is separate.
 #[test]
 fn scatters_in_place_run_together() {
     let scatters = "%0: f32[5, 3] = state \"a\" {init=0.0}\n%1: f32[5, 3] = state \"b\" {init=0.0}\n\
