@@ -1,10 +1,10 @@
-//! Kernels of one op each, and how many shaders they are.
+//! Tests of the shaders of single ops, and of their number.
 
 use super::{adapters, checked, graph};
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
-/// Checks the shaders of a graph for all adapters; gives how many launches' shaders there are on the first.
+/// Checks the shaders of a graph for all adapters; returns the labels of those for the first.
 #[track_caller]
 fn labels(lines: &str) -> Vec<String> {
     let graph = graph(lines);
@@ -52,7 +52,7 @@ fn positions_of_extremes() {
             ));
         }
     }
-    // Seen through a permuted view.
+    // The operand is a permuted view.
     labels(
         "%0: f32[3, 200] = input \"x\"\n%1: f32[200, 3] = permute %0 {perm=[1, 0]}\n\
          %2: i32[3] = argmax %1 {axis=0}\noutput \"y\" %2",
@@ -85,7 +85,7 @@ fn updates_by_number() {
         ("7, 3", "4", "4, 3", 0, 2),
         ("7", "2, 2", "2, 2", 0, 2),
         ("2, 7, 3", "2, 5", "2, 5, 3", 1, 2),
-        // One update of a batch: nothing to sort.
+        // With one update per batch, there is no need to sort.
         ("64, 7", "64", "64", 1, 1),
         ("7, 3", "0", "0, 3", 0, 0),
         ("0, 3", "4", "4, 3", 0, 1),
@@ -99,13 +99,13 @@ fn updates_by_number() {
         ));
         assert_eq!(shaders.len(), count, "{x}: {shaders:?}");
     }
-    // Not in the operand's place: zeros are copied, by the shader that sorts.
+    // The result is not in place: the shader that sorts also copies zeros.
     let shaders = labels(
         "%0: f32[256, 128] = constant 0.0\n%1: i32[8, 128] = input \"i\"\n%2: f32[8, 128, 128] = input \"u\"\n\
          %3: f32[256, 128] = scatter_add %0, %1, %2 {batch=0}\noutput \"y\" %3",
     );
     assert_eq!(shaders, ["scatter: sort", "scatter"]);
-    // In chunks.
+    // The updates are processed in chunks.
     let shaders = labels(
         "%0: f32[2, 9, 3] = constant 0.0\n%1: i32[2, 20000] = input \"i\"\n%2: f32[2, 20000, 3] = input \"u\"\n\
          %3: f32[2, 9, 3] = scatter_add %0, %1, %2 {batch=1}\noutput \"y\" %3",
@@ -113,8 +113,8 @@ fn updates_by_number() {
     assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter: copy"));
 }
 
-/// An index check is made by the invocation that answers for the row, as others may come so late that the
-/// index is overwritten; and what follows uses an index in range.
+/// Only the invocation that owns a row checks its index, because others may read it after it was overwritten.
+/// Further uses are clamped.
 #[test]
 fn indices_are_checked_by_who_answers_for_them() {
     let graph = graph(
@@ -128,25 +128,25 @@ fn indices_are_checked_by_who_answers_for_them() {
         let text = &picks.expect("the index is checked").source;
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let check = lines.iter().position(|line| line.ends_with(" >= 5) {")).expect("of five columns");
-        // The first lane of a row that is there.
+        // The condition is that the invocation is the row's first lane, and that the row exists.
         let owned = lines[check - 1];
         assert!(owned.starts_with("if (") && owned.contains(" == 0u) && "), "{text}");
         assert!(lines[check..].iter().any(|line| line.contains(", 0i), 4i)")), "{text}");
     }
 }
 
-/// A scalar device gets no vectors and little workgroup memory: SwiftShader is slow to compile vectors, and
-/// clears workgroup memory by code for each element.
+/// Shaders for scalar devices have no vectors and little shared memory: SwiftShader is slow to compile
+/// vectors, and clears shared memory with code for each element.
 #[test]
 fn a_scalar_device_shares_little_and_has_no_vectors() {
     let graphs = [
-        // A loss and a gradient's norm, in few dispatches.
+        // A loss and the norm of a gradient, in few dispatches.
         "%0: f32[40, 12] = input \"x\"\n%1: f32[40, 12] = mul %0, %0\n%2: f32[] = sum %1 {axes=[0, 1]}\n%3: f32[5000] = input \"y\"\n\
          %4: f32[5000] = mul %3, %3\n%5: f32[] = sum %4 {axes=[0]}\n%6: f32[1] = reshape %2\n%7: f32[1] = reshape %5\n\
          %8: f32[2] = concat %6, %7 {axis=0}\n%9: f32[] = sum %8 {axes=[0]}\noutput \"a\" %9",
         "%0: f32[100, 64] = input \"x\"\n%1: f32[100] = sum %0 {axes=[1]}\n%2: f32[100, 1] = reshape %1\n\
          %3: f32[100, 64] = broadcast %2\n%4: f32[100, 64] = mul %0, %3\n%5: f32[64] = sum %4 {axes=[0]}\noutput \"a\" %5",
-        // The gradient of a LayerNorm is of this kind.
+        // The gradient of a LayerNorm has this form.
         "%0: f32[100, 768] = input \"x\"\n%1: f32[100] = sum %0 {axes=[1]}\n%2: f32[100, 1] = reshape %1\n\
          %3: f32[100, 768] = broadcast %2\n%4: f32[100, 768] = mul %0, %3\n%5: f32[768] = sum %4 {axes=[0]}\noutput \"a\" %5",
         "%0: f32[3, 2000] = input \"x\"\n%1: f32[3] = sum %0 {axes=[1]}\n%2: i32[3] = argmax %0 {axis=1}\noutput \"a\" %1\noutput \"b\" %2",
@@ -179,7 +179,7 @@ fn a_scalar_device_shares_little_and_has_no_vectors() {
     assert_eq!(totals(portable), ["2 kernels: shares of totals", "2 kernels: totals"]);
 }
 
-/// The compiler of WGSL knows every function that a spelling calls.
+/// WGSL compilers accept every function that a spelling calls.
 #[test]
 fn every_elementwise_function_is_valid_wgsl() {
     let [portable, ..] = adapters();

@@ -1,4 +1,5 @@
-//! Shaders of small graphs: each is valid for every driver, within the limits that it was made for.
+//! Tests of shaders of small graphs: each must be valid for every driver, and within the limits for which it
+//! was generated.
 
 mod attention;
 mod check;
@@ -16,7 +17,7 @@ use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::plan::{self, Plan, StoreLayout};
 
-/// Returns a graph from the lines of its text form.
+/// Parses a graph from the lines of its text form, and verifies it.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -24,24 +25,24 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Returns the choices for an adapter: f16 where it can multiply in it.
+/// Returns the choices for an adapter: products in f16 if it has matrix instructions for it.
 fn choices(limits: &Limits) -> Choices {
     Choices::by_rule(if limits.cooperative { Precision::F16 } else { Precision::F32 })
 }
 
-/// Returns the plan of a graph for an adapter, verified.
+/// Returns the verified plan of a graph for an adapter.
 #[track_caller]
 fn plan(graph: &Graph, limits: &Limits) -> Plan {
     plan_with(graph, limits, &choices(limits))
 }
 
-/// Returns the plan with other choices.
+/// Returns the verified plan of a graph for an adapter, with given choices.
 #[track_caller]
 fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
     plan_for(graph, &Target::wgsl(*limits, choices.precision()).with_choices(choices.clone()))
 }
 
-/// Returns the plan for any target.
+/// Returns the verified plan of a graph for any target.
 #[track_caller]
 fn plan_for(graph: &Graph, target: &Target) -> Plan {
     let mut store = StoreLayout::default();
@@ -53,13 +54,13 @@ fn plan_for(graph: &Graph, target: &Target) -> Plan {
     plan
 }
 
-/// Returns the shaders of all launches of a graph, and of its guards, checked.
+/// Returns the checked shaders of all launches of a graph and of its guards.
 #[track_caller]
 fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
     checked_with(graph, limits, &choices(limits))
 }
 
-/// Returns the checked shaders with other choices.
+/// Returns the checked shaders of a graph, with given choices.
 #[track_caller]
 fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let plan = plan_with(graph, limits, choices);
@@ -79,8 +80,8 @@ fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispat
     all
 }
 
-/// Returns the limits of the adapters that shaders are made for: what WebGPU grants everywhere, a CPU's
-/// driver, and a large GPU.
+/// Returns the limits of four adapters: those that WebGPU guarantees, and those of a driver that runs on a
+/// CPU, of a large GPU, and of a driver that splits vectors into scalars.
 fn adapters() -> [Limits; 4] {
     let software =
         Limits { workgroup_memory: 32 << 10, subgroup: Some(8), software: true, ..Limits::portable() };

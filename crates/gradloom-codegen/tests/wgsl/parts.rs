@@ -1,4 +1,4 @@
-//! Sums in parts: which kernels leave them, and where they are taken together.
+//! Tests of split sums: the kernels that compute the partial sums, and those that combine them.
 
 use super::{adapters, checked, graph, plan};
 use gradloom_codegen::pipeline::Target;
@@ -7,13 +7,13 @@ use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::kernel::{Kernel, Store};
 use gradloom_core::plan::Plan;
 
-/// Returns the limits of a GPU that grants the least.
+/// Returns the limits that WebGPU guarantees.
 fn portable() -> Limits {
     adapters()[0]
 }
 
-/// Returns the number of parts of each sum of columns that a plan's launches leave, and of the sums that
-/// each group takes together.
+/// Returns the number of parts of each column sum that a plan's launches compute partially, and the number of
+/// sums that each group combines.
 fn parts(plan: &Plan) -> (Vec<usize>, Vec<usize>) {
     let (mut left, mut taken) = (Vec::new(), Vec::new());
     for launch in &plan.launches {
@@ -56,8 +56,7 @@ fn a_sum_that_is_needed_is_finished_first() {
     assert_eq!((left.len(), taken), (1, vec![1]));
 }
 
-/// A product that is cut into parts, and then an operand of a product whose columns are summed up by a loop
-/// of its own.
+/// The result of a split-K product is an operand of a product whose columns a separate loop sums up.
 #[test]
 fn a_product_that_a_split_product_needs_is_finished_first() {
     let graph = graph(
@@ -66,7 +65,7 @@ fn a_product_that_a_split_product_needs_is_finished_first() {
          %4: f32[32, 64] = dot %3, %2 {lhs_contract=[1], rhs_contract=[0]}\n%5: f32[64] = sum %4 {axes=[0]}\n\
          output \"a\" %4\noutput \"b\" %5",
     );
-    // The plan's verifier refuses reads of what was not written.
+    // The plan's verifier refuses reads of values that were not written.
     let names: Vec<&str> = plan(&graph, &portable()).launches.iter().map(|l| l.kernel.name()).collect();
     assert_eq!(names, ["dot", "reduce", "dot", "reduce"]);
 }
@@ -94,7 +93,7 @@ fn the_terms_of_a_small_weights_gradient_become_a_batch() {
     assert_eq!(small.launches.len(), 2);
     let parts_of = |plan: &Plan| plan.launches[0].writes[0].layout.shape.elements();
     assert!(parts_of(&small) >= 2 * 64 * 64 && small.launches[0].workspace == 0);
-    // Too large to wait: the kernel adds its parts itself.
+    // This result is too large for partial sums in memory, so the kernels of the product add them.
     let large = plan_of(384);
     assert_eq!((large.launches.len(), parts_of(&large)), (1, 384 * 384));
     assert!(large.launches[0].workspace > 0);
@@ -103,7 +102,8 @@ fn the_terms_of_a_small_weights_gradient_become_a_batch() {
     }
 }
 
-/// The cut of a product is part of its choice, so the whole one is to be measured as well as the parts.
+/// The number of parts of a product is part of its choice, so both the whole product and its parts are
+/// problems.
 #[test]
 fn a_product_that_is_cut_is_also_named_whole() {
     let graph = graph(

@@ -1,10 +1,10 @@
-//! Shaders of random training steps, as they are and after the passes.
+//! Tests of the shaders of random training steps, before and after the passes.
 
 use super::{adapters, checked};
 use gradloom_core::passes;
 use gradloom_testing::training_step;
 
-/// Returns the number of graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of graphs, which the environment variable `GRADLOOM_RANDOM_GRAPHS` sets.
 fn graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(45)
 }
@@ -23,6 +23,6 @@ fn random_training_steps_have_valid_shaders() {
             commits += all.iter().filter(|dispatch| dispatch.source.contains("let committed")).count();
         }
     }
-    // The graphs reach what they are there for.
+    // The graphs must cover the cases under test.
     assert!(shaders > 10 * graphs() as usize && commits > graphs() as usize, "{shaders} {commits}");
 }

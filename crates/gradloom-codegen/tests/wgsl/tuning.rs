@@ -1,5 +1,5 @@
-//! Choices for attention: what may be measured is valid, what was chosen is what programs run, and lines read
-//! back.
+//! Tests of the choices for attention: all candidates are valid, programs use the chosen one, and lines of
+//! text are parsed as they are printed.
 
 use super::attention::{EXTENTS, Extents, text};
 use super::{adapters, check, checked_with, choices, graph};
@@ -10,8 +10,8 @@ use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{AttentionSpec, Graph};
 
-/// Returns the limits of the least GPU, a CPU's driver, the same driver as if it were a GPU, and a large
-/// GPU.
+/// Returns the limits that WebGPU guarantees, and those of a CPU's driver, of the same driver as if it were a
+/// GPU, of a large GPU, and of a scalar device.
 fn limits() -> [Limits; 5] {
     let [portable, software, large, scalar] = adapters();
     [portable, software, Limits { software: false, ..software }, large, scalar]
@@ -28,7 +28,7 @@ fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents
     attention::Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth }
 }
 
-/// Returns the problems of attention in a graph.
+/// Returns the attention problems of a graph.
 fn attention_of(graph: &Graph, limits: &Limits) -> Vec<Problem> {
     let fused = fuse(graph, Fusion::SumsApart).unwrap();
     let all = Target::wgsl(*limits, choices(limits).precision()).problems(graph, &fused).into_iter();
@@ -52,7 +52,7 @@ fn each_candidate_of_each_kernel_has_a_valid_shader() {
                     let alone = alone(&problem, choice, &limits);
                     let [dispatch] = &alone.shaders.dispatches[..] else { panic!("{choice:?}") };
                     check(dispatch, &limits);
-                    // Measuring shows what the shader writes.
+                    // The shader writes exactly the results that are compared.
                     let left = |bound: &&Bound| dispatch.bindings.contains(bound);
                     assert_eq!(alone.results.iter().filter(left).count(), 2);
                     tried += 1;
@@ -74,7 +74,7 @@ fn the_rules_choice_is_the_first_candidate() {
             }
         }
     }
-    // Blocks of all sizes that fit, and a row for each invocation.
+    // Blocks of all sizes that fit, and one row per invocation.
     let large = attention::candidates(
         Kernel::Forward,
         &problem([8, 12, 12, 1024, 1024, 64, 64]),
@@ -82,12 +82,12 @@ fn the_rules_choice_is_the_first_candidate() {
         &limits()[3],
     );
     assert!(large.len() >= 9 && large.contains(&attention::Choice::Own { rows: 1 }), "{large:?}");
-    // A CPU's driver has several rows for each invocation.
+    // Drivers that run on a CPU have several rows per invocation.
     let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), false, &limits()[1]);
     assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
 }
 
-/// Returns the kernels of attention in a program, by their names.
+/// Returns the attention kernels of a program.
 fn kernels(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let all = checked_with(graph, limits, choices).into_iter();
     all.filter(|dispatch| dispatch.label.starts_with("attention")).collect()
@@ -118,10 +118,10 @@ fn what_cannot_run_alone_is_the_rules() {
         let graph = graph(&text([1, 2, 2, 33, 70, 24, 40], ", causal, query_offset, key_length", gradient));
         attention_of(&graph, &adapters()[0])
     };
-    // The gradient with all operands would be too many bindings.
+    // A gradient with all operands would need too many bindings.
     assert_eq!(cached(true), cached(false));
     let [problem @ Problem::Attention(Kernel::Forward, _)] = &cached(false)[..] else { panic!("forward") };
-    // Queries at the end of all keys.
+    // The queries are at the last of all positions.
     let alone = alone(problem, &candidates(problem, Precision::F32, &adapters()[0])[0], &adapters()[0]);
     assert_eq!(alone.words, [(3, vec![70 - 33]), (4, vec![70])]);
     let lines = "%0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 8, 16] = input \"k\"\n\
@@ -207,7 +207,7 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
         for problem in [empty, huge] {
             assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, false, &portable));
         }
-        // A choice for a product is none for attention.
+        // A choice for a product does not suit attention.
         let product = from_line("product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3").unwrap();
         assert!(!product.1.suits(&Problem::Attention(kernel, some), Precision::F32, &portable));
         assert!(!Choice::Attention(own(1)).suits(&product.0, Precision::F32, &portable));
