@@ -17,7 +17,7 @@ pub struct Touches {
     pub writes: Vec<(usize, Range<u64>)>,
 }
 
-/// Last kernels that accessed a range of bytes.
+/// Last writer of a range of bytes, and the readers since then.
 #[derive(Clone, Debug, Default)]
 struct Last {
     end: u64,

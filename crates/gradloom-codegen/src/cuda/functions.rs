@@ -24,7 +24,7 @@ macro_rules! left {
     };
 }
 
-/// Product of matrices of a dtype: two instructions compute 8 columns each.
+/// Product of matrices of a dtype, computed by two instructions of 8 columns each.
 macro_rules! multiply {
     ($name:literal, $type:literal) => {
         concat!(
@@ -69,7 +69,7 @@ __device__ int sign_of(int x) {
     return (x > 0) - (x < 0);
 }
 ";
-        // The smallest number is unchanged; signed overflow is undefined.
+        // `i32::MIN` wraps to itself; negating it as an int would be undefined.
         Abs "abs_of" [] = "__device__ int abs_of(int x) {
     return x < 0 ? (int)(0u - (unsigned)x) : x;
 }
@@ -80,7 +80,7 @@ __device__ int sign_of(int x) {
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 ";
-        // Zero divisors are reported elsewhere, and the result is 0; the smallest number divided by -1 wraps.
+        // A zero divisor, which is reported elsewhere, returns 0; `i32::MIN / -1` wraps.
         Divide "divide" [] = "__device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }
@@ -98,9 +98,9 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 ";
-        // PTX ISA, "griddepcontrol" (programmatic dependent launch): dependent kernels may start once all
-        // blocks of this kernel have executed the first function. The second waits until the kernels before
-        // it are done and their writes are visible.
+        // PTX ISA, "griddepcontrol" (programmatic dependent launch). Dependent kernels may start once all
+        // blocks have called `let_next_start`. `wait_for_others` returns when the preceding kernels are done
+        // and their writes are visible.
         Start "let_next_start" [] = "__device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");

@@ -13,8 +13,8 @@ pub struct CudaKernel {
     pub label: String,
     /// Function or library product that computes it.
     pub work: Work,
-    /// Parameters of a function, without the status, which is the last; or of a library product: the left
-    /// operand, the right operand, the result, and the scratch memory.
+    /// Parameters of a function, excluding the status, which follows them. For a library product, they are
+    /// the left operand, the right operand, the result, and the scratch memory.
     pub parameters: Vec<Parameter>,
     /// Memory that it accesses. Kernels are ordered if they access the same bytes and at least one writes
     /// them.
@@ -41,7 +41,7 @@ pub enum Work {
     Product(LibraryProduct),
 }
 
-/// Address to which a parameter, a pointer, refers.
+/// Address that is passed as a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// Byte of a region.

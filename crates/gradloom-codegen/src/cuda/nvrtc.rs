@@ -24,7 +24,7 @@ type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
-/// Compiler options besides the architecture: float operations are not contracted.
+/// Compiler options in addition to the architecture. They disable the contraction of float operations.
 pub const FLAGS: [&str; 1] = ["--fmad=false"];
 
 /// Environment variable with the path of the library.

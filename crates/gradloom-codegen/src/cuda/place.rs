@@ -1,6 +1,7 @@
 //! Placement of operands at addresses for CUDA.
 //!
-//! An address is that of a buffer or, if one kernel runs several parts, of the first of their buffers.
+//! The address of an operand is that of its buffer. If one kernel runs several parts, it is that of the first
+//! of their buffers.
 
 use super::launch::{Parameter, Span};
 use crate::kernels::Cuts;
@@ -196,13 +197,13 @@ fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     launch.phase == Phase::Compute && was_there
 }
 
-/// Returns the address of an access's buffer.
+/// Returns the address of the buffer of an access; `Nothing` if it has no elements.
 fn address(plan: &Plan, access: &Access) -> Parameter {
     let (region, offset) = place(plan, access);
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 
-/// Returns the region of an access's buffer, and the offset of its first byte.
+/// Returns the region and the offset of the buffer of an access.
 pub(super) fn place(plan: &Plan, access: &Access) -> (Region, u64) {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     (buffer.region, buffer.offset)

@@ -7,9 +7,9 @@ use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, St
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// Returns the text of a kernel as a function with a given name, and true if the function loads operands
-/// before it waits for the preceding kernels. Only operands for which `is_early` returns true may be loaded
-/// so. `launch` is the number of the launch, reported with faults.
+/// Prints a kernel as a function with a given name. Returns its text, and true if it loads operands before it
+/// waits for the preceding kernels. Only operands for which `is_early` returns true may be loaded early.
+/// `launch` is the number of the launch, which faults report.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {

@@ -103,8 +103,7 @@ impl Replay {
             gains: gains(unit),
             is_light: is_light(unit, plan),
         }));
-        // Kernels load early only from the store, constants and inputs; this phase does not write the former
-        // two.
+        // Kernels load early from the store and the constants, which this phase must not write.
         let kept = |(memory, _): &(usize, Range<u64>)| *memory < Region::Step as usize;
         debug_assert!(!nodes[1..=pause].iter().flat_map(|node| &node.touches.writes).any(kept));
         nodes.insert(pause + 1, own(Member::Results, handed_out(plan)));
@@ -135,7 +134,7 @@ impl Replay {
         let nodes = &self.nodes[segment.clone()];
         let shape = Shape::of(edges);
         let is_early = |(node, before): (&ReplayNode, &Vec<usize>)| match before[..] {
-            // The writes of a step's first kernel must be visible to nodes that load early.
+            // The first kernel of a step has no unit: its writes must be visible to nodes that load early.
             [other] => {
                 let is_row = if node.is_light { shape.is_thin() } else { shape.is_row() };
                 is_row && node.gains && nodes[other].unit.is_some()
@@ -168,7 +167,7 @@ pub struct Shape {
     pub nodes: usize,
     /// Number of direct dependencies.
     pub edges: usize,
-    /// Number of nodes of the longest chain.
+    /// Number of nodes in the longest chain.
     pub depth: usize,
     /// Maximum number of nodes at the same depth, which can run in parallel.
     pub branches: usize,
@@ -279,8 +278,8 @@ fn touches(spans: &Spans) -> Touches {
         reads: spans.reads.iter().map(place).collect(),
         writes: spans.writes.iter().map(place).collect(),
     };
-    // Kernels that report faults need no order among themselves: any of them may report the first. Those that
-    // read the verdict depend on the kernel that writes it.
+    // Kernels that report faults need no order among themselves, because any of their reports may be
+    // recorded. Those that read the verdict depend on the kernel that writes it.
     let verdict: Range<u64> = 0..4;
     if spans.decides {
         touches.writes.push((STATUS, verdict));

@@ -16,7 +16,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use std::ops::Range;
 
-/// Kernel of a part of the program.
+/// Kernel, with the part of the program to which it belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaUnit {
     /// Part of the program to which it belongs.
@@ -36,7 +36,6 @@ pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
     Ok(units.iter().flat_map(|unit| printed(unit, plan)).collect())
 }
 
-/// Prints the kernels of a unit.
 fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
     let first = match unit.owner {
         Owner::Launch(number) => plan.scratch[number],
@@ -52,7 +51,7 @@ fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
     kernels.into_iter().map(|kernel| CudaUnit { owner: unit.owner, kernel }).collect()
 }
 
-/// Returns a kernel as a function.
+/// Prints a kernel as a function.
 fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> CudaKernel {
     let Operands { reads, writes, .. } = &unit.operands;
     let name = function_name(&kernel.label);
@@ -67,7 +66,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
                 (Parameter::Workspace(scratch.start + start), vec![Span::Workspace(scratch.clone())])
             }
             Role::Table => (Parameter::Table(kernel.table.clone()), Vec::new()),
-            // Passed to every function.
+            // Every function has this parameter, as the last.
             Role::Status => {
                 spans.decides |= is_written;
                 continue;

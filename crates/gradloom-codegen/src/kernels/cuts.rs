@@ -7,7 +7,8 @@ use gradloom_core::plan::Region;
 pub struct Cuts(Vec<(Region, u64)>);
 
 impl Cuts {
-    /// Cuts a region before a byte, which must be aligned as in the plan, and the first byte of a value.
+    /// Cuts a region before a byte, which must be the first byte of a value and a multiple of the plan's
+    /// alignment.
     pub fn add(&mut self, region: Region, offset: u64) {
         if let Err(place) = self.0.binary_search(&(region, offset)) {
             self.0.insert(place, (region, offset));

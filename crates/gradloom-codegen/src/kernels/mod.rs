@@ -117,7 +117,7 @@ pub fn units<P: Placement>(program: Program<'_>, placement: &P) -> Result<Vec<Un
     Ok(hoisted.into_iter().chain(step).flatten().collect())
 }
 
-/// Returns the units of a launch, which are none if it runs on the host.
+/// Returns the units of a launch. A launch that runs on the host has none.
 ///
 /// # Errors
 /// Returns an error if the device cannot run a kernel.
@@ -160,8 +160,8 @@ pub(crate) fn of_launch<P: Placement>(
     placement.batches(parts, launch).into_iter().map(unit).collect()
 }
 
-/// Returns the unit of a launch that is not a group; its scratch memory starts at byte `scratch` of its
-/// group's.
+/// Returns the unit of a launch that is not a group. `scratch` is the offset of its scratch memory in that of
+/// its group.
 fn alone<P: Placement>(
     launch: &Launch,
     scratch: u64,
@@ -189,7 +189,7 @@ fn alone<P: Placement>(
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch })
 }
 
-/// Adds the location of the op that a launch computes to an error.
+/// Adds to an error the location of the op that a launch computes.
 fn blamed(launch: &Launch, graph: &Graph, error: Error) -> Error {
     let op = &graph.ops[launch.op];
     match graph.origin(op) {
@@ -264,7 +264,7 @@ pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P:
 }
 
 /// Returns true if 32-bit indices suffice for the elements of a kernel's operands and results, and for its
-/// positions. The limit leaves a margin of 2^16 for the rounding up of tiles and workgroups.
+/// positions. The limit leaves a margin of 2^16, because tiles and workgroups round up.
 fn is_countable(kernel: &LaunchKernel, reads: &[Access], writes: &[Access]) -> bool {
     const MOST: u64 = u32::MAX as u64 - (1 << 16);
     let ends = |access: &Access| access.layout.end().max(access.layout.shape.elements()) as u64 <= MOST;

@@ -59,7 +59,7 @@ impl Builder {
         Self { state: RefCell::new(BuilderState { kernel, open: vec![Vec::new()] }) }
     }
 
-    /// Finishes the kernel.
+    /// Returns the finished kernel, without unused expressions.
     pub fn finish(self) -> Kernel {
         let BuilderState { mut kernel, mut open } = self.state.into_inner();
         kernel.body = Block(open.pop().expect("the body is open"));
@@ -79,13 +79,13 @@ impl Builder {
         last(buffers)
     }
 
-    /// Sets the constants that all invocations can read; a kernel has only one such table.
+    /// Sets the kernel's only table, of constants that all invocations can read, and returns its buffer.
     pub fn table(&self, numbers: Vec<u32>) -> Memory {
         self.state.borrow_mut().kernel.table = numbers;
         self.buffer(Role::Table, DType::U32)
     }
 
-    /// Creates an array that each workgroup shares.
+    /// Creates an array shared by the invocations of a workgroup.
     pub fn shared(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
         self.array(Space::Workgroup, ty.into(), elements)
     }
@@ -158,7 +158,7 @@ impl Builder {
         self.expr(Expr::Local, DType::U32)
     }
 
-    /// Returns a bool: true if the step may write its results.
+    /// Returns a bool that is true if the step may write its results.
     pub fn committed(&self) -> Value<'_> {
         self.expr(Expr::Committed, DType::Bool)
     }
@@ -211,12 +211,12 @@ impl Builder {
         }
     }
 
-    /// Returns a vector of four f32 elements, computed from their numbers.
+    /// Returns a vector of four f32 elements, each computed from its index.
     pub fn vector_of<'k>(&'k self, element: &dyn Fn(u32) -> Value<'k>) -> Value<'k> {
         self.vector(&[element(0), element(1), element(2), element(3)])
     }
 
-    /// Returns a zero matrix, to accumulate products.
+    /// Returns a zero matrix as the initial sum of products.
     pub fn matrix_zero(&self) -> Value<'_> {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
@@ -273,7 +273,8 @@ impl Builder {
         self.push(Stmt::If(condition.id, block));
     }
 
-    /// Appends the statements of `then`, in a block that requires all given conditions, if there are any.
+    /// Appends the statements of `then`. If any conditions are given, they are in a conditional block that
+    /// requires all of them.
     pub fn guard<'k, const N: usize>(&'k self, conditions: [Option<Value<'k>>; N], then: impl FnOnce()) {
         match all(&conditions) {
             Some(condition) => self.when(condition, then),
@@ -458,17 +459,17 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Compare(op, self.id, other.id), DType::Bool)
     }
 
-    /// Returns a bool: true if it is less than a u32 constant.
+    /// Returns a bool that is true if this value is less than a u32 constant.
     pub fn below(self, limit: u32) -> Self {
         self.less(self.k.u32(limit))
     }
 
-    /// Returns a bool: true if it is less than another value.
+    /// Returns a bool that is true if this value is less than another.
     pub fn less(self, other: Self) -> Self {
         self.compare(CompareOp::Lt, other)
     }
 
-    /// Returns a bool: true if both are equal.
+    /// Returns a bool that is true if both values are equal.
     pub fn equals(self, other: Self) -> Self {
         self.compare(CompareOp::Eq, other)
     }

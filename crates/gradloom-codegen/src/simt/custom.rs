@@ -79,7 +79,7 @@ pub struct Invocation<'k> {
     mistake: &'k RefCell<Option<String>>,
 }
 
-/// Array of each invocation or of each workgroup, initially undefined.
+/// Array private to each invocation or shared by each workgroup, initially undefined.
 #[derive(Clone, Copy)]
 pub struct CustomArray<'k> {
     /// Kernel that declares it.
@@ -135,7 +135,7 @@ impl<'a> CustomLaunch<'a> {
         self.limits
     }
 
-    /// Adds a kernel that runs `f` once for each position below `elements`, in an invocation each.
+    /// Adds a kernel in which one invocation per position below `elements` runs `f`.
     pub fn each(&self, elements: usize, f: impl for<'k> FnOnce(Invocation<'k>, Value<'k>)) {
         let workgroup = WORKGROUP.min(self.limits.invocations);
         let Ok(count) = u32::try_from(elements) else {
@@ -256,7 +256,8 @@ impl<'k> Invocation<'k> {
         }
     }
 
-    /// Clamps a position to the last element; returns `None` if there are no elements.
+    /// Clamps a position to the last element; returns `None` if there are no elements, or the position is not
+    /// a u32.
     fn within(self, position: Value<'k>, elements: usize) -> Option<Value<'k>> {
         if position.ty() != ValueType::Scalar(DType::U32) {
             note(self.mistake, || format!("a position of {}: positions are u32, cast it", position.ty()));

@@ -53,7 +53,8 @@ impl ValueType {
 pub struct FragmentPlace;
 
 impl FragmentPlace {
-    /// Returns the row and column of an element (0 to 3) of a half (0 or 1) in an invocation of the subgroup.
+    /// Returns the row and the column of an element (0 to 3) that an invocation, `lane`, holds in the left
+    /// (0) or right (1) half of the matrix.
     pub fn of(lane: usize, half: usize, element: usize) -> [usize; 2] {
         [lane / 4 + element / 2 * 8, lane % 4 * 2 + element % 2 + half * 8]
     }
@@ -100,7 +101,7 @@ pub enum Expr {
     ElementPart(u32, ExprId, ExprId),
     /// Unary function, as defined by [`UnaryOp`].
     Unary(UnaryOp, ExprId),
-    /// Binary function, as defined by [`BinaryOp`]. An integer divided by zero is an unspecified number.
+    /// Binary function, as defined by [`BinaryOp`]. The result of an integer division by zero is unspecified.
     Binary(BinaryOp, ExprId, ExprId),
     /// Upper 32 bits of the product of two u32.
     MulHigh(ExprId, ExprId),
@@ -149,7 +150,7 @@ pub enum Expr {
         index: ExprId,
         /// Number of items between consecutive rows, or columns if not `by_rows`.
         pitch: u32,
-        /// True if consecutive elements in memory belong to a row.
+        /// True if rows are contiguous in memory.
         by_rows: bool,
     },
     /// Operand of 16-bit floats, made of elements that the invocations of the subgroup hold. Invocation `i`
@@ -277,7 +278,7 @@ pub enum Stmt {
 /// Reason for which a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Index, an i32, outside of the range from 0 to an extent.
+    /// Index, an i32, outside of `0..extent`.
     Index(ExprId, u32),
     /// Integer divisor of zero.
     Divisor(ExprId),
@@ -301,7 +302,7 @@ pub enum Role {
         /// Number of bytes.
         bytes: u64,
     },
-    /// [`Kernel::table`].
+    /// [Table](Kernel::table) of the kernel.
     Table,
     /// Words of the step's [`Status`](crate::step::Status), which a single invocation of the guards reads and
     /// writes. All others report [`Fault`]s.

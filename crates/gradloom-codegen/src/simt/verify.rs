@@ -1,8 +1,8 @@
 //! Verification of kernels.
 //!
-//! In: a kernel. Out: an error with the invalid expression or statement, if there is one. Checked are the
-//! numbers of buffers, variables and loops; dtypes; that operands precede the expressions that use them; that
-//! names, variables and counters are in scope; that each impure expression is evaluated by exactly one
+//! In: a kernel. Out: an error with the invalid expression or statement, if there is one. The checks cover
+//! the numbers of buffers, variables and loops; dtypes; that operands precede the expressions that use them;
+//! that names, variables and counters are in scope; that each impure expression is evaluated by exactly one
 //! [`Stmt::Let`]; and that barriers are in uniform control flow, which all invocations of a workgroup reach
 //! or none.
 

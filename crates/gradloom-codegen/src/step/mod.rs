@@ -25,7 +25,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Returns the index of the launch, with which it reports faults; 0 for the guards, which report none.
+    /// Returns the index of the launch, which its faults report; 0 for the guards, which report none.
     pub fn number(self) -> usize {
         match self {
             Self::Hoisted(number) | Self::Launch(number) => number,
@@ -41,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// Adds the location in the user's source of the op that the kernel computes to an error.
+    /// Adds to an error the location, in the user's source, of the op that the kernel computes.
     pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
         let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
         match op.and_then(|op| Some((graph.origin(op)?, op))) {
@@ -85,9 +85,9 @@ pub(crate) fn can_fail(plan: &Plan) -> bool {
     !plan.guards.is_empty() || plan.launches.iter().any(windows)
 }
 
-/// Returns the index of the first kernel of a step that must run in a separate pass, because some results are
-/// values of the store from before it (guards that are parameters themselves); the number of kernels if there
-/// is none.
+/// Returns the index of the first kernel of a step that must run in a separate pass, so that results can be
+/// read before it: the commit overwrites guards that are parameters. Without such guards, it is the number of
+/// kernels.
 pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
     if !plan.guards.iter().any(|(_, access)| stored(access)) {

@@ -89,7 +89,7 @@ impl Verdict {
     }
 }
 
-/// Step without an effect.
+/// Step that failed, and therefore had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Number of failures before it.

@@ -50,7 +50,7 @@ impl ShaderBuilder<'_> {
         text
     }
 
-    /// Returns a comparison of two elements.
+    /// Returns the comparison of two elements.
     pub(crate) fn compare(&mut self, op: CompareOp, dtype: DType, a: &str, b: &str) -> String {
         let (a, b) = match dtype {
             DType::Bool => (format!("u32({a})"), format!("u32({b})")),
@@ -67,7 +67,7 @@ impl ShaderBuilder<'_> {
         }
     }
 
-    /// Returns a conversion.
+    /// Returns the conversion of an element to another dtype.
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
             _ if from == to || from.is_for_memory() => a.to_string(),

@@ -139,7 +139,7 @@ helpers! {
 }
 ";
         Pow "power" [FromBits IsNan] = POW;
-        // Exact for quotients below 2^24; one correction step for larger ones.
+        // Binary long division, in which each subtraction is exact.
         Rem "remainder" [FromBits] = "fn remainder(x: f32, y: f32) -> f32 {
     var left = abs(x);
     let divisor = abs(y);

@@ -24,8 +24,8 @@ pub enum Element {
     Vector(DType),
     /// u32 words, whose bits are reinterpreted by loads and stores.
     Word,
-    /// Words with smaller elements that are written. Stores are atomic, because other invocations write the
-    /// rest of a word.
+    /// Words with smaller elements that are written. Stores are atomic, because other invocations may write
+    /// the rest of a word.
     Atomic,
 }
 
@@ -215,7 +215,7 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<u64
     if buffer.bytes > limits.binding_bytes {
         used = access.start() / ALIGNMENT * ALIGNMENT..access.end().max(1);
     }
-    // Extends to whole vectors, which the padding of buffers allows.
+    // Rounded up to whole vectors; buffers are padded accordingly.
     (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
 }
 

@@ -209,8 +209,8 @@ impl<'a> ShaderBuilder<'a> {
         self.traps = true;
     }
 
-    /// Returns the text before the entry point, with the bindings and helper functions that the text of the
-    /// entry point, `entry`, uses; and the bindings.
+    /// Returns the declarations before the entry point, and the bindings. Only bindings that `entry`, the
+    /// text of the entry point, or a helper function uses are declared.
     pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
         let mut functions = self.globals.clone();
         self.functions.iter().for_each(|function| functions.push_str(function.text()));

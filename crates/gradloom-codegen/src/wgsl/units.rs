@@ -60,7 +60,6 @@ pub fn guards(context: &Context<'_>) -> Result<Shaders> {
     Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
 }
 
-/// Prints the kernels of a unit.
 fn printed(unit: kernels::Unit<Operands>, context: &Context<'_>) -> Unit {
     let number = unit.owner.number();
     let print = |kernel: &Kernel| {

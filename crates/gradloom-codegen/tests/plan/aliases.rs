@@ -27,7 +27,7 @@ fn an_op_overwrites_operands_whose_elements_have_the_size_of_its_own() {
 
 #[test]
 fn a_loop_overwrites_what_it_reads_at_the_level_of_its_result() {
-    // A number for all positions is still read after the first result is written.
+    // A value that all positions share is still read after the first result is written.
     let plan = fused(
         "%0: f32[4] = input \"x\"\n%1: f32[] = input \"s\"\n%2: f32[1] = reshape %1\n%3: f32[4] = broadcast %2\n\
          %4: f32[4] = mul %3, %0\noutput \"y\" %4",

@@ -1,4 +1,4 @@
-//! Tests of the operands of user-defined ops, which must be row-major: only views that are not are copied.
+//! Tests that operands of user-defined ops, which must be row-major, are copied only if they are not.
 
 use crate::plan_of;
 use gradloom_core::ir::{CustomOp, Slice, SliceMut, Type, TypeError, parse_with};

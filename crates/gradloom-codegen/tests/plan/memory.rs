@@ -14,7 +14,7 @@ fn a_chain_of_equal_maps_is_one_temporary_and_the_output() {
     let plan = planned(&format!("{text}output \"y\" %100"));
     assert_eq!(plan.launches.len(), 100);
     assert_eq!(plan.totals.step, 256, "the input's own bytes do");
-    // A value that is still needed requires further bytes, but not more than all values that are live.
+    // A value that is read again later keeps its bytes, but only live values take bytes.
     let plan = planned(&format!("{text}%101: f32[64] = add %100, %0\noutput \"y\" %101"));
     assert_eq!(plan.totals.step, 2 * 256);
 }

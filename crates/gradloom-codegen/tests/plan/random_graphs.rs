@@ -1,4 +1,4 @@
-//! Tests of plans of random graphs against the verifier and by other means.
+//! Tests of plans of random graphs, by the verifier and by independent checks.
 
 use crate::generate::generate;
 use crate::plan_of;

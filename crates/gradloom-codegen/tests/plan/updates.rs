@@ -81,7 +81,7 @@ fn an_optimizer_works_in_place() {
         let (target, next) = (buffer(&plan, target), buffer(&plan, next));
         assert_eq!((next.region, next.offset, next.role), (Region::Store, target.offset, Role::Next));
     }
-    // The gradient, which its square overwrites; and the scaled moment, which the step overwrites.
+    // One buffer for the gradient and later its square, and one for the scaled moment and later the step.
     assert_eq!(plan.totals.step, 2 * ALIGNMENT);
     assert_eq!(plan.totals.store, 3 * ALIGNMENT);
 }

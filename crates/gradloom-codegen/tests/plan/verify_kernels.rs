@@ -1,5 +1,4 @@
-//! Tests that the verifier detects each kind of invalid fused kernel; kernels do not check these indices
-//! again.
+//! Tests that the verifier detects each kind of invalid fused kernel. Kernels rely on it for valid indices.
 
 use crate::fused;
 use gradloom_core::ir::{DType, ReduceOp};

@@ -30,7 +30,7 @@ fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
 }
 
-/// Returns the schedule by lanes with `each` elements of a key per lane.
+/// Returns a schedule by lanes, which each hold `each` elements of a key.
 fn lanes(threads: usize, each: usize) -> How {
     (Choice::Lanes(Lanes { threads, each }), GPU, DType::F16)
 }

@@ -89,8 +89,8 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
     (made, layouts)
 }
 
-/// Returns the schedule of a graph's last op. If `shares`, workgroups split an axis, if the op has such a
-/// schedule.
+/// Returns the schedule of a graph's last op. `shares` selects one in which a workgroup processes an axis
+/// together, if the op has both kinds.
 fn schedule(graph: &Graph, shares: bool) -> Schedule {
     let (op, operands) = last(graph);
     let access = |&value: &ValueId| {

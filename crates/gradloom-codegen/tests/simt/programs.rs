@@ -128,7 +128,7 @@ impl Memory<'_> {
             }
         };
         *self.kinds.entry(kind).or_default() += 1;
-        // Vectors are declared as by the targets: if a product can use them.
+        // Like the targets, declares vectors if the kernel can use them.
         let vectors = |access: &Access| match &launch.kernel {
             kernel::Kernel::Loop(body) | kernel::Kernel::Attention { epilogue: body, .. } => {
                 self.limits.fours && is_in_fours(body, access)
@@ -353,8 +353,8 @@ fn products_are_exact_of_whole_numbers() {
     }
 }
 
-/// TF32 products have the error of its rounding; with the products of the residuals, they are almost as exact
-/// as in f32. All values remain f32.
+/// Products in TF32 have its rounding error; with the products of the residuals, they are almost as exact as
+/// in f32. All values remain f32.
 #[test]
 fn products_in_tf32_are_off_by_what_it_rounds() {
     let graph = block();
@@ -824,7 +824,7 @@ fn distinct_rows_are_put_and_others_left_out() {
     }
 }
 
-/// Equal scatters of the commit are one launch, whose kernel stores the rows of each.
+/// Scatters of the commit with equal shapes are one launch, whose kernel stores the rows of each.
 #[test]
 fn scatters_of_distinct_rows_run_together() {
     let graph = parse(

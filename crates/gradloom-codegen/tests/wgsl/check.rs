@@ -113,7 +113,8 @@ fn print(module: &Module, info: &ModuleInfo, cooperative: bool) -> Result<(), St
     Ok(())
 }
 
-/// Performs the checks of browsers. Skipped without `tint`, and for shaders that only native drivers support.
+/// Performs the checks of browsers if `tint` is installed. Shaders that only native drivers support are
+/// skipped.
 fn check_with_tint(source: &str) -> Result<(), String> {
     if !tint_is_installed() || source.contains("enable wgpu_") || source.contains("subgroup_id") {
         return Ok(());

@@ -16,7 +16,7 @@ use gradloom_core::kernel::{Layout, Schedule};
 /// Number of elements that an invocation of a large workgroup loads before it compares them.
 const AHEAD: u32 = 8;
 
-/// An axis of the operand.
+/// Axis of the operand along which elements are compared.
 struct Axis {
     op: ArgReduceOp,
     extent: u32,
@@ -25,7 +25,6 @@ struct Axis {
     outer: Layout,
 }
 
-/// Returns the kernel of `ArgReduce`.
 pub(super) fn arg_reduce(
     views: &Views<'_>,
     schedule: &Schedule,
@@ -52,7 +51,7 @@ pub(super) fn arg_reduce(
     vec![k.finish()]
 }
 
-/// Appends the reduction of one slice along the axis by each workgroup.
+/// Appends statements with which each workgroup reduces one slice along the axis.
 fn together(k: &Builder, views: &Views<'_>, axis: &Axis, workgroup: u32) {
     let (keys, places) = (k.shared(DType::U32, workgroup), k.shared(DType::U32, workgroup));
     let local = k.local();

@@ -15,8 +15,8 @@ pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
-    /// Values of the nodes at each of the invocation's positions. Nodes whose level is not `Element` have
-    /// theirs at the first.
+    /// Values of the nodes at each of the invocation's positions. Those of levels other than `Element` are
+    /// stored at the first position.
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Index of the invocation's current position.
     at: usize,
@@ -25,7 +25,7 @@ pub(super) struct Nodes<'k, 'b> {
     four: Option<Position<'k>>,
     /// Vectors loaded for groups of four positions: group, operand, vector.
     fours: Vec<(usize, usize, Value<'k>)>,
-    /// Element of the product whose epilogue the body is.
+    /// Element of the product, if the body is an epilogue.
     product: Option<Value<'k>>,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct Nodes<'k, 'b> {
 pub(super) enum Operands<'k, 'b> {
     /// As described by their layouts.
     Views(&'b Views<'b>),
-    /// Contiguous elements from these start indices on, of which those of the operands come first. A uniform
-    /// operand has a single element.
+    /// Contiguous elements from these start indices on. Those of the operands precede those of the results. A
+    /// uniform operand has a single element.
     Starts(&'b Views<'b>, Vec<Value<'k>>),
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Position<'k> {
     pub(super) column: Value<'k>,
     /// Row-major index of the position, if it is available.
     pub(super) number: Option<Value<'k>>,
-    /// Condition under which the invocation owns this position; `None` if it always does. Otherwise it may
-    /// read elements that the owner has already overwritten, so the values that it computes must have no
-    /// effect.
+    /// Condition under which the invocation owns this position; `None` if it always does. An invocation that
+    /// does not own its position may read elements that the owner has already overwritten, so the values that
+    /// it computes must have no effect.
     pub(super) owned: Option<Value<'k>>,
 }
 
@@ -60,7 +60,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), product: None }
     }
 
-    /// Sets the element of the product whose epilogue the body is.
+    /// Sets the element of the product to which the body is an epilogue.
     pub(super) fn with_product(self, element: Value<'k>) -> Self {
         Self { product: Some(element), ..self }
     }
@@ -73,8 +73,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.at = position;
     }
 
-    /// Selects one of the invocation's positions, which belongs to a group of four adjacent ones, the first
-    /// of which is `first`.
+    /// Selects one of the invocation's positions in a group of four adjacent ones, which starts at `first`.
     pub(super) fn turn_to_four(&mut self, position: usize, first: Position<'k>) {
         self.turn_to(position);
         self.four = Some(first);

@@ -97,7 +97,7 @@ impl<'k> ColumnSums<'k> {
         }
     }
 
-    /// Adds the partial results of `parts`, and resets those to the identity.
+    /// Adds the partial results in `parts` to these, and resets `parts` to the identity.
     pub(super) fn take(&self, k: &'k Builder, body: &Body, schedule: &RowSchedule, parts: &Self) {
         for column in columns_of(body) {
             let take = |which: Which<'k>| {
@@ -179,8 +179,8 @@ pub(super) fn across_columns<'k>(
     k.when(lane.equals(k.u32(0)), || sum.set(k.element(shares, k.local())));
 }
 
-/// Combines the values of `lanes` lanes in shared memory, `wide` elements apart, into those of lane 0:
-/// repeatedly, the second half with the first.
+/// Combines the values of `lanes` lanes in shared memory, which are `wide` elements apart, by repeated
+/// halving. The result replaces the value of lane 0.
 pub(super) fn in_halves<'k>(
     k: &'k Builder,
     op: ReduceOp,

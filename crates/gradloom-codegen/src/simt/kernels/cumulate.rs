@@ -28,7 +28,6 @@ struct Cumulate<'v> {
     outer: Layout,
 }
 
-/// Returns the kernels of `Cumulate`.
 pub(super) fn cumulate(views: &Views<'_>, schedule: &Schedule, op: ReduceOp, reverse: bool) -> Vec<Kernel> {
     let layout = views.reads[0].layout;
     let last = layout.shape.rank() - 1;

@@ -10,7 +10,6 @@ use super::{Builder, Views};
 use crate::narrow::narrow;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType};
 
-/// Returns the kernel of `Dequantize`.
 pub(super) fn dequantize(views: &Views<'_>, format: BlockFormat) -> Vec<Kernel> {
     each("dequantize", views, views.elements(), |k, position| {
         let (block, element) = (position / narrow(BLOCK), position % narrow(BLOCK));

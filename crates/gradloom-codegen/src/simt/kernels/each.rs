@@ -4,7 +4,7 @@ use super::super::ir::Kernel;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 
-/// Returns the kernel that runs `f` for each position below `elements`, in an invocation each.
+/// Returns a kernel in which one invocation per position below `elements` runs `f`.
 pub(super) fn each(
     label: &str,
     views: &Views<'_>,

@@ -6,7 +6,6 @@ use super::Views;
 use super::each::each;
 use gradloom_core::ir::{BinaryOp, OpKind};
 
-/// Returns the kernel of an elementwise op.
 pub(super) fn elementwise(views: &Views<'_>, kind: &OpKind, label: &str) -> Vec<Kernel> {
     each(label, views, views.elements(), |k, position| {
         let x: Vec<_> = (0..views.reads.len()).map(|read| views.load(k, read, position)).collect();

@@ -52,12 +52,10 @@ impl Table {
         table
     }
 
-    /// Returns the label of a kernel.
     pub(super) fn label(&self, what: &str) -> String {
         format!("{} kernels: {what}", self.parts)
     }
 
-    /// Creates the builder of a kernel for all parts.
     pub(super) fn kernel(&self, what: &str, workgroup: usize, groups: usize) -> Builder {
         Builder::new(&self.label(what), narrow(workgroup), groups)
     }
@@ -114,7 +112,6 @@ impl Table {
         self.groups
     }
 
-    /// Returns the number of parts.
     pub(super) fn parts(&self) -> usize {
         self.parts
     }

@@ -14,11 +14,11 @@ use crate::step::status::{
 };
 use gradloom_core::ir::DType;
 
-/// Value that stands for a guard if all of them are finite.
+/// Number in place of a guard's if all guards are finite.
 const FINITE: u32 = u32::MAX;
 
-/// Returns the kernel that checks the guards, which are the first operands, and the windows, whose starts
-/// follow.
+/// Returns the kernel that checks guards and windows. Its operands are the guards, followed by the starts of
+/// the windows.
 pub fn guards(views: &Views<'_>, windows: &[Window<'_>]) -> Kernel {
     let count = views.reads.len() - windows.len();
     let elements = |guard: usize| views.reads[guard].layout.shape.elements();

@@ -129,7 +129,7 @@ pub fn kernels(
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             elementwise::elementwise(views, op, label)
         }
-        // Has its own kernels: see [`super::custom`].
+        // Implemented in [`super::custom`].
         OpKind::Custom(_) => return None,
         // Lowered to loops.
         OpKind::Reduce { .. } => return None,
@@ -154,7 +154,6 @@ pub fn kernels(
     })
 }
 
-/// Returns the kernels of a product.
 fn product_of(
     views: &Views<'_>,
     schedule: &Schedule,

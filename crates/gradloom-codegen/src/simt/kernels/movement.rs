@@ -9,15 +9,16 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{DType, Number, Shape};
 use gradloom_core::kernel::Layout;
 
-/// Returns the kernel that copies the operand to the result; both layouts have the same shape.
+/// Returns the kernel that copies the operand's elements to the result, each in row-major order of its
+/// layout.
 pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     each(label, views, views.elements(), |k, position| {
         views.store(k, position, views.load(k, 0, position));
     })
 }
 
-/// Maximum number of operands that one kernel joins. With the result, these are as many buffers as desktop
-/// GPUs bind.
+/// Maximum number of operands that one kernel joins. Together with the result, they use all buffers that
+/// desktop GPUs can bind.
 const JOINED: usize = 15;
 
 /// Returns the kernels that concatenate operands along an axis. A kernel copies several operands, each with

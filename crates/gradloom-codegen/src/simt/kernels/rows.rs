@@ -29,14 +29,14 @@ pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label
 /// Reduction along rows: its node, its op, the operand node, and its dtype.
 type Reduction = (NodeId, ReduceOp, NodeId, DType);
 
-/// The first kernel, under construction.
+/// First kernel, under construction.
 struct Rows<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
     body: &'b Body,
     schedule: &'b RowSchedule,
     nodes: Nodes<'k, 'b>,
-    /// Number of reductions on which each node depends, along the deepest path.
+    /// Depth of each node, which is the maximum number of reductions on a path to it.
     depths: Vec<usize>,
     /// Shared arrays, by dtype and number.
     arrays: Vec<(DType, usize, u32)>,
@@ -309,7 +309,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.nodes.forget(Level::Element);
     }
 
-    /// Appends the reductions at a depth.
+    /// Appends the reductions of a depth.
     fn reduce(&mut self, row: TurnRow<'k>, depth: usize) {
         let all: Vec<Reduction> = self
             .body

@@ -14,7 +14,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{DIGIT_VALUES, Layout, SortMethod, SortSchedule};
 
-/// Marks the absence of an index.
+/// Index of a missing element.
 const NONE: u32 = u32::MAX;
 /// Number of bits of a digit.
 const DIGIT_BITS: u32 = DIGIT_VALUES.ilog2();
@@ -31,7 +31,6 @@ struct Sort<'v> {
     outer: Layout,
 }
 
-/// Returns the kernels of `Sort`.
 pub(super) fn sort(views: &Views<'_>, schedule: &SortSchedule, descending: bool) -> Vec<Kernel> {
     if views.elements() == 0 {
         return Vec::new();
@@ -74,7 +73,7 @@ impl Sort<'_> {
         key::in_order(k, self.load(k, row, index), self.descending)
     }
 
-    /// Writes the element with an index, and the index, as the result with this number of a row.
+    /// Stores the element with this index, and the index, as result `number` of a row.
     fn store<'k>(&self, k: &'k Builder, row: Value<'k>, number: Value<'k>, index: Value<'k>) {
         let position = row * narrow(self.schedule.count) + number;
         self.views.store(k, position, self.load(k, row, index));
@@ -186,8 +185,8 @@ impl Sort<'_> {
         counts
     }
 
-    /// Returns the index in the scratch memory of the number of elements with a digit in a tile, later of
-    /// their first position.
+    /// Returns the index in the scratch memory for a digit of a tile. First, it contains the number of
+    /// elements with that digit; later, the position of the first of them.
     fn count_at<'k>(&self, row: Value<'k>, digit: Value<'k>, tile: Value<'k>) -> Value<'k> {
         let tiles = narrow(self.schedule.parts());
         (row * narrow(DIGIT_VALUES) + digit) * tiles + tile

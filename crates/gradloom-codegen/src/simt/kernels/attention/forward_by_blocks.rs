@@ -1,7 +1,7 @@
 //! Attention by blocks: a workgroup iterates over blocks of keys for a block of queries.
 //!
-//! Scores stay in shared memory. Online softmax: sums are relative to the maximum so far, and rescaled when
-//! it increases. Dao, FlashAttention-2 (2023), section 3.1.1.
+//! Scores stay in shared memory. The online softmax keeps sums relative to the maximum so far, and rescales
+//! them when it increases. Dao, FlashAttention-2 (2023), section 3.1.1.
 
 use super::super::Value;
 use super::block::RowBlock;

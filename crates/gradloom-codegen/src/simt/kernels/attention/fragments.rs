@@ -38,7 +38,7 @@ impl<'k> Attention<'k, '_> {
             for j in 0..COLUMNS / SIDE {
                 scores.put(&place, j, product(&lefts, keys, k.u32(j * SIDE)));
             }
-            // Number of the block's columns, from the invocation's first on, that each row sees.
+            // Number of columns visible to each row, counted from the invocation's first column.
             let first = (start + place.column).cast(DType::I32);
             let factors = [0, 1].map(|which: u32| {
                 let (maximum, total) = (maxima[which as usize], totals[which as usize]);

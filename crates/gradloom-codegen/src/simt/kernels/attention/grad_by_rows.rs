@@ -1,8 +1,7 @@
-//! Gradient of attention without shared memory: each invocation processes separate queries, in the second
-//! kernel keys.
-//!
-//! The first kernel also stores the dot product of each query's output and its cotangent, which the second
-//! needs. Dao, FlashAttention-2 (2023), section 3.1.2.
+//! Gradient of attention without shared memory.
+//! In the first kernel, each invocation processes separate queries; in the second, separate keys. The first
+//! kernel also stores the dot product of each query's output and its cotangent, which the second needs. Dao,
+//! FlashAttention-2 (2023), section 3.1.2.
 
 use super::super::Value;
 use super::Attention;

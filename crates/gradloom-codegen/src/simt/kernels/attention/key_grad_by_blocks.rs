@@ -10,7 +10,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
 use gradloom_core::kernel::AttentionTile;
 
-/// Block of keys, from the view of an invocation.
+/// Block of keys of a workgroup, and the invocation's part of it.
 struct KeyBlock<'k> {
     tile: AttentionTile,
     of: Head<'k>,
@@ -24,7 +24,7 @@ struct KeyBlock<'k> {
     begin: Value<'k>,
 }
 
-/// Columns of a block of queries that a thread processes.
+/// Queries of a block that a thread processes.
 struct Queries<'k> {
     /// Indices of the queries, which may be beyond the last.
     numbers: Vec<Value<'k>>,
@@ -84,7 +84,7 @@ impl<'k> Attention<'k, '_> {
         let k = self.k;
         let key_heads = narrow(self.problem.key_heads);
         let pairs = narrow(self.problem.batch) * key_heads;
-        // The first keys, which most queries see, are processed first.
+        // The first keys, which the most queries see, are processed first.
         let first = k.group() / pairs * narrow(tile.rows());
         let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
         let bounds = self.shared_bounds(of[0]);

@@ -66,7 +66,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             };
             (0..ahead).map(one).collect()
         };
-        // Keys that are available before the queries are loaded before them.
+        // If keys are available before the queries, the first ones are loaded early.
         let first = self.views.reads[1].is_early.then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own_query = |r: u32| -> Vec<_> {
@@ -114,8 +114,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         first.into_iter().for_each(take);
         k.count(from, limit, step, |start| take(load(start)));
 
-        // The first invocations each store the row of a head, with as many invocations per row as there are
-        // lanes.
+        // The first invocations store the results, `lanes` invocations for each head.
         let (row, is_own) = (slot.min(k.u32(sharing - 1)), k.local().below(sharing * lanes));
         let epilogue = epilogue.map(|body| {
             let at = [self.query_number(of(row), query), column, is_own];
@@ -158,7 +157,7 @@ impl<'k, 'b> Attention<'k, 'b> {
                     sum.set(share.splat().mul_add(part, sum.get()));
                 }
             });
-            // If the query sees no key, a peeled first iteration has processed one nevertheless.
+            // A peeled first iteration processes keys even if the query sees none.
             let sees_any = zero.less(limit);
             let factor = k.f32(1.0) / all.total.get();
             let value = |i: u32| {

@@ -151,7 +151,7 @@ impl<'k> Place<'k> {
         self.choice.threads()
     }
 
-    /// Returns the value of the lane whose number differs in these bits.
+    /// Returns the value of the lane whose number differs in `bits`.
     pub(super) fn other(&self, value: Value<'k>, bits: u32) -> Value<'k> {
         value.shuffle_xor(bits, narrow(self.choice.subgroup))
     }
@@ -335,7 +335,7 @@ impl<'k> Attention<'k, '_> {
         (0..width / MATRIX).map(|_| self.k.var(self.k.matrix_zero())).collect()
     }
 
-    /// Returns the strip's rows of an operand, loaded into a block before, as left operands.
+    /// Returns the strip's rows of a loaded block, as left operands.
     pub(super) fn lefts(&self, place: &Place<'k>, block: &HalfBlock<'k>) -> Vec<Value<'k>> {
         (0..block.steps()).map(|step| block.left(place.strip, step)).collect()
     }
@@ -379,7 +379,7 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Returns the workgroup's block of queries. The last queries, which see most keys, are processed first.
+    /// Returns the workgroup's block of queries. The last queries, which see the most keys, are processed first.
     pub(super) fn own_queries(&self) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
@@ -619,7 +619,7 @@ impl<'k> Attention<'k, '_> {
         let place = Place::new(k, choice, fragments);
         let key_heads = narrow(problem.key_heads);
         let pairs = narrow(problem.batch) * key_heads;
-        // The first keys, which most queries see, are processed first.
+        // The first keys, which the most queries see, are processed first.
         let first = k.group() / pairs * narrow(AttentionMatrices::ROWS);
         let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
         let own = Own { of, first, bounds: self.shared_bounds(of[0]) };

@@ -112,7 +112,7 @@ fn one(
     }
 }
 
-/// An attention kernel under construction.
+/// Attention kernel under construction.
 struct Attention<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,

@@ -1,4 +1,4 @@
-//! Sums for the output rows of an invocation, of which it may compute a part of the columns.
+//! Sums for an invocation's output rows, or for a part of their columns.
 
 use super::super::{Builder, Value};
 use super::rows::Rows;

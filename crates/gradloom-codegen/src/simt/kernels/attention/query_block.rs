@@ -9,7 +9,7 @@ use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::AttentionTile;
 
-/// Block of queries, from the view of an invocation.
+/// Block of queries of a workgroup, and the invocation's part of it.
 pub(super) struct QueryBlock<'k> {
     tile: AttentionTile,
     /// Index of the block among those of its head.
@@ -35,7 +35,7 @@ impl<'k> Attention<'k, '_> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads, queries] = [problem.pairs(), problem.heads, problem.queries].map(narrow);
         let blocks = problem.queries.div_ceil(tile.rows());
-        // The last queries, which see most keys, are processed first.
+        // The last queries, which see the most keys, are processed first.
         let number = k.u32(narrow(blocks) - 1) - k.group() / pairs;
         let (sequence, head) = (k.group() % pairs / heads, k.group() % pairs % heads);
         let bounds = self.shared_bounds(sequence);

@@ -43,7 +43,7 @@ pub(super) struct SharePlace<'k> {
     /// First and last row of the workgroup; of the invocation if the workgroup has several heads.
     pub(super) first: Value<'k>,
     pub(super) last: Value<'k>,
-    /// True if the workgroup has a single head and part, and thus different rows.
+    /// True if the workgroup has a single head and part, and its invocations have different rows.
     together: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A thread's share of the two matrix products of attention.
 //!
-//! Products are computed element by element, because GPU compilers emit one instruction for each
-//! multiplication with addition.
+//! Products are computed element by element, so that GPU compilers emit one instruction for each
+//! multiplication and addition.
 
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};

@@ -37,7 +37,7 @@ pub(super) struct Tile<'k> {
 }
 
 impl<'k> Tile<'k> {
-    /// Returns a product of the batch without a tile, from which no operands are loaded.
+    /// Returns the tile of a whole product of the batch, of which only the index in the batch is used.
     pub(super) fn of_batch(k: &'k Builder, batch: Value<'k>) -> Self {
         let none = k.u32(0);
         Self { batch, part: none, first_row: none, first_column: none, starts: [none; 2], result: None }

@@ -22,7 +22,6 @@ const SUBGROUP: u32 = 32;
 const AHEAD: [u32; 6] = [8, 6, 4, 3, 2, 1];
 
 impl Product<'_> {
-    /// Returns the kernel of the product.
     pub(super) fn lanes_of_terms(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(&self.label(""), tile.threads(), grid.count());

@@ -58,7 +58,7 @@ impl<'k> TiledOperand<'k> {
         self.k.load(self.k.buffer(Role::Operand(self.read), self.dtype), index)
     }
 
-    /// Loads four adjacent elements from an index on, which is a multiple of four, as f32.
+    /// Loads four adjacent elements as f32. `index` must be a multiple of four.
     pub(super) fn four(&self, index: Value<'k>) -> Value<'k> {
         self.stored_four(index).to_vector()
     }
@@ -69,14 +69,13 @@ impl<'k> TiledOperand<'k> {
         self.k.load(self.k.buffer(Role::Operand(self.read), four), index / 4)
     }
 
-    /// Loads eight adjacent elements from an index on, which is a multiple of eight, as stored: two vectors
-    /// of four.
+    /// Loads eight adjacent elements as stored, in two vectors of four. `index` must be a multiple of eight.
     pub(super) fn stored_eight(&self, index: Value<'k>) -> [Value<'k>; 2] {
         let buffer = self.k.buffer(Role::Operand(self.read), ValueType::Half8(self.dtype));
         self.k.load(buffer, index / 8).fours()
     }
 
-    /// Loads two adjacent elements from an index on, which is a multiple of two.
+    /// Loads two adjacent elements as f32. `index` must be a multiple of two.
     pub(super) fn two(&self, index: Value<'k>) -> Value<'k> {
         let two = ValueType::two(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), two), index / 2).to_vector()

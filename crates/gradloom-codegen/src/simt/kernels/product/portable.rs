@@ -127,8 +127,8 @@ impl<'k> Reader<'k> {
         (0..self.count()).step_by(step).map(start).collect()
     }
 
-    /// Loads 4 terms, or 1, from `term` on. From shared memory, `term` counts groups of 4, and `buffer` is
-    /// the start of the tile.
+    /// Loads `terms` terms, 4 or 1, from `term` on. From shared memory, it always loads 4; `term` counts
+    /// groups of 4, and `buffer` is the start of the tile.
     fn load(&self, term: Value<'k>, terms: u32, buffer: Value<'k>) -> Loaded<'k> {
         let by_terms = self.operand.side.along == Along::Contract && terms == 4;
         match &self.from {
@@ -158,14 +158,14 @@ impl<'k> Reader<'k> {
         }
     }
 
-    /// Loads four terms of each row, which are adjacent in the tile.
+    /// Loads four terms of each row from a tile in which terms are contiguous.
     fn terms_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Vec<Value<'k>> {
         let row = |i: u32| self.strip_place(i / self.strip) + i % self.strip * (self.extent / self.strip);
         let item = |i: u32| self.operand.k.element(tile.array, buffer + row(i) * tile.pitch() + four);
         (0..self.count()).map(item).collect()
     }
 
-    /// Loads four terms of all rows, which are adjacent in the tile.
+    /// Loads four terms of each row from a tile in which rows are contiguous.
     fn strips_of_tile(&self, tile: &Staged<'k>, buffer: Value<'k>, four: Value<'k>) -> Loaded<'k> {
         let k = self.operand.k;
         let line = |t: u32| buffer + (four * 4 + t) * tile.pitch();

@@ -47,7 +47,6 @@ impl<'k> Axis<'k> {
 }
 
 impl Product<'_> {
-    /// Returns the kernel of the product.
     pub(super) fn scalar(&self, tile: &Tile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(self.label, tile.threads(), grid.count());

@@ -21,7 +21,7 @@ const SUBGROUP: u32 = 32;
 const AHEAD: [u32; 5] = [6, 4, 3, 2, 1];
 /// Number of groups of lanes in a subgroup that have different rows and columns.
 const LINES: u32 = 8;
-/// Number of rows of a lane, of each 16.
+/// Number of rows that a lane loads of every 16.
 const ROWS: u32 = 2;
 /// Maximum number of registers of a lane for loads in flight.
 const REGISTERS: u32 = 80;
@@ -41,7 +41,6 @@ struct LanePlace<'k> {
 }
 
 impl Product<'_> {
-    /// Returns the kernel of the product.
     pub(super) fn streamed(&self, tile: &CooperativeTile) -> Kernel {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let (subgroups, threads) = (tile.subgroups(), tile.subgroups() * SUBGROUP);
