@@ -379,7 +379,8 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Returns the workgroup's block of queries. The last queries, which see the most keys, are processed first.
+    /// Returns the workgroup's block of queries. The last queries, which see the most keys, are processed
+    /// first.
     pub(super) fn own_queries(&self) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
