@@ -92,12 +92,12 @@ pub enum Expr {
     Counter(u32),
     /// Value of the variable with this number.
     Read(u32),
-    /// Element of a buffer at an index, a u32.
+    /// Element of a buffer at a u32 index.
     Load(u32, ExprId),
-    /// Element of an array at an index, a u32.
+    /// Element of an array at a u32 index.
     Element(u32, ExprId),
-    /// One element of a vector in an array: the array, the vector's index and the element's, both u32. No
-    /// other element is read.
+    /// One element of a vector in an array, at the vector's u32 index in the array and the element's in the
+    /// vector. No other element is read.
     ElementPart(u32, ExprId, ExprId),
     /// Unary function, as defined by [`UnaryOp`].
     Unary(UnaryOp, ExprId),

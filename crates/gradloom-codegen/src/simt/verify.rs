@@ -187,7 +187,7 @@ struct Uniformity {
 }
 
 impl Uniformity {
-    /// Assumes that all variables and counters are uniform, and removes those that are not until a fixed
+    /// Assumes that all variables and counters are uniform, and then marks those that are not, until a fixed
     /// point is reached.
     fn of(kernel: &Kernel) -> Self {
         let (variables, loops) = (vec![true; kernel.variables.len()], vec![true; kernel.loops as usize]);

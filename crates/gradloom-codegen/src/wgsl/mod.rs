@@ -1,7 +1,7 @@
 //! Lowering to WGSL compute shaders.
 //!
-//! In: a graph's kernels, and later their plan. Out: launches with known sizes of scratch memory ([`lower`]),
-//! and the shaders of each ([`shaders`]). Shapes are constants in the text, but offsets are not, unless
+//! In: the kernels of a graph, or their plan. Out: launches with known sizes of scratch memory ([`lower`]),
+//! or the shaders of each launch ([`shaders`]). Shapes are constants in the text, but offsets are not, unless
 //! several values share a binding, so equal layers share pipelines. Invariant: results depend only on the
 //! operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
 
