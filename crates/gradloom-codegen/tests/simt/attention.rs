@@ -192,7 +192,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
 fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, committed: bool) -> Machine {
     let (op, _) = attention_of(graph, made.kernels.len() == 2 || made.schedule.workspace() > 0);
     let spread = |(&operand, layout): (&ValueId, &Layout)| {
-        // Elements outside of the layout are NaN.
+        // Words outside of the layout hold a NaN pattern, so that their use is detected.
         let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
         let elements = bits(&value(operand));
         places(layout).into_iter().zip(elements).for_each(|(at, bits)| buffer[at] = bits);

@@ -43,7 +43,8 @@ impl Lie {
     }
 }
 
-/// Returns a buffer with the elements at the indices of the layout; all other elements are NaN.
+/// Returns a buffer with the elements at the indices of the layout. All other words hold a NaN pattern, so
+/// that their use is detected.
 fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
     let shape = layout.shape.to_vec();

@@ -64,7 +64,7 @@ fn places(layout: &Layout) -> Vec<usize> {
 
 impl Memory<'_> {
     fn words(&self, access: &Access) -> Vec<u32> {
-        // Words that were not written are NaN.
+        // Words that were not written hold a NaN pattern, so that their use is detected.
         self.buffers.get(&access.buffer).unwrap().iter().map(|word| word.unwrap_or(0x7fc0_dead)).collect()
     }
 
