@@ -1,4 +1,4 @@
-//! Selection of the examples of a data set that each step takes, and their data, fetched ahead.
+//! Splits a data set into batches of examples, and prefetches their data on another thread.
 //!
 //! ```
 //! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -24,8 +24,9 @@ use gradloom_core::philox::philox4x32;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-/// The numbers of the examples of each batch, epoch by epoch. The order depends on nothing but the seed and
-/// the epoch: from a [position](Batches::position) that was kept with a checkpoint, the same batches follow.
+/// Generator of batches: the indices of the examples in each batch, epoch by epoch. The order depends only on
+/// the seed and the epoch, so a generator that continues [at](Batches::at) a saved
+/// [position](Batches::position) returns the same batches.
 #[derive(Clone, Debug)]
 pub struct Batches {
     examples: usize,
@@ -33,20 +34,21 @@ pub struct Batches {
     seed: Option<u64>,
     drops_last: bool,
     epoch: u64,
-    /// Batches of this epoch that were given.
+    /// Number of batches of this epoch that were returned.
     given: usize,
-    /// The examples in the order of this epoch; empty where that is the order of their numbers.
+    /// Order of the examples in this epoch; empty if they are not shuffled.
     order: Vec<usize>,
 }
 
-/// Examples that can be shuffled: their order takes 8 bytes for each, and four times that while it is made.
+/// Maximum number of examples that can be shuffled. Their order takes 8 bytes per example, and four times
+/// that while it is computed.
 const MOST_SHUFFLED: usize = 1 << 28;
 
 impl Batches {
-    /// Creates batches of `batch` of the examples, in order; the last batch of an epoch has what is left.
+    /// Creates batches of `batch` examples, in order; the last batch of an epoch has the remaining examples.
     ///
     /// # Panics
-    /// When there is no example, or a batch has none.
+    /// Panics if `examples` or `batch` is 0.
     #[track_caller]
     pub fn new(examples: usize, batch: usize) -> Self {
         assert!(
@@ -59,7 +61,7 @@ impl Batches {
     /// Shuffles the examples, in a different order in each epoch.
     ///
     /// # Panics
-    /// When there are more than 2^28 examples, whose order would take gigabytes.
+    /// Panics if there are more than 2^28 examples, whose order would take gigabytes.
     #[must_use]
     #[track_caller]
     pub fn shuffled(mut self, seed: u64) -> Self {
@@ -73,10 +75,10 @@ impl Batches {
         self
     }
 
-    /// Drops the last batch of an epoch if it is not a whole one.
+    /// Drops the last batch of an epoch if it is incomplete.
     ///
     /// # Panics
-    /// When there are fewer examples than a batch has.
+    /// Panics if a batch has more examples than the data set.
     #[must_use]
     #[track_caller]
     pub fn drop_last(mut self) -> Self {
@@ -94,12 +96,12 @@ impl Batches {
         }
     }
 
-    /// Returns the number of batches that were given since the start, of all epochs.
+    /// Returns the number of batches returned since the start, over all epochs.
     pub fn position(&self) -> u64 {
         self.epoch.saturating_mul(self.per_epoch() as u64).saturating_add(self.given as u64)
     }
 
-    /// Starts at a position, as if `position` batches had been given.
+    /// Continues from a position, as if `position` batches had been returned.
     #[must_use]
     pub fn at(mut self, position: u64) -> Self {
         let all = self.per_epoch() as u64;
@@ -108,7 +110,7 @@ impl Batches {
         self
     }
 
-    /// Returns the next batch; behind the last one of an epoch, the first of the next.
+    /// Returns the next batch; after the last batch of an epoch, the first batch of the next epoch.
     pub fn next_batch(&mut self) -> Vec<usize> {
         let start = self.given * self.batch;
         let end = start.saturating_add(self.batch).min(self.examples);
@@ -124,13 +126,13 @@ impl Batches {
         batch
     }
 
-    /// Returns the batches that are left of this epoch.
+    /// Returns the remaining batches of this epoch.
     pub fn epoch(&mut self) -> impl Iterator<Item = Vec<usize>> {
         let left = self.per_epoch() - self.given;
         (0..left).map(move |_| self.next_batch())
     }
 
-    /// Sorts the examples by random numbers of 64 bits, keyed by seed, epoch and example.
+    /// Sorts the examples by random 64-bit numbers, keyed by seed, epoch and example.
     fn arrange(&mut self) {
         let Some(seed) = self.seed else { return };
         self.order = (0..self.examples).collect();
@@ -144,11 +146,11 @@ impl Batches {
     }
 }
 
-/// Returns the data of some examples, one behind the other; each has `width` elements.
+/// Returns the data of the given examples, concatenated; each example has `width` elements.
 ///
 /// # Panics
-/// When there is no such example; when examples have no elements, or the data are not those of whole
-/// examples.
+/// Panics if an example does not exist, if `width` is 0, or if the length of `data` is not a multiple of
+/// `width`.
 #[track_caller]
 pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
     assert!(width > 0, "examples of 0 elements: give the number of elements of an example");
@@ -158,18 +160,18 @@ pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
         data.len()
     );
     let count = data.len() / width;
-    // Not a closure, so that the panic is at the caller's line.
+    // A loop rather than a closure, so that the panic is reported at the caller's line.
     for &example in examples {
         assert!(example < count, "there is no example {example}: the data have {count}, counted from 0");
     }
     examples.iter().flat_map(|&example| &data[example * width..][..width]).copied().collect()
 }
 
-/// Items that are fetched ahead at most: there is a place for each from the start.
+/// Maximum number of items fetched ahead; the channel allocates space for all of them.
 const MOST_AHEAD: usize = 1 << 12;
 
-/// Fetches the items of an iterator on a thread of its own, at most `ahead` of them ahead, and 4,096. A panic
-/// of it comes out of [`Prefetch::next`].
+/// Fetches the items of an iterator on a new thread, at most `ahead` of them, and never more than 4,096, in
+/// advance. If the iterator panics, [`Prefetch::next`] resumes the panic.
 pub fn prefetch<I>(ahead: usize, items: I) -> Prefetch<I::Item>
 where
     I: Iterator + Send + 'static,
@@ -178,7 +180,7 @@ where
     let (sender, receiver) = sync_channel(ahead.min(MOST_AHEAD));
     let fetcher = std::thread::spawn(move || {
         for item in items {
-            // The receiver is gone.
+            // The receiver was dropped.
             if sender.send(item).is_err() {
                 break;
             }
@@ -187,7 +189,7 @@ where
     Prefetch { receiver, fetcher: Some(fetcher) }
 }
 
-/// Items that are fetched ahead: see [`prefetch`].
+/// Iterator over items that are fetched in advance; see [`prefetch`].
 #[derive(Debug)]
 pub struct Prefetch<T> {
     receiver: Receiver<T>,
@@ -229,7 +231,7 @@ mod tests {
             assert_eq!(batches.position(), 3 * batches.per_epoch() as u64);
             assert!(examples < 5 || orders[0] != orders[1]);
         }
-        // Where the third batch, the one that is left out, would be the next.
+        // The next batch would be the third, which is incomplete and dropped.
         let mut later = Batches::new(11, 4).at(2).drop_last();
         assert_eq!((later.position(), later.next_batch()), (2, vec![0, 1, 2, 3]));
         let whole: Vec<_> = Batches::new(10, 3).drop_last().epoch().collect();
@@ -251,7 +253,7 @@ mod tests {
     #[test]
     fn items_come_in_order_and_a_panic_comes_out() {
         assert_eq!(prefetch(2, 0..100).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
-        // Dropped before its end, the thread ends, too.
+        // If the iterator is dropped early, its thread ends, too.
         assert_eq!(prefetch(1, 0..).next(), Some(0));
         let panics = prefetch(2, (0..5).map(|i| if i == 3 { panic!("no example {i}") } else { i }));
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.count()));

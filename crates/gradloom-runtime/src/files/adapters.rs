@@ -1,11 +1,11 @@
-//! Adapters of low rank in files of their own.
+//! Saves and loads low-rank adapters in separate files.
 //!
-//! In: a session of a model with adapters. Out: their parameters alone, in one safetensors file, or in a
-//! folder as PEFT has them; and back. Always holds: adapters are taken from a file together or not at all,
-//! and only where alpha is that of the model's.
+//! In: a session of a model with adapters. Out: the adapters' parameters, in one safetensors file or in a
+//! folder in PEFT's format; and back. Always holds: adapters are loaded from a file together or not at all,
+//! and only if their alpha is that of the model's adapters.
 //!
-//! PEFT's form: `adapter_model.safetensors` has `base_model.model.MODULE.lora_A.weight` `[rank, in]` and
-//! `lora_B.weight` `[out, rank]`; `adapter_config.json` says what the tensors do not.
+//! PEFT's format: `adapter_model.safetensors` has `base_model.model.MODULE.lora_A.weight` `[rank, in]` and
+//! `lora_B.weight` `[out, rank]`; `adapter_config.json` has the settings that tensors cannot store.
 //! <https://huggingface.co/docs/peft/developer_guides/checkpoint>
 
 use super::convert::transposed;
@@ -19,18 +19,18 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Prefix of the note of an adapter's alpha; the weight's name follows.
+/// Prefix of the note with an adapter's alpha; the weight's name follows it.
 const ALPHA: &str = "gradloom.alpha.";
 const CONFIG: &str = "adapter_config.json";
 const TENSORS: &str = "adapter_model.safetensors";
 
 impl<M: Module> Session<M> {
-    /// Writes the parameters of [adapters](gradloom_core::nn::LowRank) alone to a safetensors file, which
-    /// replaces an old one at once: `NAME.lora_a` `[in, rank]`, `NAME.lora_b` `[rank, out]`, with alpha in
-    /// its notes.
+    /// Writes only the parameters of [adapters](gradloom_core::nn::LowRank) to a safetensors file, replacing
+    /// an existing file atomically. The file has `NAME.lora_a` `[in, rank]` and `NAME.lora_b` `[rank, out]`,
+    /// and alpha in its notes.
     ///
     /// # Errors
-    /// When the model has no adapter, or the file cannot be written; on the null device.
+    /// Returns an error if the model has no adapter, if the file cannot be written, or on the null device.
     pub fn save_adapters(&self, path: impl AsRef<Path>) -> Result<()> {
         let mut notes = Entries::from([(LAYOUT.to_string(), OURS.to_string())]);
         for (name, adapter) in self.adapters()? {
@@ -42,16 +42,16 @@ impl<M: Module> Session<M> {
         write(path.as_ref(), &tensors.collect::<Vec<_>>(), &notes)
     }
 
-    /// Takes what [`Session::save_adapters`] wrote. The model must have these adapters, and no other.
+    /// Loads a file written by [`Session::save_adapters`]. The model must have exactly these adapters.
     ///
     /// # Errors
-    /// As [`Weights::open`], and when the file's adapters are others than the model's; nothing changes then;
-    /// on the null device.
+    /// As [`Weights::open`]. Also returns an error, and changes nothing, if the file has other adapters than
+    /// the model, and on the null device.
     pub fn load_adapters(&self, path: impl AsRef<Path>) -> Result<()> {
         let weights = Weights::open(path)?;
         for (name, adapter) in self.adapters()? {
             let key = format!("{ALPHA}{name}");
-            // A file without the adapter is told by its tensors.
+            // If the file lacks the adapter, the load below reports its missing tensors.
             if weights.get(&format!("{name}.lora_a")).is_some() {
                 check_alpha(weights.name(), name, weights.parsed_entry(&key)?, adapter)?;
             }
@@ -59,11 +59,11 @@ impl<M: Module> Session<M> {
         self.load_with(&weights, &Load::strict().adapters()).map(drop)
     }
 
-    /// Writes the adapters to a folder, which is made if need be, as the Python library PEFT reads them. A
-    /// module's name in PyTorch is `prefix` with the one here: `transformer.` for GPT-2.
+    /// Writes the adapters to a folder in the format of the Python library PEFT, creating the folder if
+    /// necessary. `prefix` precedes each name to form the module's name in PyTorch: `transformer.` for GPT-2.
     ///
     /// # Errors
-    /// When the model has no adapter, or a file cannot be written; on the null device.
+    /// Returns an error if the model has no adapter, if a file cannot be written, or on the null device.
     pub fn save_peft(&self, folder: impl AsRef<Path>, prefix: &str) -> Result<()> {
         let folder = folder.as_ref();
         let adapters = self.adapters()?;
@@ -101,12 +101,13 @@ impl<M: Module> Session<M> {
         replace_file(&path, |file| file.write_all(format!("{config:#}\n").as_bytes())).map_err(failed)
     }
 
-    /// Takes adapters from a folder of PEFT's, with the `prefix` of [`Session::save_peft`]. The model must
-    /// have these adapters, and no other.
+    /// Loads adapters from a folder in PEFT's format, with the same `prefix` as [`Session::save_peft`]. The
+    /// model must have exactly these adapters.
     ///
     /// # Errors
-    /// As [`Weights::open`]; when the adapters in the folder are others than the model's, or of a kind that
-    /// gradloom has not (DoRA, trained biases, ..); nothing changes then; on the null device.
+    /// As [`Weights::open`]. Also returns an error, and changes nothing, if the folder has other adapters
+    /// than the model, or adapters of a kind that gradloom does not support (DoRA, trained biases, ..), and
+    /// on the null device.
     pub fn load_peft(&self, folder: impl AsRef<Path>, prefix: &str) -> Result<()> {
         const LARGEST: u64 = 10_000_000;
         let path = folder.as_ref().join(CONFIG);
@@ -122,7 +123,7 @@ impl<M: Module> Session<M> {
         let mut alphas: BTreeMap<String, f64> =
             adapters.iter().map(|(weight, _)| (module(prefix, weight), alpha)).collect();
         for (key, value) in patterns {
-            // It could be a regular expression, too.
+            // PEFT also allows a regular expression as the key.
             match (alphas.get_mut(key), value.as_f64()) {
                 (Some(alpha), Some(value)) => *alpha = value,
                 _ => {
@@ -141,7 +142,7 @@ impl<M: Module> Session<M> {
         self.load_with(&weights, &load).map(drop)
     }
 
-    /// Returns the adapters with the names of their weights; at least one.
+    /// Returns the adapters, at least one, with the names of their weights.
     fn adapters(&self) -> Result<Vec<(&str, &Adapter)>> {
         self.materialize()?;
         let all = self.params().iter();
@@ -158,7 +159,7 @@ impl<M: Module> Session<M> {
     }
 }
 
-/// Checks that alpha is the model's: unlike the rank, it does not follow from shapes.
+/// Checks that the file's alpha is the model's: unlike the rank, it cannot be derived from shapes.
 fn check_alpha(file: &str, weight: &str, alpha: f64, adapter: &Adapter) -> Result<()> {
     if alpha == adapter.alpha() {
         return Ok(());
@@ -168,7 +169,7 @@ fn check_alpha(file: &str, weight: &str, alpha: f64, adapter: &Adapter) -> Resul
     Err(Error::new(ErrorKind::File, message).help(format!("attach adapters with `.alpha({alpha:?})`")))
 }
 
-/// Refuses what would change the meaning of the tensors, or is in none of them.
+/// Rejects settings that change the meaning of the tensors, or that no tensor stores.
 fn check_config(file: &str, config: &Value) -> Result<()> {
     if config["peft_type"] != "LORA" {
         return Err(of_peft(file, "is not of LoRA: `peft_type` is not \"LORA\""));
@@ -188,18 +189,18 @@ fn of_peft(file: &str, problem: &str) -> Error {
         .help("save an adapter of plain LoRA with PEFT's `save_pretrained`")
 }
 
-/// Returns PEFT's name of a module, from that of its weight.
+/// Returns PEFT's name for a module, derived from the name of its weight.
 fn module(prefix: &str, weight: &str) -> String {
     format!("{prefix}{}", weight.strip_suffix(".weight").unwrap_or(weight))
 }
 
-/// Returns PEFT's name of a part of an adapter.
+/// Returns PEFT's name for a parameter of an adapter.
 fn in_peft(prefix: &str, name: &str) -> String {
     let (weight, part) = name.rsplit_once(".lora_").unwrap_or((name, ""));
     format!("base_model.model.{}.lora_{}.weight", module(prefix, weight), part.to_uppercase())
 }
 
-/// Returns the number as an integer, if it is one, as PEFT declares alpha.
+/// Returns the number as an integer if it is one, because PEFT declares alpha as an integer.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { (value as i64).into() } else { value.into() }
 }

@@ -1,22 +1,22 @@
-//! Writes files atomically.
+//! Replaces files atomically.
 
 use gradloom_device::regular_file::{self, Refusal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Replaces a file by what `contents` writes, so that a reader, a crash or a power cut sees the old file or
-/// the new one.
+/// Replaces a file by the output of `contents`. A reader, also after a crash or a power failure, sees either
+/// the old file or the new one.
 ///
-/// The bytes go to `NAME.partial` in the same folder (see [`regular_file::beside`]), are flushed to the disk
-/// and renamed; then the folder is flushed. A partial file that an interruption left behind is overwritten by
-/// the next attempt.
+/// The bytes are written to `NAME.partial` in the same folder (see [`regular_file::beside`]), which is
+/// flushed to the disk and renamed; then the folder is flushed. A partial file left by an interrupted write
+/// is overwritten by the next one.
 ///
 /// # Errors
-/// The system's; the old file is then untouched, and the partial one removed.
+/// Returns the system's error; the old file is then unchanged, and the partial file is removed.
 pub fn replace_file(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let partial = regular_file::beside(path, ".partial");
-    // What is there under this name and is no file, is not ours to remove.
+    // If opening fails, because the name belongs to something other than a file, nothing is removed.
     let file = regular_file::open(&partial, OpenOptions::new().write(true).create(true).truncate(true))
         .map_err(|error| Refusal::of(&error).map_or(error, |refusal| refusal.beside().into()))?;
     let written = write_synced(file, contents).and_then(|()| fs::rename(&partial, path));
@@ -34,7 +34,7 @@ fn write_synced(file: File, contents: impl FnOnce(&mut dyn Write) -> io::Result<
     file.sync_all()
 }
 
-/// Makes the rename itself durable. Windows has no such call for folders and journals the rename.
+/// Flushes the folder, which makes the rename durable. Windows has no such call, and journals renames.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// A name that leaves no room for an ending is one as others: what is left of it is found again.
+    /// A name that leaves no room for the suffix is shortened, to the same partial name in each attempt.
     #[test]
     fn the_longest_names_are_written() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The bytes of a file.
+//! Contents of a file.
 //!
-//! In: a file, or bytes that are in memory. Out: a slice. Always holds: what was mapped is a regular file, of
-//! the size that it had when it was opened.
+//! In: a file, or bytes in memory. Out: a slice. Always holds: a mapped file is a regular file, of the size
+//! that it had when it was opened.
 
 use super::error::{truncated, unreadable};
 use gradloom_core::error::Result;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
-/// The bytes of a file, mapped into memory, or of what stands for one.
+/// Contents of a file, mapped into memory, or bytes that replace a file.
 #[derive(Debug)]
 pub struct Bytes(Held);
 
@@ -38,10 +38,10 @@ impl From<Vec<u8>> for Bytes {
 }
 
 impl Bytes {
-    /// Maps a regular file. While it is in use, the file must not be cut off by another process.
+    /// Maps a regular file. No other process may truncate the file while it is mapped.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no regular file.
+    /// Returns an error if the file cannot be read, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let file = regular_file::open_to_read(path).map_err(|source| unreadable(&name, &source))?;
@@ -52,15 +52,16 @@ impl Bytes {
     /// Maps an open file of `size` bytes.
     ///
     /// # Errors
-    /// When the system does not allow it, or the file has another size by now.
+    /// Returns an error if the system refuses the mapping, or if the size of the file has changed.
     pub(super) fn map(file: &File, size: u64, name: &str) -> Result<Self> {
-        // No memory can be mapped of an empty file.
+        // An empty file cannot be mapped.
         if size == 0 {
             return Ok(Vec::new().into());
         }
-        // SAFETY: the file is mapped for reading. What another process makes of it meanwhile, these bytes
-        // show, and any bytes are valid; one that cuts the file off ends this process when it is read, as
-        // with every mapped file: gradloom replaces files by renaming, and never does so.
+        // SAFETY: the file is mapped for reading only, and any bytes are valid; changes by another process
+        // become visible in them. A process that truncates the file makes a later read of these bytes end
+        // this process, as with every mapped file. gradloom itself replaces files by renaming, and never
+        // truncates them.
         let bytes = unsafe { Mmap::map(file) }.map_err(|source| unreadable(name, &source))?;
         if bytes.len() as u64 != size {
             return Err(truncated(name, "it changes while it is read"));

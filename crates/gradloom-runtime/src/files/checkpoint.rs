@@ -1,4 +1,4 @@
-//! Everything that training changes, in one file.
+//! Saves and restores all state of a training run in one file.
 
 use super::{Entries, TensorBytes, Weights, write};
 use crate::Train;
@@ -8,41 +8,41 @@ use gradloom_core::nn::Module;
 use gradloom_core::optim::{Hyperparameters, Plateau, Schedule};
 use std::path::Path;
 
-// What a checkpoint of the npm package says in the texts of its header has the same names: see
-// `web/src/state.ts`.
-/// Prefix of the names of trainers' entries; the trainer's name and a dot follow, if it has a name, then
+// The npm package uses the same names in the header of its checkpoints: see `web/src/state.ts`.
+/// Prefix of the names of a trainer's entries. The trainer's name and a dot follow, if it has a name, then
 /// one of the names below.
 pub(super) const PREFIX: &str = "gradloom.";
 /// Version of this format.
 pub(super) const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
-/// Number that replaces the optimizer's schedule. If a schedule or a plateau replaces it instead, the note
-/// is the text `"scheduled"`: the npm package and earlier versions, which do not know the next notes, then
-/// expect the schedule to be set again.
+/// Constant learning rate that replaces the optimizer's schedule. If a schedule or a plateau replaces it
+/// instead, the note is the text `"scheduled"`. The npm package and earlier versions do not support the next
+/// notes; they then expect the caller to set the schedule again.
 const LR: &str = "lr";
-/// Schedule that replaces the optimizer's.
+/// Schedule that replaces the optimizer's schedule.
 const SCHEDULE: &str = "schedule";
-/// Schedule that replaces that of a group of the optimizer.
+/// Prefix of the schedule that replaces the schedule of one group of the optimizer.
 const RATE: &str = "rate.";
-/// Plateau that is followed.
+/// Plateau that adjusts the learning rate.
 const PLATEAU: &str = "plateau";
-/// Hyperparameter that was set.
+/// Prefix of a hyperparameter that was set.
 const NUMBER: &str = "number.";
 
-/// Content of a checkpoint besides the tensors.
+/// Contents of a checkpoint other than tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restored {
-    /// The caller's notes: position in the data, best loss, .., and those of other trainers.
+    /// Notes of the caller, such as the position in the data or the best loss, and notes of other trainers.
     pub entries: Entries,
-    /// Steps that were submitted before the checkpoint.
+    /// Number of steps submitted before the checkpoint.
     pub attempted_steps: u64,
-    /// True if a schedule was set with [`Train::set_schedule`] that is not in the file: set it again. Files
-    /// of this version have it; those of earlier ones, and of the npm package, may not.
+    /// True if a schedule was set with [`Train::set_schedule`] but is not in the file, so that it must be set
+    /// again. Files of this version contain the schedule; files of earlier versions and of the npm package
+    /// may not.
     pub was_scheduled: bool,
 }
 
-/// Content of a trainer's notes.
+/// Parsed notes of a trainer.
 struct Notes {
     attempted_steps: u64,
     seed: u64,
@@ -52,17 +52,18 @@ struct Notes {
 }
 
 impl<M: Module, const N: usize> Train<M, N> {
-    /// Writes everything that training changes to a safetensors file, which replaces an old one at once:
-    /// parameters, states, those of all optimizers, the counters, numbers and schedules that were set, a
-    /// plateau with what it remembers, what keys random numbers; and `entries`, the caller's own notes, such
-    /// as the position in the data. Training goes on from it with the same bits. Waits for the device.
+    /// Writes all state of the training run to a safetensors file, replacing an existing file atomically:
+    /// parameters, states, the states of all optimizers, counters, hyperparameters and schedules that were
+    /// set, a plateau with its state, and the key of the random numbers. `entries` are the caller's own
+    /// notes, such as the position in the data. A run restored from the file computes the same bits. Waits
+    /// for the device.
     ///
-    /// Of several trainings over one session, one writes the file, with the [notes](Train::notes) of the
-    /// others among the entries.
+    /// If several trainers share one session, one of them writes the file, with the [notes](Train::notes) of
+    /// the others in `entries`.
     ///
     /// # Errors
-    /// When the file cannot be written: the old one is then untouched; when an entry has the name of one of
-    /// this trainer's notes; on the null device.
+    /// Returns an error if the file cannot be written, in which case the old file is unchanged; if an entry
+    /// has the name of one of this trainer's notes; or on the null device.
     pub fn save_checkpoint(&self, path: impl AsRef<Path>, entries: &Entries) -> Result<()> {
         let mut all = self.notes();
         for (name, text) in entries {
@@ -79,8 +80,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         write(path.as_ref(), &tensors, &all)
     }
 
-    /// Returns a checkpoint's notes about this trainer, besides the tensors: counters, numbers, schedules,
-    /// a plateau, and the seed.
+    /// Returns the notes about this trainer in a checkpoint: counters, hyperparameters, schedules, a plateau,
+    /// and the seed.
     pub fn notes(&self) -> Entries {
         let mut notes = Entries::new();
         let mut note = |name: &str, text: String| _ = notes.insert(format!("{}{name}", self.prefix()), text);
@@ -107,27 +108,26 @@ impl<M: Module, const N: usize> Train<M, N> {
         notes
     }
 
-    /// Takes over the notes of this trainer from a checkpoint that another one has loaded.
+    /// Restores this trainer from its notes in a checkpoint that another trainer has loaded.
     ///
     /// # Errors
-    /// When they are not there, or cannot be understood; nothing changes then.
+    /// Returns an error, and changes nothing, if a note is missing or cannot be parsed.
     pub fn load_notes(&mut self, entries: &Entries) -> Result<()> {
         let notes = self.parsed(entries)?;
         self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.rates);
         Ok(())
     }
 
-    /// Goes on from a checkpoint of this trainer, wherever it was written: all of it, or, with an error,
-    /// nothing.
+    /// Restores a checkpoint of this trainer, written on any device. If there is an error, nothing changes.
     ///
     /// # Errors
-    /// When the file cannot be read or is damaged; when its tensors are not those of this session's model and
-    /// optimizers; when it is no checkpoint.
+    /// Returns an error if the file cannot be read, is damaged, or is not a checkpoint, or if its tensors are
+    /// not those of this session's model and optimizers.
     pub fn load_checkpoint(&mut self, path: impl AsRef<Path>) -> Result<Restored> {
         self.restore(&Weights::open(path)?)
     }
 
-    /// Like [`Train::load_checkpoint`], from a file that is open.
+    /// Restores an open checkpoint, as [`Train::load_checkpoint`] does.
     ///
     /// # Errors
     /// As [`Train::load_checkpoint`].
@@ -148,7 +148,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         })
     }
 
-    /// Returns whether the notes of this trainer may have this name.
+    /// Returns whether this name is reserved for notes of this trainer.
     fn is_own(&self, key: &str) -> bool {
         key.strip_prefix(&self.prefix())
             .is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER) || key.starts_with(RATE))
@@ -176,7 +176,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let (attempted_steps, seed) = (whole(ATTEMPTED)?, whole(SEED)?);
         let found = |name: &str| entries.get(&format!("{prefix}{name}"));
         let lr = found(LR);
-        // An object, or a text in quotes, as JSON has them.
+        // A JSON object, or a JSON string in quotes.
         let is_scheduled = lr.is_some_and(|lr| lr.starts_with(['{', '"']));
         let mut rates = Rates::default();
         if lr.is_some() && !is_scheduled {

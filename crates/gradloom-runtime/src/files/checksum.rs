@@ -1,10 +1,10 @@
-//! The checksum over the contents of a checkpoint.
+//! Checksum of the contents of a checkpoint.
 
 use super::Entries;
 use sha2::{Digest, Sha256};
 
-/// Sums up a checkpoint: entries, then every tensor's name, dtype, shape and bytes. Lengths go first, so no
-/// two contents run together alike.
+/// SHA-256 of a checkpoint: its entries, then the name, dtype, shape and bytes of each tensor. Each part is
+/// preceded by its length, so that different contents never form the same byte sequence.
 pub(super) struct Checksum(Sha256);
 
 impl Checksum {
@@ -18,7 +18,7 @@ impl Checksum {
         sum
     }
 
-    /// Adds a tensor; the order of tensors counts.
+    /// Adds a tensor; the checksum depends on the order of the tensors.
     pub(super) fn tensor(&mut self, name: &str, dtype: safetensors::Dtype, shape: &[usize], bytes: &[u8]) {
         self.bytes(name.as_bytes());
         self.bytes(dtype.to_string().as_bytes());
@@ -27,7 +27,7 @@ impl Checksum {
         self.bytes(bytes);
     }
 
-    /// Returns the sum in hexadecimal.
+    /// Returns the checksum in hexadecimal.
     pub(super) fn finish(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,11 +1,11 @@
-//! Conversion of elements from one type to another.
+//! Converts elements from one type to another.
 
 use super::safetensors_dtype;
 use gradloom_core::ir::{DType, Type, half};
 use safetensors::Dtype;
 use std::borrow::Cow;
 
-/// Returns the integers in a tensor; none for one of other elements.
+/// Returns the elements of an integer tensor, or `None` for other types.
 fn integers(dtype: Dtype, bytes: &[u8]) -> Option<impl Iterator<Item = i128>> {
     let (width, signed) = match dtype {
         Dtype::BOOL | Dtype::U8 => (1, false),
@@ -27,7 +27,7 @@ fn integers(dtype: Dtype, bytes: &[u8]) -> Option<impl Iterator<Item = i128>> {
     }))
 }
 
-/// Returns the elements as f32; none for types that are not read.
+/// Returns the elements as f32, or `None` for types that cannot be converted.
 pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     if let Some(integers) = integers(dtype, bytes) {
         return Some(integers.map(|integer| integer as f32).collect());
@@ -45,8 +45,8 @@ pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     })
 }
 
-/// Returns whether a tensor's elements can be converted to another type without loss other than rounding:
-/// floats to floats, or integers to an integer type that has all of them.
+/// Returns whether the elements can be converted to another type with no loss except rounding: floats to
+/// floats, or integers to an integer type that can represent all of them.
 pub(super) fn fits(from: Dtype, bytes: &[u8], to: DType) -> bool {
     match integers(from, bytes) {
         Some(mut integers) => {
@@ -64,10 +64,10 @@ pub(super) fn fits(from: Dtype, bytes: &[u8], to: DType) -> bool {
     }
 }
 
-/// Returns the elements as bytes of another type, which [fits](fits).
+/// Returns the elements as bytes of another type, to which they must [fit](fits).
 ///
 /// # Panics
-/// When it does not.
+/// Panics if they do not fit.
 pub(super) fn converted(from: Dtype, bytes: &[u8], to: DType) -> Cow<'_, [u8]> {
     if safetensors_dtype(to) == from {
         return Cow::Borrowed(bytes);
@@ -87,10 +87,10 @@ pub(super) fn converted(from: Dtype, bytes: &[u8], to: DType) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns the elements of a matrix of this type by columns.
+/// Returns the elements of a matrix of this type in column-major order.
 ///
 /// # Panics
-/// When it is no matrix, or has other bytes.
+/// Panics if the type is not a matrix, or has more bytes than `bytes`.
 pub fn transposed(bytes: &[u8], ty: &Type) -> Vec<u8> {
     let &[rows, columns] = &ty.shape[..] else { panic!("{ty} is no matrix") };
     let size = ty.dtype.bytes();

@@ -1,4 +1,4 @@
-//! Errors of files. Every message names the file; every error has a remedy.
+//! Errors for files. Every message names the file; nearly every error has a remedy.
 
 use super::FileKind;
 use gradloom_core::error::{Error, ErrorKind};
@@ -11,7 +11,7 @@ fn error(file: &str, message: impl Display) -> Error {
     Error::new(ErrorKind::File, format!("{file}: {message}"))
 }
 
-/// Returns the error of a file that the system could not read.
+/// Creates the error for a file that the system could not read.
 pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
@@ -24,44 +24,44 @@ pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
     error(file, format_args!("cannot be read: {source}")).help(remedy)
 }
 
-/// Returns the error of a file that ends too early or has another size than its header says.
+/// Creates the error for a file that ends too early, or whose size differs from the size in its header.
 pub(super) fn truncated(file: &str, reason: impl Display) -> Error {
     error(file, format_args!("the file is truncated or damaged: {reason}")).help(RESTORE)
 }
 
-/// Returns the error of a file that is no safetensors file, or whose header is damaged.
+/// Creates the error for a file that is not a safetensors file, or whose header is damaged.
 pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
     error(file, format_args!("the file is no safetensors file, or its header is damaged: {reason}"))
         .help("check that this is the file you meant; if it is, restore it from a copy")
 }
 
-/// Returns the error of a file of another kind.
+/// Creates the error for a file of another kind.
 pub(super) fn of_another_kind(file: &str, kind: FileKind) -> Error {
     error(file, format_args!("the file is {kind}, and no safetensors file")).help(kind.remedy())
 }
 
-/// Returns the error of an empty file.
+/// Creates the error for an empty file.
 pub(super) fn empty(file: &str) -> Error {
     error(file, "the file is empty").help(RESTORE)
 }
 
-/// Returns the error of a file whose contents were changed after it was written.
+/// Creates the error for a file that was changed after it was written.
 pub(super) fn changed(file: &str) -> Error {
     error(file, "the file is damaged: its contents do not match their checksum").help(RESTORE)
 }
 
-/// Returns the error of an intact safetensors file that gradloom did not write.
+/// Creates the error for an intact safetensors file that gradloom did not write.
 pub(super) fn foreign(file: &str, differences: &Differences) -> Error {
     error(file, format_args!("the file was not written by gradloom{}", differences.in_brackets()))
         .help("`Session::load_with` takes its tensors: it needs none of gradloom's notes")
 }
 
-/// Returns the error of an intact file with other tensors than those wanted.
+/// Creates the error for an intact file whose tensors are not the wanted ones.
 pub(super) fn of_another_model(file: &str, differences: &Differences) -> Error {
     error(file, format_args!("the file is of another model{}", differences.in_brackets()))
 }
 
-/// Returns the error of a required note that is missing or cannot be understood.
+/// Creates the error for a required note that is missing or cannot be parsed.
 pub(super) fn entry(file: &str, key: &str, problem: &str) -> Error {
     error(file, format_args!("the metadata entry {key} {problem}"))
         .help("use the configuration that the file was made with")
@@ -69,19 +69,19 @@ pub(super) fn entry(file: &str, key: &str, problem: &str) -> Error {
 
 const RESTORE: &str = "get the file once more from where it came, or restore it from a copy";
 
-/// Tensors that are wanted and not there, there and not wanted, or of another type.
+/// Differences between the wanted tensors and those in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Wanted names that the file lacks.
+    /// Names of wanted tensors that the file lacks.
     pub missing: Vec<String>,
-    /// Names in the file that were not wanted.
+    /// Names of tensors in the file that are not wanted.
     pub unknown: Vec<String>,
-    /// Name, wanted type, type in the file.
+    /// Name, wanted type, and type in the file, of each tensor whose types differ.
     pub mismatched: Vec<(String, String, String)>,
 }
 
 impl Differences {
-    /// Returns whether the tensors are the wanted ones.
+    /// Returns whether the file has exactly the wanted tensors.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unknown.is_empty() && self.mismatched.is_empty()
     }
@@ -108,7 +108,7 @@ impl Display for Differences {
     }
 }
 
-/// Returns the first names of a list, and the number of further ones.
+/// Returns the first names of a list, and the number of the remaining ones.
 fn abridged(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

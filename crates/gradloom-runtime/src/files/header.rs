@@ -1,4 +1,5 @@
-//! The header of a safetensors file: eight bytes with its length, then JSON, then the tensors' data.
+//! Reads the header of a safetensors file: eight bytes with its length, JSON, and then the data of the
+//! tensors.
 
 use super::error::{empty, malformed, of_another_kind, truncated, unreadable};
 use super::{BEGINNING, Bytes, FileKind};
@@ -7,14 +8,14 @@ use safetensors::tensor::{Metadata, SafeTensorError};
 use std::fs::File;
 use std::io::Read;
 
-/// The largest header that the format allows.
+/// Maximum size of a header in bytes, as defined by the format.
 pub(super) const LARGEST: u64 = 100_000_000;
 
-/// Maps a file whose size is what its header says, and gives its header. Of another file, however large, the
-/// header alone is read.
+/// Maps a file, and returns its bytes and its header. If the size of the file differs from the size in its
+/// header, only the header is read, however large the file is.
 ///
 /// # Errors
-/// When the file cannot be read; when it is cut off or damaged.
+/// Returns an error if the file cannot be read, is truncated, or is damaged.
 pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
     let failed = |source| unreadable(name, &source);
     let size = file.metadata().map_err(failed)?.len();
@@ -30,16 +31,17 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
     Ok((Bytes::map(file, size, name)?, metadata))
 }
 
-/// Returns the header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
+/// Parses the header in the first bytes of a file of `size` bytes. `bytes` need only reach the end of the
+/// header.
 ///
 /// # Errors
-/// When the file is of another kind, there is no header, it is cut off or damaged, or the file has another
-/// size than it says.
+/// Returns an error if the file is of another kind, has no header, is truncated or damaged, or if its size
+/// differs from the size in its header.
 #[expect(clippy::disallowed_methods, reason = "the crate `safetensors` has its own type for a header")]
 pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     match FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]) {
         FileKind::Empty => return Err(empty(name)),
-        // What is damaged may be of no kind.
+        // A damaged safetensors file may have no recognizable kind.
         FileKind::Safetensors | FileKind::Other => {}
         kind => return Err(of_another_kind(name, kind)),
     }
@@ -53,7 +55,7 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     let Some(header) = rest.get(..length as usize) else {
         return Err(truncated(name, "it ends within its header"));
     };
-    // The crate's own reader would also add up sizes that overflow.
+    // The crate's own reader would also add up sizes, with overflow.
     let metadata: Metadata = match serde_json::from_slice(header) {
         Ok(metadata) => metadata,
         Err(error) => return Err(malformed(name, reason(header, &error))),
@@ -64,7 +66,7 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// Returns a description of what is wrong with a header, with the tensor's name if it concerns one.
+/// Returns a description of the error in a header, with the name of the tensor that it concerns, if any.
 #[expect(clippy::disallowed_methods, reason = "it tells what the reader of that type refused")]
 fn reason(header: &[u8], error: &serde_json::Error) -> String {
     use serde_json::{Map, Value};

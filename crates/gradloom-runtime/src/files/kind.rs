@@ -1,66 +1,66 @@
-//! Kinds of files, told by their first bytes.
+//! Detects the kind of a file from its first bytes.
 //!
-//! In: the beginning of a file. Out: its kind, its name in messages, and a way to get tensors out of it.
-//! Always holds: the file's name decides nothing.
+//! In: the beginning of a file. Out: its kind, a description for messages, and a way to convert it to
+//! tensors. Always holds: the file's name is not used.
 
 use gradloom_device::regular_file;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes at the beginning of a file that tell its kind.
+/// Number of bytes at the beginning of a file from which its kind is detected.
 pub const BEGINNING: u64 = 1 << 16;
 
-/// The kind of a file.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// No byte.
+    /// No bytes.
     Empty,
-    /// Tensors in safetensors form.
+    /// Tensors in safetensors format.
     Safetensors,
-    /// A model in GGUF form.
+    /// A model in GGUF format.
     Gguf,
-    /// A model in one of the forms of llama.cpp before GGUF.
+    /// A model in one of llama.cpp's formats before GGUF.
     Ggml,
     /// A zip archive of `torch.save` (PyTorch 1.6 and later) or of TorchScript.
     TorchZip,
     /// Pickles of `torch.save` before PyTorch 1.6.
     TorchPickle,
-    /// Another pickle of Python.
+    /// Another Python pickle.
     Pickle,
-    /// A zip archive of NumPy: `numpy.savez`.
+    /// A NumPy zip archive, written by `numpy.savez`.
     Npz,
-    /// An array of NumPy: `numpy.save`.
+    /// A NumPy array, written by `numpy.save`.
     Npy,
-    /// A zip archive of Keras 3.
+    /// A Keras 3 zip archive.
     Keras,
     /// Another zip archive.
     Zip,
-    /// HDF5, as Keras wrote weights before version 3.
+    /// HDF5, the format of Keras weights before version 3.
     Hdf5,
     /// A tar archive.
     Tar,
-    /// A file that a program packed: gzip, xz, zstd, bzip2 or 7z.
+    /// A file compressed by gzip, xz, zstd, bzip2 or 7z.
     Packed(&'static str),
-    /// A model in ONNX form.
+    /// A model in ONNX format.
     Onnx,
-    /// A model in TensorFlow Lite form.
+    /// A model in TensorFlow Lite format.
     TensorFlowLite,
-    /// The pointer that Git LFS leaves in place of a large file.
+    /// A Git LFS pointer in place of a large file.
     LfsPointer,
-    /// A web page, as failed downloads leave.
+    /// An HTML page, as left by a failed download.
     Html,
     /// JSON, or the beginning of it.
     Json,
-    /// Other text in UTF-8.
+    /// Other UTF-8 text.
     Text,
     /// Bytes of none of these kinds.
     Other,
 }
 
 impl FileKind {
-    /// Tells the kind of a file by its first [`BEGINNING`] bytes, or by all if it has fewer.
+    /// Detects the kind of a file from its first [`BEGINNING`] bytes, or from all of them if it is shorter.
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::Empty;
@@ -86,19 +86,19 @@ impl FileKind {
         }
     }
 
-    /// Tells the kind of a regular file.
+    /// Detects the kind of a regular file.
     ///
     /// # Errors
-    /// The system's, and a [`Refusal`](gradloom_device::regular_file::Refusal) where the path leads to no
-    /// file.
+    /// Returns the system's error, or a [`Refusal`](gradloom_device::regular_file::Refusal) if the path does
+    /// not lead to a file.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let mut beginning = Vec::new();
         regular_file::open_to_read(path)?.take(BEGINNING).read_to_end(&mut beginning)?;
         Ok(Self::of(&beginning))
     }
 
-    /// Returns true if no file of tokens or other numbers begins so by chance: the first bytes make this kind
-    /// certain.
+    /// Returns true if the first bytes determine the kind with certainty. A file of tokens or other numbers
+    /// does not begin with them by chance.
     pub fn is_certain(self) -> bool {
         matches!(
             self,
@@ -115,12 +115,12 @@ impl FileKind {
         )
     }
 
-    /// Returns true if a file of this kind may be read as text.
+    /// Returns true if a file of this kind can be read as text.
     pub fn may_be_text(self) -> bool {
         matches!(self, Self::Empty | Self::LfsPointer | Self::Html | Self::Json | Self::Text | Self::Other)
     }
 
-    /// Gives the way from this kind to tensors that are read here.
+    /// Returns the steps that convert a file of this kind to one that gradloom can read.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Empty => "get the file once more: nothing of it arrived",
@@ -154,7 +154,7 @@ impl FileKind {
     }
 }
 
-/// The kind with its article: `a NumPy archive (.npz)`.
+/// Prints the kind with its article: `a NumPy archive (.npz)`.
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -183,7 +183,7 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// Bytes that begin a kind, with their offset.
+/// Magic numbers, with their offsets and kinds.
 const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (0, b"GGUF", FileKind::Gguf),
     // Big-endian.
@@ -192,9 +192,9 @@ const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (0, b"fmgg", FileKind::Ggml),
     (0, b"tjgg", FileKind::Ggml),
     (0, b"PK\x03\x04", FileKind::Zip),
-    // Archives without a file.
+    // Empty archives.
     (0, b"PK\x05\x06", FileKind::Zip),
-    // Protocol 2, and the number that `torch.save` wrote first.
+    // Protocol 2, then the magic number that `torch.save` wrote first.
     (0, b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", FileKind::TorchPickle),
     (0, b"\x93NUMPY", FileKind::Npy),
     (0, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
@@ -206,12 +206,12 @@ const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (257, b"ustar", FileKind::Tar),
     (4, b"TFL3", FileKind::TensorFlowLite),
     (0, b"version https://git-lfs.github.com/spec", FileKind::LfsPointer),
-    // HDF5 may begin behind a block of the user's.
+    // HDF5 may begin after a user block.
     (512, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
     (1024, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
 ];
 
-/// Looks for a length and a header in JSON, either of which may be damaged.
+/// Detects a length and a JSON header; either may be damaged.
 fn is_safetensors(bytes: &[u8]) -> bool {
     let Some((length, header)) = bytes.split_first_chunk() else { return false };
     let has = |word: &[u8]| header.windows(word.len()).any(|window| window == word);
@@ -219,7 +219,7 @@ fn is_safetensors(bytes: &[u8]) -> bool {
     (is_small && header.first() == Some(&b'{')) || has(b"\"data_offsets\"")
 }
 
-/// Returns the kind of a zip archive, by the names of its first files.
+/// Returns the kind of a zip archive, from the names of its first files.
 fn zip(bytes: &[u8]) -> FileKind {
     const FILE: &[u8] = b"PK\x03\x04";
     let starts = bytes.windows(FILE.len()).enumerate().filter(|(_, window)| *window == FILE);
@@ -231,7 +231,7 @@ fn zip(bytes: &[u8]) -> FileKind {
         if name.ends_with(".npy") {
             return FileKind::Npz;
         }
-        // `archive/data.pkl` and the like.
+        // `archive/data.pkl` and similar names.
         let within = name.split_once('/').map_or("", |(_, within)| within);
         let of_torch = ["data.pkl", "constants.pkl", "byteorder", "version", ".format_version", ".data/"];
         if of_torch.iter().any(|part| within.starts_with(part)) {
@@ -244,17 +244,18 @@ fn zip(bytes: &[u8]) -> FileKind {
     FileKind::Zip
 }
 
-/// Looks for the beginning of a pickle: of protocol 2 or later, or of a dictionary or a list in an older one.
+/// Detects the beginning of a pickle: of protocol 2 or later, or of a dictionary or list in an older
+/// protocol.
 fn is_pickle(bytes: &[u8]) -> bool {
     let old: [&[u8]; 6] = [b"(dp0\n", b"(dp1\n", b"(lp0\n", b"(lp1\n", b"}q\0", b"]q\0"];
     match bytes {
-        // An op, or a frame, follows the protocol.
+        // An opcode or a frame follows the protocol number.
         [0x80, 2..=5, op, ..] => b"}](cX\x8a\x95JKM\x8c)".contains(op),
         _ => old.iter().any(|begin| bytes.starts_with(begin)),
     }
 }
 
-/// Returns the text that these bytes are, up to a character that is cut off.
+/// Returns the bytes as text, without a truncated last character.
 fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
@@ -274,7 +275,8 @@ fn text_kind(text: &str) -> FileKind {
     if !start.starts_with(['{', '[']) {
         return FileKind::Text;
     }
-    // What may follow the bracket, in JSON and in no table or link that begins with one.
+    // Characters that can follow the bracket in JSON, but not in a table or a link that begins with a
+    // bracket.
     let rest = start[1..].trim_start();
     let word = ["true", "false", "null"].iter().any(|word| rest.starts_with(word));
     let is_json = match start.as_bytes()[0] {

@@ -1,4 +1,4 @@
-//! Taking a model's parameters and states from a file.
+//! Loads the parameters and states of a model from a file.
 
 use super::checkpoint::{PREFIX, VERSION};
 use super::convert::{converted, fits, transposed};
@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::path::Path;
 
-/// Selection of a file's tensors, and the names that they have in the file.
+/// Options for loading: the tensors to load, and their names in the file.
 ///
-/// Floats become floats of the parameter's type, whatever their width; integers become integers that can hold
-/// them.
+/// Floats are converted to floats of the parameter's type, of any width; integers are converted to integer
+/// types that can represent them.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -39,10 +39,10 @@ pub struct Load<'f> {
     source: Option<Box<Naming<'f>>>,
 }
 
-/// Function that gives the location of the parameter with a given name in a file.
+/// Function from a parameter's name to its location in a file.
 type Naming<'f> = dyn Fn(&str) -> Source + 'f;
 
-/// Location of a parameter in a file.
+/// Location of a parameter in a file: the name of a tensor, and its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     name: String,
@@ -50,12 +50,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Creates a location with this name.
+    /// Creates a location with the given tensor name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), transposed: false }
     }
 
-    /// Marks the parameter as a matrix that the file stores by columns.
+    /// Marks the parameter as a matrix that the file stores in column-major order.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { transposed: true, ..self }
@@ -84,57 +84,58 @@ impl fmt::Debug for Load<'_> {
 }
 
 impl<'f> Load<'f> {
-    /// Requires every parameter and state to be in the file, with its shape, and nothing else.
+    /// Requires the file to have exactly the parameters and states of the model, with their shapes.
     pub fn strict() -> Self {
         Self::default()
     }
 
-    /// Takes what is in the file and fits. The rest stays as it is, and is reported.
+    /// Loads each tensor that is in the file and fits. Other parameters and states keep their values, and are
+    /// reported.
     pub fn partial() -> Self {
         Self { partial: true, ..Self::default() }
     }
 
-    /// Sets the prefix of the names in the file, such as `transformer.`. Other tensors in it are left
-    /// alone.
+    /// Sets the prefix of the names in the file, such as `transformer.`. Tensors in the file without it are
+    /// ignored.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
     /// Restricts the load to parameters and states whose names match a pattern, such as `encoder.*`. Other
-    /// tensors in the file are left alone.
+    /// tensors in the file are ignored.
     pub fn only(self, pattern: impl Into<Pattern>) -> Self {
         Self { only: Some(pattern.into()), ..self }
     }
 
-    /// Restricts the load to parameters of adapters; other tensors in the file are superfluous.
+    /// Restricts the load to parameters of adapters; other tensors in the file count as superfluous.
     pub(super) fn adapters(self) -> Self {
         Self { adapters: true, ..self }
     }
 
-    /// Sets the function that gives the location in the file, without the prefix, of the parameter with a
-    /// given name: another name, or a [`Source`].
+    /// Sets the function from a parameter's name to its location in the file, without the prefix: another
+    /// name, or a [`Source`].
     pub fn from<S: Into<Source>>(self, source: impl Fn(&str) -> S + 'f) -> Self {
         Self { source: Some(Box::new(move |name| source(name).into())), ..self }
     }
 
-    /// Declares the file as PyTorch's: weights of linear and recurrent layers are `[out, in]` in it, those
-    /// of recurrent layers are called `weight_ih_l0`, and `num_batches_tracked` is left alone.
+    /// Declares the file as written by PyTorch: weights of linear and recurrent layers are `[out, in]`,
+    /// weights of recurrent layers have names such as `weight_ih_l0`, and `num_batches_tracked` is ignored.
     pub fn torch(self) -> Self {
         Self { torch: true, ..self }
     }
 }
 
-/// Report of the tensors that were taken from a file, and of those that were not.
+/// Report of the tensors that were loaded from a file, and of those that were not.
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Parameters and states that have the file's values now.
+    /// Names of the parameters and states that were loaded.
     pub taken: Vec<String>,
-    /// Parameters and states that the file does not have, by their names in the file.
+    /// Names, as expected in the file, of parameters and states that the file lacks.
     pub missing: Vec<String>,
-    /// Tensors in the file that were not used.
+    /// Names of tensors in the file that were not used.
     pub skipped: Vec<String>,
-    /// Name, own type, and type in the file.
+    /// Name, type in the model, and type in the file, of each tensor whose types differ.
     pub mismatched: Vec<(String, String, String)>,
 }
 
@@ -157,22 +158,23 @@ impl LoadReport {
 }
 
 impl<M: Module> Session<M> {
-    /// Sets every parameter and state of the model to what a safetensors file has under its name; nothing
-    /// changes if one is missing, superfluous or of another shape. Where the file has no adapter at all,
-    /// those of the model stay as they are: it is one of the base. [`Session::load_with`] takes other files.
+    /// Loads every parameter and state of the model from a safetensors file, by name. Nothing changes if one
+    /// is missing, superfluous or of another shape. A file without any adapter is one of the base model: the
+    /// model's adapters then keep their values. [`Session::load_with`] loads other files.
     ///
     /// # Errors
-    /// As [`Weights::open`], and when the tensors are not those of the model; on the null device.
+    /// As [`Weights::open`]. Also returns an error if the file's tensors are not those of the model, or on
+    /// the null device.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         self.load_with(&Weights::open(path)?, &Load::strict()).map(drop)
     }
 
-    /// Takes parameters and states of the model from files, as `load` says, together. States of training in
-    /// the files are left alone.
+    /// Loads parameters and states of the model from files, all at the same time, with the options in `load`.
+    /// The state of a training run in the files is ignored.
     ///
     /// # Errors
-    /// When the load is strict and a tensor is missing, superfluous, or does not fit: nothing changes then;
-    /// on the null device.
+    /// Returns an error, and changes nothing, if the load is strict and a tensor is missing, superfluous, or
+    /// does not fit. Also returns an error on the null device.
     pub fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
         self.base().load_with(weights, load)
     }
@@ -189,7 +191,7 @@ impl Base {
             let source = load.source_of(&entry.name, entry.transposed_in_torch);
             load.find(weights, &source.name).is_some()
         };
-        // A file of the base has no adapter.
+        // A file of the base model has no adapters.
         if load.adapters {
             entries.retain(|entry| entry.of_adapter);
         } else if !entries.iter().any(|entry| entry.of_adapter && is_there(entry)) {
@@ -218,7 +220,7 @@ impl Base {
                 (_, shape) => shape.to_vec(),
             };
             let shape = as_there(&entry.ty.shape);
-            // Floats become blocks; a file of ours has the blocks.
+            // Floats are encoded as blocks; a file of gradloom already has blocks.
             let blocks = entry.blocks.filter(|(_, shape)| {
                 tensor.shape == as_there(shape) && fits(tensor.dtype, tensor.bytes, DType::F32)
             });
@@ -266,20 +268,20 @@ impl Base {
     }
 }
 
-/// A tensor that becomes a parameter or state.
+/// Tensor that becomes a parameter or state.
 struct Chosen<'w> {
     name: String,
     /// Type in the store.
     ty: Type,
     tensor: Found<'w>,
-    /// True for a matrix that the file stores transposed, relative to the store.
+    /// True for a matrix that the file stores transposed, compared to the store.
     by_columns: bool,
-    /// Format of the blocks that its floats become.
+    /// Block format in which its floats are encoded.
     blocks: Option<BlockFormat>,
 }
 
 impl<'w> Chosen<'w> {
-    /// Returns the bytes for the store.
+    /// Returns the bytes to write to the store.
     fn bytes(&self) -> Cow<'w, [u8]> {
         let dtype = if self.blocks.is_some() { DType::F32 } else { self.ty.dtype };
         let mut bytes = converted(self.tensor.dtype, self.tensor.bytes, dtype);
@@ -297,7 +299,7 @@ impl<'w> Chosen<'w> {
     }
 }
 
-/// Of square matrices, shapes do not tell; what wrote the file may have.
+/// Checks the layout noted in the file, because the shape of a square matrix does not reveal it.
 fn check_layout(weights: &Weights, load: &Load<'_>) -> Result<()> {
     let entries = weights.entries();
     let written = entries.get(LAYOUT).map(String::as_str);
@@ -329,7 +331,7 @@ impl Load<'_> {
             .find_map(|name| weights.get(&name).map(|tensor| (name, tensor)))
     }
 
-    /// Returns the tensors that were not used and might have been meant.
+    /// Returns the names of unused tensors that may have been meant for this model.
     fn skipped(&self, weights: &Weights, used: &BTreeSet<String>) -> Vec<String> {
         if self.only.is_some() {
             return Vec::new();
