@@ -1,13 +1,13 @@
-//! Tensors in safetensors files.
+//! Saves and loads tensors in safetensors files.
 //!
-//! In: files of ours, of PyTorch, of anyone; or named tensors and notes. Out: [`Weights`], from which a
-//! session takes what fits ([`Load`]), and files that any safetensors reader opens. Always holds: a file
-//! under its final name is complete (it is written beside, flushed to the disk, and renamed); the same
-//! contents give the same bytes; a file whose structure is not sound is refused when it is opened, and one of
-//! ours whose names, shapes, notes or data changed since, too.
+//! In: files written by gradloom, PyTorch, or other programs; or named tensors and notes. Out: [`Weights`],
+//! from which a session loads tensors ([`Load`]), and files that any safetensors reader can open. Always
+//! holds: a file under its final name is complete, because it is written under another name, flushed to the
+//! disk, and renamed; the same contents are written as the same bytes; a file with an invalid structure is
+//! rejected when it is opened, as is a file of gradloom whose names, shapes, notes or data were changed.
 //!
-//! The header's metadata of our files has one key, `gradloom`: a JSON object with `sha256`, the checksum, and
-//! `entries`, the writer's notes.
+//! The header's metadata in gradloom's files has one key, `gradloom`: a JSON object with `sha256`, the
+//! checksum, and `entries`, the writer's notes.
 
 mod adapters;
 mod atomic;
@@ -34,11 +34,11 @@ pub use weights::{Found, Weights};
 
 use std::collections::BTreeMap;
 
-/// Notes in a file: names and texts.
+/// Notes in a file, by name.
 pub type Entries = BTreeMap<String, String>;
 
-/// The key of our notes in the header's metadata. One key only: the safetensors crate keeps several in no
-/// fixed order.
+/// Key of gradloom's notes in the header's metadata. There is only one key because the safetensors crate
+/// writes several in no fixed order.
 const METADATA_KEY: &str = "gradloom";
 
 /// Returns the safetensors name of an element type.

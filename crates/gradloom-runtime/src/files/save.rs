@@ -1,4 +1,4 @@
-//! Writing tensors to a file.
+//! Writes tensors to a file.
 
 use super::checksum::Checksum;
 use super::convert::transposed;
@@ -15,18 +15,19 @@ use std::io;
 use std::path::Path;
 
 impl<M: Module> Session<M> {
-    /// Writes the parameters and the states of the model to a safetensors file, which replaces an old one at
-    /// once. What belongs to training is not in it: see
+    /// Writes the parameters and states of the model to a safetensors file, replacing an existing file
+    /// atomically. The file does not contain the state of a training run: see
     /// [`Train::save_checkpoint`](crate::Train::save_checkpoint).
     ///
     /// # Errors
-    /// When the file cannot be written: the old one is then untouched; on the null device.
+    /// Returns an error if the file cannot be written, in which case the old file is unchanged, or on the
+    /// null device.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.base().save(path.as_ref(), false)
     }
 
-    /// Like [`Session::save`], with the weights of linear and recurrent layers as PyTorch keeps them, `[out,
-    /// in]`, and those of recurrent layers under the names that `nn.LSTM` and `nn.GRU` of one layer have:
+    /// Like [`Session::save`], but writes the weights of linear and recurrent layers in PyTorch's layout,
+    /// `[out, in]`, and names those of recurrent layers as a one-layer `nn.LSTM` or `nn.GRU` does:
     /// `weight_ih_l0`.
     ///
     /// # Errors
@@ -55,14 +56,14 @@ impl Base {
     }
 }
 
-/// The entry that says how a file has the weights of linear and recurrent layers.
+/// Name of the entry with the layout of the weights of linear and recurrent layers.
 pub(super) const LAYOUT: &str = "gradloom.layout";
-/// See [`LAYOUT`].
+/// Value of [`LAYOUT`] in gradloom's layout.
 pub(super) const OURS: &str = "in, out";
-/// See [`LAYOUT`].
+/// Value of [`LAYOUT`] in PyTorch's layout.
 pub(super) const OF_TORCH: &str = "out, in";
 
-/// Returns PyTorch's name of a parameter: its recurrent layers number theirs.
+/// Returns PyTorch's name of a parameter: recurrent layers append the number of the layer.
 fn name_in_torch(name: String) -> String {
     match name.rsplit('.').next() {
         Some("weight_ih" | "weight_hh" | "bias_ih" | "bias_hh") => format!("{name}_l0"),
@@ -70,12 +71,12 @@ fn name_in_torch(name: String) -> String {
     }
 }
 
-/// Returns the type of a matrix's transpose.
+/// Returns the type of the transpose of a matrix.
 pub fn swapped(ty: &Type) -> Type {
     Type::new(ty.dtype, [ty.shape[1], ty.shape[0]])
 }
 
-/// One tensor to write.
+/// Tensor to write.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorBytes<'a> {
     /// Name of the tensor, unique in the file.
@@ -86,27 +87,27 @@ pub struct TensorBytes<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Writes tensors and entries to a file that replaces the old one at once; see [`super`].
+/// Writes tensors and entries to a file, replacing an existing file atomically; see [`super`].
 ///
 /// # Errors
-/// The system's; the old file is then untouched.
+/// Returns the system's error; the old file is then unchanged.
 ///
 /// # Panics
-/// When a tensor's bytes are not as many as its type has, or a name comes twice.
+/// Panics if the number of bytes of a tensor does not match its type, or if two tensors have the same name.
 pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Result<()> {
     let tensors = in_order(tensors);
     let mut checksum = Checksum::new(entries);
     for tensor in &tensors {
         checksum.tensor(tensor.name, safetensors_dtype(tensor.ty.dtype), &tensor.ty.shape, tensor.bytes);
     }
-    // A map that is sorted, whatever features `serde_json` has.
+    // A sorted map, whatever features of `serde_json` are enabled.
     let notes: BTreeMap<&str, serde_json::Value> =
         [("entries", serde_json::json!(entries)), ("sha256", checksum.finish().into())].into();
     write_in_order(path, &tensors, METADATA_KEY, &serde_json::json!(notes).to_string())
 }
 
-/// Writes tensors as PyTorch's programs do, without gradloom's notes and checksum: transformers reads no
-/// other files.
+/// Writes tensors as PyTorch programs do, without gradloom's notes and checksum, because transformers accepts
+/// no other metadata.
 ///
 /// # Errors
 /// As [`write()`].
@@ -117,7 +118,7 @@ pub fn write_for_transformers(path: &Path, tensors: &[TensorBytes<'_>]) -> Resul
     write_in_order(path, &in_order(tensors), "format", "pt")
 }
 
-/// Returns the tensors in the order of the safetensors crate: wide elements first, so that every tensor is
+/// Sorts the tensors as the safetensors crate does: by descending element size, so that every tensor is
 /// aligned, then by name.
 fn in_order<'a>(tensors: &[TensorBytes<'a>]) -> Vec<TensorBytes<'a>> {
     let mut tensors = tensors.to_vec();
@@ -149,7 +150,7 @@ fn write_in_order(path: &Path, tensors: &[TensorBytes<'_>], key: &str, note: &st
     .map_err(|source: io::Error| unwritable(&name, &source))
 }
 
-/// Returns the JSON header, filled up with spaces so that the data begins at a multiple of 8 bytes.
+/// Returns the JSON header, padded with spaces so that the data begins at a multiple of 8 bytes.
 fn header(key: &str, note: &str, infos: Vec<(String, TensorInfo)>) -> std::result::Result<String, String> {
     let metadata = [(key.to_string(), note.to_string())].into_iter().collect();
     let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string())?;

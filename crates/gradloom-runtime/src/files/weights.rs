@@ -1,4 +1,4 @@
-//! Tensors of files, where they lie.
+//! Tensors in files that are mapped into memory.
 
 use super::checksum::Checksum;
 use super::error::{self, Differences};
@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-/// The tensors of a safetensors file, or of several that an index joins, mapped into memory: opening reads
-/// the headers alone, unless the file is one of ours, whose checksum is verified.
+/// Tensors of a safetensors file, or of several files joined by an index, mapped into memory. Opening reads
+/// only the headers, except for files of gradloom, whose checksum is verified.
 ///
 /// ```no_run
 /// # use gradloom_runtime::files::Weights;
@@ -24,24 +24,24 @@ use std::path::{Component, Path, PathBuf};
 /// ```
 #[derive(Debug, Default)]
 pub struct Weights {
-    /// The path, or what else stands for it in messages.
+    /// Path, or another name of the origin, for messages.
     name: String,
     shards: Vec<Shard>,
     tensors: BTreeMap<String, Place>,
-    /// Other names of tensors, as PyTorch's `save_model` notes them.
+    /// Aliases of tensors, as recorded by PyTorch's `save_model`.
     aliases: BTreeMap<String, String>,
-    /// Tensors that an index names and the files lack, with the file that should have each.
+    /// Names of tensors in the index that the files lack, each with the file that should have it.
     lost: BTreeMap<String, String>,
-    /// Texts in the header of a file that is not one of several.
+    /// Texts in the header; empty if there are several files.
     metadata: BTreeMap<String, String>,
-    /// `None` for a file without gradloom's notes.
+    /// Notes of gradloom; `None` for a file without them.
     entries: Option<Entries>,
 }
 
 #[derive(Debug)]
 struct Shard {
     bytes: Bytes,
-    /// Offset of the tensors' data.
+    /// Offset of the tensors' data in bytes.
     data: usize,
 }
 
@@ -51,21 +51,21 @@ struct Place {
     info: TensorInfo,
 }
 
-/// A tensor in a file.
+/// Tensor in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     pub(super) dtype: safetensors::Dtype,
-    /// Its extents.
+    /// Extents of the tensor.
     pub shape: &'a [usize],
-    /// Its elements, little-endian, row-major.
+    /// Elements, little-endian, row-major.
     pub bytes: &'a [u8],
 }
 
 impl Found<'_> {
-    /// Returns the elements as f32, if they are floats of 16, 32 or 64 bits or integers.
+    /// Returns the elements as f32 if they are integers, or floats of 16, 32 or 64 bits.
     ///
     /// # Errors
-    /// When they are of another type.
+    /// Returns an error if they are of another type.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         convert::to_f32(self.dtype, self.bytes).ok_or_else(|| {
             Error::new(ErrorKind::File, format!("tensors of {} are not read as f32", self.dtype))
@@ -75,13 +75,13 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// Returns the type of its elements: `f32`.
+    /// Returns the type of the elements, such as `f32`.
     pub fn type_name(&self) -> String {
         self.dtype.to_string().to_lowercase()
     }
 }
 
-/// Type and shape: `f32[2, 3]`.
+/// Prints type and shape: `f32[2, 3]`.
 impl std::fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?}", self.type_name(), self.shape)
@@ -89,15 +89,15 @@ impl std::fmt::Display for Found<'_> {
 }
 
 impl Weights {
-    /// Opens a file; an index (`model.safetensors.index.json`, as transformers writes it) with the files that
-    /// it names; or a folder that has either.
+    /// Opens a file; an index (`model.safetensors.index.json`, as written by transformers) with the files
+    /// that it names; or a folder that contains either.
     ///
-    /// While they are in use, the files must not be cut off by another process. To replace one, rename
-    /// another to its name, as [`Session::save`](crate::Session::save) does.
+    /// No other process may truncate the files while they are in use. To replace a file, rename another to
+    /// its name, as [`Session::save`](crate::Session::save) does.
     ///
     /// # Errors
-    /// When a file cannot be read, is no safetensors file, or is damaged; when the index does not fit its
-    /// files.
+    /// Returns an error if a file cannot be read, is not a safetensors file, or is damaged, or if the index
+    /// does not match its files.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_path(path.as_ref())
     }
@@ -113,7 +113,7 @@ impl Weights {
         Self::of(name, bytes, &metadata)
     }
 
-    /// Takes a whole file that is in memory.
+    /// Reads a complete file from memory.
     ///
     /// # Errors
     /// As [`Weights::open`].
@@ -153,7 +153,7 @@ impl Weights {
             let opened = opened.map_err(|source| error::unreadable(&shard, &source))?;
             let (bytes, metadata) = header::map(&opened, &shard)?;
             weights.push(bytes, &metadata, |tensor| names.contains(tensor));
-            // Whether it is one that is needed, the model knows.
+            // Only the model determines whether these tensors are needed.
             let lost = names.into_iter().filter(|name| !weights.tensors.contains_key(name));
             let lost: Vec<_> = lost.map(|name| (name, shard.clone())).collect();
             weights.lost.extend(lost);
@@ -161,8 +161,8 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Returns the error of tensors that are not the wanted ones: of a file with others than its index
-    /// says, that it is damaged.
+    /// Creates the error for tensors that are not the wanted ones. If the index lists a missing tensor, the
+    /// error reports the file that lacks it.
     pub(super) fn of_another_model(&self, differences: &Differences, help: &str) -> Error {
         let lost = differences.missing.iter().find_map(|name| Some((name, self.lost.get(name)?)));
         let Some((name, shard)) = lost else {
@@ -191,7 +191,7 @@ impl Weights {
         let changed = || error::changed(&self.name);
         let (sha256, entries) = notes(text).ok_or_else(changed)?;
         let mut checksum = Checksum::new(&entries);
-        // Files are written in the order of their data; see `write`.
+        // The checksum covers tensors in the order of their data; see `write`.
         let mut tensors: Vec<_> = self.tensors.iter().collect();
         tensors.sort_by_key(|(name, place)| (place.info.data_offsets, *name));
         for (name, place) in tensors {
@@ -206,48 +206,48 @@ impl Weights {
         Found { dtype: place.info.dtype, shape: &place.info.shape, bytes: &bytes[data + start..data + end] }
     }
 
-    /// Sets another name for messages: the origin of the weights.
+    /// Sets the name used in messages, such as the origin of the weights.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Returns the path as it was given; for bytes, what stands for it in messages.
+    /// Returns the path as it was given, or the name used in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns all tensors by name, sorted.
+    /// Returns all tensors, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Found<'_>)> {
         self.tensors.iter().map(|(name, place)| (name.as_str(), self.found(place)))
     }
 
-    /// Returns the tensor of this name. In a file of `safetensors.torch.save_model`, which has one of
-    /// several names that share a tensor, the others give it, too.
+    /// Returns the tensor with this name. Files of `safetensors.torch.save_model` store a shared tensor under
+    /// one of its names; the other names also return it.
     pub fn get(&self, name: &str) -> Option<Found<'_>> {
         let kept = || self.tensors.get(self.aliases.get(name)?);
         self.tensors.get(name).or_else(kept).map(|place| self.found(place))
     }
 
-    /// Returns the texts in the file's header; of several files, none.
+    /// Returns the texts in the file's header; empty if there are several files.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// Returns the writer's notes: gradloom's, or, in a file without them, the texts in its header.
+    /// Returns the notes of gradloom, or, in a file without them, the texts in its header.
     pub fn entries(&self) -> &Entries {
         self.entries.as_ref().unwrap_or(&self.metadata)
     }
 
-    /// Returns whether gradloom wrote the file, which is verified in that case.
+    /// Returns whether gradloom wrote the file; its checksum was then verified.
     pub fn is_verified(&self) -> bool {
         self.entries.is_some()
     }
 
-    /// Returns a note.
+    /// Returns the text of a note.
     ///
     /// # Errors
-    /// When it is not there.
+    /// Returns an error if the note is missing.
     pub fn entry(&self, key: &str) -> Result<&str> {
         match self.entries().get(key) {
             Some(text) => Ok(text),
@@ -256,18 +256,18 @@ impl Weights {
         }
     }
 
-    /// Returns a note as a value.
+    /// Returns a parsed note.
     ///
     /// # Errors
-    /// As [`entry`](Self::entry), and when the text does not parse.
+    /// As [`entry`](Self::entry). Also returns an error if the text cannot be parsed.
     pub fn parsed_entry<T: std::str::FromStr>(&self, key: &str) -> Result<T> {
         self.entry(key)?.parse().map_err(|_| error::entry(&self.name, key, "is not of the right form"))
     }
 
-    /// Returns the bytes of exactly these tensors, in their order.
+    /// Returns the bytes of exactly the wanted tensors, in the given order.
     ///
     /// # Errors
-    /// When a tensor is missing, unknown, or of another type; the message tells which.
+    /// Returns an error if a tensor is missing, unknown, or of another type; the message names it.
     pub fn exactly<'a>(
         &'a self,
         wanted: impl IntoIterator<Item = (&'a str, &'a Type)>,
@@ -301,7 +301,7 @@ impl Weights {
     }
 }
 
-/// Returns the checksum and the entries in gradloom's notes.
+/// Parses the checksum and the entries in gradloom's notes.
 fn notes(text: &str) -> Option<(String, Entries)> {
     #[expect(clippy::disallowed_methods, reason = "the notes are our own")]
     let value: Value = serde_json::from_str(text).ok()?;
@@ -311,7 +311,7 @@ fn notes(text: &str) -> Option<(String, Entries)> {
     Some((object.get("sha256")?.as_str()?.to_string(), entries.collect::<Option<_>>()?))
 }
 
-/// Returns the file or the index of weights in a folder.
+/// Returns the path of the weights' file or index in a folder.
 fn in_folder(folder: &Path) -> Result<PathBuf> {
     let name = folder.display().to_string();
     let failed = |source| error::unreadable(&name, &source);
@@ -319,8 +319,8 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         found.push(entry.map_err(failed)?.path());
     }
-    // Beside them may be other files of tensors, such as the state of a run. Of the two, transformers takes
-    // the first.
+    // The folder may also contain other tensors, such as the state of a run. If both of these files exist,
+    // transformers loads the first.
     for usual in ["model.safetensors", "model.safetensors.index.json"] {
         if let Some(path) = found.iter().find(|path| path.file_name().is_some_and(|name| name == usual)) {
             return Ok(path.clone());
@@ -342,7 +342,7 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Returns the error of a folder without a safetensors file: names the weights of another kind that it has.
+/// Creates the error for a folder without a safetensors file; it names weights of another kind in the folder.
 fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
     let kinds = entries.iter().filter_map(|path| Some((path, FileKind::of_file(path).ok()?)));
     let mut foreign: Vec<(&PathBuf, FileKind)> = kinds.filter(|(_, kind)| kind.is_certain()).collect();
@@ -359,14 +359,14 @@ fn without_weights(folder: &str, entries: &[PathBuf]) -> Error {
     }
 }
 
-/// Returns the files that an index names, with their tensors.
+/// Returns the files in an index, each with its tensors.
 fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>>, String> {
     let value = python_json::parse(bytes)?;
     let map = value.get("weight_map").and_then(Value::as_object).ok_or("it has no `weight_map`")?;
     let mut files: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| format!("`{tensor}` has no file's name"))?;
-        // A file of someone else must not lead to others of the user's.
+        // An untrusted index must not refer to files outside its folder.
         let parts = Path::new(file).components().filter(|part| *part != Component::CurDir);
         let parts: Option<PathBuf> =
             parts.map(|part| matches!(part, Component::Normal(_)).then_some(part)).collect();
@@ -380,13 +380,13 @@ fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>
     Ok(files)
 }
 
-/// Returns true for a file that is in another folder than below the index's: a part of its path is a link.
-/// The file itself may be one, as downloads of the Hub have it.
+/// Returns true if a link in the path leads out of the folder of the index. The file itself may be a link, as
+/// in downloads from the Hub.
 fn leads_out(index: &Path, file: &Path) -> bool {
     let folder = |path: &Path| match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
         _ => Path::new(".").canonicalize(),
     };
-    // One that is not there is told when it is opened.
+    // A missing file is reported when it is opened.
     folder(index).is_ok_and(|index| folder(file).is_ok_and(|file| !file.starts_with(index)))
 }

@@ -1,6 +1,6 @@
 //! Shows a page in the user's browser.
 //!
-//! In: a page. Out: a file of its own for it, and a browser that shows the file, or an error that names it.
+//! In: a page. Out: a new file with the page, and a browser that shows it, or an error that names the file.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::regular_file::unwritable;
@@ -11,15 +11,15 @@ use std::process::{Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time for which a command is watched for a failure. Some commands run until the browser is closed.
+/// Time to wait for a command to fail. Some commands run until the browser is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Writes a new file in the folder for temporary files.
+/// Writes the page to a new file in the folder for temporary files, and returns the file's path.
 pub(super) fn write(page: &[u8]) -> Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let path = std::env::temp_dir().join(format!("gradloom-plan-{}-{now}.html", std::process::id()));
     let mut options = OpenOptions::new();
-    // Others may write to the folder: a file or a link that is there already is not followed.
+    // Others may write to the folder: an existing file or link is not followed.
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -28,7 +28,7 @@ pub(super) fn write(page: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the system's command that opens a file; none where there is no screen.
+/// Returns the system's command that opens a file, or `None` if there is no screen.
 pub(super) fn command() -> Option<Command> {
     if cfg!(target_os = "macos") {
         return Some(Command::new("open"));
@@ -38,12 +38,12 @@ pub(super) fn command() -> Option<Command> {
         command.arg("url.dll,FileProtocolHandler");
         return Some(command);
     }
-    // Without a screen it would start a browser that takes over the terminal.
+    // Without a screen, `xdg-open` may start a browser that takes over the terminal.
     let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_screen.then(|| Command::new("xdg-open"))
 }
 
-/// Opens the file with a command.
+/// Opens the file with the command.
 pub(super) fn show(command: Option<Command>, path: &Path) -> Result<()> {
     let unshown = |reason: &str| {
         let message = format!("{}: the page is written, but no browser shows it: {reason}", path.display());
@@ -61,7 +61,7 @@ pub(super) fn show(command: Option<Command>, path: &Path) -> Result<()> {
             Err(error) => return Err(unshown(&error.to_string())),
         }
     }
-    // So that it does not stay as a process that has ended.
+    // Waits for the process, so that it does not remain as a zombie.
     spawn(move || child.wait());
     Ok(())
 }

@@ -1,7 +1,6 @@
-//! Inspection of a compiled program: its stages, launches and memory as text, JSON, and a page.
+//! Inspects a compiled program: its stages, launches and memory as text, JSON, and an HTML page.
 //!
-//! In: a program, with the graphs that it was made of where they are kept. Out: an [`Inspection`]. Nothing is
-//! run.
+//! In: a program, with the graphs of its stages if they are kept. Out: an [`Inspection`]. Nothing is run.
 
 mod browser;
 mod page;
@@ -18,11 +17,11 @@ use gradloom_device::regular_file;
 use gradloom_device::regular_file::unwritable;
 use std::path::{Path, PathBuf};
 
-/// Structure of a program: [`Train::inspect`](crate::Train::inspect) and
-/// [`Infer::inspect`](crate::Infer::inspect) make one, on any device.
+/// Structure of a program, created by [`Train::inspect`](crate::Train::inspect) and
+/// [`Infer::inspect`](crate::Infer::inspect), on any device.
 ///
-/// `Display` prints, as `gradloom inspect` does, how large the graph is after each stage, how long the
-/// stages took, how many launches there are, and what is in memory.
+/// `Display` prints, as `gradloom inspect` does, the size of the graph after each stage, the time of each
+/// stage, the number of launches, and the contents of memory.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -43,7 +42,7 @@ use std::path::{Path, PathBuf};
 pub struct Inspection<'p> {
     title: String,
     program: &'p Program,
-    /// In the order in which they were made.
+    /// Graphs after each stage, in the order of the stages.
     graphs: Vec<(&'static str, &'p Graph)>,
     times: &'p [StageTime],
     reports: &'p [PassReport],
@@ -67,8 +66,8 @@ impl<'p> Inspection<'p> {
         Self { title: title.into(), ..self }
     }
 
-    /// Returns the launches and the buffers, with names and places. Its `Display` lists them; its
-    /// [`to_json`](PlanView::to_json) has all of them, for tools.
+    /// Returns a view of the launches and buffers, with their names and source locations. `Display` lists the
+    /// most important ones; [`to_json`](PlanView::to_json) returns all of them, for tools.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -84,8 +83,8 @@ impl<'p> Inspection<'p> {
         self.program.plan().view(self.program.graph())
     }
 
-    /// Returns the graphs that a step replays, of a program for CUDA: their nodes and edges, and what the
-    /// host runs between them, with the reason. None on devices that replay no graphs.
+    /// Returns the graphs that a step of a CUDA program replays: their nodes and edges, and the operations
+    /// that the host runs between them, with the reasons. Returns `None` for devices that replay no graphs.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -103,9 +102,10 @@ impl<'p> Inspection<'p> {
         self.program.replay()
     }
 
-    /// Returns the text of each kernel, in the order in which they run, with the number of its launch in
-    /// [`Inspection::plan`]: CUDA C, WGSL, or, for the processor, the instructions of its loops over tiles.
-    /// On a GPU whose buffers are too small for the plan's memory, what runs is cut into more kernels.
+    /// Returns the source of each kernel, in launch order, with the index of its launch in
+    /// [`Inspection::plan`]: CUDA C, WGSL, or, for the CPU, the instructions of its loops over tiles. On a
+    /// GPU whose buffers are smaller than the plan's memory, the program that runs is split into more
+    /// kernels.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -121,14 +121,14 @@ impl<'p> Inspection<'p> {
     /// ```
     ///
     /// # Errors
-    /// When a kernel cannot run on the device.
+    /// Returns an error if a kernel cannot run on the device.
     pub fn kernels(&self) -> Result<Vec<Text>> {
         let target = self.program.device().target();
         target.emit(self.program.graph(), self.program.plan())
     }
 
-    /// Returns the kernels of a program for a GPU in the language that all GPUs share, before they are
-    /// printed as WGSL or CUDA C; none for a CPU.
+    /// Returns the kernels of a GPU program in the common kernel language, before they are printed as WGSL or
+    /// CUDA C; empty for a CPU.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -142,15 +142,16 @@ impl<'p> Inspection<'p> {
     /// ```
     ///
     /// # Errors
-    /// When a kernel cannot run on the device.
+    /// Returns an error if a kernel cannot run on the device.
     pub fn common_kernels(&self) -> Result<Vec<Text>> {
         let target = self.program.backend().target().in_precision(self.program.device().precision());
         target.kernels(self.program.graph(), self.program.plan())
     }
 
-    /// Returns the information that `Display` prints, as one JSON object on one line: `stages`, `times`,
-    /// `passes`, `operations`, the numbers of launches and bytes, and for a CUDA program its `replay`. Keys
-    /// are added, never renamed. [`Inspection::plan`] has the JSON of the plan.
+    /// Returns the information that `Display` prints as one JSON object on one line: `stages`, `times`,
+    /// `passes`, `operations`, the numbers of launches and bytes, and `replay` for a CUDA program. Keys may
+    /// be added, but are never renamed. [`Inspection::plan`] returns the plan, which has a JSON form of its
+    /// own.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -164,8 +165,7 @@ impl<'p> Inspection<'p> {
         summary::json(self)
     }
 
-    /// Returns the plan as an HTML page: launches, buffers, and the memory over time. The page needs no
-    /// other files.
+    /// Returns the plan as an HTML page: launches, buffers, and memory over time. The page is self-contained.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -192,15 +192,15 @@ impl<'p> Inspection<'p> {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         regular_file::write(path, self.to_html().as_bytes())
             .map_err(|error| unwritable(&path.display().to_string(), &error))
     }
 
-    /// Writes the page to a new file in the folder for temporary files, and shows it in the user's browser.
-    /// Returns the file's path.
+    /// Writes the page to a new file in the folder for temporary files, opens it in the user's browser, and
+    /// returns its path.
     ///
     /// ```no_run
     /// # use gradloom_core::{nn::Linear, trace::f32};
@@ -212,8 +212,8 @@ impl<'p> Inspection<'p> {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be written, or no browser can be opened: the message has the path of the file,
-    /// which stays.
+    /// Returns an error if the file cannot be written, or if no browser can be opened. In the latter case the
+    /// file is kept, and the message contains its path.
     pub fn open_html(&self) -> Result<PathBuf> {
         let path = browser::write(self.to_html().as_bytes())?;
         browser::show(browser::command(), &path)?;

@@ -1,10 +1,9 @@
-//! The plan as one HTML page: a template with the plan's JSON in it. The page needs nothing from anywhere
-//! else.
+//! Renders the plan as a self-contained HTML page: a template with the plan's JSON inserted.
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// Returns the page. `json` is that of [`gradloom_core::plan::Plan::to_json`], which has no `<`, so that no
-/// text in it ends the page's script.
+/// Renders the page. `json` is the output of [`gradloom_core::plan::Plan::to_json`], which contains no `<`,
+/// so that its text cannot end the page's script.
 pub(super) fn page(title: &str, json: &str) -> String {
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let mut pieces = TEMPLATE.split("{plan}");

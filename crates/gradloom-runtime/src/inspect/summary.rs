@@ -1,4 +1,4 @@
-//! A program in short: stages, passes, operations, memory. For people, and as JSON.
+//! Summarizes a program: stages, passes, operations and memory, as text and as JSON.
 
 use super::Inspection;
 use crate::train::thousands;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
-/// Values of the memory plan that are shown.
+/// Number of values of the memory plan that are listed.
 const LARGEST: usize = 12;
 
 pub(super) fn json(inspection: &Inspection<'_>) -> String {
@@ -96,7 +96,7 @@ fn passes(reports: &[PassReport], out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// Returns for each pass the ops that it added in all rounds, and its milliseconds.
+/// Returns, for each pass, the number of ops that it added in all rounds, and its time in milliseconds.
 fn total_of_passes(reports: &[PassReport]) -> Vec<(&'static str, i64, f64)> {
     let mut totals: Vec<(&str, i64, f64)> = Vec::new();
     for report in reports {
@@ -110,7 +110,7 @@ fn total_of_passes(reports: &[PassReport]) -> Vec<(&'static str, i64, f64)> {
     totals
 }
 
-/// Returns the number of times that the graph has each op.
+/// Returns the number of occurrences of each op in the graph.
 fn counts(graph: &Graph) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     graph.entry_ops().for_each(|(_, op)| *counts.entry(op.kind.name()).or_default() += 1);

@@ -1,4 +1,4 @@
-//! Runs the steps and puts times and costs together.
+//! Runs steps, and combines the measured times with the costs of the launches.
 
 use super::figures::Figures;
 use super::gpu_roof::multiplies;
@@ -15,68 +15,68 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Steps that a trace shows.
+/// Maximum number of steps in a trace.
 const TRACED: u64 = 5;
 
 /// Measurements of one launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchProfile {
-    /// Kernel with its size: `row [1024 x 128]`.
+    /// Name of the kernel with its size: `row [1024 x 128]`.
     pub name: String,
     /// Kind of kernel.
     pub kernel: &'static str,
-    /// The op that asked for it.
+    /// Op for which the kernel was created.
     pub op: &'static str,
-    /// The place of that op in the source.
+    /// Source location of that op.
     pub place: Option<String>,
-    /// True if it runs in the commit.
+    /// True if the launch runs in the commit.
     pub commits: bool,
-    /// Minimum operations and bytes.
+    /// Minimum number of operations and bytes.
     pub cost: Cost,
-    /// Median over the steps; 0 on a device that does not time its launches.
+    /// Median time over the steps in seconds; 0 on a device that does not time launches.
     pub seconds: f64,
-    /// Least time that the machine allows; none if it is not known.
+    /// Minimum time in seconds according to the roofline; `None` if the roofline is unknown.
     pub bound: Option<f64>,
 }
 
-/// A step as it ran.
+/// Measurements of one step.
 #[derive(Clone, Debug)]
 pub struct TracedStep {
     /// Start of the step.
     pub began: Instant,
     /// Duration of the step.
     pub took: Duration,
-    /// Its launches, in order.
+    /// Launches of the step, in order.
     pub spans: Vec<LaunchSpan>,
 }
 
-/// Breakdown of the time of a program. [`Train::profile`](crate::Train::profile) and
-/// [`Infer::profile`](crate::Infer::profile) measure it.
+/// Breakdown of the time of a program, measured by [`Train::profile`](crate::Train::profile) and
+/// [`Infer::profile`](crate::Infer::profile).
 ///
-/// `Display` gives the tables that `gradloom profile` prints: kinds of kernels, then the 20 longest launches.
+/// `Display` prints the tables of `gradloom profile`: the kinds of kernels, then the 20 longest launches.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Name of the profiled program.
     pub name: String,
     /// Model and instruction set of the device.
     pub device: String,
-    /// Threads that computed.
+    /// Number of threads that computed.
     pub threads: usize,
-    /// Roofline of the device; none for a GPU that cannot tell times.
+    /// Roofline of the device; `None` if it is unknown, as on a GPU without timestamps.
     pub roof: Option<Roofline>,
-    /// Steps that were timed.
+    /// Number of timed steps.
     pub steps: u64,
-    /// Median time of a step.
+    /// Median time of a step in seconds.
     pub seconds: f64,
-    /// Median of the time that a step spends outside launches.
+    /// Median time per step outside launches, in seconds.
     pub host_seconds: f64,
-    /// One for each launch, in the order of the plan.
+    /// Measurements of each launch, in the order of the plan.
     pub launches: Vec<LaunchProfile>,
-    /// The last steps, five at most.
+    /// Last timed steps, at most five.
     pub traced: Vec<TracedStep>,
 }
 
-/// Object that holds a program.
+/// Object that holds a program and runs its steps.
 pub(crate) trait Profiled {
     fn program(&mut self) -> &mut Program;
 
@@ -84,7 +84,7 @@ pub(crate) trait Profiled {
 }
 
 impl Profile {
-    /// Profiles the program that `subject` holds, by running its steps.
+    /// Profiles the program of `subject` by running its steps.
     pub(crate) fn collect(subject: &mut dyn Profiled, options: ProfileOptions) -> Result<Self> {
         let ProfileOptions { steps, warm_up, name, roof } = options;
         if steps == 0 {
@@ -158,12 +158,12 @@ impl Profile {
         })
     }
 
-    /// Returns all launches together.
+    /// Returns the sums over all launches.
     pub fn total(&self) -> Figures {
         Figures::of(&self.launches)
     }
 
-    /// Returns the kinds of kernels, the one that takes longest first.
+    /// Returns the sums over each kind of kernel, longest time first.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -186,27 +186,27 @@ impl Profile {
         kinds
     }
 
-    /// Returns the launches with their places in the plan, longest first.
+    /// Returns the launches with their indices in the plan, longest time first.
     pub fn longest(&self) -> Vec<(usize, &LaunchProfile)> {
         let mut launches: Vec<(usize, &LaunchProfile)> = self.launches.iter().enumerate().collect();
         launches.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
         launches
     }
 
-    /// Returns the tables of `Display`, with the given number of longest launches.
+    /// Returns the tables that `Display` prints, with the given number of longest launches.
     pub fn table(&self, longest: usize) -> String {
         report::text(self, longest)
     }
 
-    /// Returns the profile as one JSON object on one line, with every launch, longest first. Its keys are
-    /// added to, never renamed; `config` is the name, and what is held against the roof is null where that
-    /// is not known.
+    /// Returns the profile as one JSON object on one line, with all launches, longest time first. Keys may be
+    /// added, but are never renamed. `config` is the name of the program; values that are relative to the
+    /// roofline are null if it is unknown.
     pub fn to_json(&self) -> String {
         report::json(self)
     }
 
     /// Returns the last steps in the Trace Event Format, which [Perfetto](https://ui.perfetto.dev) and
-    /// chrome://tracing show.
+    /// chrome://tracing can display.
     pub fn to_perfetto(&self) -> String {
         trace::json(self)
     }
@@ -224,7 +224,7 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write_perfetto(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         regular_file::write(path, self.to_perfetto().as_bytes())
@@ -232,7 +232,8 @@ impl Profile {
     }
 }
 
-/// Returns the middle of the values, or of the two in the middle; 0 if there are none.
+/// Returns the median, which is the mean of the two middle values for an even number of values; 0 if there
+/// are none.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     match values.len() {

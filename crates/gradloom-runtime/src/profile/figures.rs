@@ -1,18 +1,18 @@
-//! Times and costs of launches put together.
+//! Sums of the times and costs of launches.
 
 use super::collect::LaunchProfile;
 use gradloom_core::plan::Cost;
 
-/// Total time of launches, and the operations and bytes that they had to do.
+/// Sums over launches: times, and minimum operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Number of launches.
     pub launches: usize,
-    /// Minimum operations and bytes.
+    /// Minimum number of operations and bytes.
     pub cost: Cost,
-    /// Sum of the median times.
+    /// Sum of the median times in seconds.
     pub seconds: f64,
-    /// Least time that the machine allows; none if it is not known.
+    /// Minimum time in seconds according to the roofline; `None` if the roofline is unknown.
     pub bound: Option<f64>,
 }
 
@@ -28,24 +28,24 @@ impl Figures {
         })
     }
 
-    /// Returns 10^9 operations a second.
+    /// Returns the rate of operations in units of 10^9 per second.
     pub fn gflops_per_second(&self) -> f64 {
         ratio(self.cost.flops as f64 / 1e9, self.seconds)
     }
 
-    /// Returns 10^9 bytes a second.
+    /// Returns the rate of memory traffic in units of 10^9 bytes per second.
     pub fn gigabytes_per_second(&self) -> f64 {
         ratio(self.cost.bytes() as f64 / 1e9, self.seconds)
     }
 
-    /// Returns the share of the roof that was reached: the least time over the time that was taken. None
-    /// where the roof is not known.
+    /// Returns the fraction of the roofline that was reached: the minimum time divided by the measured time.
+    /// Returns `None` if the roofline is unknown.
     pub fn share(&self) -> Option<f64> {
         self.bound.map(|bound| ratio(bound, self.seconds))
     }
 }
 
-/// Returns `a / b`, or 0 if `b` is not positive: nothing was measured.
+/// Returns `a / b`, or 0 if `b` is not positive because nothing was measured.
 pub(super) fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }

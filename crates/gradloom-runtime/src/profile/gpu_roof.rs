@@ -1,10 +1,10 @@
-//! Measures the limits of a GPU, by its own clock.
+//! Measures the peak rates of a GPU with its own clock.
 //!
-//! In: a device. Out: a [`Roofline`]: multiplications and additions in f32, bytes a second of caches and
-//! memory, and, where products are in another type, the rate of a large one. Always holds: the kernels are
-//! written in the kernel language, so every GPU is asked the same; each number is the best of several runs. A
-//! product is computed as programs compute theirs, as no other kernel of ours would come nearer to what the
-//! device can.
+//! In: a device. Out: a [`Roofline`]: the rate of multiply-adds in f32, the bandwidth of caches and memory,
+//! and, if products use another type, the rate of a large product. Always holds: the kernels are written in
+//! the kernel language, so that every GPU runs the same ones; each rate is the best of several runs. The
+//! product is compiled as in any program, because no other kernel of gradloom comes closer to the device's
+//! peak rate.
 
 use crate::train::{Infer, Session};
 use gradloom_codegen::pipeline::Precision;
@@ -21,27 +21,27 @@ use gradloom_device::outputs::Outputs;
 use std::fmt;
 use std::sync::Arc;
 
-/// Runs of each kernel, of which the fastest counts.
+/// Number of runs of each kernel; the fastest one counts.
 const RUNS: usize = 12;
-/// Invocations of a workgroup.
+/// Invocations per workgroup.
 const WORKGROUP: u32 = 256;
-/// Chains of multiplications and additions of an invocation, and how long they are.
+/// Chains of dependent multiply-adds per invocation, and multiply-adds per chain.
 const CHAINS: u32 = 8;
 const LENGTH: u32 = 1024;
-/// Elements of each array of a workgroup's turn.
+/// Elements of each array that a workgroup processes per iteration.
 const TURN: u32 = 4 * WORKGROUP;
-/// Bytes of the three arrays together: those of the last set are in no cache.
+/// Bytes of the three arrays together; the largest working set fits in no cache.
 const WORKING_SETS: [u32; 3] = [3 << 20, 24 << 20, 384 << 20];
-/// Time of the large product, at the rate of f32.
+/// Time in seconds that the large product would take at the rate of f32.
 const PRODUCT_SECONDS: f64 = 4e-3;
 
-/// Returns the limits of a GPU.
+/// Measures the peak rates of a GPU.
 ///
 /// # Errors
-/// When the device cannot tell the times of its kernels, has no memory for the arrays, or is lost.
+/// Returns an error if the device does not time kernels, has no memory for the arrays, or is lost.
 pub(super) fn measure(device: &Device) -> Result<Roofline> {
     let mut flops = 0.0f64;
-    // Enough workgroups for the largest device, but not for a slow one.
+    // Grows until the largest device is fully used; a slow device stops earlier.
     for groups in [64, 1024, 16384] {
         let seconds = best(device, &chains(groups))?;
         let operations = groups as f64 * f64::from(WORKGROUP) * f64::from(2 * CHAINS * LENGTH);
@@ -53,12 +53,12 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
     let mut bandwidth = Vec::new();
     for set in WORKING_SETS {
         let groups = set / (12 * TURN);
-        // At least 400 MB in all, so that starting the kernel does not count.
+        // At least 400 MB in total, so that the launch overhead is negligible.
         let repeats = (400_u32 << 20).div_ceil(set);
         let seconds = match best(device, &triad(groups, repeats)) {
             Ok(seconds) => seconds,
             Err(error) if bandwidth.is_empty() => return Err(error),
-            // There is not so much memory, or no buffer that large.
+            // The device has too little memory, or its buffers are too small.
             Err(_) => break,
         };
         bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));
@@ -70,14 +70,14 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
     Ok(Roofline { threads: 1, flops, bandwidth, products })
 }
 
-/// Returns the time of the only launch of a kernel.
+/// Returns the minimum time of a probe in seconds.
 fn best(device: &Device, op: &Probe) -> Result<f64> {
     let session = Session::new((), device, 0)?;
     let mut program = session.infer([trace::f32("x", [1])], |(), [x]| Tensor::custom(op.clone(), [x])[0])?;
     time(&mut program, |_| true)
 }
 
-/// Returns the rate of a large product in the device's precision.
+/// Measures the rate of a large product in the device's precision.
 fn product(device: &Device, flops: f64) -> Result<f64> {
     let extent = ((flops * PRODUCT_SECONDS / 2.0).cbrt() as usize).next_multiple_of(256).clamp(256, 8192);
     let factors = [(); 2].map(|()| Param::new([extent, extent], Init::Normal { std: 1.0 }));
@@ -91,7 +91,7 @@ fn product(device: &Device, flops: f64) -> Result<f64> {
     Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
 }
 
-/// Returns the least time of the launches that count.
+/// Returns the minimum time in seconds of the launches for which `counts` returns true.
 fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -> Result<f64> {
     program.set_profiling(true);
     let mut least = f64::INFINITY;
@@ -106,8 +106,8 @@ fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -
     Err(Error::new(ErrorKind::Device, "the device does not tell the times of its kernels"))
 }
 
-/// Returns whether a kernel's operations count as those of products, in a precision in which products
-/// differ from other operations. In TF32, those of attention do not.
+/// Returns whether a kernel runs at the rate of products, in a precision in which that rate differs from the
+/// rate of other operations. In TF32, attention does not.
 pub(super) fn multiplies(kernel: &Kernel, precision: Precision) -> bool {
     match kernel.name() {
         "dot" => true,
@@ -116,11 +116,11 @@ pub(super) fn multiplies(kernel: &Kernel, precision: Precision) -> bool {
     }
 }
 
-/// An op whose kernels are timed.
+/// Op whose kernels are timed.
 #[derive(Clone)]
 struct Probe(Arc<dyn Fn(&CustomLaunch<'_>) + Send + Sync>);
 
-/// Multiplications and additions of numbers in registers.
+/// Creates a probe that computes multiply-adds in registers.
 fn chains(groups: usize) -> Probe {
     Probe(Arc::new(move |op| {
         let (x, sums) = (op.operand(0), op.scratch(DType::F32, groups * WORKGROUP as usize));
@@ -137,8 +137,8 @@ fn chains(groups: usize) -> Probe {
     }))
 }
 
-/// `a = b + s * c` (McCalpin's STREAM), the parts of the arrays handed on to workgroups far away, so that
-/// a cache that does not hold the arrays does not have them either.
+/// Creates a probe that computes `a = b + s * c` (McCalpin's STREAM). In each iteration a workgroup processes
+/// a distant part of the arrays, so that a cache smaller than the arrays does not help.
 fn triad(groups: u32, repeats: u32) -> Probe {
     Probe(Arc::new(move |op| {
         let [a, b, c] = [(); 3].map(|()| op.scratch(DType::F32, (groups * TURN) as usize));
@@ -154,7 +154,7 @@ fn triad(groups: u32, repeats: u32) -> Probe {
     }))
 }
 
-/// The result that the op is asked for.
+/// Copies the operand to the result, which the op must write.
 fn result(op: &CustomLaunch<'_>) {
     let (x, y) = (op.operand(0), op.result(0));
     op.each(1, |k, i| k.store(y, i, k.load(x, i)));

@@ -1,7 +1,7 @@
-//! Breakdown of the time of a program.
+//! Measures and breaks down the time of a program.
 //!
-//! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`], launch by
-//! launch and kind by kind, with the limits of the machine beside it.
+//! In: a program whose launches are timed while it runs ([`LaunchSpan`]). Out: a [`Profile`] by launch and by
+//! kind of kernel, compared with the limits of the machine.
 
 mod collect;
 mod figures;

@@ -3,8 +3,8 @@
 use super::roof::Roof;
 use gradloom_device::host::Roofline;
 
-/// Number of steps to profile, and the roofline that kernels are compared with. A number converts into the
-/// options that time that many steps.
+/// Number of steps to profile, and the roofline to compare kernels with. A number converts to the options
+/// that time that number of steps.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -24,13 +24,13 @@ pub struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    /// Creates options that time this many steps, after a tenth as many, and at least one, that are not
-    /// timed.
+    /// Creates options that time `steps` steps, after untimed warm-up steps: a tenth as many, but at least
+    /// one.
     pub fn new(steps: u64) -> Self {
         Self { steps, warm_up: (steps / 10).max(1), name: None, roof: Roof::Kept }
     }
 
-    /// Sets the number of steps that run before those that are timed.
+    /// Sets the number of untimed warm-up steps.
     pub fn warm_up(self, steps: u64) -> Self {
         Self { warm_up: steps, ..self }
     }
@@ -40,8 +40,8 @@ impl ProfileOptions {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Measures again what the device can do. Otherwise this is done once for a device, which takes a
-    /// second, and kept in `gradloom/roofline.json` in the user's cache folder.
+    /// Measures the roofline of the device again. By default, it is measured once per device, which takes a
+    /// second, and cached in `gradloom/roofline.json` in the user's cache folder.
     pub fn measure_roof(self) -> Self {
         Self { roof: Roof::Measured, ..self }
     }
@@ -51,12 +51,12 @@ impl ProfileOptions {
         Self { roof: Roof::Given(roof), ..self }
     }
 
-    /// Compares kernels with nothing: the report has no shares of the roof.
+    /// Omits the comparison with a roofline: the report has no fractions of it.
     pub fn without_roof(self) -> Self {
         Self { roof: Roof::Unknown, ..self }
     }
 
-    /// Sets the name, if there is none.
+    /// Sets the name if none is set.
     pub(crate) fn or_named(self, name: &str) -> Self {
         Self { name: self.name.or_else(|| Some(name.to_string())), ..self }
     }

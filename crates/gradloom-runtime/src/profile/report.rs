@@ -1,4 +1,4 @@
-//! The profile as tables, and as JSON. The keys of the JSON are a contract: they are added to, never renamed.
+//! Prints the profile as tables and as JSON. Keys of the JSON may be added, but are never renamed.
 
 use super::collect::Profile;
 use super::figures::{Figures, ratio};
@@ -7,7 +7,7 @@ use gradloom_core::plan::report::human_bytes;
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Write};
 
-/// Launches that `Display` lists.
+/// Number of launches that `Display` lists.
 const LISTED: usize = 20;
 
 impl Display for Profile {
@@ -129,7 +129,7 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the heads of the columns of [`figures`].
+/// Returns the column headers of [`figures`].
 fn heads(profile: &Profile) -> String {
     let roof = if profile.roof.is_some() { "  of roof" } else { "" };
     format!("     time  of step     Mflop        moved  GFLOP/s     GB/s{roof}")
@@ -154,13 +154,13 @@ fn figures(sum: &Figures, profile: &Profile) -> String {
 /// Formats a time as `12.3 us` or `4.56 ms`.
 fn time(seconds: f64) -> String {
     match seconds * 1e6 {
-        // One decimal never rounds up to 1000.0.
+        // A value below this limit is never rounded to 1000.0 with one decimal.
         us if us < 999.95 => format!("{us:.1} us"),
         us => format!("{:.2} ms", us / 1e3),
     }
 }
 
-/// Returns a place without the folders.
+/// Returns a source location without the folders.
 fn short(place: &str) -> &str {
     place.rsplit(['/', '\\']).next().unwrap_or(place)
 }
@@ -222,7 +222,7 @@ map                       2   12.0 us    60.0%      0.01       4.0 kB      0.7  
         assert_eq!(super::text(&profile(), 0), expected.split("\nlongest").next().unwrap());
     }
 
-    /// The processor's bounds say nothing about a GPU.
+    /// The CPU's limits do not apply to a GPU.
     #[test]
     fn without_a_roof_there_are_no_shares() {
         let mut profile = profile();

@@ -1,8 +1,8 @@
-//! Roofline of a device, measured once.
+//! Measures and caches the roofline of a device.
 //!
-//! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder
-//! where it is there for this device and number of threads. Always holds: a file that is missing, damaged
-//! or cannot be written costs a measurement, no more.
+//! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder if
+//! that contains one for this device and number of threads. Always holds: a file that is missing, damaged or
+//! not writable only costs a measurement.
 
 use super::gpu_roof;
 use crate::{regular_file, user_cache};
@@ -12,26 +12,26 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Version of the file's format; increases when the way of measuring changes.
+/// Version of the file's format; incremented when the measurement changes.
 const FORMAT: u64 = 2;
-/// Maximum bytes of the file.
+/// Maximum size of the file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Roofline that kernels are compared with.
+/// Choice of the roofline that kernels are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Roof {
-    /// Roofline that was measured before; measured now if there is none.
+    /// Cached roofline; measured now if none is cached.
     Kept,
-    /// Roofline that is measured now.
+    /// Roofline measured now, even if one is cached.
     Measured,
     Given(Roofline),
     Unknown,
 }
 
-/// Content of the file: measured bounds, by device and number of threads.
+/// Contents of the file: rooflines by device and number of threads.
 type Machines = BTreeMap<String, Roofline>;
 
-/// Returns the bounds of a device, if they are known: a GPU that cannot tell times has none.
+/// Returns the roofline of a device, or `None` if it is unknown, as on a GPU without timestamps.
 pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
     let remeasure = match roof {
         Roof::Given(roof) => return Some(roof),
@@ -44,7 +44,7 @@ pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
 }
 
 fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Roofline> {
-    // More threads than cores do not make the machine faster; but measuring takes memory and time for each.
+    // More threads than cores add no speed, but each costs memory and time to measure.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = device.backend().threads().min(cores);
     let precision = device.precision().name();
@@ -57,13 +57,13 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     let roofline = if device.is_gpu() { gpu_roof::measure(device).ok()? } else { Roofline::measure(threads) };
     machines.insert(key, roofline.clone());
     if let Some(file) = file {
-        // What cannot be kept is measured again.
+        // A roofline that cannot be cached is measured again next time.
         let _ = write(file, &machines);
     }
     Some(roofline)
 }
 
-/// Returns the content of the file, or nothing if it is of no use.
+/// Reads the file; returns no rooflines if it cannot be used.
 fn read(file: &Path) -> Machines {
     let text = regular_file::read_to_string(file, LARGEST).unwrap_or_default();
     parsed(&text).unwrap_or_default()

@@ -1,6 +1,8 @@
-//! The last steps in the Trace Event Format of Chrome, which Perfetto reads too: <https://ui.perfetto.dev>.
+//! Writes the last steps in Chrome's Trace Event Format, which Perfetto also reads:
+//! <https://ui.perfetto.dev>.
 //!
-//! One track: a slice for each step, and inside it one for each launch. What is between them is the host.
+//! One track has a slice for each step, which contains a slice for each launch. The gaps are time on the
+//! host.
 
 use super::collect::{Profile, TracedStep};
 use gradloom_device::spans::LaunchSpan;
@@ -38,7 +40,7 @@ fn launch(profile: &Profile, first: &TracedStep, span: &LaunchSpan) -> Value {
     slice(launch.kernel, category, first.began, (span.began, span.took), arguments)
 }
 
-/// Returns a complete event; times are microseconds since `zero`.
+/// Creates a complete event; times are in microseconds since `zero`.
 fn slice(
     name: &str,
     category: &str,
