@@ -1,7 +1,7 @@
-//! A compiled graph on a device, over a store.
+//! A compiled graph on a device, with a store.
 //!
-//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always
-//! holds: a run that fails before the commit changes nothing that persists.
+//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and returns outputs. Always
+//! holds: a run that fails before the commit changes no persistent state.
 
 mod debug;
 mod evaluate;
@@ -29,7 +29,7 @@ use gradloom_device::spans::LaunchSpan;
 use gradloom_device::{Device, DeviceTensor};
 use std::sync::Arc;
 
-/// Says, once in a process, what a build without optimisation costs.
+/// Warns, once per process, that a build without optimisation is slow.
 #[cfg(unoptimized)]
 fn warn_once() {
     static SAID: std::sync::Once = std::sync::Once::new();
@@ -41,7 +41,7 @@ fn warn_once() {
     });
 }
 
-/// A program, loaded.
+/// Compiled program that is loaded on a device.
 pub struct Program {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
@@ -53,7 +53,7 @@ pub struct Program {
     scalars: Vec<Port>,
 }
 
-/// A buffer that the caller fills.
+/// Buffer that the caller fills.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) name: String,
@@ -62,7 +62,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the bytes of a per-step scalar, from a function of the scalars' names.
+    /// Converts a per-step scalar to bytes; `value` returns the value of a scalar by name.
     fn scalar_bytes(&self, value: impl Fn(&str) -> Option<Number>) -> Result<[u8; 4]> {
         let Some(number) = value(&self.name) else {
             return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", self.name)));
@@ -71,7 +71,7 @@ impl Port {
             (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
             (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
             (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
-            // The verifier refuses them.
+            // The verifier rejects scalars of these types.
             (dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64), _) => {
                 let message = format!("the scalar `{}` is {dtype}: scalars have 32 bits", self.name);
                 return Err(Error::new(ErrorKind::Internal, message));
@@ -87,11 +87,12 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Lowers, plans and loads a graph. `initial` fills in the elements, which are 0 before, of parameters
-    /// that the store does not have yet. The store grows only if all of it succeeds.
+    /// Lowers, plans and loads a graph. For each parameter that the store does not have yet, `initial`
+    /// overwrites zeros with the initial values. The store grows only if everything succeeds.
     ///
     /// # Errors
-    /// When the store has an entry of another type, the plan is impossible, or memory runs out.
+    /// Returns an error if the store has an entry of the same name with another type, if no valid plan
+    /// exists, or if there is not enough memory.
     pub fn load(
         graph: Graph,
         device: &Device,
@@ -101,7 +102,7 @@ impl Program {
         Self::load_replanned(graph, device, store, &initial, &|plan| plan)
     }
 
-    /// Like [`Program::load`], with a plan that was changed after it was made.
+    /// Like [`Program::load`], but with the plan that `change` returns.
     pub(crate) fn load_replanned(
         graph: Graph,
         device: &Device,
@@ -125,7 +126,7 @@ impl Program {
             let plan = clock.stage("plan", || {
                 let limit = backend.memory_limit();
                 let plan = plan::plan(&graph, lowered.clone(), growth.layout(), limit)?;
-                // The device needs memory for more than plans: kernels, graphs, tables.
+                // Kernels, graphs and tables also need memory of the device.
                 let ample = limit.map(|limit| limit - limit / 8);
                 let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, ample).is_ok()));
                 let plan = match backend.buffer_bytes() {
@@ -144,7 +145,7 @@ impl Program {
             growth.commit();
             Ok((plan, loaded))
         };
-        // A device that was lost meanwhile looks as if it had no memory.
+        // A device that was lost meanwhile fails in the same way as one without memory.
         let (plan, loaded) = load(&mut clock).map_err(|error| backend.check().err().unwrap_or(error))?;
         let times = clock.times().to_vec();
         let stages = Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), times });
@@ -163,37 +164,37 @@ impl Program {
         Ok(Self { graph, plan, stages, store, device, loaded, inputs, scalars })
     }
 
-    /// Returns the graph that was lowered.
+    /// Returns the graph from which the program was lowered.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Returns the launches of the program, and the place of every buffer.
+    /// Returns the plan: the launches of the program, and the location of each buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Returns the name and the type of each output, in the order of the plan, where an i64 is two words.
+    /// Returns the name and type of each output, in the order of the plan, which stores an i64 as two words.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &Type)> {
         self.graph.outputs.iter().map(|output| (output.name.as_str(), self.graph.ty(output.value)))
     }
 
-    /// Returns the results of the compilation stages that follow the passes.
+    /// Returns the results of the compilation stages after the passes.
     pub fn stages(&self) -> &Arc<BackEnd> {
         &self.stages
     }
 
-    /// Returns the store with the program's parameters and states: a shared handle.
+    /// Returns a shared handle to the store with the program's parameters and states.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the bytes that loading asked the system for, without the store's.
+    /// Returns the number of bytes allocated to load the program, excluding the store.
     pub fn allocated(&self) -> u64 {
         self.loaded.resident().allocated()
     }
 
-    /// Returns the work that a step asks of a device that works beside the host; none for other devices.
+    /// Returns the work per step on an asynchronous device; `None` for other devices.
     pub fn work(&self) -> Option<Work> {
         match &self.loaded {
             Loaded::Immediate(_) => None,
@@ -201,7 +202,7 @@ impl Program {
         }
     }
 
-    /// Returns the number of different kernels.
+    /// Returns the number of distinct kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.resident().unique_kernels()
     }
@@ -210,44 +211,46 @@ impl Program {
         self.loaded.resident().replay(self.graph())
     }
 
-    /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a
-    /// run, and nothing while it is off. A device that runs nothing notes nothing.
+    /// Starts or stops recording the time of each launch. Recording reads the clock twice per launch. A
+    /// device that runs nothing records nothing.
     pub fn set_profiling(&mut self, on: bool) {
         self.loaded.resident_mut().set_profiling(on);
     }
 
-    /// Returns the times at which the launches of the last run ran, in that order; nothing if they were not
-    /// noted. A run that ended early has fewer.
+    /// Returns the times of the launches of the last run, in the order in which they ran; empty if they were
+    /// not recorded. A run that ended early has fewer.
     pub fn spans(&self) -> &[LaunchSpan] {
         self.loaded.resident().spans()
     }
 
-    /// Starts or stops timing whole runs by a GPU's clock: from their first kernel to their last, as they are
-    /// replayed.
+    /// Starts or stops timing whole runs with the GPU's clock, from the first kernel to the last. Graphs are
+    /// still replayed while this is on.
     pub fn set_step_timing(&mut self, on: bool) {
         self.loaded.resident_mut().set_step_timing(on);
     }
 
-    /// Returns the time that the GPU took for the last run, for whose end this waits. None if it was not
-    /// timed, and on devices that cannot tell: the CPU, and adapters without timestamps.
+    /// Waits for the last run, and returns its time on the GPU. Returns `None` if it was not timed, and on
+    /// devices without timestamps: the CPU, and some adapters.
     ///
     /// # Errors
-    /// When the device is lost.
+    /// Returns an error if the device is lost.
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.loaded.resident().step_time()
     }
 
-    /// Sets an input's elements (row-major, native byte order), before every run: a run may overwrite them.
+    /// Sets the elements of an input (row-major, native byte order). Required before every run, because a run
+    /// may overwrite them.
     pub(crate) fn set_input(&mut self, name: &str, bytes: &[u8]) {
         if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
             self.loaded.resident_mut().write(port.buffer, bytes);
         }
     }
 
-    /// Sets the inputs, by name, to data that was checked, before every run: a run may overwrite them.
+    /// Sets the inputs, by name, to data that was checked. Required before every run, because a run may
+    /// overwrite them.
     ///
     /// # Errors
-    /// When the data is on a device, and cannot be had.
+    /// Returns an error if the data is on a device and cannot be accessed.
     pub(crate) fn feed<'a>(&mut self, data: impl Iterator<Item = (&'a str, &'a Data<'a>)>) -> Result<()> {
         self.loaded.resident_mut().unbind();
         for (name, data) in data {
@@ -263,17 +266,18 @@ impl Program {
         Ok(())
     }
 
-    /// Returns the device.
+    /// Returns the backend of the device.
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
         self.device.backend()
     }
 
-    /// Returns the device, in the program's precision.
+    /// Returns the device, set to the program's precision.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
+    /// Sets the per-step scalars; `value` returns the value of a scalar by name. Required before every run,
+    /// because a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
             self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(&value)?);
@@ -281,17 +285,17 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, or nothing if there
-    /// is an error.
+    /// Runs the program. `outputs` receives the bytes of each output, in the order of the plan; it is cleared
+    /// if there is an error.
     ///
     /// # Errors
-    /// A trap, or that it was stopped, before which nothing took effect; or [`ErrorKind::Lost`], after which
-    /// the store must be restored.
+    /// Returns an error if a trap occurred or the run was stopped, in which case nothing took effect; or
+    /// [`ErrorKind::Lost`], in which case the store must be restored.
     pub(crate) fn run(&mut self, stop: Stop<'_>, outputs: &mut Vec<Elements>) -> Result<Outcome> {
         self.run_and_read(stop, outputs, None)
     }
 
-    /// Like [`Program::run`]; `guards` receives the bytes of each guard.
+    /// Like [`Program::run`], but also copies the bytes of each guard to `guards`.
     pub(crate) fn run_and_read(
         &mut self,
         stop: Stop<'_>,
@@ -308,7 +312,7 @@ impl Program {
         };
         let commits = !self.graph.updates.is_empty();
         let plan = &self.plan;
-        // Before anything is computed: a step whose results have no room is not run.
+        // Allocated before anything is computed: a step is not run if there is no memory for its results.
         let room = make_room(&plan.outputs, outputs);
         let outcome = room.and_then(|()| {
             run_now(&mut **program, &self.store, commits, stop, |program| {
@@ -327,12 +331,12 @@ impl Program {
         outcome
     }
 
-    /// Runs the program, and leaves its first outputs on the device, as many as are asked for; others are not
-    /// read. On a device that works beside the host the run is queued, and this returns at once, unless the
-    /// run can trap, or one of the outputs is a view, which takes a way through the host.
+    /// Runs the program, and leaves its first `count` outputs on the device; other outputs are not read. On
+    /// an asynchronous device, the run is queued and this function returns immediately, unless the run can
+    /// trap, or one of the outputs is a view, which is copied through the host.
     ///
     /// # Errors
-    /// As [`Program::run`]; when there is no memory for the tensors.
+    /// As [`Program::run`]. Also returns an error if there is no memory for the tensors.
     pub(crate) fn run_on_device(
         &mut self,
         stop: Stop<'_>,
@@ -356,7 +360,7 @@ impl Program {
             Loaded::Queued(program) if kept.iter().all(|(output, _)| program.can_keep(*output)) => {
                 let can_trap = self.graph.ops.iter().any(|(_, op)| self.graph.can_trap(op));
                 let pending = self.submit_keeping(stop, &kept)?.expect("steps are queued");
-                // A tensor of a run that trapped must not become the data of another.
+                // A tensor of a run that trapped must not be read by another run.
                 if can_trap { pending.wait()?.outcome? } else { Outcome::Committed }
             }
             Loaded::Queued(_) => {
@@ -371,15 +375,16 @@ impl Program {
         Ok((outcome, tensors))
     }
 
-    /// Queues a run, on a device that works beside the host; nothing on others.
+    /// Queues a run on an asynchronous device; returns `None` on other devices.
     ///
     /// # Errors
-    /// When the store is lost, or the device is; when it was stopped before.
+    /// Returns an error if the store or the device is lost, or if the run was stopped before it was queued.
     pub(crate) fn submit(&mut self, stop: Stop<'_>) -> Result<Option<Box<dyn Pending>>> {
         self.submit_keeping(stop, &[])
     }
 
-    /// Like [`Program::submit`]; see [`gradloom_device::backend::Queued::submit`].
+    /// Like [`Program::submit`], but keeps outputs on the device; see
+    /// [`gradloom_device::backend::Queued::submit`].
     fn submit_keeping(
         &mut self,
         stop: Stop<'_>,
@@ -393,7 +398,8 @@ impl Program {
     }
 }
 
-/// Returns the plan for a device that runs launches side by side, if that one is `good`.
+/// Returns a plan for a device that runs launches concurrently if that plan is `good`, otherwise the given
+/// plan.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
     match backend.target().reuse_distance() {
         distance if distance > 0 => {
@@ -404,7 +410,7 @@ pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Pla
     }
 }
 
-/// Queues a step of a program on a device that works beside the host.
+/// Queues a step of a program on an asynchronous device.
 fn queue(
     program: &mut dyn Queued,
     store: &Store,
@@ -412,7 +418,7 @@ fn queue(
     stop: Stop<'_>,
     kept: &[(usize, Arc<Memory>)],
 ) -> Result<Box<dyn Pending>> {
-    // Before the store is locked: others may read it meanwhile.
+    // Done before the store is locked, because it may wait: others can read the store meanwhile.
     program.make_room(stop)?;
     let _turn = store.take_turn_unless(stop)?;
     if !commits {
@@ -427,8 +433,8 @@ fn queue(
     Ok(pending)
 }
 
-/// Runs a step of a program whose steps the host runs itself. `read` takes the results, between compute and
-/// commit.
+/// Runs a step of a program on a synchronous device. `read` is called between compute and commit, to read the
+/// results.
 fn run_now(
     program: &mut dyn Immediate,
     store: &Store,
@@ -442,7 +448,7 @@ fn run_now(
         content.check_sound()?;
         program.compute(stop)?;
         read(program)?;
-        // A region out of range is an error whether guards hold or not, as in the reference.
+        // As in the reference evaluator, a region out of range is an error even if a guard fails.
         program.check_commit()?;
         if let Some(guard) = program.failed_guard()? {
             return Ok(Outcome::NotFinite { guard: guard.to_string() });
@@ -451,7 +457,7 @@ fn run_now(
     if commits {
         stop.check()?;
         let mut content = store.write_lock();
-        // Should a kernel panic or fail from here on, the store stays marked.
+        // If a kernel panics or fails after this point, the store stays marked as lost.
         content.begin_commit();
         program.commit().map_err(|error| lost().note(error.message().to_string()))?;
         content.end_commit();
@@ -459,12 +465,12 @@ fn run_now(
     Ok(Outcome::Committed)
 }
 
-/// Reads the elements of each access into the room that was made for them.
+/// Reads the elements of each access into the memory allocated for them.
 fn read_all(program: &dyn Immediate, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
     list.iter().zip(into).try_for_each(|((_, access), elements)| program.read(access, elements))
 }
 
-/// Makes room for the elements of each access, in memory that stays from run to run.
+/// Allocates memory for the elements of each access; it is reused from run to run.
 fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()> {
     rooms.resize_with(list.len(), Elements::default);
     for ((name, access), room) in list.iter().zip(rooms) {
@@ -473,12 +479,12 @@ fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()>
     Ok(())
 }
 
-/// Compiles and runs a graph without parameters or states once: f32 inputs in the order of their leaves, f32
-/// outputs in theirs.
+/// Compiles a graph without parameters or states, and runs it once. Inputs are f32, in the order of the input
+/// leaves; outputs are f32, in the order of the graph's outputs.
 ///
 /// # Errors
-/// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a
-/// trap.
+/// As [`Program::load`]. Also returns an error if the number of inputs or the size of one is wrong, or if a
+/// trap occurs.
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     verify_graph(&graph, "trace")?;
     let (graph, _) = gradloom_core::passes::run(graph);
@@ -507,8 +513,8 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     outputs.map(|((name, ty), elements)| elements.take_f32(ty.dtype, &output(name))).collect()
 }
 
-/// Returns the scalars that key random numbers in the given run. The key has its low 32 bits: a run of four
-/// billion steps is out of reach.
+/// Returns the values, by name, of the scalars that key the random numbers of a run. The key contains only
+/// the low 32 bits of `run`, because no training reaches four billion steps.
 pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number> {
     move |name| {
         let word = match name {
@@ -521,8 +527,8 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
     }
 }
 
-/// Runs the graph's verifier between stages, in every build: the memory safety of the CPU's kernels rests on
-/// it and on the plan's.
+/// Runs the graph verifier between stages, in every build, because the memory safety of the CPU's kernels
+/// depends on it and on the plan verifier.
 pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))

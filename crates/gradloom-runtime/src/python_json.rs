@@ -1,21 +1,22 @@
-//! JSON of others, as Python writes it.
+//! Reads and writes JSON as Python does.
 //!
-//! In: bytes. Out: values, and text again. Always holds: what Python writes and reads beyond JSON is read
-//! (`NaN`, `Infinity`, numbers beyond those of 64 bits, halves of surrogate pairs), as is what follows a byte
-//! order mark; such numbers are written as they were, such halves as U+FFFD.
+//! In: bytes. Out: values, and text again. Always holds: Python's extensions of JSON are accepted (`NaN`,
+//! `Infinity`, numbers beyond the range of f64, unpaired surrogates), as is a leading byte order mark.
+//! Numbers beyond the range are written as infinity, unpaired surrogates as U+FFFD.
 
 use serde_json::Value;
 
-/// Values that may lie in one another.
+/// Maximum nesting depth of values.
 const DEEPEST: usize = 100;
-/// Stands before the name of a number that JSON does not have; Unicode gives it no meaning.
+/// Prefix of the name of a number that JSON lacks; it is a Unicode noncharacter.
 const MARK: char = '\u{fdd0}';
 const NUMBERS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// Reads a value.
+/// Parses a value.
 ///
 /// # Errors
-/// When it is no JSON, also not as Python writes it, or too deep: what is wrong, with the line.
+/// Returns a message with the line if the text is not JSON, even with Python's extensions, or is nested too
+/// deeply.
 #[expect(clippy::disallowed_methods, reason = "this is the reader that all others are to use")]
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -31,7 +32,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
         if plain == text {
             return Err(error.to_string());
         }
-        // The columns are others.
+        // The replacements shift columns, so the message has only the line.
         serde_json::from_str(&plain).map_err(|error| {
             let message = error.to_string();
             let what = message.rsplit_once(" at line ").map_or(&*message, |(what, _)| what);
@@ -40,10 +41,10 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     })
 }
 
-/// Reads an object.
+/// Parses an object.
 ///
 /// # Errors
-/// As [`parse`], and when it is another value.
+/// As [`parse`]. Also returns an error if the value is not an object.
 pub fn parse_object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, String> {
     match parse(bytes)? {
         Value::Object(object) => Ok(object),
@@ -51,14 +52,14 @@ pub fn parse_object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, Stri
     }
 }
 
-/// Writes a value, in lines.
+/// Formats a value on several lines.
 pub fn text(value: &Value) -> String {
     NUMBERS
         .iter()
         .fold(format!("{value:#}\n"), |text, number| text.replace(&format!("\"{MARK}{number}\""), number))
 }
 
-/// Returns the most lists and objects that are open at once.
+/// Returns the maximum nesting depth of lists and objects.
 fn depth(text: &str) -> usize {
     let (mut open, mut most, mut is_string, mut is_escaped) = (0_usize, 0, false, false);
     for byte in text.bytes() {
@@ -75,7 +76,7 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Returns the text as JSON has it, with numbers that it does not have as strings.
+/// Converts the text to standard JSON: numbers that JSON lacks become strings, unpaired surrogates U+FFFD.
 fn plain_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let (mut rest, mut is_string) = (text, false);
@@ -106,7 +107,7 @@ fn plain_json(text: &str) -> String {
     plain
 }
 
-/// Returns the length of a number, and its name if JSON has none such.
+/// Returns the length of a number, and its name if JSON cannot represent it.
 fn number(text: &str) -> (usize, Option<&'static str>) {
     if let Some(name) = NUMBERS.into_iter().find(|name| text.starts_with(name)) {
         return (name.len(), Some(name));
@@ -120,7 +121,7 @@ fn number(text: &str) -> (usize, Option<&'static str>) {
     }
 }
 
-/// Returns the length of an escaped half or pair of surrogates, and what is written for it.
+/// Returns the length of an escaped surrogate or surrogate pair, and its replacement.
 fn surrogates(text: &str) -> Option<(usize, &str)> {
     let half = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
     let first = half(text).filter(|half| (0xd800..0xe000).contains(half))?;
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// A byte order mark is skipped once, and stands for no value.
+    /// Only one byte order mark is skipped, and it is not a value by itself.
     #[test]
     fn a_byte_order_mark_and_depth_are_bounded() {
         assert_eq!(parse("\u{feff}[1]".as_bytes()), Ok(json!([1])));
@@ -181,7 +182,7 @@ mod tests {
         assert!(parse(nested(1_000_000).as_bytes()).unwrap_err().contains("1000000 values"));
     }
 
-    /// The message names the error itself, not the extensions of JSON that Python writes before it.
+    /// The message reports the error itself, not the Python extensions before it.
     #[test]
     fn errors_name_the_place_of_the_fault() {
         assert_eq!(parse(b"[NaN,\n 1e400,\n 'a']"), Err("expected value at line 3".to_string()));

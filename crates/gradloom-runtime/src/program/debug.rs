@@ -1,8 +1,8 @@
-//! Runs single launches of a program, on copies of its store and memory.
+//! Runs single launches of a program on copies of its store and memory.
 //!
 //! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one
-//! and gives any value that is in memory. Always holds: the program and its store do not change; no launch
-//! reads, and no caller gets, bytes that something else has overwritten or nothing has written yet.
+//! and returns any value in memory. Always holds: the program and its store do not change; neither a launch
+//! nor the caller reads bytes that were overwritten by another value or never written.
 
 use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program, fits};
@@ -16,20 +16,20 @@ use gradloom_device::memory::counted;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The values that stay in memory in a [`DebugRun`].
+/// Selection of the values that stay in memory during a [`DebugRun`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
-    /// Values that the plan keeps: values share bytes over time, and a value can be read until another
-    /// takes its bytes.
+    /// Values stay as planned: they share bytes over time, and a value can be read until another one
+    /// overwrites it.
     #[default]
     AsPlanned,
-    /// Every value of a step has bytes of its own and stays. It takes as much memory as all values together.
+    /// Every value of a step has separate bytes and stays. Takes as much memory as all values together.
     EveryValue,
 }
 
-/// One run of a program, launch by launch, on copies of its store and of its memory.
+/// Run of a program, launch by launch, on copies of its store and memory.
 ///
-/// Guards are not looked at: what they would keep from running can be run.
+/// Guards are ignored: launches that a failed guard would prevent can be run.
 ///
 /// ```
 /// # use gradloom_cpu::CpuDevice as _;
@@ -54,18 +54,18 @@ pub struct DebugRun {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
     loaded: Loaded,
-    /// The content of each buffer of the plan.
+    /// State of the bytes of each buffer of the plan.
     contents: Vec<Content>,
 }
 
-/// The content of a buffer's bytes.
+/// State of the bytes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     /// No launch has written the bytes.
     Missing,
     /// The bytes hold the buffer's value.
     Present,
-    /// The bytes hold the value of this other buffer.
+    /// The bytes hold the value of the buffer with this index.
     Taken(usize),
 }
 
@@ -76,7 +76,7 @@ impl std::fmt::Debug for DebugRun {
 }
 
 impl Program {
-    /// Copies the store, loads the program over the copy, and sets inputs and scalars.
+    /// Copies the store, loads the program with the copy, and sets inputs and scalars.
     pub(crate) fn debug_run(
         &self,
         inputs: &[(&str, &[u8])],
@@ -124,22 +124,22 @@ impl Program {
 }
 
 impl DebugRun {
-    /// Returns the launches of the run, and the place of every buffer.
+    /// Returns the plan of the run: its launches, and the location of each buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Returns the graph that was planned.
+    /// Returns the graph from which the plan was made.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Runs the launches of a range in order. They need not follow what ran before: whatever has its operands
-    /// in memory can run, as often as it has them.
+    /// Runs a range of launches in order. They need not follow the previous launches: a launch can run
+    /// whenever its operands are in memory, and any number of times.
     ///
     /// # Errors
-    /// When the range reaches beyond the plan, or an operand of a launch is not in memory; a trap. The
-    /// launches before it have run then.
+    /// Returns an error if the range exceeds the plan, if an operand of a launch is not in memory, or if a
+    /// trap occurs. Earlier launches of the range have then run.
     pub fn run(&mut self, range: Range<usize>) -> Result<()> {
         let launches = self.plan.launches.len();
         if range.start > range.end || range.end > launches {
@@ -157,14 +157,14 @@ impl DebugRun {
     fn run_one(&mut self, index: usize) -> Result<()> {
         let plan = Arc::clone(&self.plan);
         let launch = &plan.launches[index];
-        // A window is written into what is there.
+        // A kernel that writes a region keeps the rest of the buffer.
         let kept: &[Access] = if launch.kernel == Kernel::WriteRegion { &launch.writes } else { &[] };
         for access in launch.reads.iter().chain(kept) {
             self.present(access.buffer).map_err(|error| {
                 error.note(format!("launch {index} (`{}`) reads it", launch.kernel.name()))
             })?;
         }
-        // A kernel that fails half way leaves its results half written.
+        // A kernel that fails may have written part of its results.
         let results: Vec<usize> = launch.writes.iter().map(|write| plan.buffer_of[&write.buffer]).collect();
         for &buffer in &results {
             self.take(buffer);
@@ -175,13 +175,13 @@ impl DebugRun {
         Ok(())
     }
 
-    /// Returns the elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in
-    /// float64. A parameter or state that a launch has updated by a copy reads as its next value; one whose
-    /// next value took its bytes has gone.
+    /// Returns the elements of a value that owns bytes, as stored in its [`Buffer`]; floats are converted
+    /// exactly to float64. A parameter or state that a launch has updated by copying reads as its next value;
+    /// one whose bytes were overwritten by its next value cannot be read.
     ///
     /// # Errors
-    /// When the value has no bytes of its own (a view, or inside of a fused kernel), or nothing has written
-    /// them yet, or another value has taken them.
+    /// Returns an error if the value has no bytes (it is a view, or internal to a fused kernel), if its bytes
+    /// have not been written, or if another value has overwritten them.
     pub fn read(&self, value: ValueId) -> Result<HostTensor> {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
         let layout = self.layout(value, &ty);
@@ -193,10 +193,10 @@ impl DebugRun {
         Ok(tensor(self.seen_as(value, ty), &elements))
     }
 
-    /// Returns an output by name, as the whole run would give it.
+    /// Returns an output by name, with the elements that the whole run would return.
     ///
     /// # Errors
-    /// When there is no output of that name, or as [`DebugRun::read`].
+    /// As [`DebugRun::read`]. Also returns an error if there is no output with this name.
     pub fn output(&self, name: &str) -> Result<HostTensor> {
         let outputs = &self.plan.outputs;
         let Some(number) = outputs.iter().position(|(known, _)| known == name) else {
@@ -212,11 +212,11 @@ impl DebugRun {
         Ok(tensor(self.graph.ty(self.graph.outputs[number].value).clone(), &elements))
     }
 
-    /// Replaces the elements of a value that owns bytes, whether it was there or not, to see what follows
-    /// from them.
+    /// Replaces the elements of a value that owns bytes, whether or not it was in memory, to test their
+    /// effect.
     ///
     /// # Errors
-    /// When the value has no bytes of its own, or they are of another type.
+    /// Returns an error if the value has no bytes, or if they are of another type.
     pub fn write(&mut self, value: ValueId, elements: &HostTensor) -> Result<()> {
         let buffer = self.buffer(value)?;
         let ty = &self.seen_as(value, self.plan.buffers[buffer].ty.clone());
@@ -238,13 +238,13 @@ impl DebugRun {
         Ok(())
     }
 
-    /// Returns the type of a value whose bytes are of another one: an i64, which has words in memory.
+    /// Returns the type with which the caller sees a value: an i64 is stored as words of another type.
     fn seen_as(&self, value: ValueId, ty: Type) -> Type {
         let known = self.graph.values.iter().find(|(known, _)| *known == value);
         known.map(|(_, known)| &known.ty).filter(|ty| ty.dtype == DType::I64).cloned().unwrap_or(ty)
     }
 
-    /// Returns the order of a value's elements in its bytes: as the launch that computes it writes them.
+    /// Returns the layout of a value's elements in its bytes, as written by the launch that computes it.
     fn layout(&self, value: ValueId, ty: &Type) -> Layout {
         let mut writes = self.plan.launches.iter().flat_map(|launch| &launch.writes);
         match writes.find(|write| write.buffer == value) {
@@ -289,7 +289,7 @@ impl DebugRun {
         }
     }
 
-    /// Says of everything that stands where this buffer does that its bytes are taken.
+    /// Marks every present value that overlaps this buffer as overwritten by it.
     fn take(&mut self, taker: usize) {
         let by = &self.plan.buffers[taker];
         for (i, other) in self.plan.buffers.iter().enumerate() {
@@ -300,7 +300,7 @@ impl DebugRun {
     }
 }
 
-/// Returns the position of each element of a layout, row-major.
+/// Returns the position of each element of a layout, in row-major order.
 fn positions(layout: &Layout) -> Vec<usize> {
     layout.shape.iter().zip(&layout.strides).fold(vec![layout.offset], |all, (&extent, &stride)| {
         all.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect()

@@ -1,5 +1,5 @@
-//! Runs a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs, guards
-//! and next values out. For comparing the two, and for trying out graphs in text form.
+//! Runs a graph on a device as the reference evaluator runs it in float64: takes leaves by name, and returns
+//! outputs, guards and next values. Used to compare the two, and to try graphs in text form.
 
 use super::Program;
 use crate::store::{Store, element};
@@ -14,12 +14,13 @@ use gradloom_device::elements::Elements;
 use gradloom_device::outcome::Outcome;
 
 impl Program {
-    /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each
-    /// parameter, and of each state that does not start as its `init`. The graph is taken as it is: run the
-    /// passes before.
+    /// Compiles a graph with a new store, for [`Program::evaluate`]. `leaves` returns the value of each
+    /// parameter, and of each state that does not start as its `init`. No passes are run: run them before if
+    /// necessary.
     ///
     /// # Errors
-    /// As [`Program::load`]; when a parameter has no value, or a leaf's value has another type.
+    /// As [`Program::load`]. Also returns an error if a parameter has no value, or if the value of a leaf has
+    /// another type.
     pub fn standalone(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
         Self::replanned(graph, device, leaves, &|plan| plan)
     }
@@ -41,7 +42,7 @@ impl Program {
             stored.extend(given.map(|tensor| (name.to_string(), tensor.ty.clone(), bytes(&tensor))));
         }
         let store = Store::of(device);
-        // The elements are written below, bit for bit.
+        // The elements are written below, bit by bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let program = Self::load_replanned(graph, device, &store, &nothing, change)?;
         if device.backend().is_resident() {
@@ -52,12 +53,12 @@ impl Program {
         Ok(program)
     }
 
-    /// Runs one step. `leaves` is asked for each input and scalar; parameters and states are those of the
-    /// store, which the step updates.
+    /// Runs one step. `leaves` returns the value of each input and scalar; parameters and states come from
+    /// the store, which the step updates.
     ///
     /// # Errors
-    /// A trap, before which nothing took effect; when an input or scalar has no value, or a value of another
-    /// type.
+    /// Returns an error if a trap occurs, in which case nothing took effect, or if an input or scalar has no
+    /// value, or one of another type.
     pub fn evaluate(&mut self, leaves: &Leaves<'_>) -> Result<Evaluation> {
         let leaf_kinds: Vec<OpKind> = self.graph().entry_ops().map(|(_, op)| op.kind.clone()).collect();
         let mut scalars = Vec::new();
@@ -89,7 +90,7 @@ impl Program {
         Ok(Evaluation { outputs, guards, not_finite, next: self.next_values()? })
     }
 
-    /// Returns each updated parameter or state once, in the order of its first update.
+    /// Returns the value of each updated parameter or state, in the order of first update.
     fn next_values(&self) -> Result<Vec<(String, HostTensor)>> {
         let mut next: Vec<(String, HostTensor)> = Vec::new();
         for update in &self.graph().updates {

@@ -1,26 +1,25 @@
-//! Checks that the host has the memory for a program and for the copies of its results.
+//! Checks that the host has enough memory for a program and for copies of its results.
 //!
-//! In: a plan, and the bytes that there are. Out: nothing, or the refusal of what cannot fit, before anything
-//! is allocated.
+//! In: a plan, and the limit on memory in bytes. Out: nothing, or an error for a plan that does not fit,
+//! before anything is allocated.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 
-/// Returns the bytes of the copy of an output's elements. A view may have far more elements than there are
-/// bytes behind it.
+/// Returns the size in bytes of a copy of an output. A view may have far more elements than its buffer.
 pub(super) fn host_bytes(access: &Access) -> u64 {
     (access.layout.shape.elements() as u64).saturating_mul(access.dtype.bytes() as u64)
 }
 
-/// Returns the bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are
-/// so in the same memory.
+/// Returns the number of bytes needed to return an output to the caller: its elements and, if they are bytes,
+/// a copy of them as f32. Elements of 4 bytes are converted to f32 in place.
 fn handed_out_bytes(access: &Access) -> u64 {
     let copied = host_bytes(access);
     if access.dtype.bytes() == 1 { copied.saturating_mul(5) } else { copied }
 }
 
-/// Refuses a plan that cannot be run within `limit` bytes of the host's memory.
+/// Rejects a plan that cannot run within `limit` bytes of the host's memory.
 pub(super) fn check(plan: &Plan, limit: Option<u64>) -> Result<()> {
     let Some(limit) = limit else { return Ok(()) };
     let results = plan.outputs.iter().map(|(_, access)| handed_out_bytes(access));

@@ -1,7 +1,7 @@
-//! Search for the op that made the first value that is not finite.
+//! Finds the op that produced the first value that is not finite.
 //!
-//! In: a program, its store, and the data of a step. Out: the op that got finite numbers and gave NaN or
-//! infinity, from which the guard's came. Always holds: neither the program nor its store changes.
+//! In: a program, its store, and the data of a step. Out: the op that received finite numbers and returned
+//! the NaN or infinity that reached the guard. Always holds: neither the program nor its store changes.
 
 use super::{DebugRun, Program, Retention};
 use crate::store::Store;
@@ -9,7 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Number, OpKind, Type, ValueId};
 use gradloom_device::Device;
 
-/// Defect of a value.
+/// Kind of non-finite number in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     None,
@@ -18,8 +18,8 @@ enum Fault {
 }
 
 impl Program {
-    /// Runs the step once more on another device, op by op, and looks for the op that made the guards not
-    /// finite; returns `None` if they are finite. The error is of this kind.
+    /// Runs the step again on another device, op by op, and finds the op that made a guard not finite.
+    /// Returns an error of the given kind that names the op, or `None` if all guards are finite.
     pub(crate) fn find_not_finite(
         &self,
         on: &Device,
@@ -29,7 +29,7 @@ impl Program {
     ) -> Result<Option<Error>> {
         let device = on.op_by_op()?;
         let store = Store::of(&device);
-        // The elements are written below, bit for bit.
+        // The elements are written below, bit by bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let copy = Self::load(self.graph().clone(), &device, &store, nothing)?;
         let own = store.layout();
@@ -48,7 +48,7 @@ impl Program {
     }
 }
 
-/// Returns the worst of a value's elements; that of its operand, for a view.
+/// Returns the worst fault among a value's elements; for a view, that of its operand.
 fn fault(run: &DebugRun, value: ValueId) -> Fault {
     match run.read(value) {
         Ok(tensor) => {
@@ -66,7 +66,7 @@ fn fault(run: &DebugRun, value: ValueId) -> Fault {
     }
 }
 
-/// Goes back from a value to the op whose operands are finite.
+/// Follows faulty operands back from a value to the op whose operands are finite.
 fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
     let graph = run.graph();
     loop {
@@ -88,8 +88,8 @@ fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
     }
 }
 
-/// Returns whether a value's infinities come only from constants: the model uses these on purpose, to mask
-/// what does not count.
+/// Returns whether all infinities of a value come from constants, which models use intentionally, as in
+/// masks.
 fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
     let Some(op) = run.graph().defining_op(value) else { return false };
     if op.operands.is_empty() {
@@ -101,7 +101,7 @@ fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
         && infinite.all(|&v| is_asked_for(run, v))
 }
 
-/// Returns the kind and the name of an input, a parameter or a state.
+/// Returns the kind and name of an input, parameter, state or scalar.
 fn leaf(kind: &OpKind) -> Option<(&'static str, &str)> {
     match kind {
         OpKind::Input { name, .. } => Some(("input", name)),

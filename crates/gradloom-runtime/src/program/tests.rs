@@ -1,5 +1,5 @@
-//! Faults that no graph can cause, in the middle of a phase: a kernel that fails or panics after it has
-//! written. (`gradloom/tests/faults.rs` makes each operation fail before it does anything.)
+//! Tests faults within a phase that no graph can cause: a kernel that fails or panics after it has written.
+//! (In `gradloom-models/tests/faults.rs`, each operation fails before it changes anything.)
 
 use super::*;
 use gradloom_core::ir::parse;
@@ -29,7 +29,7 @@ enum Fault {
     PanicInCommit,
 }
 
-/// A loaded program that fails at a chosen place, after the work there is done.
+/// Loaded program that fails at a chosen point, after it has done the work of that point.
 struct Broken {
     inner: Box<dyn Immediate>,
     fault: Fault,
@@ -76,7 +76,7 @@ impl Immediate for Broken {
     }
 }
 
-/// Returns the program with a fault.
+/// Adds a fault to the program.
 fn break_at(mut program: Program, fault: Fault) -> Program {
     let Loaded::Immediate(inner) = program.loaded else { panic!("the CPU runs steps itself") };
     program.loaded = Loaded::Immediate(Box::new(Broken { inner, fault }));
@@ -123,7 +123,7 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
             Err(_) => assert!(fault == Fault::PanicInCommit),
         }
         assert!(store.is_lost());
-        // Every program over the store says so, whichever caused it.
+        // All programs that use the store report the loss, whichever caused it.
         assert_eq!(broken.run(Stop::default(), &mut outputs).unwrap_err().kind(), ErrorKind::Lost);
         let reader = parse("graph {\n%0: f32[2] = param \"w\"\noutput \"w\" %0\n}").unwrap();
         let initial = |_: &str, _: &Type, _: &mut [f32]| panic!("the store has it");
@@ -138,8 +138,7 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
     }
 }
 
-/// A write while a step is between its first read and its commit would be mixed into the step; it waits
-/// instead.
+/// A write between a step's first read and its commit would mix with the step, so it waits.
 #[test]
 fn writes_wait_for_a_step_that_has_begun() {
     let program = program();
@@ -169,10 +168,10 @@ fn what_is_allocated_is_what_was_planned() {
     assert_eq!(program.store().read_lock().allocated(), totals.store);
 }
 
-/// A program that only reads never sees part of another's commit.
+/// A program that only reads never observes part of another program's commit.
 #[test]
 fn readers_see_whole_steps() {
-    // Miri is a thousand times slower.
+    // Miri is about a thousand times slower.
     const ELEMENTS: usize = if cfg!(miri) { 256 } else { 1 << 16 };
     const STEPS: usize = if cfg!(miri) { 10 } else { 300 };
     let text = format!(

@@ -1,4 +1,5 @@
-//! Ranges of launches on copies: the store stays, values are those of whole runs, and nothing stale is read.
+//! Tests runs of single launches: the store is unchanged, values equal those of whole runs, and no stale
+//! value is read.
 
 use super::*;
 use crate::{Device, Store};
@@ -7,8 +8,8 @@ use gradloom_core::reference::Leaves;
 use gradloom_cpu::CpuDevice as _;
 use std::collections::HashMap;
 
-/// A product, a gather that can trap, an output, and updates in place, by a copy (a swap of two states), and
-/// of a window.
+/// A product, a gather that can trap, an output, and updates in place, by copying (a swap of two states), and
+/// of a region.
 const TEXT: &str = "graph {
   %0: f32[4, 3] = param \"w\"
   %1: f32[3] = state \"a\" {init=1.0}
@@ -75,7 +76,7 @@ fn a_debug_run_gives_what_the_whole_run_gives_and_changes_nothing() {
     for retention in [Retention::AsPlanned, Retention::EveryValue] {
         let mut run = debug(&program, [3.0, 1.0], retention);
         let launches = run.plan().launches.len();
-        // Beside it, launch by launch: what is read on the way is what stays when every value stays.
+        // This run is read launch by launch; each value must equal the one that stays when every value stays.
         let mut beside = debug(&program, [3.0, 1.0], Retention::AsPlanned);
         run.run(0..launches).unwrap();
         let mut compared = 0;
@@ -106,7 +107,7 @@ fn a_debug_run_gives_what_the_whole_run_gives_and_changes_nothing() {
             );
         }
     }
-    // The program itself runs as if nothing had been.
+    // The program itself is not affected by the debug runs.
     assert_eq!(program.evaluate(&leaves).unwrap(), self::program(&leaves).evaluate(&leaves).unwrap());
     assert_ne!(stored(program.store()), before.0);
 }
