@@ -1,5 +1,5 @@
-//! Lets the crate know whether it is optimised: kernels that are not are tens of times slower, and the user
-//! is told.
+//! Sets `cfg(unoptimized)` in builds without optimisation, whose kernels are tens of times slower, so that
+//! the crate can warn the user.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

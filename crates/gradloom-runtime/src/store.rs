@@ -1,8 +1,8 @@
-//! The store: parameters and states with stable addresses, shared by programs.
+//! Store of parameters and states at stable addresses, shared by programs.
 //!
-//! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for
-//! programs. Always holds: what is written together changes together or not at all; no reader sees half a
-//! commit; growth moves nothing.
+//! In: graphs, which declare entries, and their initial values. Out: bytes by name, for callers, and
+//! addresses, for programs. Always holds: entries that are written together change together or not at all; no
+//! reader observes part of a commit; growing moves no entry.
 
 use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -20,13 +20,13 @@ use std::sync::TryLockError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-// Bytes go to and from callers as little-endian, and to and from kernels as they are.
+// Bytes are exchanged with callers in little-endian order, and with kernels unchanged.
 const _: () = assert!(cfg!(target_endian = "little"), "gradloom's stores and checkpoints are little-endian");
 
-/// A shared handle to parameters and states.
+/// Shared handle to parameters and states.
 ///
-/// Clones are the same store. A program's run reads under a shared lock and commits under an exclusive one,
-/// so a store can be read, and other programs run over it, from any thread.
+/// Clones refer to the same store. A run of a program reads under a shared lock and commits under an
+/// exclusive one, so that a store can be read, and other programs run with it, from any thread.
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -35,17 +35,17 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     content: RwLock<Content>,
-    /// Held while elements change: by a program from its first read to the end of its commit.
+    /// Locked while elements change: by a program, from its first read to the end of its commit.
     turn: Mutex<()>,
-    /// Held while the store grows, from the layout that is planned with to the memory for it.
+    /// Locked while the store grows, from the planning of its layout to the allocation of its memory.
     growth: Mutex<()>,
-    /// Whether bytes are kept at all: the null device only plans.
+    /// True if the store keeps bytes; false on the null device, which only plans.
     resident: bool,
-    /// Bytes of a segment, at most.
+    /// Maximum size of a segment in bytes.
     segment: u64,
 }
 
-/// The content of the store, which the lock guards.
+/// Contents of the store, guarded by the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     layout: StoreLayout,
@@ -60,11 +60,11 @@ struct Segment {
     memory: Arc<Memory>,
 }
 
-/// Fills in the elements of a new parameter of this name and type, which are 0 before.
+/// Function that overwrites the zeros of a new parameter, given its name and type, with its initial values.
 pub(crate) type Initial<'a> = &'a dyn Fn(&str, &Type, &mut [f32]) -> Result<()>;
 
 impl Store {
-    /// A store without entries for a device.
+    /// Creates an empty store for a device.
     pub(crate) fn of(device: &Device) -> Self {
         Self::new(device.backend().is_resident(), device.backend().buffer_bytes().unwrap_or(u64::MAX))
     }
@@ -75,7 +75,7 @@ impl Store {
     }
 
     pub(crate) fn read_lock(&self) -> RwLockReadGuard<'_, Content> {
-        // A panic while the lock was held may have left a commit half done; that is what `lost` says.
+        // A panic while the lock was held may have interrupted a commit; `lost` is then true.
         self.shared.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,19 +83,19 @@ impl Store {
         self.shared.content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no program is between its first read and its commit, and keeps others from starting.
+    /// Waits until no program is between its first read and its commit, and prevents others from starting.
     pub(crate) fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`Store::take_turn`], unless the wait is stopped.
+    /// Like [`Store::take_turn`], but the wait can be stopped.
     ///
     /// # Errors
-    /// When it is.
+    /// Returns an error if it is stopped.
     pub(crate) fn take_turn_unless(&self, stop: Stop<'_>) -> Result<MutexGuard<'_, ()>> {
         if stop.is_possible() {
-            // A lock cannot be given up while it is waited for. Who waits does so for a step of another
-            // program: next to that, a look from time to time is nothing.
+            // Waiting for a `Mutex` cannot be interrupted, so it is polled. The wait is for a step of another
+            // program, compared to which polling costs nothing.
             loop {
                 stop.check()?;
                 match self.shared.turn.try_lock() {
@@ -110,11 +110,11 @@ impl Store {
         Ok(turn)
     }
 
-    /// Begins to grow by what a graph needs. Nothing changes before [`Growth::commit`]; another growth waits
-    /// until this one is dropped.
+    /// Begins to grow the store by the entries that a graph needs. Nothing changes before [`Growth::commit`].
+    /// Another call waits until this growth is dropped.
     ///
     /// # Errors
-    /// When an entry exists with another type.
+    /// Returns an error if an entry exists with another type.
     pub(crate) fn grow(&self, graph: &Graph) -> Result<Growth<'_>> {
         let turn = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, segments) = {
@@ -127,50 +127,50 @@ impl Store {
         Ok(Growth { shared: &self.shared, layout, segments, entries, _turn: turn })
     }
 
-    /// Names, types and offsets of all entries.
+    /// Returns the names, types and offsets of all entries.
     pub(crate) fn layout(&self) -> StoreLayout {
         self.read_lock().layout.clone()
     }
 
-    /// Names, types and offsets of all parameters and states.
+    /// Returns the names, types and offsets of all parameters and states.
     pub fn entries(&self) -> Vec<StoreEntry> {
         self.read_lock().layout.entries().to_vec()
     }
 
-    /// Returns the memory of all entries, for a script that shares memory and buffers with this.
+    /// Returns the memory of all entries, for a script that shares memory and buffers with the store.
     #[doc(hidden)]
     pub fn memory(&self) -> StoreMemory {
         self.read_lock().memory()
     }
 
-    /// Bytes of all entries with their padding.
+    /// Returns the number of bytes of all entries, including padding.
     pub fn bytes(&self) -> u64 {
         self.read_lock().layout.bytes()
     }
 
-    /// Whether a commit was interrupted, so that parameters may be half updated. Programs refuse to run until
-    /// [`Store::write_all`] restores every entry.
+    /// Returns true if a commit was interrupted, so that some parameters may be updated and others not.
+    /// Programs refuse to run until [`Store::write_all`] restores every entry.
     pub fn is_lost(&self) -> bool {
         self.read_lock().lost
     }
 
-    /// Number of commits, writes and resets so far.
+    /// Returns the number of commits, writes and resets so far.
     pub fn version(&self) -> u64 {
         self.read_lock().version
     }
 
-    /// The elements of an entry, little-endian and row-major.
+    /// Returns the elements of an entry, little-endian and row-major.
     ///
     /// # Errors
-    /// When there is no entry of that name, the store keeps no bytes (null device), or there is no memory for
-    /// a copy of them.
+    /// Returns an error if there is no entry with this name, if the store keeps no bytes (null device), or if
+    /// there is no memory for a copy.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
         content.segment(entry)?.read(entry)
     }
 
-    /// Every entry with its elements, as they are at one moment.
+    /// Returns all entries with their elements, as of a single moment.
     ///
     /// # Errors
     /// As [`Store::read`].
@@ -178,10 +178,10 @@ impl Store {
         self.read_where(|_| true)
     }
 
-    /// Like [`Store::read_all`], into what an earlier call left, whose memory is taken again.
+    /// Like [`Store::read_all`], but reuses the memory of an earlier result.
     ///
     /// # Errors
-    /// As [`Store::read`]; some entries may then have other elements than the rest.
+    /// As [`Store::read`]; entries in `into` may then be of different moments.
     pub fn read_all_into(&self, into: &mut Vec<(StoreEntry, Vec<u8>)>) -> Result<()> {
         let content = self.read_lock();
         let entries = content.layout.entries();
@@ -192,7 +192,7 @@ impl Store {
         into.iter_mut().try_for_each(|(entry, bytes)| content.segment(entry)?.read_into(entry, bytes))
     }
 
-    /// The same of some entries.
+    /// Returns the entries for which `wanted` returns true, with their elements.
     pub(crate) fn read_where(
         &self,
         wanted: impl Fn(&StoreEntry) -> bool,
@@ -202,15 +202,15 @@ impl Store {
         content.layout.entries().iter().filter(|entry| wanted(entry)).map(read).collect()
     }
 
-    /// The type of an entry.
+    /// Returns the type of an entry.
     pub(crate) fn ty(&self, name: &str) -> Result<Type> {
         Ok(self.read_lock().entry(name)?.ty.clone())
     }
 
-    /// The elements of an entry of floats.
+    /// Returns the elements of a floating-point entry as f32.
     ///
     /// # Errors
-    /// As [`Store::read`], and when the entry has no floats.
+    /// As [`Store::read`]. Also returns an error if the elements are not floats.
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
@@ -223,10 +223,10 @@ impl Store {
             .take_f32(entry.ty.dtype, &quoted(entry))
     }
 
-    /// Replaces the named entries: all of them, or none if one is wrong.
+    /// Replaces the named entries. If one is invalid, none is replaced.
     ///
     /// # Errors
-    /// When a name is unknown or given twice, a type differs, or there are too many or too few bytes.
+    /// Returns an error if a name is unknown or occurs twice, or if a type or a number of bytes is wrong.
     pub fn write(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
@@ -234,11 +234,11 @@ impl Store {
         content.write(entries)
     }
 
-    /// Replaces every entry: all of them, or none if one is wrong or missing. A lost store is sound again
+    /// Replaces every entry. If one is invalid or missing, none is replaced. A lost store can be used again
     /// afterwards.
     ///
     /// # Errors
-    /// As [`Store::write`], and when an entry is missing.
+    /// As [`Store::write`]. Also returns an error if an entry is missing.
     pub fn write_all(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
@@ -264,15 +264,15 @@ impl Store {
         Ok(())
     }
 
-    /// Fills the states whose names start with `prefix` with their initial values.
+    /// Resets the states whose names start with `prefix` to their initial values.
     ///
     /// # Errors
-    /// When the store keeps no bytes (null device).
+    /// Returns an error if the store keeps no bytes (null device).
     pub fn reset_states(&self, prefix: &str) -> Result<()> {
         self.reset_states_where(|name| name.starts_with(prefix)).map(|_| ())
     }
 
-    /// Fills the states whose names are wanted with their initial values; gives their number.
+    /// Resets the states whose names are `wanted` to their initial values, and returns their number.
     pub(crate) fn reset_states_where(&self, wanted: impl Fn(&str) -> bool) -> Result<usize> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
@@ -288,27 +288,27 @@ impl Store {
     }
 }
 
-/// The growth of a store, before it takes effect.
+/// Growth of a store that has not yet taken effect.
 #[derive(Debug)]
 pub(crate) struct Growth<'s> {
     shared: &'s Shared,
     layout: StoreLayout,
     segments: Vec<Segment>,
-    /// Entries that have memory.
+    /// Number of entries that have memory.
     entries: usize,
     _turn: MutexGuard<'s, ()>,
 }
 
 impl Growth<'_> {
-    /// Returns the layout that the store will have.
+    /// Returns the layout of the store after the growth.
     pub(crate) fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
-    /// Allocates the new entries and fills them. A store of the null device has no memory.
+    /// Allocates the new entries and fills them. A store of the null device allocates nothing.
     ///
     /// # Errors
-    /// When there is no memory, or those of `initial`.
+    /// Returns an error if there is not enough memory, or the first error of `initial`.
     pub(crate) fn allocate(&mut self, allocate: Allocate<'_>, initial: Initial<'_>) -> Result<()> {
         if self.shared.resident {
             let added = &self.layout.entries()[self.entries..];
@@ -320,12 +320,12 @@ impl Growth<'_> {
         Ok(())
     }
 
-    /// Returns the memory that the store will have.
+    /// Returns the memory of the store after the growth.
     pub(crate) fn memory(&self) -> StoreMemory {
         memory(&self.segments)
     }
 
-    /// Makes the growth take effect.
+    /// Applies the growth to the store.
     pub(crate) fn commit(self) {
         let mut content = self.shared.content.write().unwrap_or_else(PoisonError::into_inner);
         (content.layout, content.segments) = (self.layout, self.segments);
@@ -342,7 +342,7 @@ impl Content {
         memory(&self.segments)
     }
 
-    /// The same entries with the same elements, in memory of their own.
+    /// Copies the entries and their elements to newly allocated memory.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Self> {
         let copied = |segment: &Segment| {
             let memory =
@@ -353,7 +353,7 @@ impl Content {
         Ok(Self { layout: self.layout.clone(), segments, ..*self })
     }
 
-    /// Bytes that the store has asked the system for.
+    /// Returns the number of bytes allocated by the store.
     pub(crate) fn allocated(&self) -> u64 {
         self.segments.iter().map(|s| s.memory.len() as u64).sum()
     }
@@ -364,13 +364,15 @@ impl Content {
         self.version += 1;
     }
 
-    /// Says that all updates were written.
+    /// Marks the store as sound: all updates were written.
     pub(crate) fn end_commit(&mut self) {
         self.lost = false;
     }
 
+    /// Checks that no commit was interrupted.
+    ///
     /// # Errors
-    /// When a commit was interrupted and the store was not restored since.
+    /// Returns an error if a commit was interrupted and the store has not been restored.
     pub(crate) fn check_sound(&self) -> Result<()> {
         if !self.lost {
             return Ok(());
@@ -426,10 +428,10 @@ impl Content {
     }
 }
 
-/// The bytes of an entry's elements, which are rounded to its type.
+/// Returns the bytes of an entry's elements, after rounding the values to its type.
 ///
 /// # Errors
-/// When there is no memory for them.
+/// Returns an error if there is no memory for them.
 pub(crate) fn rounded<'a>(entry: &StoreEntry, values: &'a [f32]) -> Result<Cow<'a, [u8]>> {
     let dtype = entry.ty.dtype;
     if dtype == DType::F32 {
@@ -443,7 +445,8 @@ pub(crate) fn rounded<'a>(entry: &StoreEntry, values: &'a [f32]) -> Result<Cow<'
 }
 
 impl Segment {
-    /// Memory for a range of the store's bytes, filled.
+    /// Allocates memory for a range of the store's bytes, and fills it with the initial values of its
+    /// entries.
     fn new(
         range: Range<u64>,
         entries: &[StoreEntry],
@@ -457,7 +460,7 @@ impl Segment {
             match entry.init {
                 Some(init) => {
                     let one = element(entry.ty.dtype, init);
-                    // New memory is zero, and most states start there.
+                    // New memory is zero, which is the initial value of most states.
                     if one.iter().any(|&byte| byte != 0) {
                         segment.write_splat(entry, init)?;
                     }
@@ -468,7 +471,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Lets `initial` fill a new entry with f32s, which become elements of its type.
+    /// Fills a new entry with the f32s that `initial` writes, converted to its type.
     fn fill(&self, entry: &StoreEntry, initial: Initial<'_>) -> Result<()> {
         let elements = entry.ty.elements();
         let initial = |elements: &mut [f32]| initial(&entry.name, &entry.ty, elements);
@@ -480,19 +483,19 @@ impl Segment {
         self.write(entry, &rounded(entry, &values)?)
     }
 
-    /// Bytes of the memory before an entry.
+    /// Returns the offset of an entry in the segment's memory, in bytes.
     fn offset(&self, entry: &StoreEntry) -> usize {
         counted(entry.offset - self.start)
     }
 
-    /// The caller holds the store's lock.
+    /// Returns the elements of an entry. The caller must hold the store's lock.
     fn read(&self, entry: &StoreEntry) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_into(entry, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// The same into memory that has as many bytes, or is replaced.
+    /// Like `read`, but reuses the memory of `bytes` if its size is that of the entry.
     fn read_into(&self, entry: &StoreEntry, bytes: &mut Vec<u8>) -> Result<()> {
         let wanted = counted(entry.ty.bytes());
         if bytes.len() != wanted {
@@ -501,8 +504,8 @@ impl Segment {
         self.memory.read(self.offset(entry), bytes)
     }
 
-    /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is
-    /// as in [`Segment::write`].
+    /// Sets every element to a number. Writes in pieces, so that no buffer of the entry's size is needed.
+    /// Requires the same lock as [`Segment::write`].
     fn write_splat(&self, entry: &StoreEntry, value: Number) -> Result<()> {
         let bytes = counted(entry.ty.bytes());
         let one = element(entry.ty.dtype, value);
@@ -516,15 +519,16 @@ impl Segment {
         Ok(())
     }
 
-    /// The caller holds the store's lock exclusively, or made the segment.
+    /// Writes the elements of an entry. The caller must hold the store's lock exclusively, or own the
+    /// segment.
     fn write(&self, entry: &StoreEntry, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len() as u64, entry.ty.bytes(), "the size of {} was checked", entry.name);
         self.memory.write(self.offset(entry), bytes)
     }
 }
 
-/// The ranges of bytes, of at most `most` each, that new entries up to the end of the store take, and whose
-/// they are.
+/// Splits the bytes of new entries, which extend to the end of the store, into ranges of at most `most`
+/// bytes. Returns each range with its entries.
 fn cut(entries: &[StoreEntry], end: u64, most: u64) -> Result<Vec<(Range<u64>, &[StoreEntry])>> {
     let ends = |i: usize| entries.get(i + 1).map_or(end, |next| next.offset);
     let mut cuts: Vec<(Range<u64>, &[StoreEntry])> = Vec::new();
@@ -557,21 +561,21 @@ fn no_memory(bytes: u64) -> Error {
         .help("use a smaller model, or a machine with more memory")
 }
 
-/// The error of a store whose commit did not end.
+/// Creates the error for a store whose commit was interrupted.
 pub(crate) fn lost() -> Error {
     Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
         .help("restore them from a checkpoint with `store.write_all(..)`")
 }
 
-/// Bytes that are written at a time where all elements are the same: a multiple of every element's.
+/// Maximum number of bytes that [`Segment::write_splat`] writes at a time; a multiple of every element size.
 const PIECE: usize = 1 << 20;
 
-/// An entry's name in messages.
+/// Returns an entry's name for messages.
 fn quoted(entry: &StoreEntry) -> impl std::fmt::Display {
     format!("`{}` on the host", entry.name)
 }
 
-/// The little-endian bytes of a number.
+/// Returns the little-endian bytes of a number.
 pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
     match dtype {
         DType::F32 => (value.as_f64() as f32).to_le_bytes().to_vec(),
@@ -580,7 +584,7 @@ pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
         DType::F16 | DType::BF16 => dtype.narrow_bits(value.as_f64() as f32).to_le_bytes().to_vec(),
         DType::Bool => vec![u8::from(value.as_f64() != 0.0)],
         DType::U8 => vec![value.as_f64() as u8],
-        // Not all of them are floats.
+        // f64 cannot represent every i64.
         DType::I64 => match value {
             Number::Int(value) => value.to_le_bytes().to_vec(),
             value => (value.as_f64() as i64).to_le_bytes().to_vec(),
@@ -588,7 +592,7 @@ pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
     }
 }
 
-/// The known name that shares the longest ending or beginning with a mistyped one.
+/// Returns the known name that shares the longest prefix and suffix with a mistyped one.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let common = |a: &mut dyn Iterator<Item = char>, b: &mut dyn Iterator<Item = char>| {
         a.zip(b).take_while(|(x, y)| x == y).count()

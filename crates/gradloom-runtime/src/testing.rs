@@ -1,5 +1,4 @@
-//! Changes that tests make to devices and programs: lower limits, defects, loss. Not part of the library's
-//! interface.
+//! Lets tests change devices and programs. Not part of the library's public interface.
 
 use crate::program::Program;
 use gradloom_core::error::Result;
@@ -8,12 +7,12 @@ use gradloom_core::plan::Plan;
 use gradloom_core::reference::Leaves;
 use gradloom_device::Device;
 
-/// Takes the device away, as a crash of its driver does. Nothing happens on devices that cannot get lost.
+/// Makes the device lost, as a driver crash does. Does nothing for devices that cannot be lost.
 pub fn lose(device: &Device) {
     device.backend().lose();
 }
 
-/// Like [`Program::standalone`], with bytes of its own for every value of a step ([`Plan::without_sharing`]).
+/// Like [`Program::standalone`], but gives every value of a step separate bytes ([`Plan::without_sharing`]).
 ///
 /// # Errors
 /// As [`Program::standalone`].

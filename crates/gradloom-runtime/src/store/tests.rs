@@ -1,4 +1,4 @@
-//! The store by itself: growth, all-or-nothing writes, readers beside writers.
+//! Tests the store alone: growth, all-or-nothing writes, and concurrent readers and writers.
 
 use super::*;
 use gradloom_core::ir::parse;
@@ -14,7 +14,7 @@ fn counting(_: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
     Ok(())
 }
 
-/// Grows a store by what is planned, with nothing to load.
+/// Grows a store by a graph's entries, without loading a program.
 fn extend_with(
     store: &Store,
     graph: &Graph,
@@ -227,7 +227,7 @@ fn a_store_without_bytes_says_so() {
 
 #[test]
 fn readers_never_see_half_a_write() {
-    // Miri is a thousand times slower.
+    // Miri is about a thousand times slower.
     const ELEMENTS: usize = if cfg!(miri) { 64 } else { 4096 };
     const TURNS: usize = if cfg!(miri) { 10 } else { 200 };
     let store = Store::new(true, u64::MAX);
@@ -246,7 +246,7 @@ fn readers_never_see_half_a_write() {
         }
         for turn in 0..TURNS {
             store.write(&[("w", &ty, &bytes(&[turn as f32; ELEMENTS]))]).unwrap();
-            // Growing beside the readers, too.
+            // The store also grows while it is read.
             grow(&store, &format!("%0: f32[10] = param \"more{}\"", turn % 7)).unwrap();
         }
         done.store(true, Ordering::Relaxed);
@@ -263,7 +263,7 @@ fn what_was_read_before_gives_its_memory() {
     store.write(&[("w", &f32s(3), &bytes(&[7.0, 8.0, 9.0]))]).unwrap();
     store.read_all_into(&mut read).unwrap();
     assert_eq!((&read, places(&read)), (&store.read_all().unwrap(), before));
-    // Of a store that has grown, or another one.
+    // The earlier result may be from before the store grew, or from another store.
     grow(&store, "%0: f32[4] = param \"v\"").unwrap();
     store.read_all_into(&mut read).unwrap();
     assert_eq!((read.len(), &read), (4, &store.read_all().unwrap()));

@@ -1,13 +1,13 @@
-//! Programs whose batch may have any extent: compiled for each that comes, and kept.
+//! Caches programs for batches of any extent, each compiled when the extent first occurs.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::trace::Input;
 use gradloom_device::feed::{self, Data};
 
-/// Programs that are kept; of more, the one that was not used for the longest time is dropped.
+/// Maximum number of cached programs; the least recently used one is dropped.
 const KEPT: usize = 8;
 
-/// Puts the program for the batch of the data first in the list, and creates it if there is none.
+/// Moves the program for the batch of the data to the front of the list; compiles it if it is not there.
 pub(super) fn select<L>(
     lanes: &mut Vec<L>,
     inputs: impl Fn(&L) -> &[Input],
@@ -15,7 +15,7 @@ pub(super) fn select<L>(
     data: &[Data<'_>],
     make: impl FnOnce(Vec<Input>) -> Result<L>,
 ) -> Result<()> {
-    // Pages compile for each batch themselves.
+    // The npm package compiles a program for each batch size itself.
     if cfg!(target_family = "wasm") {
         return Ok(());
     }
@@ -30,23 +30,23 @@ pub(super) fn select<L>(
     Ok(())
 }
 
-/// Returns the extent of the batch of inputs.
+/// Returns the extent of the inputs' batch axis.
 fn batch(inputs: &[Input]) -> Option<usize> {
     inputs.first()?.ty.shape.first().copied()
 }
 
-/// Returns the extent of the batch that data has: the first axis of the first input. `None` where it is no
-/// whole one.
+/// Returns the extent of the batch in the data: the first axis of the first input. Returns `None` if it is
+/// not a whole number.
 fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
     let (_, rest) = declared.first()?.ty.shape.split_first()?;
     let (item, elements) = (rest.iter().product::<usize>(), data.first()?.len());
     (item > 0 && elements.is_multiple_of(item)).then(|| elements / item)
 }
 
-/// Checks that data for which [`extent`] is `None` does not end within an example.
+/// Checks that data for which [`extent`] returns `None` does not end within an example.
 ///
 /// # Errors
-/// When data ends within an example. Other mistakes are found with the program that is there.
+/// Returns an error if the data ends within an example. The existing program detects other mistakes.
 fn whole(declared: &[Input], micro_batches: usize, data: &[Data<'_>]) -> Result<()> {
     match (declared, data) {
         ([Input { name, ty }, ..], [data, ..])
@@ -60,8 +60,8 @@ fn whole(declared: &[Input], micro_batches: usize, data: &[Data<'_>]) -> Result<
     }
 }
 
-/// Returns the inputs for a batch of another extent than the declared one: on the first axis of the first
-/// input, and on that of every other input where it has the same extent.
+/// Returns the inputs with another batch extent than declared. It replaces the extent of the first axis of
+/// the first input, and of every other input whose first axis has the same extent.
 fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
     let batch = batch(declared);
     let mut inputs = declared.to_vec();
@@ -75,8 +75,10 @@ fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
     inputs
 }
 
+/// Checks that the first input has a batch axis.
+///
 /// # Errors
-/// When the first input has no axis that could be the batch's.
+/// Returns an error if the first input has no axis.
 pub(super) fn check(inputs: &[Input]) -> Result<()> {
     match inputs.first() {
         Some(first) if first.ty.shape.rank() > 0 => Ok(()),

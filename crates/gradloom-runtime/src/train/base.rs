@@ -1,8 +1,8 @@
-//! Part of a session that does not depend on the type of its model.
+//! The part of a session that does not depend on the type of its model.
 //!
-//! In: the parameters of a model, a device. Out: the store with them, and programs over it. Always holds:
-//! nothing depends on the type of the model, so it is compiled here once, and not in every crate that makes
-//! a session.
+//! In: the parameters of a model, and a device. Out: a store with them, and programs that use it. Always
+//! holds: nothing here is generic over the model, so this code is compiled once, and not again in every crate
+//! that creates a session.
 
 use super::summary::Summary;
 use crate::program::{Program, side_by_side};
@@ -24,21 +24,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// See [the module](self). A handle: clones have the same store.
+/// Handle to a session's store; clones share it. See [the module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
     pub(super) params: Arc<ParamTable>,
     pub(super) seed: Arc<AtomicU64>,
     pub(super) device: Device,
     pub(crate) store: Store,
-    /// Initial values that are made when they are first needed: see [`Base::fill`].
+    /// Initial values that are computed on demand: see [`Base::fill`].
     #[cfg(feature = "web")]
     later: Arc<Later>,
-    /// Names of the training programs that exist.
+    /// Names of the existing training programs.
     trainers: Arc<Mutex<Vec<Weak<str>>>>,
 }
 
-/// Initial values that are left out until they are needed.
+/// State of initial values that are computed on demand.
 #[cfg(feature = "web")]
 #[derive(Debug, Default)]
 struct Later {
@@ -46,23 +46,23 @@ struct Later {
     is_due: AtomicBool,
 }
 
-/// A parameter or a state of a model.
+/// Parameter or state of a model.
 #[cfg(feature = "files")]
 pub(crate) struct ModelEntry {
     pub(crate) name: String,
-    /// Further names of a parameter that several places share.
+    /// Other names of a shared parameter.
     pub(crate) aliases: Vec<String>,
     pub(crate) ty: Type,
-    /// True if PyTorch keeps the matrix by columns.
+    /// True if PyTorch stores the matrix in column-major order.
     pub(crate) transposed_in_torch: bool,
-    /// True for a part of an adapter.
+    /// True for a parameter of an adapter.
     pub(crate) of_adapter: bool,
-    /// The blocks that it is kept in, and the extents of what they stand for.
+    /// Block format of the parameter, and the shape of the elements that its blocks represent.
     pub(crate) blocks: Option<(gradloom_core::ir::BlockFormat, gradloom_core::ir::Shape)>,
 }
 
 impl Base {
-    /// Creates a session's base with an empty store.
+    /// Creates the base of a session, with an empty store.
     pub(super) fn new(params: ParamTable, device: &Device, seed: u64) -> Self {
         let (params, seed) = (Arc::new(params), Arc::new(AtomicU64::new(seed)));
         Self {
@@ -76,17 +76,17 @@ impl Base {
         }
     }
 
-    /// Returns the same base on a device of another precision.
+    /// Returns the same base on a device with another precision.
     pub(super) fn on(&self, device: &Device) -> Self {
         Self { device: device.clone(), ..self.clone() }
     }
 
-    /// Takes a name for a training program, which keeps it for as long as it lives.
+    /// Reserves a name for a training program until the returned name is dropped.
     ///
     /// # Errors
-    /// When another has it.
+    /// Returns an error if another training program has the name.
     pub(super) fn take_name(&self, name: &str) -> Result<Arc<str>> {
-        // A page's sessions have one training program each.
+        // In the npm package, each session has one training program.
         if cfg!(target_family = "wasm") {
             return Ok(name.into());
         }
@@ -176,7 +176,7 @@ impl Base {
         Ok(())
     }
 
-    /// Returns the model's parameters and states, with what files need to know of them.
+    /// Returns the model's parameters and states, with the information needed for files.
     #[cfg(feature = "files")]
     pub(crate) fn model_entries(&self) -> Result<Vec<ModelEntry>> {
         self.materialize()?;
@@ -202,14 +202,14 @@ impl Base {
         Ok(params.chain(states).collect())
     }
 
-    /// Loads a graph over the session's store.
+    /// Compiles a graph for the session's store.
     pub(super) fn compile(&self, graph: Graph) -> Result<Program> {
         Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
     }
 
-    /// Checks that a trace uses no parameter that the model did not have when the session was made.
+    /// Checks that every parameter in a trace existed in the model when the session was created.
     pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
-        // A page's traces make their parameters anew; the store finds them by name.
+        // Each trace of the npm package creates its parameters anew; the store finds them by name.
         if cfg!(target_family = "wasm") {
             return Ok(());
         }
@@ -224,25 +224,25 @@ impl Base {
         }
     }
 
-    /// Returns the model's parameters; those of adapters come last, so that its own start as they do
-    /// without.
+    /// Returns the model's parameters, those of adapters last, so that adapters do not change the random
+    /// initial values of the others.
     fn in_order_of_keys(&self) -> impl Iterator<Item = &ParamUse> {
         let of_adapter = |used: &&ParamUse| used.param.is_of_adapter();
         let own = self.params.iter().filter(move |used| !of_adapter(used));
         own.chain(self.params.iter().filter(of_adapter))
     }
 
-    /// Writes the initial values of a parameter into elements that are 0.
+    /// Overwrites zeros with the initial values of a parameter.
     fn initial(&self, name: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
         let (number, used) =
             self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
             })?;
-        // Blocks of zeros stand for zeros: such parameters are loaded.
+        // Parameters in blocks are loaded from a file; until then, zero blocks represent zeros.
         if ty.dtype == gradloom_core::ir::DType::U8 {
             return Ok(());
         }
-        // Given values are looked at in any case.
+        // Values given by the user are checked in any case.
         #[cfg(feature = "web")]
         if self.later.is_wanted.load(Ordering::Relaxed)
             && !matches!(used.param.init(), gradloom_core::nn::Init::Values(_))
@@ -272,7 +272,7 @@ impl Base {
     /// See [`Session::reset_parameters`](super::Session::reset_parameters).
     pub(super) fn reset_parameters(&self) -> Result<()> {
         let entries = self.store.entries();
-        // A page's module may not have the memory for all of them at once.
+        // A WebAssembly module may not have the memory for all initial values at the same time.
         if cfg!(target_family = "wasm") {
             for entry in entries.iter().filter(|entry| entry.init.is_none()) {
                 let mut elements = zeroed(entry.ty.elements(), &"initial values")?;
@@ -297,8 +297,7 @@ impl Base {
         self.store.write(&all)
     }
 
-    /// Returns the plan that a graph would have over the session's store; nothing is allocated, and no
-    /// limit is applied.
+    /// Plans a graph with the session's store, without allocating memory or checking limits.
     pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
@@ -309,12 +308,12 @@ impl Base {
         Ok(side_by_side(plan, &**backend, |_| true))
     }
 
-    /// Returns the model's parameters and states with their sizes.
+    /// Returns a summary of the model's parameters and states, with their sizes.
     pub(super) fn summary(&self) -> Summary {
         Summary::of(&self.params, |used| !used.param.is_frozen())
     }
 
-    /// Keys random numbers from now on.
+    /// Sets the seed of all later random numbers.
     #[cfg(feature = "files")]
     pub(super) fn set_seed(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Gradients against differences, in float64.
+//! Compares gradients with finite differences, in float64.
 //!
-//! In: a model, data, and a loss. Out: how far each parameter's gradient, as it is derived, is from the slope
-//! of the loss. Both are computed by the reference evaluator, so that rounding hides no mistake: this checks
-//! the derivation (and a user's own ops), not a device's kernels.
+//! In: a model, data, and a loss. Out: the error of each parameter's derived gradient, relative to the slope
+//! of the loss. Both are computed by the reference evaluator, so that rounding hides no mistake. This checks
+//! the differentiation (and user-defined ops), not a device's kernels.
 
 use super::Session;
 use crate::program::host_tensor;
@@ -15,39 +15,41 @@ use gradloom_core::trace::{Input, Tensor, trace};
 use gradloom_device::feed::{Feed, check_all};
 use std::collections::BTreeMap;
 
-/// Elements of each parameter that are tried.
+/// Maximum number of elements of each parameter that are checked.
 const TRIED: usize = 8;
-/// Step of the differences: where both errors of a central difference in float64, of rounding and of the
-/// third derivative, are small.
+/// Step of the central differences. In float64, both the rounding error and the truncation error, which is
+/// proportional to the third derivative, are small for this step.
 const STEP: f64 = 1e-5;
 
-/// The outcome of [`Session::check_gradients`].
+/// Result of [`Session::check_gradients`].
 #[derive(Clone, Debug, Default)]
 pub struct GradientCheck {
-    /// Elements that were tried.
+    /// Number of elements that were checked.
     pub tried: usize,
-    /// The one that is furthest from the slope.
+    /// Element with the largest error.
     pub worst: Option<Mistake>,
 }
 
-/// An element of a gradient beside the slope of the loss.
+/// Element of a gradient, and the corresponding slope of the loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mistake {
-    /// The parameter.
+    /// Name of the parameter.
     pub parameter: String,
-    /// The element's place among all, row-major.
+    /// Row-major index of the element.
     pub index: usize,
-    /// The gradient.
+    /// Derived gradient.
     pub gradient: f64,
-    /// The slope of the loss: a central difference.
+    /// Slope of the loss, as a central difference.
     pub slope: f64,
-    /// Their difference, relative to the larger one where that is beyond 1.
+    /// Absolute difference, divided by the larger magnitude if that exceeds 1.
     pub error: f64,
 }
 
 impl GradientCheck {
+    /// Checks that the largest error is at most `tolerance`. Use about 1e-6, or 1e-3 near a kink of the loss.
+    ///
     /// # Errors
-    /// When an element is further from the slope than `tolerance`, as 1e-6; 1e-3 near a kink of the loss.
+    /// Returns an error that names the worst element if its error exceeds `tolerance` or is NaN.
     pub fn within(&self, tolerance: f64) -> Result<()> {
         match &self.worst {
             Some(worst) if worst.error.is_nan() || worst.error > tolerance => {
@@ -64,11 +66,12 @@ impl GradientCheck {
 }
 
 impl<M: Module> Session<M> {
-    /// Compares the gradient of a loss with its slope, in eight elements of each parameter. Dropout does not
-    /// act. Slow: for small models and batches.
+    /// Compares the gradient of a loss with finite differences, in up to eight elements of each parameter.
+    /// Dropout is disabled. This is slow, so use small models and batches.
     ///
     /// # Errors
-    /// The first error of the closure; when data does not have the declared dtype or size; a trap.
+    /// Returns the first error of the closure, or an error if data does not have the declared dtype or size,
+    /// or if a trap occurs.
     #[track_caller]
     pub fn check_gradients<'a, const K: usize>(
         &self,
@@ -127,12 +130,12 @@ impl<M: Module> Session<M> {
     }
 }
 
-/// Evaluates a graph with leaves by their names.
+/// Evaluates a graph; `values` has the leaves by name.
 fn run(graph: &Graph, values: &BTreeMap<String, HostTensor>) -> Result<gradloom_core::reference::Evaluation> {
     let leaf = |kind: &OpKind| match kind {
         OpKind::Input { name, .. } => values.get(&format!("input {name}")).cloned(),
         OpKind::Param { name, .. } | OpKind::State { name, .. } => values.get(name).cloned(),
-        // Keys of random numbers.
+        // Keys of the random numbers.
         OpKind::Scalar { dtype, .. } => Some(HostTensor::from_f64(Type::scalar(*dtype), [0.0])),
         _ => None,
     };

@@ -1,15 +1,15 @@
-//! Failures of steps that were not reported yet.
+//! Failures of steps that have not been reported yet.
 //!
-//! In: what the results of steps say, in any order: of the step itself, and of unread ones before
-//! it. Out: errors, the first one first. Always holds: other steps give each once; a step itself gives its
-//! own whenever it is read, and what was read there first is not given again.
+//! In: the failures in the results of steps, in any order: of the step itself, and of earlier steps that were
+//! not read. Out: errors, the first one first. Always holds: other steps report each error once; a step
+//! reports its own error whenever it is read, and an error that was first read there is not reported again.
 
 use super::step::Done;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::backend::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Returns an error that stands for others, too.
+/// Adds a note to an error that also represents others.
 pub(super) fn with_others(error: Error, others: u32) -> Error {
     if others == 0 {
         return error;
@@ -18,7 +18,7 @@ pub(super) fn with_others(error: Error, others: u32) -> Error {
     error.note(format!("{others} {steps} before this one failed, too, and are not told of one by one"))
 }
 
-/// The failures of a training program.
+/// Failures of a training program.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     state: Mutex<FailureState>,
@@ -26,22 +26,22 @@ pub(crate) struct Failures {
 
 #[derive(Debug, Default)]
 struct FailureState {
-    /// Failures that were not reported yet, by the number of the run.
+    /// Unreported failures, with the index of the run.
     untold: Vec<(u64, Error)>,
-    /// Runs from which on the number of attempted steps was set, with that number: an entry for each call
-    /// that set it.
+    /// Pairs of a run and the index of its step among the attempted ones; one pair per change of the
+    /// numbering.
     steps: Vec<(u64, u64)>,
 }
 
 impl FailureState {
-    /// Returns the number among the attempted steps of a run.
+    /// Returns the index of a run's step among the attempted ones.
     fn step(&self, run: u64) -> u64 {
         let since = self.steps.iter().rev().find(|(first, _)| *first <= run);
         since.map_or(run, |(first, step)| step + (run - first))
     }
 
     fn insert(&mut self, run: u64, mut error: Error) {
-        // An error of a value that is not finite has the step's number already. The error of a trap may be
+        // A non-finite error already contains the number of its step. A trap's error does not, and may be
         // read from another step.
         if error.kind() == ErrorKind::Trap {
             error = error.note(format!("in step {}, which changed no parameter", self.step(run)));
@@ -56,7 +56,7 @@ impl Failures {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the number of a run among the attempted steps. Runs come in order.
+    /// Records the step number of a run. Must be called in the order of runs.
     pub(super) fn number(&self, run: u64, step: u64) {
         let mut state = self.lock();
         if state.steps.is_empty() || state.step(run) != step {
@@ -64,13 +64,13 @@ impl Failures {
         }
     }
 
-    /// Notes an error of a run.
+    /// Records an error of a run.
     pub(super) fn add(&self, run: u64, error: Error) {
         self.lock().insert(run, error);
     }
 
-    /// Notes what a device remembered, as it was read from a run; gives the number of failures before that
-    /// run that it knows nothing else of.
+    /// Records the failures that a device remembered, as read from the run `own`. Returns the number of
+    /// failures before that run of which the device kept only the count.
     pub(super) fn extend(&self, own: u64, failures: Vec<Failure>) -> u32 {
         let mut state = self.lock();
         let mut before_own = 0;
@@ -86,12 +86,12 @@ impl Failures {
         before_own
     }
 
-    /// Forgets a run's errors: the caller has them from the step.
+    /// Drops the errors of a run, because the caller has received them from its step.
     pub(super) fn forget(&self, run: u64) {
         self.lock().untold.retain(|(known, _)| *known != run);
     }
 
-    /// Gives the first error of a run before this one, if there is any.
+    /// Returns the first error of an earlier run, if there is one.
     pub(super) fn tell_before(&self, run: u64) -> Result<()> {
         let mut state = self.lock();
         match state.untold.first() {
@@ -100,7 +100,7 @@ impl Failures {
         }
     }
 
-    /// Gives the first error, if there is any.
+    /// Returns the first error, if there is one.
     pub(super) fn tell(&self) -> Result<()> {
         self.tell_before(u64::MAX)
     }

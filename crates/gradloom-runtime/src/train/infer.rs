@@ -24,28 +24,28 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
+/// Separates the random numbers of forward programs from those of training steps: the letters "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
 
-/// A forward program over a store: owned, can run on another thread beside training. A run may update states,
-/// which all programs of the session share: one after the other, never half.
+/// Forward program with a store. It owns its data, so it can run on another thread during training. A run may
+/// update states, which all programs of the session share; updates are atomic and sequential.
 pub struct Infer<const K: usize, R> {
-    /// The one in use first.
+    /// Programs by size; the current one is first.
     lanes: Vec<SizedProgram>,
-    /// Makes others, where the batch may have any extent, of the declared inputs.
+    /// Function that compiles programs for other batch extents, and the declared inputs.
     recipe: Option<(Recipe, Vec<Input>)>,
     outputs: Vec<Elements>,
-    /// The session's, which a checkpoint may change.
+    /// Seed of the session, which loading a checkpoint may change.
     seed: Arc<AtomicU64>,
     runs: u64,
-    /// Token that ends runs early.
+    /// Token that can end runs early.
     token: Token,
     results: PhantomData<fn() -> R>,
 }
 
 type Recipe = Box<dyn Fn(&[Input]) -> Result<Program> + Send>;
 
-/// A program for inputs of one size.
+/// Program for inputs of one size.
 struct SizedProgram {
     inputs: Vec<Input>,
     program: Program,
@@ -59,7 +59,7 @@ impl SizedProgram {
     }
 }
 
-/// Returns the key of the random numbers of runs.
+/// Returns the key of the random numbers of forward runs.
 fn key(seed: &AtomicU64) -> u64 {
     seed.load(Ordering::Relaxed) ^ DOMAIN
 }
@@ -71,7 +71,7 @@ impl<const K: usize, R> std::fmt::Debug for Infer<K, R> {
 }
 
 impl<const K: usize, R> Infer<K, R> {
-    /// Compiles what was traced.
+    /// Compiles a trace.
     pub(super) fn of_trace(base: &Base, inputs: Vec<Input>, traced: Traced) -> Result<Self> {
         let program = compiled(base, traced)?;
         Ok(Self {
@@ -85,21 +85,22 @@ impl<const K: usize, R> Infer<K, R> {
         })
     }
 
-    /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
-    /// extent.
+    /// Moves the program for the batch of the data to the front. Compiles it if it is new and the batch may
+    /// have any extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
         let make = |inputs: Vec<Input>| recipe(&inputs).map(|program| SizedProgram::new(inputs, program));
         any_batch::select(&mut self.lanes, |lane| &lane.inputs, (declared, 1), data, make)
     }
 
-    /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read
-    /// as those of a training step are; the results are called `result.0`, `result.1`, .. The error of a run
-    /// that is not read comes with the next one that is read, unless [`Infer::run`] comes between.
+    /// Queues a run on a list of data whose length need not be known at compile time. The outputs are read
+    /// like those of a training step; the results are named `result.0`, `result.1`, .. If a run fails and is
+    /// not read, its error is returned by the next run that is read, unless [`Infer::run`] is called in
+    /// between.
     ///
     /// # Errors
-    /// When there is not data of the declared dtype and size for each input; when the store or the device is
-    /// lost; when the run was cancelled.
+    /// Returns an error if `data` does not have the declared dtype and size for each input, if the store or
+    /// the device is lost, or if the run was cancelled.
     pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
         self.prepare(data)?;
         let SizedProgram { program, failures, .. } = &mut self.lanes[0];
@@ -108,7 +109,7 @@ impl<const K: usize, R> Infer<K, R> {
         Ok(step)
     }
 
-    /// Sets everything that a run takes.
+    /// Sets the inputs and scalars of a run.
     fn prepare(&mut self, data: &[Data<'_>]) -> Result<()> {
         self.token.stop().check()?;
         self.select(data)?;
@@ -118,8 +119,9 @@ impl<const K: usize, R> Infer<K, R> {
         program.set_scalars(random_key(key(&self.seed), self.runs))
     }
 
-    /// Lets a token end the runs from here on, or none: see [`CancelToken`]. A run that is ended so is an
-    /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
+    /// Sets the token that can end later runs, or removes it: see [`CancelToken`]. A run ended by the token
+    /// returns an error of kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not
+    /// counted.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -139,7 +141,7 @@ impl<const K: usize, R> Infer<K, R> {
         self.token.given = token.into();
     }
 
-    /// Returns the launches of a run, and the place of every buffer.
+    /// Returns the plan of a run: its launches, and the location of each buffer.
     pub fn plan(&self) -> &Plan {
         self.lanes[0].program.plan()
     }
@@ -149,14 +151,14 @@ impl<const K: usize, R> Infer<K, R> {
         &self.lanes[0].program
     }
 
-    /// Returns an inspection of the program: launches and memory as text, as JSON, and as a page in the
+    /// Returns an inspection of the program: its launches and memory as text, JSON, and a page in the
     /// browser; see [`Inspection`].
     pub fn inspect(&self) -> Inspection<'_> {
         Inspection::of_forward(&self.lanes[0].program)
     }
 
-    /// Runs the program on the data, and tells where the time goes: see
-    /// [`Train::profile`](super::Train::profile). States that the program updates change with each run.
+    /// Runs the program on the data, and returns a breakdown of its time: see
+    /// [`Train::profile`](super::Train::profile). If the program updates states, each run changes them.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -170,7 +172,7 @@ impl<const K: usize, R> Infer<K, R> {
     /// ```
     ///
     /// # Errors
-    /// As [`Infer::run`]; when the device runs nothing.
+    /// As [`Infer::run`]. Also returns an error if the device runs nothing.
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -193,7 +195,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         Self::compile_with(session, inputs, f, |traced| traced)
     }
 
-    /// Compiles a trace that is changed first.
+    /// Compiles a trace after `change` has modified it.
     #[track_caller]
     pub(super) fn compile_with<M: Module>(
         session: &Session<M>,
@@ -221,8 +223,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// Runs the program on the data.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; a trap, such as an index out of range; when the
-    /// run was cancelled.
+    /// Returns an error if data does not have the declared dtype or size, if a trap occurs, such as an index
+    /// out of range, or if the run was cancelled.
     pub fn run<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::Read> {
         self.prepare(&data.feed())?;
         let outcome = self.lanes[0].program.run(self.token.stop(), &mut self.outputs);
@@ -232,14 +234,14 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         R::read(&mut outputs.map(|((name, ty), elements)| Value { name, dtype: ty.dtype, elements }))
     }
 
-    /// Runs the program on the data, and leaves the results on the device: a
-    /// [`DeviceTensor`](crate::DeviceTensor) for each tensor that the closure returned, in the same form.
-    /// Captured tensors are not read.
+    /// Runs the program on the data, and leaves the results on the device. Returns a
+    /// [`DeviceTensor`](crate::DeviceTensor) for each tensor that the closure returned, in the same
+    /// structure. Captured tensors are not read.
     ///
-    /// On a device that works beside the host the run is queued, and this returns at once; the data of steps
-    /// that are queued with the tensors is what the run will give. A program that can trap (it looks
-    /// something up by numbers that data gives) is waited for, so that no step takes what a trap left behind;
-    /// and a result that is a view of something else (transposed, broadcast) is copied through the host.
+    /// On an asynchronous device, the run is queued and this function returns immediately; steps that are
+    /// queued with the tensors use the data that the run will write. A program that can trap, because it uses
+    /// data as indices, is waited for, so that no step uses the tensors of a run that trapped. A result that
+    /// is a view (transposed, broadcast) is copied through the host.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -263,7 +265,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// ```
     ///
     /// # Errors
-    /// As [`Infer::run`]; when the device has no memory for the results.
+    /// As [`Infer::run`]. Also returns an error if the device has no memory for the results.
     pub fn run_on_device<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::OnDevice> {
         self.prepare(&data.feed())?;
         self.outputs.clear();
@@ -277,10 +279,10 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         Ok(R::on_device(&mut tensors.into_iter()))
     }
 
-    /// Counts a run, and gives its error.
+    /// Counts a run, and returns its error.
     fn ended(&mut self, outcome: Result<Outcome>) -> Result<()> {
         let run = self.runs;
-        // As in training: a run that the device failed to do does not count.
+        // As in training, a run that the device failed to execute does not count.
         let attempted = outcome.as_ref().map_or_else(|error| error.kind() == ErrorKind::Trap, |_| true);
         self.runs += u64::from(attempted);
         match outcome? {
@@ -291,7 +293,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
     }
 
-    /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store
+    /// Prepares the next run for execution launch by launch, on copies: neither the program nor the store
     /// changes.
     ///
     /// # Errors
@@ -306,20 +308,20 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         program.debug_run(&fed, random_key(key(&self.seed), self.runs), retention)
     }
 
-    /// Returns a tensor captured under a name in the last run. What the closure returned is no capture:
-    /// [`Infer::run`] has given it out.
+    /// Returns a tensor captured under a name in the last run. The tensors that the closure returned are not
+    /// captured; [`Infer::run`] has returned them.
     ///
     /// # Errors
-    /// When nothing was captured under the name, or nothing has run.
+    /// Returns an error if nothing was captured under the name, or if there was no run.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         let (dtype, elements) = self.captured(name)?;
         elements.to_f32(dtype, &output(name))
     }
 
-    /// Like [`Infer::get`], in the tensor's own type.
+    /// Like [`Infer::get`], but with the tensor's own element type.
     ///
     /// # Errors
-    /// As [`Infer::get`], and when it is of another type.
+    /// As [`Infer::get`]. Also returns an error if the tensor has another type.
     pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
         let (dtype, elements) = self.captured(name)?;
         read_as(&output(name), dtype, elements)
@@ -334,32 +336,32 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
     }
 
-    /// Starts or stops timing whole runs by a GPU's clock; see [`Program::set_step_timing`].
+    /// Starts or stops timing whole runs with the GPU's clock; see [`Program::set_step_timing`].
     pub fn set_step_timing(&mut self, on: bool) {
         self.lanes[0].program.set_step_timing(on);
     }
 
-    /// Returns the time that the GPU took for the last run; see [`Program::step_time`].
+    /// Returns the time of the last run on the GPU; see [`Program::step_time`].
     ///
     /// # Errors
-    /// When the device is lost.
+    /// Returns an error if the device is lost.
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.lanes[0].program.step_time()
     }
 
-    /// Starts or stops noting when each launch of a run runs; see [`Program::set_profiling`].
+    /// Starts or stops recording the time of each launch; see [`Program::set_profiling`].
     pub fn set_profiling(&mut self, on: bool) {
         self.lanes[0].program.set_profiling(on);
     }
 
-    /// Returns the times at which the launches of the last run ran; see [`Program::spans`].
+    /// Returns the times of the launches of the last run; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
         self.lanes[0].program.spans()
     }
 }
 
-/// Returns whether an output is a tensor that the closure returned: it goes to the caller in the memory to
-/// which it was copied.
+/// Returns whether an output is a tensor that the closure returned. The caller receives the memory of such an
+/// output.
 fn is_result(name: &str) -> bool {
     name.starts_with("result.")
 }
@@ -374,7 +376,7 @@ fn traced<M: Module, const K: usize, R: Outputs>(
     trace(model, inputs, false, |x| f(model, array(x)), R::tensors)
 }
 
-/// Returns the program of a trace, with its results as outputs.
+/// Compiles a trace whose results become outputs.
 fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
     base.check_knows(&traced)?;
     for (i, &value) in traced.results.iter().enumerate() {
@@ -385,7 +387,7 @@ fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
     base.compile(graph)
 }
 
-/// A program with the data of every step.
+/// Program that runs each step on the same data.
 struct Fed<'d, const K: usize, R> {
     infer: &'d mut Infer<K, R>,
     data: &'d [Data<'d>],

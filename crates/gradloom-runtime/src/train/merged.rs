@@ -1,7 +1,8 @@
-//! Models with their adapters added to the weights.
+//! Merges adapters into the weights of a model.
 //!
-//! In: a session of a model with adapters, and the same model without. Out: a session of that one, whose
-//! weights are `W + (alpha / rank) A B`. Always holds: sums are float64, rounded once to the weight's type.
+//! In: a session of a model with adapters, and the same model without them. Out: a session of the latter,
+//! with weights `W + (alpha / rank) A B`. Always holds: sums are computed in float64, and rounded once to the
+//! weight's type.
 
 use super::Session;
 use crate::store::{Store, rounded};
@@ -9,9 +10,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::{Adapter, Module, add_low_rank};
 
 impl<M: Module> Session<M> {
-    /// Returns a session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), that
-    /// computes what this one does: adapters are added to the weights, all else is copied. What it saves
-    /// has the names and shapes of the base, for programs that know of no adapters.
+    /// Returns a session of `base`, the model without its [adapters](gradloom_core::nn::LowRank), with the
+    /// same results: adapters are added to the weights, and everything else is copied. The files that it
+    /// saves have the names and shapes of the base model, for programs that do not support adapters.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -29,7 +30,8 @@ impl<M: Module> Session<M> {
     /// ```
     ///
     /// # Errors
-    /// When `base` has adapters or is another model, with a name that tells; memory; on the null device.
+    /// Returns an error that names a parameter if `base` has adapters or is another model, or an error if
+    /// there is not enough memory, or on the null device.
     pub fn merged<B: Module>(&self, base: B) -> Result<Session<B>> {
         let merged = Session::new(base, self.device(), self.seed())?;
         let problem = |message: String| {
