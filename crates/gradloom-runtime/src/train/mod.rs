@@ -1,7 +1,7 @@
-//! Training: from a model and a loss to a step that runs.
+//! Trains models: compiles a model and a loss to a step, and runs it.
 //!
-//! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`] whose step runs forward, backward and
-//! optimizer as one program, and [`Infer`]s over the same parameters.
+//! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`], whose steps run forward pass,
+//! backward pass and optimizer as one program, and [`Infer`]s that use the same parameters.
 
 mod any_batch;
 mod base;

@@ -1,29 +1,31 @@
-//! Learning rates of a training: the optimizer's, and the schedules or the plateau that replace them.
+//! Learning rates during training: the optimizer's, and the schedules or the plateau that replace them.
 //!
-//! In: an optimizer, and what [`Train::set_lr`](super::Train::set_lr) and others said. Out: the rate of each
-//! group of parameters at a step. Always holds: the rates are functions of this value and of the attempted
-//! step, so that a training whose checkpoint has both goes on with the same rates.
+//! In: an optimizer, and the settings of [`Train::set_lr`](super::Train::set_lr) and similar methods. Out:
+//! the rate of each group of parameters at a step. Always holds: the rates depend only on this value and on
+//! the attempted step, so that training continues with the same rates after both are restored from a
+//! checkpoint.
 
 use gradloom_core::collections::SortedMap;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::optim::{Hyperparameters, Optimizer, Plateau, Schedule, set_number};
 
-/// The name of the rate of the parameters that are in no group.
+/// Name of the rate of the parameters in no group.
 pub(crate) const LR: &str = "lr";
-/// The ending of the names of groups' rates.
+/// Suffix of the names of groups' rates.
 const OF_GROUP: &str = ":lr";
 
-/// Rates that replace an optimizer's.
+/// Rates that replace those of an optimizer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
-    /// Schedules by the names of rates: `lr`, or `*.bias:lr` of a group.
+    /// Schedules by name of the rate: `lr`, or `*.bias:lr` for a group.
     pub(crate) schedules: SortedMap<String, Schedule>,
-    /// The rate of the parameters in no group follows it, unless it has a schedule here; others fall with it.
+    /// Plateau that sets the rate of the parameters in no group, unless that has a schedule here. All other
+    /// rates fall by the same factor.
     pub(crate) plateau: Option<Plateau>,
 }
 
 impl Rates {
-    /// Returns the names of an optimizer's rates.
+    /// Returns the names of the optimizer's rates.
     pub(crate) fn names(optimizer: &dyn Optimizer) -> Vec<String> {
         let mut numbers = Hyperparameters::new();
         optimizer.set_rates(&mut numbers, 0);
@@ -35,7 +37,7 @@ impl Rates {
     /// Returns the name of a group's rate.
     ///
     /// # Errors
-    /// When the optimizer has no such group.
+    /// Returns an error if the optimizer has no such group.
     pub(crate) fn name_of(names: &[String], group: &str) -> Result<String> {
         let name = format!("{group}{OF_GROUP}");
         if names.contains(&name) {
@@ -51,7 +53,7 @@ impl Rates {
         Err(Error::new(ErrorKind::Feed, format!("the optimizer has no group `{group}`")).help(help))
     }
 
-    /// Returns the rate of the parameters in no group at a step. Allocates nothing.
+    /// Returns the rate, at a step, of the parameters in no group. Does not allocate.
     pub(crate) fn of_rest(&self, optimizer: &dyn Optimizer, step: u64) -> f64 {
         let replaced = self.schedules.get(LR);
         let own = replaced.unwrap_or_else(|| optimizer.schedule()).at(step);
@@ -62,7 +64,7 @@ impl Rates {
         }
     }
 
-    /// Sets the rates of a step among the optimizer's numbers. Allocates nothing where they are there.
+    /// Sets the rates of a step in the optimizer's hyperparameters. Does not allocate if they already exist.
     pub(crate) fn set(
         &self,
         numbers: &mut Hyperparameters,

@@ -1,4 +1,4 @@
-//! A model with its parameters on a device, over which programs are compiled.
+//! A model whose parameters are on a device, and for which programs can be compiled.
 
 use super::base::Base;
 use super::summary::Summary;
@@ -14,10 +14,10 @@ use gradloom_device::feed::Data;
 use gradloom_device::outputs::Outputs;
 use std::sync::Arc;
 
-/// A model, its store, and a device: training, evaluation and generation are programs over one session,
-/// without copies.
+/// Model, store and device. Training, evaluation and generation are programs of one session, and share its
+/// parameters without copies.
 ///
-/// A [`Train`](super::Train) has a session inside; make one yourself to run a model that is not trained:
+/// A [`Train`](super::Train) contains a session. Create one directly to run a model without training it:
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -31,8 +31,8 @@ use std::sync::Arc;
 /// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 ///
-/// A session is a handle: clones have the same model and the same parameters. Several training programs can
-/// go on over it side by side, each with its own loss, optimizer and part of the parameters:
+/// A session is a handle: clones share the model and its parameters. Several training programs can use a
+/// session concurrently, each with a separate loss, optimizer and set of parameters:
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -75,31 +75,31 @@ impl<M> Clone for Session<M> {
 }
 
 impl<M: Module> Session<M> {
-    /// Creates a session with an empty store. Parameters come into being, keyed by `seed`, with the first
-    /// program that uses them.
+    /// Creates a session with an empty store. The first program that uses a parameter initializes it, with
+    /// random numbers keyed by `seed`.
     ///
     /// # Errors
-    /// When two parameters of the model have one name.
+    /// Returns an error if two parameters of the model have the same name.
     pub fn new(model: M, device: &Device, seed: u64) -> Result<Self> {
         let base = Base::new(ParamTable::of(&model)?, device, seed);
         Ok(Self { model: Arc::new(model), base })
     }
 
-    /// Returns a trainer over the session's parameters. Where there are several, [`Trainer::named`] tells
-    /// their optimizers' states apart.
+    /// Returns a trainer for the session's parameters. If there are several, name each with
+    /// [`Trainer::named`] to separate the states of their optimizers.
     pub fn trainer(&self) -> Trainer<M> {
         Trainer::over(self.clone())
     }
 
-    /// Returns the session on a device of another precision.
+    /// Returns the session on a device with another precision.
     pub(super) fn on(&self, device: &Device) -> Self {
         Self { model: Arc::clone(&self.model), base: self.base.on(device) }
     }
 
-    /// Compiles a forward program over the session's parameters. Dropout does not act in it.
+    /// Compiles a forward program that uses the session's parameters. Dropout is disabled.
     ///
     /// # Errors
-    /// The first error of the closure; memory.
+    /// Returns the first error of the closure, or an error if there is not enough memory.
     #[track_caller]
     pub fn infer<const K: usize, R: Outputs>(
         &self,
@@ -109,11 +109,13 @@ impl<M: Module> Session<M> {
         Infer::compile(self, inputs, f)
     }
 
-    /// Like [`Session::infer`], with inputs whose first axis, the batch, may have any extent where it is that
-    /// of the first input. A program is compiled for each extent that comes, and the last eight are kept.
+    /// Like [`Session::infer`], but for any batch size. The batch is the first axis of the first input, and
+    /// of every input whose first axis has the same declared extent. A program is compiled for each batch
+    /// size that occurs; the last eight programs are kept.
     ///
     /// # Errors
-    /// As [`Session::infer`], and when the first input has no axis. A later run has the errors of compiling.
+    /// As [`Session::infer`]. Also returns an error if the first input has no axis. Later runs return
+    /// compilation errors for other batch sizes.
     #[track_caller]
     pub fn infer_any_batch<const K: usize, R: Outputs>(
         &self,
@@ -126,11 +128,11 @@ impl<M: Module> Session<M> {
         Infer::of_any_batch(self, inputs, f)
     }
 
-    /// [`Session::infer`] where the number of inputs is not known before the program runs. A run takes data
-    /// by [`Infer::queue`].
+    /// Like [`Session::infer`], but for a number of inputs that is not known at compile time. Pass the data
+    /// of a run to [`Infer::queue`].
     ///
     /// # Errors
-    /// The first error of the closure; memory.
+    /// Returns the first error of the closure, or an error if there is not enough memory.
     #[track_caller]
     pub fn infer_over(
         &self,
@@ -141,43 +143,45 @@ impl<M: Module> Session<M> {
         Infer::of_trace(&self.base, inputs, traced)
     }
 
-    /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that
-    /// were declared then. It is run by [`Infer::queue`].
+    /// Compiles a [recorded](gradloom_core::trace::Recording) forward program, with the inputs that were
+    /// declared for the recording. Run it with [`Infer::queue`].
     ///
     /// # Errors
-    /// Memory.
+    /// Returns an error if there is not enough memory.
     pub fn infer_recorded(&self, inputs: Vec<Input>, traced: Traced) -> Result<Infer<0, ()>> {
         Infer::of_trace(&self.base, inputs, traced)
     }
 
-    /// Sets the states under a path to their initial values: `cache` stands for `cache` and `cache.h.0.keys`,
-    /// the empty path for all. States of the optimizer are left alone;
-    /// [`Train::reset_optimizer`](super::Train::reset_optimizer) clears those.
+    /// Resets the states under a path to their initial values: `cache` matches `cache` and `cache.h.0.keys`,
+    /// and the empty path matches all states. The optimizer's states are kept;
+    /// [`Train::reset_optimizer`](super::Train::reset_optimizer) resets those.
     ///
     /// # Errors
-    /// When no program compiled so far has a state under the path; on the null device, which keeps no states.
+    /// Returns an error if no program compiled so far has a state under the path, or on the null device,
+    /// which keeps no states.
     pub fn reset_states(&self, path: &str) -> Result<()> {
         self.base.reset_states(path)
     }
 
-    /// Returns the elements of a parameter or a state of floats, before a program is compiled too.
+    /// Returns the elements of a floating-point parameter or state, even before a program is compiled.
     ///
     /// # Errors
-    /// As [`Store::read_f32`]; on the null device.
+    /// As [`Store::read_f32`]. Also returns an error on the null device.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         self.materialize()?;
         self.base.store.read_f32(name)
     }
 
-    /// Sets the elements of a parameter or a state, row-major, before a program is compiled too.
+    /// Sets the elements of a parameter or state, row-major, even before a program is compiled.
     ///
     /// # Errors
-    /// When there is none of that name, or the elements are not of its dtype and number; on the null device.
+    /// Returns an error if the name is unknown, if the elements have another dtype or number, or on the null
+    /// device.
     pub fn set<'a>(&self, name: &str, elements: impl Into<Data<'a>>) -> Result<()> {
         self.base.set(name, &elements.into())
     }
 
-    /// Copies elements, row-major, to the device, where they stay for any number of steps: see
+    /// Copies row-major elements to the device, where they can be used by any number of steps: see
     /// [`DeviceTensor`].
     ///
     /// ```
@@ -199,10 +203,10 @@ impl<M: Module> Session<M> {
         self.base.device.upload(data, shape)
     }
 
-    /// Lets parameters and states of the model come into being that no program has needed yet.
+    /// Initializes all parameters and states of the model that no program has used yet.
     ///
     /// # Errors
-    /// Memory.
+    /// Returns an error if there is not enough memory.
     pub fn materialize(&self) -> Result<()> {
         self.base.materialize()
     }
@@ -212,14 +216,13 @@ impl<M: Module> Session<M> {
         &self.base
     }
 
-    /// Leaves the initial values of parameters out, which are 0, until [`Session::fill`]: they may be given
-    /// soon.
+    /// Leaves new parameters at 0 until [`Session::fill`], because their values may be set before that.
     #[cfg(feature = "web")]
     pub fn fill_later(&self) {
         self.base.fill_later();
     }
 
-    /// Makes the initial values that were left out, unless all of them are given now.
+    /// Computes the initial values that were deferred, unless all parameters have been given values.
     ///
     /// # Errors
     /// As [`Session::reset_parameters`].
@@ -228,15 +231,15 @@ impl<M: Module> Session<M> {
         self.base.fill(is_given)
     }
 
-    /// Gives every parameter its initial value again, which the seed decides.
+    /// Resets every parameter to its initial value, which depends on the seed.
     ///
     /// # Errors
-    /// On the null device, which keeps no bytes; on a device that is lost.
+    /// Returns an error on the null device, which keeps no bytes, or on a device that is lost.
     pub fn reset_parameters(&self) -> Result<()> {
         self.base.reset_parameters()
     }
 
-    /// Returns the model's parameters and states with their sizes.
+    /// Returns a summary of the model's parameters and states, with their sizes.
     pub fn summary(&self) -> Summary {
         self.base.summary()
     }
@@ -251,7 +254,7 @@ impl<M: Module> Session<M> {
         &self.base.params
     }
 
-    /// Returns the store with parameters and states: a shared handle.
+    /// Returns a shared handle to the store with the parameters and states.
     pub fn store(&self) -> Store {
         self.base.store.clone()
     }

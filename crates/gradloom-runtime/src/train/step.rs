@@ -1,4 +1,4 @@
-//! A submitted step and its results.
+//! A submitted step, and its results.
 
 use super::failures::{Failures, with_others};
 use crate::program::Program;
@@ -13,21 +13,21 @@ use gradloom_device::outputs::{Element, read_as};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Results of one run, in a slot that is used again when no handle is left.
+/// Results of one run, in a slot that is reused when no handle to it is left.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
-    /// Number of the run within the program.
+    /// Index of the run in the program.
     pub(crate) run: u64,
     pub(crate) names: Arc<[(String, DType)]>,
-    /// The run, while no thread waits for it.
+    /// Pending run, until a thread waits for it.
     pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
-    /// The program's failures that were not reported yet.
+    /// Failures of the program that have not been reported.
     pub(crate) failures: Arc<Failures>,
 }
 
-/// A run that has ended.
+/// Result of a run that has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) error: Option<Error>,
@@ -36,8 +36,10 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Creates the result of a run. A trap or a non-finite guard becomes the error of the step.
+    ///
     /// # Errors
-    /// An error that is not of the step itself: of the device, or of the store.
+    /// Returns an error that does not belong to the step itself, but to the device or the store.
     pub(crate) fn new(step: u64, outcome: Result<Outcome>, values: Vec<Elements>) -> Result<Self> {
         match outcome {
             Ok(Outcome::Committed) => Ok(Self { error: None, values }),
@@ -61,7 +63,7 @@ impl Done {
 }
 
 impl Slot {
-    /// Returns the results of the run; waits for it.
+    /// Waits for the run, and returns its results.
     pub(crate) fn done(&self) -> &Done {
         self.done.get_or_init(|| {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -78,8 +80,8 @@ impl Slot {
         })
     }
 
-    /// Returns `Ready` if [`Slot::done`] would not wait, or if a thread waits already; otherwise the waker
-    /// is woken when that is so.
+    /// Returns `Ready` if [`Slot::done`] would not wait, or if a thread is already waiting. Otherwise the
+    /// waker is woken when the run has ended.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(pending) if self.done.get().is_none() => pending.poll(waker),
@@ -88,14 +90,14 @@ impl Slot {
     }
 }
 
-/// A step. Reading waits for the device, if at all.
+/// Submitted training step or forward run. Reading it waits for the device if necessary.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub(crate) slot: Arc<Slot>,
 }
 
 impl Step {
-    /// Queues a run of a program, or runs it if there is no queue.
+    /// Queues a run of a program, or runs it if the device has no queue.
     pub(super) fn queued(
         program: &mut Program,
         stop: Stop<'_>,
@@ -119,14 +121,14 @@ impl Step {
         Ok(Self { slot: Arc::new(slot) })
     }
 
-    /// Returns every output: name, dtype, and row-major elements in the machine's byte order. Empty for a
-    /// step that a trap ended.
+    /// Returns the name, dtype, and row-major elements in native byte order of each output. Empty if a trap
+    /// ended the step.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, DType, &[u8])> {
         let values = &self.slot.done().values;
         self.slot.names.iter().zip(values).map(|((name, dtype), bytes)| (name.as_str(), *dtype, &bytes[..]))
     }
 
-    /// Returns the number of the step among the attempted ones, from 0.
+    /// Returns the index of the step among the attempted ones, starting at 0.
     pub fn number(&self) -> u64 {
         self.slot.step
     }
@@ -134,13 +136,13 @@ impl Step {
     /// Checks that the step succeeded.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was
-    /// updated then. [`ErrorKind::Lost`] when the device is lost; [`ErrorKind::Device`] when it could not
-    /// hand over the results of a step that was queued, which may have taken effect
-    /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
+    /// Returns [`ErrorKind::NotFinite`] if the loss or the gradient norm was not finite, or the error of a
+    /// trap; in both cases nothing was updated. Returns [`ErrorKind::Lost`] if the device is lost, or
+    /// [`ErrorKind::Device`] if it could not return the results of a queued step, which may have taken effect
+    /// ([`Train::applied_steps`](super::Train::applied_steps) reports the count).
     ///
-    /// If this step took effect, but one before it failed and that was not read: the other step's error,
-    /// which says its number. It counts as read then, and this step can be read again.
+    /// If this step took effect, but the error of an earlier step has not been read, that error is returned
+    /// instead, with the number of its step. It then counts as read, and this step can be read again.
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {
             None => self.slot.failures.tell_before(self.slot.run),
@@ -151,8 +153,8 @@ impl Step {
         }
     }
 
-    /// Returns whether parameters were updated. They were not if the gradients of a scaled loss
-    /// ([`Trainer::precision`](super::Trainer::precision)) overflowed.
+    /// Returns whether parameters were updated. If the gradients of a scaled loss overflow
+    /// ([`Trainer::precision`](super::Trainer::precision)), they are not.
     ///
     /// # Errors
     /// As [`Step::result`].
@@ -170,8 +172,8 @@ impl Step {
         Ok(self.value(self.output(gradloom_codegen::pipeline::LOSS)?)?[0])
     }
 
-    /// Returns the loss before the update, without blocking the thread on devices that compute elsewhere.
-    /// The future can be run by any executor, and dropped at any time.
+    /// Returns the loss before the update, without blocking the thread on asynchronous devices. The future
+    /// can be run by any executor, and dropped at any time.
     ///
     /// # Errors
     /// As [`Step::result`].
@@ -180,12 +182,12 @@ impl Step {
         self.loss()
     }
 
-    /// Returns a captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for
-    /// a step that failed on a guard.
+    /// Returns the row-major elements of a captured tensor by name, or of `loss` or `gradient_norm`. They can
+    /// be read even if a guard of the step failed.
     ///
     /// # Errors
-    /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of
-    /// a step before this one, as [`Step::result`] gives it.
+    /// Returns an error if nothing was captured under the name, or if a trap ended the step. Also returns the
+    /// error of an earlier step, as [`Step::result`] does.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         let output = self.output(name)?;
         self.slot.done();
@@ -193,10 +195,10 @@ impl Step {
         self.value(output)
     }
 
-    /// Like [`Step::get`], in the tensor's own type: `step.get_as::<i32>("tokens")`.
+    /// Like [`Step::get`], but with the tensor's own element type: `step.get_as::<i32>("tokens")`.
     ///
     /// # Errors
-    /// As [`Step::get`], and when it is of another type.
+    /// As [`Step::get`]. Also returns an error if the tensor has another type.
     pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
         let output = self.output(name)?;
         self.slot.done();
@@ -209,7 +211,7 @@ impl Step {
         }
     }
 
-    /// Returns the number of an output.
+    /// Returns the index of an output.
     fn output(&self, name: &str) -> Result<usize> {
         self.slot.names.iter().position(|(known, _)| known == name).ok_or_else(|| {
             let names: Vec<&str> = self.slot.names.iter().map(|(known, _)| known.as_str()).collect();
@@ -219,7 +221,7 @@ impl Step {
         })
     }
 
-    /// Returns the elements of an output. Says nothing of other steps.
+    /// Returns the elements of an output. Does not report errors of other steps.
     fn value(&self, output: usize) -> Result<Vec<f32>> {
         match self.slot.done().values.get(output) {
             Some(elements) => {

@@ -1,7 +1,7 @@
-//! A training step for inputs of one size.
+//! Training step for inputs of one size.
 //!
-//! In: a traced loss, and what is made of it. Out: a [`StepProgram`], which runs steps. A
-//! [`Train`](super::Train) has one, or, where the batch may have any extent, one for each that came.
+//! In: a traced loss, an optimizer, and options. Out: a [`StepProgram`], which runs steps. A
+//! [`Train`](super::Train) has one, or, if the batch may have any extent, one for each recent extent.
 
 use super::base::Base;
 use super::failures::Failures;
@@ -16,25 +16,25 @@ use gradloom_device::cancel::Stop;
 use gradloom_device::feed::Data;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Steps whose results can be unread at once without new memory.
+/// Number of steps whose results can be unread at the same time without allocating memory.
 const SLOTS: usize = 4;
 
-/// A program with the results of its last steps.
+/// Program, with the results of its last steps.
 pub(super) struct StepProgram {
-    /// Inputs of a step, with all micro-batches.
+    /// Inputs of a step, including all micro-batches.
     pub(super) inputs: Vec<Input>,
     pub(super) program: Program,
     pub(super) stages: Stages,
     pub(super) failures: Arc<Failures>,
     slots: Vec<Arc<Slot>>,
-    /// Steps so far, as the program counts them.
+    /// Number of runs of the program so far.
     runs: u64,
-    /// The last one, on a device that works beside the host.
+    /// Last step, on an asynchronous device.
     last: Option<Step>,
 }
 
 impl StepProgram {
-    /// Compiles a loss that was traced with these inputs.
+    /// Compiles a loss that was traced with the given inputs.
     pub(super) fn compile(
         base: &Base,
         inputs: Vec<Input>,
@@ -55,7 +55,7 @@ impl StepProgram {
         Ok(Self { inputs, program, stages, failures, slots, runs: 0, last: None })
     }
 
-    /// Queues a step with this number, or runs it if there is no queue.
+    /// Queues a step with the given number, or runs it if the device has no queue.
     pub(super) fn submit(
         &mut self,
         step: u64,
@@ -68,7 +68,7 @@ impl StepProgram {
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
         let mut values = slot.done.take().unwrap_or_default().values;
-        // Gives back what the slot's last step was to be read from, which can no longer happen.
+        // Drops the pending run of the slot's last step, which can no longer be read.
         slot.pending = Mutex::default();
         slot.step = step;
         let pending = self.program.submit(stop)?;
@@ -91,14 +91,14 @@ impl StepProgram {
         Ok(Step { slot: Arc::clone(slot) })
     }
 
-    /// Waits for all steps so far.
+    /// Waits for all submitted steps.
     pub(super) fn wait(&self) {
         if let Some(last) = &self.last {
             last.slot.done();
         }
     }
 
-    /// Returns a slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
+    /// Returns the index of a slot that no [`Step`] holds; adds one if all are held.
     fn free_slot(&mut self) -> usize {
         if let Some(free) = self.slots.iter_mut().position(|slot| Arc::get_mut(slot).is_some()) {
             return free;
@@ -109,7 +109,7 @@ impl StepProgram {
     }
 }
 
-/// Returns a slot for the outputs of these names.
+/// Creates a slot for outputs with the given names.
 fn slot(names: &Arc<[(String, DType)]>, failures: &Arc<Failures>) -> Arc<Slot> {
     Arc::new(Slot { names: Arc::clone(names), failures: Arc::clone(failures), ..Slot::default() })
 }

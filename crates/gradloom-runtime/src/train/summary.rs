@@ -1,29 +1,30 @@
-//! A model's parameters and states as a table.
+//! Table of a model's parameters and states.
 
 use gradloom_core::ir::{Graph, Type};
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, ParamUse};
 use std::fmt::{self, Display};
 
-/// A model's parameters and states with their sizes, and the cost of a step. `Display` gives a table.
+/// Sizes of a model's parameters and states, and the cost of a step. `Display` prints a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Parameters in the order of the model's fields, then states.
     pub rows: Vec<SummaryRow>,
-    /// Floating-point operations of a step, if it is of a program.
+    /// Number of floating-point operations of a step; `None` without a program.
     pub flops: Option<u64>,
-    /// Kernels that a step runs.
+    /// Number of kernels that a step runs; `None` without a program.
     pub launches: Option<usize>,
-    /// Bytes that a step takes for everything: parameters, the optimizer's states, activations, scratch.
+    /// Peak memory of a step in bytes: parameters, optimizer states, activations and scratch; `None` without
+    /// a program.
     pub peak: Option<u64>,
 }
 
-/// A parameter or a state.
+/// Parameter or state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryRow {
-    /// Its path in the model.
+    /// Path in the model.
     pub name: String,
-    /// Its dtype and shape.
+    /// Dtype and shape.
     pub ty: Type,
     /// True for a parameter.
     pub is_parameter: bool,
@@ -58,12 +59,12 @@ impl Summary {
         }
     }
 
-    /// Returns the number of elements of all parameters.
+    /// Returns the total number of elements of all parameters.
     pub fn parameters(&self) -> usize {
         self.elements(|row| row.is_parameter)
     }
 
-    /// Returns the number of elements of the parameters that are trained.
+    /// Returns the total number of elements of the trained parameters.
     pub fn trained(&self) -> usize {
         self.elements(|row| row.is_trained)
     }
@@ -111,7 +112,7 @@ impl Display for Summary {
     }
 }
 
-/// Returns the last part of a path, behind as many spaces as it has parents.
+/// Returns the last part of a path, indented by two spaces per parent.
 fn indented(name: &str) -> String {
     let depth = name.matches('.').count();
     format!("{}{}", "  ".repeat(depth), name.rsplit('.').next().unwrap_or(name))

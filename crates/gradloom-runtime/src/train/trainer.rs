@@ -1,4 +1,4 @@
-//! The builder of a training program.
+//! Builder of a training program.
 
 use super::any_batch::check;
 use super::step_program::StepProgram;
@@ -12,25 +12,26 @@ use gradloom_core::optim::Optimizer;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
 use gradloom_device::Device;
 
-/// Collects what a training program is made of; [`Trainer::compile`] makes it.
+/// Builder of a training program, which [`Trainer::compile`] creates.
 ///
-/// The loss is traced when it is given; its error, if any, is returned by `compile`.
+/// The loss is traced when it is set; an error is returned later by `compile`.
 #[must_use]
 pub struct Trainer<M, const N: usize = 0> {
     subject: Subject<M>,
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
-    /// Makes steps for other inputs.
+    /// Function that compiles steps for other batch extents.
     recipe: Option<Recipe<M>>,
     optimizer: Option<Box<dyn Optimizer>>,
-    /// The lines that gave the optimizer, under an empty name, and settings, under those of their numbers.
+    /// Source locations where the optimizer (with an empty name) and settings (with the name of their number)
+    /// were set.
     places: Vec<(&'static str, Origin)>,
     options: Options,
     precision: Option<Precision>,
     seed: Option<u64>,
 }
 
-/// Model or session that is trained.
+/// Model or session to train.
 enum Subject<M> {
     Model(M),
     Session(Session<M>),
@@ -45,7 +46,7 @@ impl<M: Module> Subject<M> {
     }
 }
 
-/// Without the model, so that models need not be `Debug`.
+/// Omits the model, so that models need not implement `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { inputs, optimizer, options, seed, .. } = self;
@@ -59,12 +60,12 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 }
 
 impl<M: Module> Trainer<M> {
-    /// Creates a trainer of `model`.
+    /// Creates a trainer for a model.
     pub fn new(model: M) -> Self {
         Self::of(Subject::Model(model))
     }
 
-    /// Creates a trainer over a session.
+    /// Creates a trainer for a session.
     pub(super) fn over(session: Session<M>) -> Self {
         Self::of(Subject::Session(session))
     }
@@ -83,14 +84,15 @@ impl<M: Module> Trainer<M> {
         }
     }
 
-    /// Creates a trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only
-    /// result, with the inputs that were declared then. A step of it takes data by [`Train::step_with`].
+    /// Creates a trainer for a model whose loss was [recorded](gradloom_core::trace::Recording) as the only
+    /// result, with the inputs that were declared for the recording. Pass the data of a step to
+    /// [`Train::step_with`].
     pub fn recorded(model: M, inputs: Vec<Input>, traced: Traced) -> Self {
         Self { inputs, traced: Some(Ok(traced)), ..Self::new(model) }
     }
 
-    /// Declares the data that every step takes, and traces the loss, where the number of inputs is not known
-    /// before the program runs. A step takes data by [`Train::step_with`].
+    /// Declares the inputs of each step, and traces the loss, for a number of inputs that is not known at
+    /// compile time. Pass the data of a step to [`Train::step_with`].
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -113,7 +115,7 @@ impl<M: Module> Trainer<M> {
         Self { inputs, ..self }
     }
 
-    /// Declares the data that every step takes, in order.
+    /// Declares the inputs of each step, in order.
     pub fn inputs<const N: usize>(self, inputs: [Input; N]) -> Trainer<M, N> {
         Trainer {
             subject: self.subject,
@@ -130,7 +132,7 @@ impl<M: Module> Trainer<M> {
 }
 
 impl<M: Module, const N: usize> Trainer<M, N> {
-    /// Traces the loss, an f32 of rank 0: its gradient is what the optimizer follows.
+    /// Traces the loss, an f32 of rank 0, which the optimizer minimizes.
     #[track_caller]
     pub fn loss(mut self, f: impl FnOnce(&M, [Tensor; N]) -> Tensor) -> Self {
         self.traced = Some(traced(self.subject.model(), &self.inputs, f));
@@ -138,10 +140,11 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Like [`Trainer::loss`], with inputs whose first axis, the batch, may have any extent where it is that
-    /// of the first input, as of the last batch of an epoch. The step is compiled for the declared extent
-    /// now, for others when they come; the last eight programs are kept, each with its own memory. The order
-    /// of the data, and so every bit, is as if each were the only one.
+    /// Like [`Trainer::loss`], but for any batch size, such as that of the last batch of an epoch. The batch
+    /// is the first axis of the first input, and of every input whose first axis has the same declared
+    /// extent. The step is compiled now for the declared batch size, and for each other one when it first
+    /// occurs. The last eight programs are kept, each with separate memory. Results do not depend on which
+    /// programs are kept, bit for bit.
     #[track_caller]
     pub fn loss_for_any_batch(mut self, f: impl Fn(&M, [Tensor; N]) -> Tensor + Send + 'static) -> Self
     where
@@ -156,7 +159,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Sets the rule that updates parameters from gradients.
+    /// Sets the optimizer, which updates parameters from gradients.
     #[track_caller]
     pub fn optimizer(mut self, optimizer: impl Optimizer) -> Self {
         self.places.push(("", Origin::caller()));
@@ -164,8 +167,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's
-    /// `clip_grad_norm_`). Comes after what else changes gradients.
+    /// Scales all gradients by a common factor so that their norm is at most `max_norm` (PyTorch's
+    /// `clip_grad_norm_`). Applied after all other changes to gradients.
     #[track_caller]
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
         self.places.push(("max_norm", Origin::caller()));
@@ -173,7 +176,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Limits each element of a gradient to `max_value`, with either sign (PyTorch's `clip_grad_value_`).
+    /// Clamps each element of a gradient to `-max_value..=max_value` (PyTorch's `clip_grad_value_`).
     #[track_caller]
     pub fn clip_value(mut self, max_value: f64) -> Self {
         self.places.push(("max_value", Origin::caller()));
@@ -181,15 +184,16 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Divides the gradient of each parameter whose name matches a pattern (`*`: all) by its own norm plus
-    /// 1e-8. Comes before what else changes gradients.
+    /// Divides the gradient of each parameter whose name matches a pattern (`*` matches all) by its norm plus
+    /// 1e-8. Applied before all other changes to gradients.
     pub fn normalize_gradients(mut self, pattern: impl Into<Pattern>) -> Self {
         self.options.settings.normalize.push(pattern.into());
         self
     }
 
-    /// Keeps a running mean of each parameter, of which `decay`, less than 1, stays at a step: PyTorch's
-    /// `AveragedModel` with `get_ema_avg_fn`. [`Train::infer_average`] computes with it.
+    /// Keeps an exponential moving average of each parameter, with the factor `decay`, less than 1, for the
+    /// previous average (PyTorch's `AveragedModel` with `get_ema_avg_fn`). [`Train::infer_average`] uses the
+    /// averages.
     #[track_caller]
     pub fn average(mut self, decay: f64) -> Self {
         self.places.push(("average_decay", Origin::caller()));
@@ -197,84 +201,85 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Keeps the parameters whose names match a pattern as they are: `embedding.*`.
+    /// Excludes the parameters whose names match a pattern from training: `embedding.*`.
     pub fn freeze(mut self, pattern: impl Into<Pattern>) -> Self {
         self.options.frozen.push(pattern.into());
         self
     }
 
-    /// Trains the parameters whose names match a pattern, or another one that is given, and keeps the rest as
-    /// it is: `critic.*`.
+    /// Trains only the parameters whose names match this pattern, or one of another call: `critic.*`.
     pub fn only(mut self, pattern: impl Into<Pattern>) -> Self {
         self.options.trained.push(pattern.into());
         self
     }
 
-    /// Sets the name of this training program among those over one session, under which the states of its
-    /// optimizer are kept, and saved.
+    /// Sets the name of this training program, which distinguishes the optimizer states of several training
+    /// programs of a session, in the store and in files.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
         self
     }
 
     /// Makes the gradients of the parameters whose names match a pattern readable after each step, as
-    /// `gradient.NAME`: [`Step::get`](super::Step::get). They are those of the loss, before they are clipped.
+    /// `gradient.NAME`: see [`Step::get`](super::Step::get). They are the gradients of the loss before
+    /// clipping.
     pub fn show_gradients(mut self, pattern: impl Into<Pattern>) -> Self {
         self.options.shown_gradients.push(pattern.into());
         self
     }
 
-    /// Keeps parameters that the loss does not depend on as they are, which is an error otherwise.
-    /// [`Train::unused_parameters`] has their names.
+    /// Allows parameters that do not affect the loss, and excludes them from training; otherwise they are an
+    /// error. [`Train::unused_parameters`] returns their names.
     pub fn allow_unused(mut self) -> Self {
         self.options.allows_unused = true;
         self
     }
 
-    /// Makes a step go through `micro_batches` micro-batches, one after the other, and update parameters
-    /// once, from the mean of their gradients. The inputs that were declared are those of a micro-batch; a
-    /// step takes as many times their first axis. A number (an input of rank 0) is the same for all. The
-    /// loss, and what is captured with rank 0, are means; other captures stand one behind the other along
-    /// their first axis. Only one micro-batch is in memory at a time.
+    /// Splits each step into `micro_batches` micro-batches, which run one after the other, and updates
+    /// parameters once, from the mean of their gradients. The declared inputs are those of a micro-batch; the
+    /// first axis of the data of a step is `micro_batches` times as long. An input of rank 0 is the same for
+    /// all micro-batches. The loss and captured tensors of rank 0 are averaged; other captured tensors are
+    /// concatenated along their first axis. Only one micro-batch is in memory at a time.
     pub fn accumulate(mut self, micro_batches: usize) -> Self {
         self.options.micro_batches = micro_batches;
         self
     }
 
-    /// Lets a step take at most `bytes` bytes for everything: parameters, optimizer states, activations,
-    /// gradients, scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need
-    /// more, values of the forward pass are computed again in the backward pass instead of kept, the
-    /// cheapest ones first; the results keep their bits. A budget that cannot be met is an error of
-    /// [`Trainer::compile`] that names the least number of bytes that was found. On CUDA the step takes
-    /// about a hundredth more than elsewhere, for kernels that run side by side.
+    /// Limits the memory of a step to `bytes` bytes in total: parameters, optimizer states, activations,
+    /// gradients and scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). If the step needs more,
+    /// values of the forward pass are recomputed in the backward pass instead of kept, the cheapest first;
+    /// results do not change by a bit. If the limit cannot be met, [`Trainer::compile`] returns an error with
+    /// the smallest number of bytes that was found. On CUDA, a step needs about 1% more than on other
+    /// devices, because kernels run concurrently.
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.options.memory_budget = Some(bytes);
         self
     }
 
-    /// Sets the precision of the step, and of the programs that come from it, if the device supports it;
-    /// the [device's](Device::precision) unless set. Parameters, the optimizer's states and sums stay f32.
+    /// Sets the precision of the step, and of the programs compiled from it, if the device supports it. The
+    /// default is the [device's precision](Device::precision). Parameters, optimizer states and sums stay
+    /// f32.
     ///
-    /// With [`Precision::F16`], gradients are taken of the loss times a scale that adapts, on every device: a
-    /// step of which they overflow changes nothing but the scale
-    /// ([`Step::is_applied`](super::Step::is_applied) tells), and is an error only when the scale is 1.
+    /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken, on
+    /// every device. A step whose gradients overflow changes nothing but the scale
+    /// ([`Step::is_applied`](super::Step::is_applied) returns false), and is an error only if the scale is 1.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = Some(precision);
         self
     }
 
-    /// Keys initial parameters, dropout and all other random numbers; 0 unless set. A session has
-    /// its own.
+    /// Sets the seed of initial parameters, dropout and all other random numbers; the default is 0. Not
+    /// allowed for a trainer of a session, which has a seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Compiles the step for a device and makes the initial parameters.
+    /// Compiles the step for a device, and initializes the parameters.
     ///
     /// # Errors
-    /// The first error of the loss; a parameter without a gradient that is not frozen; a missing loss or
-    /// optimizer; memory.
+    /// Returns the first error of the loss. Also returns an error if a parameter that is not frozen has no
+    /// gradient, if the loss or the optimizer is missing, or if there is not enough memory.
     pub fn compile(self, device: &Device) -> Result<Train<M, N>> {
         let missing = |what: &str| {
             Error::new(ErrorKind::Trace, format!("the trainer has no {what}"))
@@ -313,10 +318,11 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     }
 }
 
-/// Checks the numbers of an optimizer and of settings for their ranges, at the lines that gave them.
+/// Checks that the numbers of the optimizer and of settings are in range. An error has the source location
+/// where the number was set.
 fn check_numbers(optimizer: &dyn Optimizer, options: &Options, places: &[(&str, Origin)]) -> Result<()> {
     let placed = |error: Error, is_it: &dyn Fn(&str) -> bool, method: &str| {
-        // The last of several is what counts.
+        // If a setting was made several times, the last one counts.
         match places.iter().rev().find(|(name, _)| is_it(name)) {
             Some((_, origin)) => error.at(origin.clone(), method),
             None => error,
@@ -343,10 +349,10 @@ fn traced<M: Module, const N: usize>(
     trace(model, inputs, true, |x| f(model, array(x)), |loss| vec![loss])
 }
 
-/// Returns the inputs of one of the micro-batches.
+/// Returns the inputs of one micro-batch.
 ///
 /// # Errors
-/// When the first axis of an input is not a multiple of `micro_batches`.
+/// Returns an error if the first axis of an input is not a multiple of `micro_batches`.
 fn of_one_batch(mut inputs: Vec<Input>, micro_batches: usize) -> Result<Vec<Input>> {
     for input in &mut inputs {
         let mut shape = input.ty.shape.to_vec();
