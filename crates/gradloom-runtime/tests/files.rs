@@ -1,4 +1,4 @@
-//! Checkpoints: they come back as they were written, and no damage goes unnoticed.
+//! Tests that checkpoints are read back unchanged, and that any damage is detected.
 
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::{DType, Type};
@@ -45,7 +45,7 @@ impl Fixture {
         self.tensors.iter().map(|(name, ty, _)| (*name, ty))
     }
 
-    /// Returns the result of opening and checking the given bytes.
+    /// Opens the given bytes as a checkpoint, and checks them.
     fn load(&self, bytes: &[u8]) -> Result<(), Error> {
         fs::write(self.path(), bytes).unwrap();
         let file = Weights::open(self.path())?;
@@ -176,7 +176,7 @@ fn is_malformed(loaded: &Result<(), Error>) -> bool {
         .is_err_and(|error| error.message().contains("the file is no safetensors file, or its header"))
 }
 
-/// A header that is not sound names the tensor.
+/// The error for an invalid header names the tensor.
 #[test]
 fn a_damaged_header_names_the_tensor() {
     let fixture = Fixture::new();
@@ -204,8 +204,8 @@ fn a_damaged_header_names_the_tensor() {
     }
 }
 
-/// Numbers in a header may have any value: the sum of sizes must not overflow, and nothing is read or
-/// reserved because of them.
+/// A header may contain any number: the sum of sizes must not overflow, and must not cause reads or
+/// allocations.
 #[test]
 fn sizes_that_no_file_has_are_refused_at_once() {
     let fixture = Fixture::new();
@@ -217,7 +217,7 @@ fn sizes_that_no_file_has_are_refused_at_once() {
         fs::write(fixture.path(), bytes.to_le_bytes()).unwrap();
         assert!(Weights::open(fixture.path()).is_err());
     }
-    // A terabyte of nothing, which takes no place on the disk.
+    // A sparse file of one terabyte, which takes no space on the disk.
     fs::File::create(fixture.path()).unwrap().set_len(1 << 40).unwrap();
     assert!(Weights::open(fixture.path()).is_err());
 }

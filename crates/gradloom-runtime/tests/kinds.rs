@@ -1,10 +1,10 @@
-//! Files of every kind that users have, told by their bytes, under any name.
+//! Tests that files of every common kind are recognized by their bytes, under any name.
 
 use gradloom_runtime::Weights;
 use gradloom_runtime::files::FileKind;
 use gradloom_testing::Random;
 
-/// Returns a local header of a zip archive: the name, and some bytes behind it.
+/// Returns a local file header of a zip archive: the name, followed by some bytes.
 fn entry(name: &str) -> Vec<u8> {
     let mut bytes = b"PK\x03\x04".to_vec();
     bytes.resize(26, 0);
@@ -28,7 +28,7 @@ fn tar() -> Vec<u8> {
     bytes
 }
 
-/// Returns files as the programs write them.
+/// Returns sample files, as the corresponding programs write them.
 fn samples() -> Vec<(&'static str, FileKind, Vec<u8>)> {
     let torch = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00";
     vec![
@@ -80,12 +80,12 @@ fn every_kind_is_told_by_its_bytes() {
     for (name, kind, bytes) in samples() {
         assert_eq!(FileKind::of(&bytes), kind, "{name}");
         assert!(!kind.to_string().is_empty() && !kind.remedy().is_empty(), "{name}");
-        // No library call, which is nothing for a user of the command.
+        // A remedy contains no library call, because those are useless to users of the command line.
         assert!(!kind.remedy().contains('`') && !kind.remedy().contains('('), "{name}");
     }
 }
 
-/// Whatever follows the first bytes, and wherever the file is cut off, no call panics and the kind stays.
+/// Whatever bytes follow, the kind does not change; wherever the file is truncated, no call panics.
 #[test]
 fn more_bytes_change_no_kind() {
     let mut random = Random(3);
@@ -98,7 +98,7 @@ fn more_bytes_change_no_kind() {
             let more = (0..random.below(300)).map(|_| random.below(256) as u8);
             let longer: Vec<u8> = bytes.iter().copied().chain(more).collect();
             let found = FileKind::of(&longer);
-            // Text that is no text any more.
+            // The text may no longer be valid.
             assert!(found == kind || kind == FileKind::Html && found == FileKind::Other, "{name}: {found:?}");
             FileKind::of(&longer[..random.below(longer.len())]);
             told += 1;
@@ -107,7 +107,7 @@ fn more_bytes_change_no_kind() {
     println!("{told} files");
 }
 
-/// A file of another kind is told as what it is, where weights are wanted, whatever its name.
+/// Opening a file of another kind as weights reports its kind, whatever its name.
 #[test]
 fn weights_of_another_kind_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn weights_of_another_kind_are_told() {
             assert_eq!(error.remedies().count(), 1, "{name}: {error}");
         }
     }
-    // Of a folder, the weights that it has are named.
+    // The error for a folder names the weights of another kind in it.
     let other = tempfile::tempdir().unwrap();
     let named = |other: &tempfile::TempDir| Weights::open(other.path()).unwrap_err().to_string();
     assert!(named(&other).contains("no safetensors file in this folder\n"), "{}", named(&other));

@@ -1,4 +1,4 @@
-//! A compiled training step.
+//! Compiled training step.
 
 use super::rates::{LR, Rates};
 use super::step_program::StepProgram;
@@ -28,33 +28,33 @@ use gradloom_device::spans::LaunchSpan;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A training program over a store.
+/// Training program with a store.
 pub struct Train<M, const N: usize> {
     session: Session<M>,
-    /// Name set with [`Trainer::named`](super::Trainer::named). The session treats it as taken while this
-    /// lives.
+    /// Name set with [`Trainer::named`](super::Trainer::named). It is reserved in the session until it is
+    /// dropped.
     name: Arc<str>,
     optimizer: Box<dyn Optimizer>,
     options: Options,
-    /// The one in use first.
+    /// Programs by size; the current one is first.
     lanes: Vec<StepProgram>,
-    /// Makes others, where the batch may have any extent, of the declared inputs.
+    /// Function that compiles programs for other batch extents, and the declared inputs.
     recipe: Option<(Recipe<M>, Vec<Input>)>,
     numbers: Hyperparameters,
     /// Rates that replace the optimizer's.
     rates: Rates,
-    /// The names of its rates.
+    /// Names of the optimizer's rates.
     rate_names: Vec<String>,
     attempted: u64,
-    /// Token that ends steps early.
+    /// Token that can end steps early.
     token: Token,
 }
 
-/// Makes a lane for other inputs than those that were declared.
+/// Function that compiles a program for other inputs than the declared ones.
 pub(super) type Recipe<M> =
     Box<dyn Fn(&Session<M>, &dyn Optimizer, &Options, Vec<Input>) -> Result<StepProgram> + Send>;
 
-/// Leaves out the model, so that `unwrap_err` works for models that are not `Debug`.
+/// Omits the model, so that `unwrap_err` works for models that do not implement `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lanes, optimizer, attempted, .. } = self;
@@ -95,32 +95,32 @@ impl<M: Module, const N: usize> Train<M, N> {
         }
     }
 
-    /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm
-    /// that is not finite) or a trap (an index out of range) leaves parameters and states as they were;
-    /// reading the step then gives the error.
+    /// Runs one step on the data: forward pass, backward pass and optimizer. If a guard fails (the loss or
+    /// the gradient norm is not finite) or a trap occurs (such as an index out of range), parameters and
+    /// states do not change, and reading the step returns the error.
     ///
-    /// On a device that works beside the host the step is queued, and this returns at once, unless the device
-    /// has four steps to do already. Each step has its own data, numbers and random bits, and decides for
-    /// itself whether it takes effect: those that were queued behind a step that fails do, as if its error
-    /// had been read. Nothing is copied to the host before it is read, and so a failure is not known
-    /// before: the device remembers it. The next read of any later step gives its error, or [`Train::wait`];
-    /// what these learned and did not give, as there were several, comes back here. Of failures among
-    /// thousands of unread steps, the first four and the last one keep their errors, and the others
-    /// are counted.
+    /// On an asynchronous device, the step is queued and this function returns immediately, unless the device
+    /// already has four steps to run. Each step has its own data, hyperparameters and random numbers, and
+    /// takes effect independently: steps queued after one that fails take effect, as if its error had been
+    /// read. Results are copied to the host only when they are read, so a failure is not known before; the
+    /// device records it. The next read of any later step, or [`Train::wait`], returns its error. If such a
+    /// call finds several errors, it returns the first, and later calls of `step` return the others. If
+    /// thousands of unread steps fail, the first four and the last keep their errors, and the others are
+    /// counted.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
-    /// its error was not read; when the store or the device is lost; when the step was cancelled
-    /// ([`Train::set_cancel_token`]); when 2^64 - 1 steps were attempted. Nothing took effect then, and the
-    /// number of attempted steps is as before.
+    /// Returns an error if data does not have the declared dtype or size, if an earlier step is known to have
+    /// failed and its error was not read, if the store or the device is lost, if the step was cancelled
+    /// ([`Train::set_cancel_token`]), or if 2^64 - 1 steps were attempted. Nothing took effect then, and the
+    /// number of attempted steps does not change.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
     }
 
-    /// Like [`Train::step`], on a list whose length is not known before the program runs.
+    /// Like [`Train::step`], but for a list of data whose length is not known at compile time.
     ///
     /// # Errors
-    /// As [`Train::step`], and when there is not one for each input.
+    /// As [`Train::step`]. Also returns an error if the number of data does not match the number of inputs.
     pub fn step_with(&mut self, data: &[Data<'_>]) -> Result<Step> {
         self.token.stop().check()?;
         self.select(data)?;
@@ -138,8 +138,9 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(step)
     }
 
-    /// Lets a token end the steps from here on, or none: see [`CancelToken`]. A step that is ended so is an
-    /// error of the kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not counted.
+    /// Sets the token that can end later steps, or removes it: see [`CancelToken`]. A step ended by the token
+    /// returns an error of kind [`ErrorKind::Cancelled`] or [`ErrorKind::DeadlineExceeded`], and is not
+    /// counted.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -162,14 +163,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.token.given = token.into();
     }
 
-    /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
-    /// extent.
+    /// Moves the program for the batch of the data to the front. Compiles it if it is new and the batch may
+    /// have any extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
         let make = |inputs| recipe(&self.session, &*self.optimizer, &self.options, inputs);
         let declared = (&declared[..], self.options.micro_batches);
         any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)?;
-        // Steps of two programs are numbered apart: what fails in one must be known before the other's.
+        // Each program numbers its runs separately, so failures of one must be known before the other runs.
         if let Some(before) = self.lanes.get(1) {
             before.wait();
         }
@@ -180,23 +181,24 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes.iter().rev().try_for_each(|lane| lane.failures.tell())
     }
 
-    /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies
-    /// results to the host once, if the last step was not read.
+    /// Waits for all steps so far. Call it after the last step, unless its loss is read. If the last step was
+    /// not read, its results are copied to the host.
     ///
     /// # Errors
-    /// Of the first of them that failed and whose error was not read. It counts as read then: another call
-    /// gives the next one.
+    /// Returns the first error that was not read. It then counts as read; another call returns the next
+    /// error.
     pub fn wait(&self) -> Result<()> {
         self.lanes[0].wait();
         self.tell()
     }
 
-    /// Brings numbers up to date with the next step: the rates, one that is changed, and what is derived.
+    /// Updates the hyperparameters for the next step: the rates, `changed`, and the numbers derived from
+    /// others.
     fn derive(&self, numbers: &mut Hyperparameters, changed: Option<(&str, f64)>) -> Result<()> {
         self.derive_at(numbers, self.attempted, &self.rates, changed.as_slice())
     }
 
-    /// Like `derive`, after `attempted` attempted steps and with these rates.
+    /// Like `derive`, but for the given number of attempted steps and the given rates.
     fn derive_at(
         &self,
         numbers: &mut Hyperparameters,
@@ -210,7 +212,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.options.settings.derive(numbers)
     }
 
-    /// Returns the numbers that the trainer was made with, except the learning rates.
+    /// Returns the hyperparameters with which the trainer was created, except the learning rates.
     fn own_numbers(&self) -> Hyperparameters {
         let mut numbers = self.optimizer.hyperparameters();
         numbers.extend(self.options.settings.numbers());
@@ -222,7 +224,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             .collect()
     }
 
-    /// Returns the numbers that [`Train::set_hyperparameter`] has changed.
+    /// Returns the hyperparameters that [`Train::set_hyperparameter`] has changed.
     #[cfg(feature = "files")]
     pub(crate) fn numbers_set(&self) -> Hyperparameters {
         let own = self.own_numbers();
@@ -232,10 +234,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         now.collect()
     }
 
-    /// Returns the numbers after `attempted` steps, with the `given` ones set.
+    /// Returns the hyperparameters after `attempted` steps, with the `given` ones set.
     ///
     /// # Errors
-    /// When the optimizer has no such number, or it is out of range.
+    /// Returns an error if the optimizer has no such hyperparameter or rate, or if a value is out of range.
     #[cfg(feature = "files")]
     pub(crate) fn derived(
         &self,
@@ -258,39 +260,39 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(numbers)
     }
 
-    /// Returns the rates that replace the optimizer's.
+    /// Returns the rates that replace those of the optimizer.
     #[cfg(feature = "files")]
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// Goes on where another trainer stopped, whose parameters and states are in the store.
+    /// Continues from the state of another trainer, whose parameters and states are in the store.
     #[cfg(feature = "files")]
     pub(crate) fn go_on(&mut self, attempted: u64, seed: u64, numbers: Hyperparameters, rates: Rates) {
         (self.attempted, self.numbers, self.rates) = (attempted, numbers, rates);
         self.session.base().set_seed(seed);
     }
 
-    /// Brings the numbers up to date.
+    /// Updates the hyperparameters for the next step.
     fn update_numbers(&mut self) -> Result<()> {
-        // In place: a step allocates nothing for them.
+        // In place, so that a step does not allocate.
         let mut numbers = std::mem::take(&mut self.numbers);
         let derived = self.derive(&mut numbers, None);
         self.numbers = numbers;
         derived
     }
 
-    /// Prepares the next step to be run launch by launch, on copies: neither the session nor its store
+    /// Prepares the next step for execution launch by launch, on copies: neither the session nor its store
     /// changes.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; when the store is lost; when there is not enough
-    /// memory for the copies; on the null device.
+    /// Returns an error if data does not have the declared dtype or size, if the store is lost, if there is
+    /// not enough memory for the copies, or on the null device.
     pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
         self.on_copies(&data.feed(), |program, fed, scalars| program.debug_run(fed, scalars, retention))
     }
 
-    /// Hands over what the next step takes, without making it.
+    /// Calls `run` with the program, inputs and scalars of the next step, without running the step.
     fn on_copies<R>(
         &self,
         data: &[Data<'_>],
@@ -307,13 +309,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         run(program, &fed, &scalars(&numbers, key))
     }
 
-    /// Looks for the op that would make the loss or the gradient of the next step on this data not finite:
-    /// the one that gets finite numbers and gives NaN or infinity. The error says its place in the model;
-    /// there is none if all goes well. Runs the step on `cpu`, op by op, on copies, with memory for every
-    /// value.
+    /// Finds the op that makes the loss or the gradient of the next step on this data not finite: the op that
+    /// receives finite numbers and returns NaN or infinity. Returns an error with the op's location in the
+    /// model, or `None` if everything is finite. Runs the step on `cpu`, op by op, on copies, with memory for
+    /// every value.
     ///
     /// # Errors
-    /// As [`Train::debug_run`]; when `cpu` is no CPU, as other devices do not run ops one by one.
+    /// As [`Train::debug_run`]. Also returns an error if `cpu` is not a CPU, because other devices cannot run
+    /// single ops.
     pub fn find_not_finite<'a>(&self, cpu: &Device, data: impl Feed<'a, N>) -> Result<Option<Error>> {
         let kind = ErrorKind::NotFinite { step: self.attempted };
         let find = |program: &Program, fed: &[(&str, &[u8])], scalars: &dyn Fn(&str) -> Option<Number>| {
@@ -322,9 +325,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.on_copies(&data.feed(), find)
     }
 
-    /// Computes the next step on this data in three ways: the graph before and after the passes in float64,
-    /// and the latter on the device. They agree unless the compiler or a kernel is wrong. The float64
-    /// evaluator is slow: a small model of the same layers shows as much. Nothing of the training changes.
+    /// Computes the next step on this data in three ways: the graph before the passes in float64, the graph
+    /// after them in float64, and the latter on the device. The results agree unless the compiler or a kernel
+    /// is wrong. The float64 evaluator is slow; a small model with the same layers is sufficient. The
+    /// training state does not change.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -348,8 +352,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
     }
 
-    /// Returns a summary of the model's parameters and states, and of the operations, kernels and bytes of
-    /// a step.
+    /// Returns a summary of the model's parameters and states, and of the operations, kernels and bytes of a
+    /// step.
     pub fn summary(&self) -> Summary {
         let graph = &self.lanes[0].stages.passes;
         let target =
@@ -359,35 +363,36 @@ impl<M: Module, const N: usize> Train<M, N> {
         Summary::of(self.session.params(), is_trained).with_step(graph, self.plan())
     }
 
-    /// Returns the learning rate of the next step; with [`Groups`](gradloom_core::optim::Groups), of the
-    /// parameters that are in none.
+    /// Returns the learning rate of the next step. With [`Groups`](gradloom_core::optim::Groups), this is the
+    /// rate of the parameters in no group.
     pub fn lr(&self) -> f64 {
         self.rates.of_rest(&*self.optimizer, self.attempted)
     }
 
-    /// Returns the learning rate of a group at the next step. A group is called after its pattern.
+    /// Returns the learning rate of a group at the next step. The name of a group is its pattern.
     ///
     /// # Errors
-    /// When the optimizer has no such group.
+    /// Returns an error if the optimizer has no such group.
     pub fn lr_of(&self, group: &str) -> Result<f64> {
         Ok(self.rate(&Rates::name_of(&self.rate_names, group)?))
     }
 
-    /// Returns the rate of this name at the next step.
+    /// Returns the rate with this name at the next step.
     fn rate(&self, name: &str) -> f64 {
         let mut numbers = Hyperparameters::new();
         self.rates.set(&mut numbers, &self.rate_names, &*self.optimizer, self.attempted);
         numbers.get(name).copied().unwrap_or_default()
     }
 
-    /// Sets the learning rate of all parameters from now on, of those in groups too, instead of schedules and
-    /// a plateau. Decay that goes with it changes too. A rate that is negative or not finite is an error of
-    /// the next step.
+    /// Sets the learning rate of all parameters, including those in groups, for later steps. It replaces
+    /// schedules and a plateau. Weight decay that is proportional to the rate changes with it. The next step
+    /// returns an error if the rate is negative or not finite.
     pub fn set_lr(&mut self, lr: f64) {
         self.set_schedule(lr);
     }
 
-    /// Sets the learning rate of one group of the optimizer from now on. A group is called after its pattern.
+    /// Sets the learning rate of one group of the optimizer for later steps. The name of a group is its
+    /// pattern.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -408,34 +413,34 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// ```
     ///
     /// # Errors
-    /// When the optimizer has no such group.
+    /// Returns an error if the optimizer has no such group.
     pub fn set_lr_of(&mut self, group: &str, lr: f64) -> Result<()> {
         self.set_schedule_of(group, lr)
     }
 
-    /// Sets the learning rate of all parameters over the attempted steps from now on, of those in groups too,
-    /// instead of the optimizer's schedules and a plateau. To begin at its first number with the next step,
-    /// delay it by the steps so far: [`Schedule::Delayed`].
+    /// Sets the schedule of the learning rate of all parameters, including those in groups, as a function of
+    /// the number of attempted steps. It replaces the optimizer's schedules and a plateau. To start the
+    /// schedule with the next step, delay it by the number of steps so far: [`Schedule::Delayed`].
     pub fn set_schedule(&mut self, schedule: impl Into<Schedule>) {
         let schedule = schedule.into();
         let all = self.rate_names.iter().map(|name| (name.clone(), schedule.clone()));
         self.rates = Rates { schedules: all.collect(), plateau: None };
     }
 
-    /// Sets the learning rate of one group of the optimizer over the attempted steps from now on. See
-    /// [`Train::set_schedule`]; where a plateau is followed, the group falls with it.
+    /// Sets the schedule of the learning rate of one group of the optimizer; see [`Train::set_schedule`]. If
+    /// a plateau is set, the group's rate falls by the same factor.
     ///
     /// # Errors
-    /// When the optimizer has no such group.
+    /// Returns an error if the optimizer has no such group.
     pub fn set_schedule_of(&mut self, group: &str, schedule: impl Into<Schedule>) -> Result<()> {
         let name = Rates::name_of(&self.rate_names, group)?;
         self.rates.schedules.insert(name, schedule.into());
         Ok(())
     }
 
-    /// Makes the learning rate follow a plateau from now on: its rate instead of the schedule, and groups
-    /// of the optimizer fall by the same factors from their own rates. [`Train::look`] gives it measures;
-    /// what it remembers is part of checkpoints.
+    /// Sets a plateau for the learning rate. Its rate replaces the schedule, and the rates of groups of the
+    /// optimizer fall by the same factors. [`Train::look`] passes measures to the plateau, whose state is
+    /// part of checkpoints.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -461,11 +466,11 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.rates = Rates { schedules, plateau: Some(plateau) };
     }
 
-    /// Shows a measure that should fall to the plateau: a loss of validation, after each epoch. Returns the
-    /// learning rate from now on.
+    /// Passes a measure that should fall, such as the validation loss after each epoch, to the plateau.
+    /// Returns the learning rate of the next step.
     ///
     /// # Errors
-    /// When no plateau is followed.
+    /// Returns an error if no plateau is set.
     pub fn look(&mut self, measure: f64) -> Result<f64> {
         let Some(plateau) = &mut self.rates.plateau else {
             return Err(Error::new(ErrorKind::Feed, "there is no plateau that could look at a measure")
@@ -475,34 +480,35 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(self.lr())
     }
 
-    /// Returns the plateau that the learning rate follows, if it does.
+    /// Returns the plateau that sets the learning rate, if there is one.
     pub fn plateau(&self) -> Option<&Plateau> {
         self.rates.plateau.as_ref()
     }
 
-    /// Takes the learning rates from the optimizer's schedules again, after [`Train::set_lr`],
-    /// [`Train::set_schedule`], [`Train::set_plateau`] or those of a group.
+    /// Restores the optimizer's schedules for all learning rates, after [`Train::set_lr`],
+    /// [`Train::set_schedule`], [`Train::set_plateau`] or the methods for a group.
     pub fn follow_schedule(&mut self) {
         self.rates = Rates::default();
     }
 
-    /// Returns the parameters that are not trained, as the loss does not depend on them: none, unless
-    /// [`Trainer::allow_unused`](super::Trainer::allow_unused) was called.
+    /// Returns the names of the parameters that are not trained because the loss does not depend on them.
+    /// Empty unless [`Trainer::allow_unused`](super::Trainer::allow_unused) was called.
     pub fn unused_parameters(&self) -> &[String] {
         &self.lanes[0].stages.unused
     }
 
-    /// Returns the optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is
-    /// derived from them.
+    /// Returns the optimizer's hyperparameters by name (`beta1`, `weight_decay`, `max_norm`, ..), and the
+    /// numbers derived from them.
     pub fn hyperparameters(&self) -> &Hyperparameters {
         &self.numbers
     }
 
-    /// Sets one of the optimizer's numbers from the next step on: `beta1`, or `*.bias:weight_decay` of the
-    /// group `*.bias`. A rate is a number, too: `*.bias:lr`, and `lr` of the parameters in no group.
+    /// Sets one of the optimizer's hyperparameters for later steps: `beta1`, or `*.bias:weight_decay` of the
+    /// group `*.bias`. Learning rates can be set too: `*.bias:lr`, or `lr` of the parameters in no group.
     ///
     /// # Errors
-    /// When the optimizer has no such number, or the value is out of range; nothing changes then.
+    /// Returns an error, and changes nothing, if the optimizer has no such hyperparameter, or if the value is
+    /// out of range.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
         let mut settable = self.own_numbers();
         for name in &self.rate_names {
@@ -522,22 +528,22 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(())
     }
 
-    /// Returns the number of steps submitted so far, whether they took effect or not. This number keys
-    /// random numbers, and the schedule follows it.
+    /// Returns the number of steps submitted so far, whether or not they took effect. Random numbers and
+    /// schedules depend on it.
     pub fn attempted_steps(&self) -> u64 {
         self.attempted
     }
 
-    /// Continues counting from here, as after a restored checkpoint.
+    /// Sets the number of attempted steps, as when a checkpoint is restored.
     pub fn set_attempted_steps(&mut self, steps: u64) {
         self.attempted = steps;
     }
 
-    /// Returns the number of steps that took effect since the start or the last reset. Waits for the
-    /// device.
+    /// Waits for the device, and returns the number of steps that took effect since the start or the last
+    /// reset.
     ///
     /// # Errors
-    /// On the null device, which keeps no states.
+    /// Returns an error on the null device, which keeps no states.
     pub fn applied_steps(&self) -> Result<u64> {
         let bytes = self.store().read(&self.state_name(APPLIED_STEP))?;
         Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
@@ -547,7 +553,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// `None` unless the precision is f16.
     ///
     /// # Errors
-    /// On the null device, which keeps no states.
+    /// Returns an error on the null device, which keeps no states.
     pub fn loss_scale(&self) -> Result<Option<f32>> {
         if self.session.device().precision() != Precision::F16 {
             return Ok(None);
@@ -555,10 +561,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(self.store().read_f32(&self.state_name(LOSS_SCALE))?.first().copied())
     }
 
-    /// Clears the optimizer's moments and its step counter together. Parameters stay.
+    /// Resets the optimizer's states, including the step counter. Parameters do not change.
     ///
     /// # Errors
-    /// On the null device.
+    /// Returns an error on the null device.
     pub fn reset_optimizer(&mut self) -> Result<()> {
         let graph = self.program().graph();
         let own = |name: &str| {
@@ -580,7 +586,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         &self.name
     }
 
-    /// Sets the model's states under a path to their initial values; see [`Session::reset_states`].
+    /// Resets the model's states under a path to their initial values; see [`Session::reset_states`].
     ///
     /// # Errors
     /// As [`Session::reset_states`].
@@ -588,7 +594,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.reset_states(path)
     }
 
-    /// Compiles a forward program over the same parameters and states. Dropout does not act in it.
+    /// Compiles a forward program that uses the same parameters and states. Dropout is disabled.
     ///
     /// # Errors
     /// As [`super::Trainer::compile`].
@@ -601,7 +607,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.infer(inputs, f)
     }
 
-    /// Like [`Train::infer`], for batches of any extent: see [`Session::infer_any_batch`].
+    /// Like [`Train::infer`], but for any batch size: see [`Session::infer_any_batch`].
     ///
     /// # Errors
     /// As [`Session::infer_any_batch`].
@@ -617,11 +623,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.infer_any_batch(inputs, f)
     }
 
-    /// Like [`Train::infer`], with the running mean of each parameter that is trained in its place:
-    /// [`Trainer::average`](super::Trainer::average). Before the first step that takes effect these are 0.
+    /// Like [`Train::infer`], but uses the running average of each trained parameter in its place: see
+    /// [`Trainer::average`](super::Trainer::average). The averages are 0 before the first step that takes
+    /// effect.
     ///
     /// # Errors
-    /// As [`Train::infer`], and when no running mean is kept.
+    /// As [`Train::infer`]. Also returns an error if no running averages are kept.
     #[track_caller]
     pub fn infer_average<const K: usize, R: Outputs>(
         &self,
@@ -653,23 +660,23 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.model()
     }
 
-    /// Returns the model, store and device, over which other programs can be compiled.
+    /// Returns the session: model, store and device, for compiling other programs.
     pub fn session(&self) -> &Session<M> {
         &self.session
     }
 
-    /// Returns the store with parameters and states: a shared handle.
+    /// Returns a shared handle to the store with the parameters and states.
     pub fn store(&self) -> Store {
         self.session.store()
     }
 
-    /// Returns the launches of a step, and the place of every buffer.
+    /// Returns the plan of a step: its launches, and the location of each buffer.
     pub fn plan(&self) -> &Plan {
         self.lanes[0].program.plan()
     }
 
-    /// Returns an inspection of the step: its stages, launches and memory as text, as JSON, and as a page
-    /// in the browser.
+    /// Returns an inspection of the step: its stages, launches and memory as text, JSON, and a page in the
+    /// browser.
     ///
     /// ```no_run
     /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
@@ -688,12 +695,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         Inspection::of_training(program, stages)
     }
 
-    /// Runs steps on the data, and tells where their time goes: for each launch and each kind of kernel its
-    /// time, its operations and bytes, and how near it comes to what the machine can do. `options` is the
-    /// number of steps that are timed, or [`ProfileOptions`].
+    /// Runs steps on the data, and returns a breakdown of their time: for each launch and each kind of
+    /// kernel, its time, its operations and bytes, and its fraction of the machine's peak rate. `options` is
+    /// the number of steps to time, or [`ProfileOptions`].
     ///
-    /// The steps are steps as all are: they train on the data and count as attempted. Spans that were noted
-    /// before are forgotten, and none are noted afterwards.
+    /// These are normal steps: they train on the data and count as attempted. Previously recorded times of
+    /// launches are dropped, and recording is off afterwards.
     ///
     /// ```
     /// # use gradloom_cpu::CpuDevice as _;
@@ -711,7 +718,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// ```
     ///
     /// # Errors
-    /// As [`Train::step`]; when the device runs nothing.
+    /// As [`Train::step`]. Also returns an error if the device runs nothing.
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -723,7 +730,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         Profile::collect(&mut Fed { train: self, data: &data }, options)
     }
 
-    /// Writes the parameters and the states of the model to a safetensors file; see [`Session::save`].
+    /// Writes the parameters and states of the model to a safetensors file; see [`Session::save`].
     ///
     /// # Errors
     /// As [`Session::save`].
@@ -732,8 +739,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.save(path)
     }
 
-    /// Sets the parameters and the states of the model to those in a safetensors file; see
-    /// [`Session::load`].
+    /// Loads the parameters and states of the model from a safetensors file; see [`Session::load`].
     ///
     /// # Errors
     /// As [`Session::load`].
@@ -747,30 +753,30 @@ impl<M: Module, const N: usize> Train<M, N> {
         &self.lanes[0].program
     }
 
-    /// Starts or stops noting when each launch of a step runs; see [`Program::set_profiling`].
+    /// Starts or stops recording the time of each launch; see [`Program::set_profiling`].
     pub fn set_profiling(&mut self, on: bool) {
         self.lanes[0].program.set_profiling(on);
     }
 
-    /// Returns the times at which the launches of the last step ran; see [`Program::spans`].
+    /// Returns the times of the launches of the last step; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
         self.lanes[0].program.spans()
     }
 
-    /// Starts or stops timing whole steps by a GPU's clock; see [`Program::set_step_timing`].
+    /// Starts or stops timing whole steps with the GPU's clock; see [`Program::set_step_timing`].
     pub fn set_step_timing(&mut self, on: bool) {
         self.lanes[0].program.set_step_timing(on);
     }
 
-    /// Returns the time that the GPU took for the last step; see [`Program::step_time`].
+    /// Returns the time of the last step on the GPU; see [`Program::step_time`].
     ///
     /// # Errors
-    /// When the device is lost.
+    /// Returns an error if the device is lost.
     pub fn step_time(&self) -> Result<Option<std::time::Duration>> {
         self.lanes[0].program.step_time()
     }
 
-    /// Returns the value of each stage of the compiler.
+    /// Returns the results of the stages of the compiler.
     pub fn stages(&self) -> &Stages {
         &self.lanes[0].stages
     }
@@ -785,14 +791,16 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.seed()
     }
 
-    /// Returns the bytes that the executor asked the system for: store, arena, constants, scratch.
+    /// Returns the number of bytes allocated for the programs and the store: parameters, arena, constants,
+    /// scratch.
     pub fn allocated_bytes(&self) -> u64 {
         let programs = self.lanes.iter().map(|lane| lane.program.allocated()).sum::<u64>();
         programs + self.store().read_lock().allocated()
     }
 }
 
-/// Returns the value of each per-step scalar: the optimizer's numbers, and the key of random numbers.
+/// Returns the values, by name, of the per-step scalars: the optimizer's numbers, and the key of random
+/// numbers.
 fn scalars(
     numbers: &Hyperparameters,
     key: impl Fn(&str) -> Option<Number>,
@@ -803,7 +811,7 @@ fn scalars(
     }
 }
 
-/// A program with the data of every step.
+/// Program that runs each step on the same data.
 struct Fed<'d, M: Module, const N: usize> {
     train: &'d mut Train<M, N>,
     data: &'d [Data<'d>],

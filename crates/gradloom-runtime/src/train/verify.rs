@@ -1,8 +1,8 @@
-//! One training step, computed in three ways.
+//! Verifies one training step by computing it in three ways.
 //!
-//! In: the stages of a step, the content of its store, and data. Out: how far the graph after the passes is
-//! from the one before, both in float64, and the device from float64. Neither the program nor its store
-//! changes.
+//! In: the stages of a step, the contents of its store, and data. Out: the deviation of the graph after the
+//! passes from the graph before them, both in float64, and of the device from float64. Neither the program
+//! nor its store changes.
 
 use super::Stages;
 use crate::program::{Program, host_tensor};
@@ -13,34 +13,39 @@ use gradloom_device::Device;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Largest difference of two float64 evaluations of graphs with one meaning.
+/// Maximum relative difference between float64 evaluations of equivalent graphs.
 const REWRITE_TOLERANCE: f64 = 1e-10;
-/// Largest difference between float32 on a device and float64.
+/// Maximum relative difference between float32 on a device and float64.
 const DEVICE_TOLERANCE: f64 = 1e-5;
 
-/// The outcome of [`Train::verify`](super::Train::verify). `Display` gives it as tables.
+/// Result of [`Train::verify`](super::Train::verify). `Display` prints tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verification {
-    /// The graph after the passes against the one before, in float64: the worst value of each group.
+    /// Deviations of the graph after the passes from the graph before them, in float64: the worst of each
+    /// group.
     pub rewrites: Vec<Deviation>,
-    /// The device against float64.
+    /// Deviations of the device from float64: the worst of each group.
     pub device: Vec<Deviation>,
 }
 
-/// The value of a group that differs most.
+/// Value of a group with the largest deviation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
-    /// `output`, `gradient`, `squared gradient` (as the optimizer keeps them), `parameter` or `state`.
+    /// Group: `output`, `gradient` or `squared gradient` (as kept by the optimizer), `parameter` or `state`.
     pub group: &'static str,
-    /// The value.
+    /// Name of the value.
     pub name: String,
-    /// Norm of the difference, relative to that of the value, or to its group's where the value is tiny.
+    /// Norm of the difference, relative to the norm of the value, or to a norm of its group if the value is
+    /// tiny.
     pub error: f64,
 }
 
 impl Verification {
+    /// Checks that no value deviates by more than rounding explains: 1e-10 between the graphs, 1e-5 on the
+    /// device.
+    ///
     /// # Errors
-    /// When values differ by more than rounding explains: 1e-10 between the graphs, 1e-5 on the device.
+    /// Returns an error that names a value with a larger deviation.
     pub fn check(&self) -> Result<()> {
         let too_large = |list: &[Deviation], tolerance: f64| {
             list.iter().find(|deviation| !deviation.is_within(tolerance)).cloned()
@@ -60,7 +65,7 @@ impl Verification {
 }
 
 impl Deviation {
-    /// Returns whether the error is within `tolerance`; NaN is not.
+    /// Returns whether the error is within `tolerance`; false for NaN.
     fn is_within(&self, tolerance: f64) -> bool {
         self.error <= tolerance
     }
@@ -85,7 +90,7 @@ impl fmt::Display for Verification {
     }
 }
 
-/// Computes the step that comes next.
+/// Verifies the next step.
 pub(super) fn verify(
     stages: &Stages,
     program: &Program,
@@ -118,10 +123,10 @@ pub(super) fn verify(
     Ok(Verification { rewrites: worst(&before, &after), device: worst(&after, &computed) })
 }
 
-/// A value of the step: its group, its name, its elements.
+/// Value of a step: its group, name and elements.
 type Value = (&'static str, String, Vec<f64>);
 
-/// Outputs, then everything that persists.
+/// Returns the outputs, then all parameters and states that were updated.
 fn values(evaluation: &Evaluation, parameters: &HashSet<&str>) -> Vec<Value> {
     let output = |(name, tensor): &(String, HostTensor)| ("output", name.clone(), tensor.to_f64());
     let next = |(name, tensor): &(String, HostTensor)| {
@@ -142,7 +147,7 @@ fn parameters(graph: &Graph) -> HashSet<&str> {
     params.filter_map(|(_, op)| Graph::leaf_name(&op.kind)).collect()
 }
 
-/// Returns the largest difference of each group of values.
+/// Returns the largest deviation of each group of values.
 fn worst(expected: &[Value], found: &[Value]) -> Vec<Deviation> {
     let groups = ["output", "gradient", "squared gradient", "parameter", "state"];
     let of_group = |group: &'static str| {
@@ -152,10 +157,10 @@ fn worst(expected: &[Value], found: &[Value]) -> Vec<Deviation> {
                 (name, e, found.iter().find(|(_, n, _)| n == name).map_or(&[][..], |(.., f)| f))
             })
         };
-        // A tensor whose exact value is zero (the gradient of the keys' bias) holds nothing but rounding:
-        // tensors that are tiny against their group are measured against a thousandth of the group's largest.
-        // Parameters move by about the learning rate whatever their gradient's size, so theirs are measured
-        // against the largest of all.
+        // A tensor whose exact value is zero (such as the gradient of the keys' bias) contains only rounding
+        // errors, so the difference of a tensor that is tiny compared to its group is relative to a
+        // thousandth of the group's largest norm. Parameters move by about the learning rate, whatever the
+        // size of their gradient, so their differences are relative to the largest norm of all parameters.
         let largest = members().map(|(_, e, _)| norm(e)).fold(0.0, f64::max);
         let floor = if group == "parameter" { largest } else { 1e-3 * largest };
         members()
@@ -173,7 +178,7 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// Returns the norm of the difference of two lists; infinite if their lengths differ.
+/// Returns the norm of the difference of two lists, or infinity if their lengths differ.
 fn difference(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
         return f64::INFINITY;

@@ -1,5 +1,5 @@
-//! The table of ops, forward and backward, on random shapes, against the float64 reference: on every device
-//! that the tests which include this give.
+//! Compares the table of ops, forward and backward, on random shapes with the float64 reference, on the
+//! devices that the including test crate supplies.
 
 use crate::devices_of_the_table;
 use gradloom_core::grad::expand_blocks;
@@ -9,12 +9,12 @@ use gradloom_runtime::{Device, Program};
 use gradloom_testing::table::{CASES, graph_of};
 use gradloom_testing::values;
 
-/// Returns the number of random instances of each case; `GRADLOOM_INSTANCES` asks for more.
+/// Returns the number of random instances of each case; `GRADLOOM_INSTANCES` overrides it.
 fn instances() -> u64 {
     std::env::var("GRADLOOM_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
 }
 
-/// Collects the faults of a case on some devices.
+/// Runs one instance of a case on the given devices, and collects the failures.
 fn failures(name: &str, seed: u64, devices: &[(&str, Device)], failures: &mut Vec<String>) {
     let case = CASES.iter().find(|case| case.name == name).expect("it is in the table");
     let (mut graph, leaves) = graph_of(case, seed);
@@ -28,7 +28,7 @@ fn failures(name: &str, seed: u64, devices: &[(&str, Device)], failures: &mut Ve
         for ((output, got), (_, want)) in values(&got).zip(values(&want)) {
             let (got, want) = (got.to_f64(), want.to_f64());
             let tolerance = 2e-5 * want.iter().fold(1.0_f64, |a, b| a.max(b.abs()));
-            // NaN is close to nothing.
+            // False if either is NaN.
             let is_close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() <= tolerance;
             if let Some(i) = got.iter().zip(&want).position(|pair| !is_close(pair)) {
                 let (got, want) = (got[i], want[i]);

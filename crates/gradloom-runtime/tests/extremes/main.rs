@@ -1,8 +1,8 @@
-//! Attributes and extents at the edges of what a `usize` holds, through every stage up to the plan: an error,
-//! or a plan, and never a panic.
+//! Runs attributes and extents near the limits of `usize` through every stage up to the plan. The result is
+//! an error or a plan, never a panic.
 //!
-//! Debug builds check every addition and multiplication. The graphs come from the text form, as those of
-//! another process do.
+//! Debug builds check every addition and multiplication for overflow. The graphs are parsed from text, as
+//! graphs from another process are.
 
 mod ops;
 mod plans;
@@ -17,8 +17,8 @@ use gradloom_core::verify::verify;
 use gradloom_core::{grad, kernel, passes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Numbers at the edges of what the stages multiply or add: of 32 bits, of the most that a value may have,
-/// of 64 bits.
+/// Numbers near the limits of what the stages multiply or add: of 32 bits, of the largest value, and of 64
+/// bits.
 const EXTREMES: [usize; 12] = [
     0,
     1,
@@ -34,7 +34,7 @@ const EXTREMES: [usize; 12] = [
     usize::MAX,
 ];
 
-/// Counts of texts by outcome.
+/// Number of texts by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     refused: usize,
@@ -43,10 +43,10 @@ struct Counts {
 }
 
 impl Counts {
-    /// Takes a text through all stages.
+    /// Runs a text through all stages.
     ///
     /// # Panics
-    /// With the text, when a stage panics.
+    /// Panics with the text if a stage panics.
     fn check(&mut self, text: &str) {
         let Some(graph) = caught(text, "parse", || parse(text).ok().filter(|graph| verify(graph).is_ok()))
         else {
@@ -59,7 +59,7 @@ impl Counts {
     }
 }
 
-/// Runs a stage on what a text says.
+/// Runs a stage of a text; a panic becomes one that names the stage and the text.
 fn caught<R>(text: &str, stage: &str, run: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
@@ -67,7 +67,7 @@ fn caught<R>(text: &str, stage: &str, run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Returns whether there is a plan for the CPU in the end.
+/// Runs the stages for the CPU. Returns whether they result in a plan.
 fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     let graph = caught(text, "passes", || passes::run(graph).0);
     verify(&graph).unwrap_or_else(|error| panic!("after the passes: {error}\n{text}"));
@@ -76,7 +76,7 @@ fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     planned(text, &graph, lowered).is_some()
 }
 
-/// Takes a text through the same stages for a GPU, up to its plan.
+/// Runs the stages for a GPU, up to the plan.
 fn gpu_stages(text: &str, graph: &Graph) {
     let (limits, choices) = (wgsl::Limits::default(), wgsl::Choices::default());
     let Ok(lowered) = caught(text, "lower for a GPU", || wgsl::lower(graph, &limits, &choices)) else {
@@ -99,8 +99,8 @@ fn planned(text: &str, graph: &Graph, lowered: kernel::Lowered) -> Option<Plan> 
     Some(plan)
 }
 
-/// Returns the graph with the gradient of a sum over each of its f32 values as outputs, if all of them have
-/// one.
+/// Returns the graph with gradients as outputs: those of the sum of all elements of its f32 results, with
+/// respect to its f32 values in `wrt`. Returns `None` if differentiation fails.
 fn with_gradients(text: &str, mut graph: Graph, results: &[ValueId], wrt: &[ValueId]) -> Option<Graph> {
     use gradloom_core::ir::{Builder, DType, OpKind, ReduceOp};
     let mut builder = Builder::new(&mut graph, None);

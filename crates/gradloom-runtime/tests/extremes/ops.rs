@@ -1,4 +1,4 @@
-//! Every primitive over operands of extreme extents, with extreme attributes, forward and backward.
+//! Tests every primitive with operands of extreme extents and with extreme attributes, forward and backward.
 
 use crate::{Counts, EXTREMES, gpu_stages, with_gradients};
 use gradloom_core::ir::{
@@ -18,7 +18,7 @@ fn i32(shape: &[usize]) -> Type {
     Type::new(DType::I32, shape)
 }
 
-/// Returns shapes with two given extents.
+/// Returns shapes that contain the two given extents.
 fn shapes(v: usize, w: usize) -> Vec<Vec<usize>> {
     vec![vec![v], vec![v, w], vec![v, 2, w], vec![1, v], vec![v, 1, 1, w], vec![v, 0, w]]
 }
@@ -70,7 +70,7 @@ fn unary_cases(v: usize, w: usize) -> Vec<Case> {
     cases
 }
 
-/// Returns slices and pads with extreme numbers in one axis, of operands small and large.
+/// Returns slices and pads with extreme numbers along one axis, of small and large operands.
 fn window_cases(v: usize, w: usize) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for extent in [0, 1, 4, v, w] {
@@ -185,8 +185,8 @@ fn leaf_cases(v: usize, w: usize) -> Vec<Case> {
     cases
 }
 
-/// Returns the op over inputs, with another one around its results, so that fusion has something to do.
-/// `None` where the op is refused.
+/// Returns a graph of the op with inputs as operands, and with further ops on its results, so that there is
+/// something to fuse. Returns `None` if the op is rejected.
 fn graph_of((kind, operands): &Case) -> Option<Graph> {
     let mut graph = Graph::new();
     let mut inputs = Vec::new();
@@ -202,7 +202,7 @@ fn graph_of((kind, operands): &Case) -> Option<Graph> {
             graph.outputs.push(Output { name: format!("z{i}"), value });
         }
     }
-    // Two in a row.
+    // The same op twice in a row.
     if let ([x], [y]) = (&operands[..], &results[..])
         && x.shape.rank() == graph.ty(*y).shape.rank()
         && let Ok(again) = graph.add(kind.clone(), &[*y], None)
@@ -215,7 +215,7 @@ fn graph_of((kind, operands): &Case) -> Option<Graph> {
 fn check(cases: impl Fn(usize, usize) -> Vec<Case>) {
     let (mut counts, mut backward) = (Counts::default(), Counts::default());
     for (i, v) in EXTREMES.into_iter().enumerate() {
-        // Every second pair, for time; each number meets some above and some below it.
+        // Every second pair, to save time; each number is still paired with smaller and larger ones.
         for w in EXTREMES.into_iter().skip(i % 2).step_by(2) {
             for case in cases(v, w) {
                 let Some(graph) = graph_of(&case) else {
@@ -267,7 +267,7 @@ fn leaves() {
     check(leaf_cases);
 }
 
-/// Of the issue: the second step, times the first one, is more than 64 bits.
+/// From a bug report: the product of the second step and the first exceeds 64 bits.
 #[test]
 fn a_step_that_is_never_taken_is_not_multiplied() {
     let text = "graph {\n%0: f32[4] = input \"x\"\n%1: f32[2] = slice %0 {start=[0], limit=[4], step=[2]}\n\

@@ -1,6 +1,5 @@
-//! Plans with extreme numbers in them: the verifier, on which the kernels' memory safety rests, refuses them
-//! or finds them sound, and never panics. A read or write that would reach outside of its buffer is always
-//! refused.
+//! Tests plans with extreme numbers. The verifier, on which the memory safety of kernels depends, rejects or
+//! accepts them, and never panics. An access that reaches outside its buffer is always rejected.
 
 use crate::EXTREMES;
 use crate::text::text;
@@ -21,7 +20,7 @@ fn planned(graph: &Graph, fusion: Fusion) -> Plan {
 
 type Change<'a> = &'a dyn Fn(&mut Plan);
 
-/// Calls `f` with each change of a plan by one number.
+/// Calls `f` with each change of a single number in a plan.
 fn each_change(plan: &Plan, f: &mut dyn FnMut(Change<'_>)) {
     for number in EXTREMES {
         for buffer in 0..plan.buffers.len() {
@@ -80,7 +79,7 @@ fn each_change(plan: &Plan, f: &mut dyn FnMut(Change<'_>)) {
 
 #[test]
 fn every_number_of_a_plan() {
-    // Not its updates: what must be in place cannot be there.
+    // Without updates, because an update that must be in place cannot be in this plan.
     let text = text();
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("update %")).collect();
     let graph = passes::run(parse(&lines.join("\n")).unwrap()).0;
@@ -104,8 +103,7 @@ fn every_number_of_a_plan() {
     assert!(sound > 100 && refused > 1000, "{sound} sound, {refused} refused");
 }
 
-/// Checks that an accepted plan reaches no element outside of its buffers, with arithmetic that cannot
-/// wrap.
+/// Checks, in arithmetic that cannot overflow, that no access of an accepted plan reaches outside its buffer.
 fn check_reach(plan: &Plan) {
     for launch in &plan.launches {
         for access in launch.reads.iter().chain(&launch.writes) {

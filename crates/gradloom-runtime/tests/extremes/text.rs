@@ -1,17 +1,16 @@
-//! The text of every op with each of its numbers replaced.
+//! Replaces each number in the text of every op by extreme numbers.
 
 use crate::{Counts, EXTREMES};
 
 const EVERY_OP: &str = include_str!("../../../gradloom-core/tests/text/every_op.txt");
 
-/// Returns the text without the custom op, which this crate does not have.
+/// Returns the text without the custom op, which is not registered in this crate.
 pub(crate) fn text() -> String {
     let lines = EVERY_OP.lines().filter(|line| !line.contains("tests.twice") && !line.contains("%102"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the ranges of the numbers in a line's types and attributes; digits that belong to a name are
-/// left out.
+/// Returns the ranges of the numbers in a line's types and attributes, excluding digits in names.
 fn numbers(line: &str) -> Vec<std::ops::Range<usize>> {
     let bytes = line.as_bytes();
     let mut found = Vec::new();
@@ -41,7 +40,7 @@ fn every_number_of_the_text_of_every_op() {
     for (at, line) in lines.iter().enumerate() {
         for range in numbers(line) {
             for extreme in EXTREMES {
-                // A loop of very many steps is unrolled: how many are too many is tested with that.
+                // Long loops would be unrolled here; another test checks the limit on their length.
                 if line[..range.start].ends_with("trip=") && extreme > 4 {
                     continue;
                 }

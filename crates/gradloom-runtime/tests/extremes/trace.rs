@@ -1,4 +1,5 @@
-//! Methods of tensors with extreme numbers: an error at the user's line, or a graph, and never a panic.
+//! Tests methods of tensors with extreme numbers: they return an error at the user's line or a graph, and
+//! never panic.
 
 use crate::{Counts, EXTREMES};
 use gradloom_core::ir::DType;
@@ -7,7 +8,7 @@ use gradloom_core::trace::{Tensor, checkpoint, concat, f32, full, i32, iota, sca
 
 type Method = fn(Tensor, Tensor, usize, usize) -> Tensor;
 
-/// Methods applied to x `[4, 6]`, an i32 index `[4]`, and two numbers.
+/// Methods with `x` `[4, 6]`, an i32 index `[4]`, and two numbers as arguments.
 const METHODS: &[(&str, Method)] = &[
     ("reshape", |x, _, v, w| x.reshape([v, w])),
     ("broadcast_to", |x, _, v, w| x.broadcast_to([v, w, 4, 6])),
@@ -70,7 +71,7 @@ fn methods_of_tensors() {
     for (name, method) in METHODS {
         for v in EXTREMES {
             for w in EXTREMES {
-                // Loops are unrolled: how many steps are too many is tested with that.
+                // Long loops would be unrolled here; another test checks the limit on their length.
                 if name.starts_with("scan") && v > 4 && v < usize::MAX / 8 {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! A panic inside a block of the trace, caught inside the trace: the block leaves nothing behind, and the
-//! program is as if it had never begun.
+//! Tests panics inside a block of a trace that are caught inside the trace: the program is the same as if the
+//! block had never begun.
 
 use crate::devices;
 use gradloom_core::error::{Error, Result};
@@ -9,7 +9,7 @@ use gradloom_core::trace::{Tensor, checkpoint, f32, scan, trace};
 use gradloom_runtime::{Session, Trainer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the closure, then panics and catches the panic, so that what the closure makes is lost.
+/// Runs the closure, then panics and catches the panic, so that the closure's result is lost.
 fn aborted<R>(f: impl FnOnce() -> R) {
     let panic = catch_unwind(AssertUnwindSafe(|| {
         f();
@@ -24,7 +24,7 @@ fn text(layer: &Linear, f: impl FnOnce(Tensor) -> Tensor) -> Result<String> {
     let mut graph: Graph = traced.graph;
     graph.outputs.push(gradloom_core::ir::Output { name: "y".into(), value: traced.results[0] });
     gradloom_core::verify::verify(&graph).map_err(Error::from)?;
-    // Origins differ by the line, and what is in no block has no text.
+    // Origins differ by line, and ops outside of all blocks are not printed.
     let (graph, _) = gradloom_core::passes::run(graph);
     Ok(graph
         .to_string()
@@ -34,7 +34,7 @@ fn text(layer: &Linear, f: impl FnOnce(Tensor) -> Tensor) -> Result<String> {
         .collect())
 }
 
-/// Every kind of block that is given up, around something that would be left.
+/// Aborts every kind of block, around values that could be left behind.
 fn give_up(x: Tensor, layer: &Linear) {
     aborted(|| {
         checkpoint(|| -> Tensor {
@@ -50,7 +50,7 @@ fn give_up(x: Tensor, layer: &Linear) {
             panic!("{carried:?}")
         })
     });
-    // An error of what was given up is none of the program.
+    // An error in an aborted block is not an error of the program.
     aborted(|| {
         checkpoint(|| -> Tensor {
             let _ = x.matmul(x);
@@ -125,7 +125,7 @@ fn a_tensor_that_was_carried_out_of_it_is_an_error() {
                     panic!()
                 })
             });
-            // New values must not take the place of those that were given up.
+            // New values must not reuse the ids of aborted ones.
             let _ = x[0].sin() + x[0].cos();
             kept + 1.0
         },

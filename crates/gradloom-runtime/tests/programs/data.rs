@@ -1,4 +1,4 @@
-//! u8 and i64, which are moved and converted, and computed with as i32.
+//! Tests u8 and i64, which are moved and converted, but computed with as i32.
 
 use crate::devices;
 use gradloom_runtime::Program;

@@ -1,5 +1,5 @@
-//! Every op at every dtype that its shape rule takes has kernels: a program of it runs or traps as the
-//! reference does, and never panics.
+//! Tests that every op has kernels for every dtype that its shape rule accepts: a program runs or traps as in
+//! the reference, and never panics.
 
 use crate::graph;
 use gradloom_core::error::ErrorKind;
@@ -12,8 +12,8 @@ use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 
-/// Returns lines that make `%9` of inputs of a dtype: `%0` and `%1` `[3, 4]`, `%2` i32 `[3]` and `%3` an
-/// i32 scalar.
+/// Returns lines that define `%9` from inputs of a dtype: `%0` and `%1` are `[3, 4]`, `%2` is i32 `[3]`, and
+/// `%3` is an i32 scalar.
 fn cases(dtype: DType) -> Vec<String> {
     let t = dtype.name();
     let value = if dtype == DType::Bool { "true" } else { "1" };
@@ -61,8 +61,8 @@ fn every_op_runs_at_every_dtype_that_it_takes() {
     for dtype in DType::ALL {
         let t = dtype.name();
         for case in cases(dtype) {
-            // The result is read by itself, negated where that can be, as a state's next value, and as a
-            // guard.
+            // The result is an output, is compared with a state, and becomes the state's next value; an f32
+            // result is also a guard.
             let mut lines = format!(
                 "%0: {t}[3, 4] = input \"x\"\n%1: {t}[3, 4] = param \"y\"\n%2: i32[3] = input \"index\"\n\
                  %3: i32[] = input \"start\"\n%7: {t}[3, 4] = state \"s\" {{init={}}}\n\
@@ -82,7 +82,7 @@ fn every_op_runs_at_every_dtype_that_it_takes() {
             if dtype == DType::F32 && case.starts_with("f32") {
                 lines += "guard \"g\" %9\n";
             }
-            // Kernels see words, which passes make of i64.
+            // Kernels do not support i64; passes convert it to words.
             let has_i64 = case.contains("i64") || dtype == DType::I64;
             for passed in [has_i64, true] {
                 let mut graph = graph(&lines);

@@ -1,4 +1,4 @@
-//! Values that are computed once, when a program is loaded, and are right in every step.
+//! Tests values that are computed once, when a program is loaded, and used in every step.
 
 use crate::{bits, devices, graph, values};
 use gradloom_core::passes;
@@ -6,8 +6,8 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
 use gradloom_testing::Leaves;
 
-/// A sinusoidal table added to a batch, a mask of relative positions in a softmax, and an update by the
-/// table's rows.
+/// A sinusoidal table added to a batch, a mask of relative positions in a softmax, and an update with a sum
+/// of the table's rows.
 const STEP: &str = "%0: f32[3, 80, 64] = input \"x\"\n%1: f32[64] = param \"w\"\n\
     %2: f32[80, 64] = iota {axis=0}\n%3: f32[80, 64] = iota {axis=1}\n%4: f32[80, 64] = constant -0.1\n\
     %5: f32[80, 64] = mul %3, %4\n%6: f32[80, 64] = exp %5\n%7: f32[80, 64] = mul %2, %6\n\
@@ -30,10 +30,11 @@ fn tables_and_masks_are_right_in_every_step() {
     let plan = programs[0].plan();
     let names =
         |list: &[gradloom_core::kernel::Launch]| list.iter().map(|l| l.kernel.name()).collect::<Vec<_>>();
-    // The table, its sums over positions, and the mask, which no kernel can compute for itself through the
+    // The table, its sums over positions, and the mask, which no kernel can compute inline because it is
     // broadcast.
     assert!((2..=3).contains(&plan.hoisted.len()), "{}", plan.report(&graph));
-    // The addition, the products with the mask on them or behind them, and the update.
+    // The addition, the products with the mask applied in their epilogue or in a later kernel, and the
+    // update.
     assert!((3..=4).contains(&plan.launches.len()), "{:?}\n{}", names(&plan.launches), plan.report(&graph));
     let totals = plan.totals;
     assert_eq!(programs[0].allocated(), totals.step + totals.constants + totals.workspace);
