@@ -1,9 +1,9 @@
-//! The GPU that tests run on, chosen by the environment.
+//! Selects the GPU for tests from the environment.
 
 use crate::skip::skip;
 
-/// Returns a part of the adapter's name, from `GRADLOOM_ADAPTER`; empty where any will do. `cuda` is an
-/// NVIDIA GPU through CUDA.
+/// Returns `GRADLOOM_ADAPTER`, a part of the adapter's name; empty if any adapter is acceptable. `cuda`
+/// selects an NVIDIA GPU through CUDA.
 pub fn name() -> String {
     std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()
 }
@@ -13,10 +13,11 @@ pub fn is_cuda() -> bool {
     name().starts_with("cuda")
 }
 
-/// Returns whether a test is skipped because there is no adapter, which is noted; `none`: WebGPU has none.
+/// Returns whether a test is skipped because no adapter exists, and records it. `none` is true if WebGPU has
+/// no adapter.
 ///
 /// # Panics
-/// When there is none though `GRADLOOM_NEEDS_ADAPTER` is set.
+/// Panics if no adapter exists but `GRADLOOM_NEEDS_ADAPTER` is set.
 pub fn skipped(none: bool) -> bool {
     let none = none && !is_cuda();
     if none {
@@ -26,10 +27,10 @@ pub fn skipped(none: bool) -> bool {
     none
 }
 
-/// Returns whether a test of WebGPU alone is skipped, because tests run through CUDA or as [`skipped`] says.
+/// Returns whether a WebGPU-only test is skipped, because tests use CUDA or for the reason in [`skipped`].
 ///
 /// # Panics
-/// As [`skipped`], if they do not run through CUDA.
+/// As [`skipped`], if tests do not use CUDA.
 pub fn skipped_on_cuda(none: bool) -> bool {
     if is_cuda() {
         skip("a test of WebGPU alone, and GRADLOOM_ADAPTER is `cuda`", None);
@@ -37,10 +38,10 @@ pub fn skipped_on_cuda(none: bool) -> bool {
     is_cuda() || skipped(none)
 }
 
-/// Returns whether a test of CUDA alone is skipped, which is noted: `GRADLOOM_ADAPTER` is not `cuda`.
+/// Returns whether a CUDA-only test is skipped because `GRADLOOM_ADAPTER` is not `cuda`, and records it.
 ///
 /// # Panics
-/// When it is not though `GRADLOOM_NEEDS_CUDA` is set.
+/// Panics if `GRADLOOM_ADAPTER` is not `cuda` but `GRADLOOM_NEEDS_CUDA` is set.
 pub fn skipped_without_cuda() -> bool {
     if !is_cuda() {
         skip("a test of CUDA alone, and GRADLOOM_ADAPTER is not `cuda`", Some("GRADLOOM_NEEDS_CUDA"));

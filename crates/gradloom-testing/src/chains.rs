@@ -1,17 +1,18 @@
-//! Long chains of elementwise functions, and their gradients: what random graphs are too short to find.
+//! Builds long chains of elementwise functions, and their gradients. Random graphs are too short to find
+//! errors in them.
 //!
-//! In: a function, a length, a number of elements. Out: a graph that applies the function so often to a
-//! vector `x`, with the outputs `y` and `dx`, the gradient of the sum of `y`. Always holds: each step brings
-//! two neighbouring numbers closer together, so that float32 stays near float64 at any length.
+//! In: a function, a length, a number of elements. Out: a graph that applies the function `length` times to a
+//! vector `x`, with the outputs `y` and `dx`, the gradient of the sum of `y`. Always holds: each step is a
+//! contraction, so that float32 stays close to float64 for any length.
 
 use gradloom_core::error::Result;
 use gradloom_core::ir::{Graph, Output};
 use gradloom_core::trace::{Tensor, f32, gradients, trace};
 
-/// A function of the present value and of `x`.
+/// Function of the current value and of `x`.
 type Step = fn(Tensor, Tensor) -> Tensor;
 
-/// The functions, by name.
+/// Functions by name.
 pub const CHAINS: [(&str, Step); 12] = [
     ("tanh", |y, x| (y + x).tanh()),
     ("gelu", |y, x| (0.5 * y + x).gelu()),
@@ -27,10 +28,10 @@ pub const CHAINS: [(&str, Step); 12] = [
     ("div", |y, x| x / (1.0 + y.square())),
 ];
 
-/// Returns the graph of a chain.
+/// Builds the graph of a chain.
 ///
 /// # Errors
-/// None, unless tracing is wrong.
+/// Returns an error only if tracing has a bug.
 pub fn graph(step: Step, length: usize, elements: usize) -> Result<Graph> {
     let chain = |x: &[Tensor]| {
         let y = (0..length).fold(x[0], |y, _| step(y, x[0]));
@@ -44,7 +45,7 @@ pub fn graph(step: Step, length: usize, elements: usize) -> Result<Graph> {
     Ok(traced.graph)
 }
 
-/// Returns element `i` of the vector `x`: numbers between -1 and 1 that float32 has, in no order.
+/// Returns element `i` of the vector `x`: a pseudorandom number in `[-1, 1)` that is exact in float32.
 pub fn element(i: usize) -> f32 {
     let mixed = (i as u32).wrapping_mul(0x9e37_79b9) >> 9;
     mixed as f32 / 4_194_304.0 - 1.0

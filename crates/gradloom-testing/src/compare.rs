@@ -1,15 +1,15 @@
-//! Comparison of two evaluations.
+//! Compares two evaluations.
 
 use crate::values;
 use gradloom_core::ir::DType;
 use gradloom_core::reference::Evaluation;
 
-/// The largest allowed difference of two numbers.
+/// Maximum difference between two numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// Share of the larger number.
+    /// Difference relative to the larger number.
     pub relative: f64,
-    /// Absolute difference that is always allowed.
+    /// Absolute difference that is always accepted.
     pub absolute: f64,
 }
 
@@ -21,10 +21,10 @@ impl Tolerance {
     }
 }
 
-/// Compares two evaluations; integers and bools must be equal.
+/// Compares two evaluations within a tolerance; integers and bools must be equal.
 ///
 /// # Errors
-/// The first value that is wrong.
+/// Returns a description of the first value that differs by more.
 pub fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result<(), String> {
     if got.not_finite != want.not_finite {
         return Err(format!("the guard {:?} is not finite, expected {:?}", got.not_finite, want.not_finite));
@@ -50,16 +50,16 @@ pub fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result
 /// Compares two evaluations bit for bit.
 ///
 /// # Errors
-/// The first value that differs.
+/// Returns a description of the first value that differs.
 pub fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     same_as(got, want, &|a, b| a.to_bits() == b.to_bits())
 }
 
-/// Compares as [`same_bits`] does, but any NaN is as good as another: which one comes out of two may depend
-/// on the order of an instruction's operands.
+/// Compares like [`same_bits`], but all NaNs are equal: if both operands of an instruction are NaN, the
+/// result may depend on their order.
 ///
 /// # Errors
-/// The first that differs.
+/// Returns a description of the first value that differs.
 pub fn same_numbers(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     same_as(got, want, &|a, b| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
 }

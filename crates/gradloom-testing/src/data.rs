@@ -1,4 +1,4 @@
-//! Programs that move and convert u8 and i64, with extreme numbers, for every device.
+//! Programs that move and convert u8 and i64 with extreme values, for tests of every device.
 
 use crate::values;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -6,11 +6,11 @@ use gradloom_core::ir::{DType, Graph, OpKind, parse};
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostData, HostTensor, evaluate};
 
-/// A program's lines and the elements of its leaves, all of them integers.
+/// Program in text form, and the elements of its leaves, which are all integers.
 pub struct Data {
-    /// The graph in its text form, without the braces.
+    /// Graph in text form, without the enclosing braces.
     pub lines: String,
-    /// The elements of each leaf, by name.
+    /// Elements of each leaf, by name.
     pub leaves: Vec<(&'static str, Vec<i64>)>,
 }
 
@@ -20,7 +20,7 @@ impl Data {
         parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
     }
 
-    /// Returns the value of a leaf; `None` for a state: it starts as it says.
+    /// Returns the value of a leaf; `None` for a state, which starts with its `init`.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let (OpKind::Input { ty, .. } | OpKind::Param { ty, .. }) = kind else { return None };
         let name = Graph::leaf_name(kind)?;
@@ -34,7 +34,7 @@ impl Data {
     }
 }
 
-/// Returns the numbers of a dtype at the ends of its range and of others', none of which is lost by a move.
+/// Returns numbers at the limits of a dtype's range and of other dtypes' ranges, all of which moves preserve.
 fn extremes(dtype: DType) -> Vec<i64> {
     match dtype {
         DType::U8 => vec![0, 255, 1, 128, 127, 254, 7],
@@ -45,8 +45,8 @@ fn extremes(dtype: DType) -> Vec<i64> {
     }
 }
 
-/// Returns graphs with every op that moves elements, of u8 and of i64: of rows that are no whole words,
-/// from odd places, in states, and of no elements at all.
+/// Returns graphs with every op that moves elements of u8 and i64: with rows that do not fill whole words, at
+/// odd offsets, in states, and with no elements.
 pub fn moves() -> Vec<Data> {
     let mut all = Vec::new();
     for dtype in [DType::U8, DType::I64] {
@@ -56,7 +56,7 @@ pub fn moves() -> Vec<Data> {
                 DType::U8 => ("255", "7"),
                 _ => ("-9223372036854775807", "4294967296"),
             };
-            // What is moved has at least one column more, so that windows start at odd places.
+            // Operands have at least one more column than the windows, so that windows start at odd offsets.
             let (m, k) = (n + 1, n + 3);
             let lines = format!(
                 "%0: {t}[3, {m}] = input \"x\"
@@ -118,7 +118,7 @@ pub fn moves() -> Vec<Data> {
     all
 }
 
-/// Conversions of every number that both sides have, and of integers that wrap.
+/// Returns conversions of every number that both dtypes represent, and of integers that wrap.
 pub fn casts() -> Vec<Data> {
     let ends = vec![i64::from(i32::MIN), -1, 0, 1, 255, 256, 257, 65_535, -256, i64::from(i32::MAX)];
     let lines = "%0: i64[5, 2] = input \"wide\"
@@ -152,7 +152,7 @@ pub fn casts() -> Vec<Data> {
     [lines.to_string(), none, one].map(|lines| Data { lines, leaves: leaves(3) }).into()
 }
 
-/// Returns an i64 out of i32's range, at position `[1, 2]`.
+/// Returns programs that trap, because an i64 at position `[1, 2]` is out of the range of i32.
 pub fn traps() -> Vec<Data> {
     let lines = "%0: i64[2, 3] = input \"x\"\n%1: i32[2, 3] = cast %0\noutput \"y\" %1";
     let outside = [1 << 31, -(1 << 31) - 1, 1 << 32, (1 << 32) - 1, i64::MIN, i64::MAX];
@@ -160,10 +160,10 @@ pub fn traps() -> Vec<Data> {
     outside.map(case).into()
 }
 
-/// Runs all programs that move and convert, after the passes, and compares with the reference.
+/// Runs all programs of [`moves`] and [`casts`] after the passes, and compares them with the reference.
 ///
 /// # Panics
-/// When a program fails, or gives other values than the reference.
+/// Panics if a program fails, or if its results differ from the reference.
 pub fn check_values(run: &mut dyn FnMut(Graph, &Data) -> Result<Evaluation>) {
     for data in moves().into_iter().chain(casts()) {
         let want = evaluate(&data.graph(), &|kind| data.value(kind)).unwrap();
@@ -172,10 +172,10 @@ pub fn check_values(run: &mut dyn FnMut(Graph, &Data) -> Result<Evaluation>) {
     }
 }
 
-/// Runs all programs with an i64 out of i32's range, after the passes: a trap there and in the reference.
+/// Runs all programs of [`traps`] after the passes, and checks that they and the reference trap.
 ///
 /// # Panics
-/// When a program does not end in the trap.
+/// Panics if a program does not trap.
 pub fn check_traps(run: &mut dyn FnMut(Graph, &Data) -> Result<Evaluation>) {
     for data in traps() {
         let want = evaluate(&data.graph(), &|kind| data.value(kind)).unwrap_err();

@@ -1,19 +1,19 @@
-//! Random graphs that are deep or wide, which the graphs of [`generate`](crate::generate()) never are: long
-//! chains, wide sums, blocks that run often and in each other, recurrences with their gradients.
+//! Draws random graphs that are deep or wide, unlike those of [`generate`](crate::generate()): long chains,
+//! wide sums, nested blocks that run many times, and recurrences with their gradients.
 //!
-//! In: a seed and the ops that a graph may have. Out: a graph that verifies, with outputs. Always holds:
-//! numbers stay tame, for what is applied again and again brings them closer together; but they are not meant
-//! to be compared between float32 and float64.
+//! In: a seed, and the number of ops. Out: a graph that verifies, with outputs. Always holds: numbers stay
+//! small, because every repeated function is a contraction; but they are not meant for comparing float32 with
+//! float64.
 
 use crate::Random;
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, Graph, Output};
 use gradloom_core::trace::{Input, Tensor, checkpoint, f32, gradients, scan, trace};
 
-/// Draws a deep graph of some thousand ops: at least 500, and at most about `most`.
+/// Draws a deep graph of at least 500 ops and at most about `most` ops.
 ///
 /// # Errors
-/// None, unless tracing is wrong.
+/// Returns an error only if tracing has a bug.
 pub fn deep(seed: u64, most: usize) -> Result<Graph> {
     let mut random = Random::new(seed);
     let ops = 500 + random.below(most.saturating_sub(500).max(1));
@@ -29,7 +29,7 @@ pub fn deep(seed: u64, most: usize) -> Result<Graph> {
             3 => blocks(&mut random, x, ops),
             _ => recurrence(&mut random, x, ops / 8),
         };
-        // Half of them with their gradients.
+        // Half of the graphs have gradients.
         if random.below(2) == 0 {
             let [dx, dp] = gradients(y.sum(), [x[0], x[1]]);
             vec![y, dx, dp]
@@ -48,7 +48,8 @@ fn input(name: &str, [rows, columns]: [usize; 2]) -> Input {
     f32(name, [rows, columns])
 }
 
-/// Draws rows and columns: odd ones, ones, and some that fill vectors; larger ones for shorter graphs.
+/// Draws the numbers of rows and columns, including odd ones, 1, and ones that fill vectors; longer graphs
+/// have smaller extents.
 fn shape(random: &mut Random, ops: usize) -> [usize; 2] {
     let largest = (200_000 / ops).max(2);
     let extents = [1, 2, 3, 5, 15, 16, 17, 33, 64, 65];
@@ -56,7 +57,7 @@ fn shape(random: &mut Random, ops: usize) -> [usize; 2] {
     [extent(), extent()]
 }
 
-/// Draws a function of one or two values that brings numbers closer together.
+/// Draws a function of two values that is a contraction.
 fn step(random: &mut Random, y: Tensor, x: Tensor) -> Tensor {
     let factor = random.uniform(-0.6, 0.6);
     match random.below(14) {
@@ -77,14 +78,14 @@ fn step(random: &mut Random, y: Tensor, x: Tensor) -> Tensor {
     }
 }
 
-/// Draws many functions one after the other, with values that live long.
+/// Draws a chain of functions, with values that are used long after they are computed.
 fn chain(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let mut recent = vec![x[0], x[1], x[2]];
     for _ in 0..ops / 4 {
         let [y, other] = [0, 0].map(|_| recent[recent.len() - 1 - random.below(recent.len().min(40))]);
         recent.push(step(random, y, other));
     }
-    // What is used nowhere else is used here.
+    // Uses the values that nothing else uses.
     recent.iter().rev().take(50).fold(recent[0], |sum, &value| 0.9 * sum + 0.1 * value)
 }
 
@@ -95,7 +96,7 @@ fn wide_sum(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     })
 }
 
-/// Draws functions between which rows are reduced and normalised.
+/// Draws a chain of functions, with reductions and normalisations of rows in between.
 fn rows(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let mut y = x[0];
     for i in 0..ops / 5 {
@@ -110,7 +111,7 @@ fn rows(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     y
 }
 
-/// Blocks in blocks, each run a few times, or some hundred.
+/// Draws nested blocks, the outer one with up to 3,000 iterations.
 fn blocks(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let inner = 2 + random.below(6);
     let middle = 1 + random.below(5);
@@ -131,7 +132,7 @@ fn blocks(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     y
 }
 
-/// Draws a recurrent network over a sequence, with the same weights in every step.
+/// Draws a recurrent network over a sequence, with the same weights in each step.
 fn recurrence(random: &mut Random, x: &[Tensor], steps: usize) -> Tensor {
     let [_, columns] = x[0].dims();
     let (w, shift) = (x[1].transpose(0, 1), random.uniform(-0.5, 0.5));

@@ -1,8 +1,8 @@
-//! Steps in float32 against the float64 evaluator.
+//! Compares steps in float32 with the float64 evaluator.
 //!
-//! In: a graph, values for its leaves, what a device gave. Out: whether float32 explains the difference. The
-//! comparison is the same for all devices. Always holds: each step starts from the device's own values, as it
-//! may magnify the rounding of the one before.
+//! In: a graph, values for its leaves, and the results of a device. Out: whether float32 rounding explains
+//! the differences. The comparison is the same for all devices. Always holds: each step starts from the
+//! device's own values, because it may amplify the rounding errors of the previous step.
 
 use crate::Leaves;
 use crate::compare::{Tolerance, same};
@@ -12,32 +12,32 @@ use gradloom_core::ir::{DType, Graph, OpKind};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
 use std::ops::AddAssign;
 
-/// A step in which a number grows beyond this says nothing about float32.
+/// Steps with larger numbers are not compared, because float32 is too inexact for them.
 const LARGEST: f64 = 1e4;
-/// The largest allowed error, as a share of the largest number that the step computes.
+/// Maximum error, relative to the largest number that the step computes.
 const SHARE: f64 = 1e-5;
-/// The assumed number of roundings in the most sensitive place of a step.
+/// Assumed number of roundings at the most sensitive point of a step.
 const MAGNIFIED: f64 = 8.0;
 
-/// The result of a comparison without a mistake.
+/// Result of a successful comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Results are close.
+    /// The results are close.
     Close,
-    /// Results are as close as they would be if leaves changed in their last bits.
+    /// The results differ by no more than if the last bits of leaves had changed.
     Sensitive,
-    /// The step's numbers are too large to say anything.
+    /// The numbers of the step are too large to compare.
     Wild,
 }
 
-/// Steps that were compared, by what was found.
+/// Number of compared steps, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Number of steps found close or sensitive.
+    /// Number of steps that were close or sensitive.
     pub steps: u64,
-    /// The sensitive ones of them.
+    /// Number of sensitive steps.
     pub sensitive: u64,
-    /// Steps that were not compared.
+    /// Number of steps that were not compared.
     pub wild: u64,
 }
 
@@ -58,10 +58,10 @@ impl AddAssign for Compared {
     }
 }
 
-/// Compares what a device gave with what the evaluator gives for the same leaves.
+/// Compares the results of a device with those of the evaluator for the same leaves.
 ///
 /// # Errors
-/// The first value that is wrong.
+/// Returns a description of the first value that is wrong.
 pub fn compare(graph: &Graph, leaves: &Leaves, got: &Evaluation, want: &Evaluation) -> Result<Found, String> {
     let scale = largest(graph, leaves);
     if scale > LARGEST || !scale.is_finite() {
@@ -75,13 +75,14 @@ pub fn compare(graph: &Graph, leaves: &Leaves, got: &Evaluation, want: &Evaluati
     same(got, want, tolerance).map(|()| Found::Sensitive)
 }
 
-/// A step that runs on a device: from values of leaves to what it gives.
+/// Step that runs on a device: a function from the values of leaves to the results.
 pub type Run<'a> = dyn FnMut(&dyn Fn(&OpKind) -> Option<HostTensor>) -> Result<Evaluation, Error> + 'a;
 
-/// Runs some steps and compares each; ends early at one whose numbers are too large.
+/// Runs several steps and compares each. Stops early at a step whose numbers are too large.
 ///
 /// # Errors
-/// The first value that is wrong, or the error of a step, with the number of the step.
+/// Returns a description of the first value that is wrong, or the error of a step, with the index of the
+/// step.
 pub fn compare_steps(
     graph: &Graph,
     leaves: &Leaves,
@@ -110,8 +111,8 @@ pub fn compare_steps(
     Ok(compared)
 }
 
-/// Returns the largest change of the step's results when its leaves change in their last bit: float32
-/// cannot be more exact than that.
+/// Returns the largest change of the step's results when the last bits of its leaves change: the best
+/// accuracy that float32 can have.
 fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     let mut most = 0.0;
     for seed in 0..4 {
@@ -125,7 +126,7 @@ fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     most
 }
 
-/// Returns the largest number that the step meets anywhere; NaN if there is one.
+/// Returns the largest magnitude of any value computed in the step, or NaN if one is NaN.
 pub fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
     let Ok(values) = evaluate_values(graph, &|kind| leaves.value(kind)) else { return f64::NAN };
     let floats =

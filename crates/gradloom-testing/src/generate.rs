@@ -1,6 +1,6 @@
-//! Random graphs: every primitive, with many of the patterns that passes look for.
+//! Generates random graphs of every primitive, with many of the patterns that passes match.
 //!
-//! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only.
+//! Constants are dyadic, and functions that round are applied only to values that depend on a leaf.
 
 use crate::Random;
 use gradloom_core::ir::{
@@ -9,10 +9,10 @@ use gradloom_core::ir::{
 };
 use std::collections::HashSet;
 
-/// Larger values are not drawn.
+/// Maximum number of elements of a value.
 const MAX_ELEMENTS: usize = 150;
 
-/// Draws a random graph that verifies; few trap.
+/// Draws a random graph that verifies; few of the graphs trap.
 pub fn generate(seed: u64) -> Graph {
     let mut generator =
         Generator { graph: Graph::new(), random: Random::new(seed), varying: HashSet::new(), depth: 0 };
@@ -46,7 +46,7 @@ const SMOOTH: [UnaryOp; 12] = [
     UnaryOp::Erf,
     UnaryOp::Neg,
 ];
-/// Functions whose expansions have no other error than that of rounding.
+/// Functions whose expansions have no error except rounding.
 const COMPOSITE: [CompositeOp; 3] = [CompositeOp::Sinh, CompositeOp::Cosh, CompositeOp::Asinh];
 const EXACT: [UnaryOp; 6] =
     [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign, UnaryOp::Floor, UnaryOp::Not, UnaryOp::Detach];
@@ -54,7 +54,7 @@ const EXACT: [UnaryOp; 6] =
 impl Generator {
     fn leaves(&mut self) -> Vec<ValueId> {
         let mut pool = Vec::new();
-        // Most leaves have one shape, so that ops with several operands find some.
+        // Most leaves have the same shape, so that ops find several operands that fit.
         let common: Vec<_> = (0..2 + self.random.below(2)).map(|_| 2 + self.random.below(3)).collect();
         for i in 0..4 + self.random.below(4) {
             let rank = self.random.below(4);
@@ -78,7 +78,8 @@ impl Generator {
 
     /// Adds outputs, updates and guards.
     fn give_out(&mut self, pool: &[ValueId]) {
-        // Every value, so that none goes wrong unseen; or few, so that there is dead code.
+        // Either every value is an output, so that no error goes undetected, or only a few are, so that there
+        // is dead code.
         let count = if self.random.below(2) == 0 { pool.len() } else { 1 + self.random.below(4) };
         for (i, at) in self.random.order(pool.len()).into_iter().take(count).enumerate() {
             self.graph.outputs.push(Output { name: format!("y{i}"), value: pool[at] });
@@ -100,7 +101,7 @@ impl Generator {
         }
     }
 
-    /// Adds ops whose operands come from the pool, to which their results go.
+    /// Adds ops with operands from the pool, and adds their results to the pool.
     fn ops(&mut self, pool: &mut Vec<ValueId>, count: usize) {
         for _ in 0..count {
             if let Some(results) = self.op(pool) {
@@ -113,7 +114,7 @@ impl Generator {
         self.try_add(kind, operands).unwrap_or_default()
     }
 
-    /// Adds an op; returns `None` if it does not fit its operands or gives too many elements.
+    /// Adds an op. Returns `None` if it does not fit its operands, or if its result is too large.
     fn try_add(&mut self, kind: OpKind, operands: &[ValueId]) -> Option<Vec<ValueId>> {
         let types = gradloom_core::ir::infer(&self.graph, &kind, operands).ok()?;
         if types.iter().any(|ty| ty.elements() > MAX_ELEMENTS || ty.shape.iter().any(|&n| n > MAX_ELEMENTS)) {
@@ -141,26 +142,26 @@ impl Generator {
         let dense: Vec<_> = (0..ty.elements()).map(|_| number()).collect();
         let data =
             if self.random.below(3) > 0 { Literal::Splat(first) } else { Literal::Dense(dense.into()) };
-        // As large as what it goes with.
+        // Not limited in size, because a value of this type already exists.
         let kind = OpKind::Constant { ty: ty.clone(), data };
         self.graph.add(kind, &[], None).expect("a value of this type is there")[0]
     }
 
-    /// Returns a value of the type of another: from the pool, or a constant.
+    /// Returns a value, from the pool or a constant, that has the same type as `value`.
     fn like(&mut self, pool: &[ValueId], value: ValueId) -> ValueId {
         let ty = self.graph.ty(value).clone();
         let same: Vec<_> = pool.iter().copied().filter(|&v| *self.graph.ty(v) == ty).collect();
         if self.random.below(4) == 0 { self.constant(&ty) } else { self.random.pick(&same) }
     }
 
-    /// Returns a value of a dtype from the pool.
+    /// Returns a value from the pool with the given dtype.
     fn of(&mut self, pool: &[ValueId], dtype: DType) -> Option<ValueId> {
         let fits: Vec<_> = pool.iter().copied().filter(|&v| self.graph.ty(v).dtype == dtype).collect();
         (!fits.is_empty()).then(|| self.random.pick(&fits))
     }
 
     fn op(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
-        // Recent values make chains, and of two values the larger one says more.
+        // Recent values form chains, and the larger of two values is the better test.
         let recent = &pool[pool.len() - pool.len().min(3)..];
         let [first, second] = [self.random.pick(recent), self.random.pick(pool)];
         let larger = |v: &ValueId| self.graph.ty(*v).elements();
@@ -171,7 +172,7 @@ impl Generator {
             4..=8 => self.binary(pool, x),
             9 => {
                 let other = self.like(pool, x);
-                // The other way round, too.
+                // The second comparison may have its operands reversed.
                 let (op, reversed) = (self.random.pick(CompareOp::ALL), self.random.pick(CompareOp::ALL));
                 let y = self.try_add(OpKind::Compare(op), &[x, other])?;
                 let (a, b) = self.random.pick(&[(x, other), (other, x)]);
@@ -180,7 +181,7 @@ impl Generator {
             }
             10 => self.select(pool, x),
             11 => {
-                // A pass replaces i64, and graphs are run without passes, too.
+                // A pass replaces i64, but graphs are also run without passes.
                 let dtype = self.random.pick(&DType::ALL.map(|dtype| match dtype {
                     DType::I64 => DType::U8,
                     dtype => dtype,
@@ -238,7 +239,7 @@ impl Generator {
         }
         let op = if rounds { self.random.pick(&SMOOTH) } else { self.random.pick(&EXACT) };
         let y = self.try_add(OpKind::Unary(op), &[x])?;
-        // Twice in a row, often.
+        // Often the same function twice in a row.
         let again = self.random.below(3) == 0 && EXACT.contains(&op);
         if again { self.try_add(OpKind::Unary(op), &y) } else { Some(y) }
     }
@@ -251,7 +252,7 @@ impl Generator {
         let varies = self.varying.contains(&x) || self.varying.contains(&other);
         let op = if matches!(op, Div | Pow | Rem) && !varies { BinaryOp::Mul } else { op };
         if matches!(op, Div | Rem) && self.graph.ty(x).dtype.is_integer() {
-            // Zeros would trap.
+            // A divisor of zero would trap.
             let ty = self.graph.ty(x).clone();
             let data = Literal::Splat(Number::Int(1 + self.random.below(3) as i64));
             let divisor = self.add(OpKind::Constant { ty, data }, &[])[0];
@@ -259,7 +260,7 @@ impl Generator {
         }
         let y = self.try_add(OpKind::Binary(op), &[a, b])?;
         if op.is_commutative() && self.random.below(4) == 0 {
-            // The same again, for common subexpressions.
+            // The same op with its operands reversed, for common subexpression elimination.
             let z = self.try_add(OpKind::Binary(op), &[b, a])?;
             return Some([y, z].concat());
         }
@@ -307,7 +308,8 @@ impl Generator {
         if self.random.below(2) == 0 { self.slice(y[0], &self.graph.ty(y[0]).shape.clone()) } else { Some(y) }
     }
 
-    /// Cuts along an axis, and pads the parts back or joins them: what split tensors and their cotangents do.
+    /// Slices along an axis, then pads the parts or concatenates them, as when tensors and their cotangents
+    /// are split.
     fn split(&mut self, x: ValueId, shape: &Shape) -> Option<Vec<ValueId>> {
         let rank = shape.rank();
         let axis = self.random.below(rank.max(1));
@@ -350,7 +352,7 @@ impl Generator {
         Some([window, replaced].concat())
     }
 
-    /// Adds a gather of rows of a table, and their way back into zeros.
+    /// Adds a gather of rows of a table, and a scatter of the rows into zeros.
     fn rows(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
         let x = self.of(pool, DType::F32)?;
         let ty = self.graph.ty(x).clone();
@@ -423,7 +425,7 @@ impl Generator {
         Some([bits, iota].concat())
     }
 
-    /// Adds a loop or a checkpoint around random ops.
+    /// Adds a loop or a checkpoint with random ops in its block.
     fn block(&mut self, pool: &[ValueId], x: ValueId) -> Option<Vec<ValueId>> {
         if self.depth == 2 {
             return None;
@@ -446,7 +448,7 @@ impl Generator {
         let block = self.graph.add_block(&types);
         let params = self.graph.blocks[block].params.clone();
         if !repeat {
-            // The second turn of a loop may see a constant where the first one sees a leaf.
+            // In a loop, a later iteration may receive a constant where the first one receives a leaf.
             let varying =
                 params.iter().zip(&operands).filter(|(_, v)| self.varying.contains(v)).map(|(p, _)| *p);
             let varying: Vec<_> = varying.collect();
@@ -457,7 +459,7 @@ impl Generator {
         let mut inner = params.clone();
         let count = 1 + self.random.below(6);
         self.ops(&mut inner, count);
-        // A value of the type of each carried one, then any.
+        // One value with the type of each carried value, then any values.
         let mut results: Vec<_> =
             params[..carried.len()].iter().map(|&param| self.like(&inner, param)).collect();
         results.extend((0..self.random.below(3)).map(|_| self.random.pick(&inner)));

@@ -1,4 +1,4 @@
-//! Values for leaves: drawn from their names, or what a step left behind.
+//! Values for leaves: drawn at random, or left by an earlier step.
 
 use crate::Random;
 use gradloom_core::ir::{DType, Graph, OpKind, Type};
@@ -6,7 +6,7 @@ use gradloom_core::reference::{Evaluation, HostTensor};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Values of leaves; the same for each device and for the reference.
+/// Values of leaves, which are the same for each device and the reference.
 #[derive(Clone, Debug)]
 pub struct Leaves {
     seed: u64,
@@ -14,12 +14,12 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Floats that are exact in float32; integers small enough to index.
+    /// Creates random values: floats that are exact in float32, and integers small enough to be indices.
     pub fn random(seed: u64) -> Self {
         Self { seed, given: HashMap::new() }
     }
 
-    /// Sets one leaf.
+    /// Sets the value of one leaf.
     pub fn with(mut self, name: &str, dtype: DType, shape: &[usize], values: &[f64]) -> Self {
         self.set(name, HostTensor::from_f64(Type::new(dtype, shape), values.to_vec()));
         self
@@ -29,14 +29,15 @@ impl Leaves {
         self.given.insert(name.to_string(), tensor);
     }
 
-    /// Lets the next step start with what this one left in the store.
+    /// Sets the leaves to the values that a step left in the store.
     pub fn advance(&mut self, step: &Evaluation) {
         for (name, tensor) in &step.next {
             self.set(name, tensor.clone());
         }
     }
 
-    /// Returns the value of a leaf, each number changed by up to this share of it.
+    /// Returns the value of a leaf, with each float changed at random by up to `share`, relative to its
+    /// magnitude.
     pub fn value_near(&self, kind: &OpKind, share: f64, seed: u64) -> Option<HostTensor> {
         let value = match kind {
             OpKind::State { ty, init, .. } => self
@@ -52,7 +53,8 @@ impl Leaves {
         Some(HostTensor::from_f64(value.ty.clone(), near))
     }
 
-    /// Returns the value of a leaf; states that no step has updated start as they say.
+    /// Returns the value of a leaf; `None` for a state that no step has updated, which starts with its
+    /// `init`.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let name = Graph::leaf_name(kind)?;
         if let Some(tensor) = self.given.get(name) {
@@ -61,7 +63,7 @@ impl Leaves {
         let ty = match kind {
             OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => ty.clone(),
             OpKind::Scalar { dtype, .. } => Type::scalar(*dtype),
-            // States start as they say.
+            // States start with their `init`.
             _ => return None,
         };
         let mut hasher = DefaultHasher::new();

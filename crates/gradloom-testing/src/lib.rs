@@ -1,7 +1,7 @@
-//! Random graphs and values, damaged files, shared by the tests of the workspace and by `cargo xtask fuzz`.
+//! Random graphs and values, and damaged files, for the tests of the workspace and `cargo xtask fuzz`.
 //!
-//! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on
-//! every machine.
+//! In: seeds. Out: graphs that verify, and values for their leaves. Always holds: a seed results in the same
+//! graph on every machine.
 
 pub mod adapter;
 pub mod chains;

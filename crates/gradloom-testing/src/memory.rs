@@ -1,13 +1,13 @@
-//! Memory that something takes, thread by thread.
+//! Measures memory allocations per thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts; a test program makes it its own with `#[global_allocator]`.
+/// System allocator that counts allocations. A test program enables it with `#[global_allocator]`.
 pub struct Counting;
 
 thread_local! {
-    // Constant and without a destructor: to count allocates nothing, and works while a thread ends.
+    // Constant and without a destructor, so that counting never allocates and works while a thread exits.
     static NOW: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
     static LARGEST: Cell<usize> = const { Cell::new(0) };
@@ -25,11 +25,11 @@ fn add(bytes: isize) {
     MOST.set(MOST.get().max(NOW.get()));
 }
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         one(layout.size());
-        // SAFETY: as asked by the caller, here and below.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, here and below.
         unsafe { System.alloc(layout) }
     }
 
@@ -53,18 +53,18 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that something took; 0 in a program whose allocator is another one.
+/// Sizes of allocations in bytes; 0 in a program that uses another allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// Bytes of the largest block.
+    /// Size of the largest block.
     pub largest: usize,
-    /// Bytes of all blocks at one time, beyond those that there were before.
+    /// Peak size of all blocks together, beyond those that existed before.
     pub most: usize,
-    /// Bytes of all blocks together, whether they were given back or not.
+    /// Total size of all blocks, freed or not.
     pub all: usize,
 }
 
-/// Runs a function; returns its result, and the bytes that its thread allocated for it.
+/// Runs a function, and returns its result and the allocations of its thread.
 pub fn measured<T>(run: impl FnOnce() -> T) -> (T, Bytes) {
     let (before, all) = (NOW.get(), ALL.get());
     MOST.set(before);

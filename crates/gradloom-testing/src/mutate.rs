@@ -1,9 +1,9 @@
-//! Damaged files.
+//! Damages the bytes of files.
 
 use crate::Random;
 
-/// Returns the bytes with one to three changes, which begin within the first `reach` of them: a bit, a
-/// byte, a digit, a piece that is missing or there twice, or the end.
+/// Returns the bytes with one to three changes that begin within the first `reach` bytes: a changed bit, byte
+/// or digit, a piece that is removed or duplicated, or a truncation.
 pub fn mutated(bytes: &[u8], reach: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + random.below(3) {

@@ -1,14 +1,14 @@
-//! A seeded generator, so that every test can be repeated.
+//! Seeded random number generator, so that every test is reproducible.
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(
-    /// The seed at first, then the state.
+    /// Seed at first, then state.
     pub u64,
 );
 
 impl Random {
-    /// Creates a generator that gives the same numbers for the same seed.
+    /// Creates a generator; the same seed results in the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -23,7 +23,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns the next 32 bits: the upper ones of 64.
+    /// Returns the next 32 bits, the upper half of 64.
     pub fn bits(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }

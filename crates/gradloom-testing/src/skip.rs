@@ -1,13 +1,14 @@
-//! Tests that are skipped where something is not there, and say so by name.
+//! Skips tests whose requirements are missing, and records their names.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Notes that the running test is skipped: prints its name and the reason, and appends both to the file that
-/// `GRADLOOM_SKIPPED` names, which `scripts/test.sh` counts and prints at its end.
+/// Records that the running test is skipped: prints its name and the reason, and appends both to the file in
+/// `GRADLOOM_SKIPPED`, from which `scripts/test.sh` prints a summary.
 ///
 /// # Panics
-/// When the variable `needs` is set, which forbids it; when the file cannot be written.
+/// Panics if the environment variable `needs` is set, which forbids skipping, or if the file cannot be
+/// written.
 pub fn skip(reason: &str, needs: Option<&str>) {
     let name = std::env::var("NEXTEST_TEST_NAME").ok();
     let name = name.or_else(|| std::thread::current().name().map(str::to_string)).unwrap_or_default();

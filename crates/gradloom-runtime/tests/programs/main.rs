@@ -1,4 +1,4 @@
-//! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
+//! Compares programs on the CPU with the float64 reference and with each other, from graph to results.
 
 mod aborted;
 mod data;
@@ -28,12 +28,12 @@ fn graph(lines: &str) -> Graph {
     parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
 }
 
-/// Returns the CPU with one thread and with two.
+/// Returns the CPU with one thread, and with two threads.
 fn devices() -> [Device; 2] {
     [1, 2].map(|threads| Device::cpu_with_threads(threads).unwrap())
 }
 
-/// Returns the CPU in each of the ways in which it computes the table of ops.
+/// Returns the CPU in each configuration in which it computes the table of ops.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     let devices = [
         ("alone", Device::cpu_with_threads(1)),
@@ -44,12 +44,12 @@ fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     devices.map(|(name, device)| (name, device.unwrap())).into()
 }
 
-/// Returns the number of random graphs that a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+/// Returns the number of random graphs of a test; `GRADLOOM_RANDOM_GRAPHS` overrides it.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
-/// Returns the bits of all results of a step: equal for equal NaNs, too.
+/// Returns the bits of all results of a step, so that equal NaNs compare equal.
 fn bits(evaluation: &Evaluation) -> Vec<(String, Vec<u64>)> {
     values(evaluation)
         .map(|(name, tensor)| (name, tensor.to_f64().into_iter().map(f64::to_bits).collect()))

@@ -1,4 +1,4 @@
-//! Sharing bytes changes no bit, nor do threads: on random graphs of every primitive.
+//! Tests on random graphs of every primitive that neither sharing bytes nor threads changes a bit.
 
 use crate::{bits, devices, random_graphs};
 use gradloom_core::passes;

@@ -1,5 +1,5 @@
-//! Random training steps on the CPU against the float64 reference, as they are and after the passes: loops as
-//! machine code, where the processor has it, and interpreted.
+//! Compares random training steps on the CPU with the float64 reference, before and after the passes, with
+//! loops as machine code (if the CPU supports it) and interpreted.
 
 use crate::{devices, random_graphs, values};
 use gradloom_core::ir::{DType, Graph};
@@ -13,7 +13,7 @@ use gradloom_testing::compare::{same_bits, same_numbers};
 use gradloom_testing::{Leaves, TrainingStep, training_step};
 
 const STEPS: usize = 2;
-/// Steps in which a number grows beyond this say nothing about float32.
+/// Steps with larger numbers are not compared, because float32 is too inexact for them.
 const LARGEST: f64 = 1e4;
 
 #[test]
@@ -32,7 +32,7 @@ fn training_steps_agree_with_the_reference() {
     assert!(in_place > graphs / 2, "{in_place} updates were in place");
 }
 
-/// Runs a graph for some steps; gives the number of updates in place.
+/// Runs a graph for several steps, and returns the number of updates in place.
 fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 3], seed: u64, compared: &mut usize) -> usize {
     let mut leaves = leaves.clone();
     let mut programs = devices.each_ref().map(|device| {
@@ -61,14 +61,15 @@ fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 3], seed: u64, com
                 format!("seed {seed}, step {step}, {loops}\n{graph}{}", programs[0].plan().report(graph))
             });
         }
-        // From the device's own values: a step may magnify the rounding of the one before.
+        // Continues from the device's own values, because a step may amplify the rounding errors of the
+        // previous one.
         leaves.advance(&one);
         *compared += 1;
     }
     programs[0].plan().buffers.iter().filter(|buffer| buffer.role == Role::Next).count()
 }
 
-/// Returns the largest number that the step meets anywhere.
+/// Returns the largest magnitude of any value computed in the step.
 fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
     let values = evaluate_values(graph, &|kind| leaves.value(kind)).expect("it just ran");
     let floats =

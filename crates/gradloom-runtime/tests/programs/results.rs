@@ -1,5 +1,5 @@
-//! Results that the host has no room for: an error before anything is allocated or run, and never the end of
-//! the process.
+//! Tests results that do not fit in the host's memory: they cause an error before anything is allocated or
+//! run, and never abort the process.
 
 use crate::{devices, graph};
 use gradloom_core::error::ErrorKind;
@@ -10,7 +10,7 @@ use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Fault, Session, Trainer, run_once};
 use std::process::Command;
 
-/// One element, read 2^28 times: 4 bytes of the plan, and a copy of 1 GiB.
+/// One element, broadcast to 2^28: 4 bytes in the plan, and 1 GiB in the copy.
 const WIDE: usize = 1 << 28;
 
 fn wide(x: Tensor) -> Tensor {
@@ -30,7 +30,7 @@ fn copies_of_results_count_as_memory() {
     assert!(text.contains("bytes of memory, the limit is 1073741824"), "{text}");
     assert!(text.contains("the output `result.0`, f32[268435456], 1073741824 bytes"), "{text}");
     assert_eq!(faults.count(Fault::Allocation), before, "it was refused before anything was allocated");
-    // With some room for the plan beside the copy, it is taken.
+    // It is accepted if there is room for the plan in addition to the copy.
     faults.limit_memory(4 * WIDE as u64 + (1 << 20));
     compile().unwrap();
 }
@@ -57,7 +57,7 @@ fn outputs_of_a_training_step_count_too() {
     assert_eq!(step.get("wide").unwrap().len(), 1 << 20);
 }
 
-/// Results have the values that they had when they were copied a second time.
+/// Results have the same values when they are copied a second time.
 #[test]
 fn results_of_every_dtype() {
     for device in devices() {
@@ -76,7 +76,7 @@ fn results_of_every_dtype() {
             assert_eq!(integers, [0.0, 1.0, 2.0, 3.0, -4.0, 5.0]);
             assert_eq!(greater, [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
             assert_eq!(repeated, [1.5, 1.5, -4.5, -4.5]);
-            // A capture can be read as often as one likes.
+            // A capture can be read any number of times.
             assert_eq!((infer.get("sum").unwrap(), infer.get("sum").unwrap()), (vec![9.0], vec![9.0]));
         }
     }
@@ -89,7 +89,7 @@ fn a_graph_whose_views_have_no_end_is_refused() {
     assert!(error.to_string().contains("the output `y`"), "{error}");
 }
 
-/// Runs in a process of its own, which the system gives less memory than one result takes.
+/// Runs in a child process, whose memory limit is smaller than one result.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_result_without_memory_is_an_error() {

@@ -1,4 +1,4 @@
-//! Products whose weights stay as they are stored: f16, bf16, and blocks.
+//! Tests products that read weights in their stored form: f16, bf16, and blocks.
 
 use crate::{devices, graph};
 use gradloom_core::fuse::Fusion;
@@ -10,7 +10,7 @@ use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 
-/// Returns leaves with blocks of a format in the parameter `w`, u8 `[rows, bytes]`, whose scales are about
+/// Returns leaves in which the parameter `w`, u8 `[rows, bytes]`, has blocks of a format with scales of about
 /// 2^-6.
 fn leaves(format: BlockFormat, [rows, elements]: [usize; 2]) -> Leaves {
     let (size, row) = (format.block_bytes(), format.bytes_of(elements).unwrap());
@@ -23,7 +23,7 @@ fn leaves(format: BlockFormat, [rows, elements]: [usize; 2]) -> Leaves {
     Leaves::random(3).with("w", DType::U8, &[rows, row], &blocks)
 }
 
-/// Runs a graph after the passes on the CPU, against the reference.
+/// Compares a graph on the CPU, after the passes, with the reference.
 #[track_caller]
 fn agrees(graph: &Graph, leaves: &Leaves) {
     let expected = evaluate(graph, &|kind: &OpKind| leaves.value(kind)).unwrap();
@@ -42,7 +42,7 @@ fn agrees(graph: &Graph, leaves: &Leaves) {
     }
 }
 
-/// Returns the number of launches of the program for the CPU that convert.
+/// Returns the number of launches in the CPU program that convert stored values.
 fn conversions(graph: &Graph) -> usize {
     let optimized = passes::run(graph.clone()).0;
     let lowered = gradloom_codegen::cpu::lower(&optimized, 2).unwrap();
@@ -62,25 +62,25 @@ fn weights_in_blocks_are_read_by_products() {
                 "%0: f32[{rows}, 96] = input \"x\"\n%1: u8[70, {bytes}] = param \"w\"\n\
                  %2: f32[70, 96] = dequantize %1 {{format={format}}}\n"
             );
-            // A linear layer, with what follows from its product.
+            // A linear layer with an activation.
             let linear = graph(&format!(
                 "{head}%3: f32[96, 70] = permute %2 {{perm=[1, 0]}}\n\
                  %4: f32[{rows}, 70] = dot %0, %3 {{lhs_contract=[1], rhs_contract=[0]}}\n\
                  %5: f32[{rows}, 70] = tanh %4\noutput \"y\" %5"
             ));
-            // Heads beside each other: both the sum and the columns are several axes.
+            // Heads next to each other: both the contraction and the columns have several axes.
             let heads = graph(&format!(
                 "{head}%3: f32[7, 10, 3, 32] = reshape %2\n%4: f32[{rows}, 3, 32] = reshape %0\n\
                  %5: f32[{rows}, 7, 10] = dot %4, %3 {{lhs_contract=[1, 2], rhs_contract=[2, 3]}}\n\
                  output \"y\" %5"
             ));
-            // One product for each group of outputs.
+            // A separate product for each group of outputs.
             let batch = graph(&format!(
                 "{head}%3: f32[7, 10, 96] = reshape %2\n%4: f32[1, {rows}, 96] = reshape %0\n\
                  %5: f32[7, {rows}, 96] = broadcast %4\n%6: f32[7, {rows}, 10] = dot %5, %3 \
                  {{lhs_batch=[0], rhs_batch=[0], lhs_contract=[2], rhs_contract=[2]}}\noutput \"y\" %6"
             ));
-            // Some of the rows, from a block in the middle on.
+            // A subset of the rows, starting at a block in the middle.
             let part = graph(&format!(
                 "{head}%3: f32[20, 32] = slice %2 {{start=[9, 32], limit=[49, 64], step=[2, 1]}}\n\
                  %4: f32[{rows}, 32] = slice %0 {{start=[0, 8], limit=[{rows}, 40], step=[1, 1]}}\n\
@@ -94,9 +94,9 @@ fn weights_in_blocks_are_read_by_products() {
     }
 }
 
-/// Stored values whose uses a product cannot read directly are converted to f32 once: sums over the rows of
-/// blocks (as in the gradient of the left operand), parts of blocks, left operands; and values that are
-/// outputs of the program.
+/// Stored values are converted to f32 once if a product cannot read them directly: for sums over the rows of
+/// blocks (as in the gradient of the left operand), for parts of blocks, for left operands, and for values
+/// that are outputs of the program.
 #[test]
 fn other_uses_are_converted_once() {
     for (format, bytes) in [(BlockFormat::Q8_0, 68), (BlockFormat::Q4_0, 36)] {
@@ -134,13 +134,13 @@ fn rows_of_an_embedding_are_gathered_first() {
 
 #[test]
 fn floats_of_16_bits_are_read_by_products() {
-    // Numbers that both dtypes hold exactly.
+    // Numbers that both dtypes represent exactly.
     let numbers: Vec<f64> = (0..2800).map(|i| f64::from(i * 7 % 17 - 8) / 8.0).collect();
     for dtype in [DType::F16, DType::BF16] {
         let leaves =
             Leaves::random(4).with("a", dtype, &[40, 70], &numbers).with("b", dtype, &[70, 40], &numbers);
         for rows in [1, 4, 50] {
-            // Three products of one input, as of queries, keys and values; two with weights by columns.
+            // Three products, with weights in row-major and in column-major order.
             let graph = graph(&format!(
                 "%0: f32[{rows}, 40] = input \"x\"\n%1: {dtype}[40, 70] = param \"a\"\n\
                  %2: {dtype}[70, 40] = param \"b\"\n%3: f32[40, 70] = cast %1\n%4: f32[70, 40] = cast %2\n\

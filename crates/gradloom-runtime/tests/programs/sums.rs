@@ -1,4 +1,4 @@
-//! Sums of many numbers lose few digits: over any axes, fused or not, whatever the numbers.
+//! Tests that sums of many numbers lose few digits, over any axes, fused or not, for any numbers.
 
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type};
@@ -8,10 +8,10 @@ use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Random;
 
-/// Largest relative error of a sum of positive numbers.
+/// Maximum relative error of a sum of positive numbers.
 const LARGEST: f64 = 1e-6;
 
-/// Returns a graph of the sum of `x * x`, or of `x`, over some axes.
+/// Returns a graph that sums `x * x` or `x` over the given axes.
 fn sum(shape: &[usize], axes: &[usize], squared: bool) -> Graph {
     let mut graph = Graph::new();
     let mut b = Builder::new(&mut graph, None);
@@ -30,7 +30,7 @@ fn devices() -> Vec<(&'static str, Device)> {
     ]
 }
 
-/// Returns sums in float64, over the middle one of three axes.
+/// Returns the float64 sums over the middle one of three axes.
 fn exact(values: &[f32], [outer, middle, inner]: [usize; 3], squared: bool) -> Vec<f64> {
     let mut sums = vec![0.0; outer * inner];
     for (i, &value) in values.iter().enumerate() {

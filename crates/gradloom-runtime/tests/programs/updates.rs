@@ -1,4 +1,4 @@
-//! Steps one after the other: what persists is exactly what the reference says, also when a step fails.
+//! Tests that after each step, the stored values are exactly those of the reference, even if a step fails.
 
 use crate::{bits, devices, graph};
 use gradloom_core::error::ErrorKind;
@@ -9,7 +9,7 @@ use gradloom_cpu::CpuDevice as _;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 
-/// Runs a graph of exact numbers for three steps, as it is and after the passes.
+/// Runs a graph with exact numbers for three steps, before and after the passes.
 #[track_caller]
 fn agrees(lines: &str, leaves: impl Fn() -> Leaves) {
     let graph = graph(lines);
@@ -77,7 +77,7 @@ fn old_values_are_read_before_and_after_the_next_ones_exist() {
          update %0 <- %2\nupdate %1 <- %3",
         one,
     );
-    // A counter, its power of two, and a moving average of what they were.
+    // A counter, and the sum of its powers of two.
     agrees(
         "%0: i32[] = state \"n\" {init=0}\n%1: i32[] = constant 1\n%2: i32[] = add %0, %1\n\
          %3: i32[] = shl %1, %0\n\
@@ -99,7 +99,7 @@ fn windows_of_a_cache() {
          output \"sums\" %5",
         || one().with("row", DType::F32, &[1, 2], &[3.0, 4.0]),
     );
-    // A ring that moves by one, and a window of nothing.
+    // A ring that is rotated by one element, and an empty window.
     agrees(
         "%0: f32[4] = param \"ring\"\n%1: i32[] = constant 0\n%2: i32[] = constant 3\n\
          %3: f32[3] = slice %0 {start=[1], limit=[4], step=[1]}\n\
@@ -115,7 +115,7 @@ fn states_without_elements() {
     agrees("%0: f32[0, 3] = param \"a\"\n%1: f32[0, 3] = neg %0\noutput \"a\" %0\nupdate %0 <- %1", one);
 }
 
-/// Whatever ends the step: parameters, states and their counter stay.
+/// Checks that parameters, states and their version do not change, however the step ends.
 #[track_caller]
 fn leaves_everything(
     lines: &str,
@@ -155,7 +155,7 @@ fn a_window_out_of_range_writes_nothing_at_all() {
     }
     let fits = one().with("i", DType::I32, &[], &[2.0]);
     agrees(BUMP, || one().with("i", DType::I32, &[], &[2.0]).with("w", DType::F32, &[3], &[1.0, -2.0, 0.5]));
-    // The program that trapped works when its input is right again.
+    // The program that trapped works again with a valid input.
     let (_, mut program) = leaves_everything(BUMP, &one().with("i", DType::I32, &[], &[3.0]));
     program.evaluate(&|kind| fits.value(kind)).unwrap();
     assert_eq!(program.store().read_f32("cache").unwrap(), [9.0; 8]);
@@ -181,7 +181,7 @@ fn a_guard_may_be_a_parameter_that_changes() {
     let huge = || one().with("w", DType::F32, &[2], &[2e30, 1.0]);
     let mut program = load(&graph(text), &Device::cpu_with_threads(1).unwrap(), &huge());
     let mut step = || program.evaluate(&|kind| huge().value(kind)).unwrap();
-    // The first step looks at the old value and leaves an infinity, which the second finds.
+    // The first step checks the old value and writes an infinity, which the second step detects.
     assert_eq!(step().not_finite, None);
     assert_eq!(step().not_finite.as_deref(), Some("w"));
 }

@@ -1,4 +1,4 @@
-//! Small programs, values and gradients, against their definition: a part of what `cargo xtask worlds` runs.
+//! Compares small programs and their gradients with their definitions: a sample of `cargo xtask worlds`.
 
 use gradloom_core::passes;
 use gradloom_cpu::CpuDevice as _;
@@ -7,7 +7,7 @@ use gradloom_runtime::{Device, Program};
 use gradloom_testing::Random;
 use gradloom_testing::worlds;
 
-/// Inverse share of the programs of the exhaustive worlds that run here.
+/// One in this many of the exhaustive small programs runs here.
 const SHARE: u64 = 50;
 
 #[test]

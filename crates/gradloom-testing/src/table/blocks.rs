@@ -8,7 +8,7 @@ use gradloom_core::ir::{
 use gradloom_core::reference::HostTensor;
 use std::sync::Arc;
 
-/// Builds a block under a cursor of its own.
+/// Builds a block with the cursor inside it, then restores the cursor.
 fn block(
     graph: &mut Graph,
     params: &[Type],
@@ -23,8 +23,8 @@ fn block(
     block
 }
 
-/// Draws a loop with two carried values, one of which is handed through (or swapped with the other), and
-/// one stacked operand and result.
+/// Draws a loop with two carried values, one of which is passed through (or swapped with the other), and with
+/// one stacked operand and one stacked result.
 pub(super) fn repeat(r: &mut Random, graph: &mut Graph) -> Instance {
     let (shape, trip, swap) = (any_shape(r), r.below(4), r.below(2) == 0);
     let ty = Type::new(DType::F32, shape.clone());
@@ -40,8 +40,7 @@ pub(super) fn repeat(r: &mut Random, graph: &mut Graph) -> Instance {
     Instance { kind: OpKind::Repeat { block: body, trip, carried: 2 }, operands }
 }
 
-/// Draws a block with a result that is used again in it, a parameter that is handed through, and one value
-/// twice.
+/// Draws a block that uses one of its results again, passes a parameter through, and returns one value twice.
 pub(super) fn checkpoint(r: &mut Random, graph: &mut Graph) -> Instance {
     let shape = any_shape(r);
     let ty = Type::new(DType::F32, shape.clone());
@@ -55,7 +54,7 @@ pub(super) fn checkpoint(r: &mut Random, graph: &mut Graph) -> Instance {
     Instance { kind: OpKind::Checkpoint { block: outer }, operands }
 }
 
-/// `a · a · b`, with its own rule.
+/// `a · a · b`, with a custom gradient.
 #[derive(Debug)]
 struct SquareTimes;
 

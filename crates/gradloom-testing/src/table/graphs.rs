@@ -1,16 +1,16 @@
-//! Instances of the table as graphs that a device can run: forward and backward.
+//! Converts instances of the table to graphs that a device can run, forward and backward.
 
 use super::{Case, Instance};
 use crate::{Leaves, Random};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, Graph, OpKind, Output, ReduceOp, ValueId};
 
-/// Returns a graph with one instance of a case: its results as outputs, and the gradients of its floating
-/// operands for a loss in which every element of every result counts on its own; and the values of its
-/// leaves, which are exact in float32.
+/// Returns a graph with one instance of a case, and the values of its leaves, which are exact in float32. The
+/// outputs are the results, and the gradients of a loss with respect to the floating-point operands. The loss
+/// has a separate weight for every element of every result.
 ///
 /// # Panics
-/// When the rule of the op's gradient fails: a bug.
+/// Panics if the op's gradient rule fails, which is a bug.
 pub fn graph_of(case: &Case, seed: u64) -> (Graph, Leaves) {
     let mut random = Random::new(seed);
     let (mut graph, mut leaves) = (Graph::new(), Leaves::random(seed));
@@ -47,7 +47,7 @@ pub fn graph_of(case: &Case, seed: u64) -> (Graph, Leaves) {
     (graph, leaves)
 }
 
-/// Returns the sum of the results' elements, each times a number of its own.
+/// Returns the sum of the results' elements, each multiplied by a separate weight.
 fn loss_of(
     b: &mut Builder<'_>,
     leaves: &mut Leaves,

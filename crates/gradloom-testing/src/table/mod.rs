@@ -1,4 +1,4 @@
-//! The table of ops: how to draw an instance of each, with operands away from kinks and ties.
+//! Table of ops, with functions that draw an instance of each, with operands away from kinks and ties.
 
 mod blocks;
 mod graphs;
@@ -13,34 +13,34 @@ use gradloom_core::ir::{
     Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
 };
 
-/// Type and elements.
+/// Type and elements of an operand.
 type Operand = (Type, Vec<f64>);
 
-/// An op with operands.
+/// Op with its operands.
 pub struct Instance {
-    /// The op.
+    /// Op.
     pub kind: OpKind,
-    /// Its operands.
+    /// Operands of the op.
     pub operands: Vec<Operand>,
 }
 
 impl Instance {
-    /// Returns the number of results that the loss may depend on: the log-sum-exp of attention and indices
-    /// take no cotangent.
+    /// Returns the number of leading results that the loss may depend on. The log-sum-exp of attention and
+    /// the indices of a sort have no cotangent.
     pub fn observed(&self, results: usize) -> usize {
         if matches!(self.kind, OpKind::Attention(_) | OpKind::Sort { .. }) { 1 } else { results }
     }
 }
 
-/// A differentiable op.
+/// Differentiable op.
 pub struct Case {
-    /// Its name in the text form.
+    /// Name in the text form.
     pub name: &'static str,
-    /// Draws an instance; blocks and custom ops go to the graph.
+    /// Draws an instance; blocks and custom ops are added to the graph.
     pub sample: fn(&mut Random, &mut Graph) -> Instance,
 }
 
-/// Ops where gradients stop or that refuse them.
+/// Ops that stop gradients, or that differentiation rejects.
 pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "input",
     "param",
@@ -72,7 +72,7 @@ pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "scatter_distinct",
 ];
 
-/// Every differentiable op.
+/// All differentiable ops.
 pub const CASES: &[Case] = &[
     Case { name: "neg", sample: |r, _| unary(r, UnaryOp::Neg, -2.0, 2.0) },
     Case { name: "abs", sample: |r, _| unary_signed(r, UnaryOp::Abs) },
@@ -136,7 +136,7 @@ pub const CASES: &[Case] = &[
     Case { name: "custom", sample: blocks::custom },
 ];
 
-/// Returns a kind of each primitive.
+/// Returns an op of each primitive.
 pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     let ty = Type::new(DType::F32, [2]);
     let zero = Number::Float(0.0);
@@ -160,17 +160,18 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     kinds.extend(BinaryOp::ALL.iter().map(|&op| OpKind::Binary(op)));
     kinds.extend(CompareOp::ALL.iter().map(|&op| OpKind::Compare(op)));
     kinds.extend(ReduceOp::ALL.iter().map(|&op| OpKind::Reduce { op, axes: vec![] }));
-    // The rest is in the table: an op that is missing there is missing here, which the caller notices.
+    // The remaining ops are in the table. An op that is missing in it is missing here, which the caller
+    // detects.
     kinds.extend(CASES.iter().map(|case| (case.sample)(&mut random, graph).kind));
     kinds
 }
 
-/// Draws any number around 0.
+/// Draws a number in `[-2, 2)`.
 fn any(r: &mut Random, _: f64) -> f64 {
     r.uniform(-2.0, 2.0)
 }
 
-/// Draws a number away from 0.
+/// Draws a number with a magnitude from 0.4 to 1.5.
 fn signed(r: &mut Random) -> f64 {
     let sign = r.pick(&[-1.0, 1.0]);
     sign * r.uniform(0.4, 1.5)
@@ -181,14 +182,14 @@ fn any_shape(r: &mut Random) -> Vec<usize> {
     r.shape(rank)
 }
 
-/// Draws an f32 operand with numbers around 0.
+/// Draws an f32 operand with elements in `[-2, 2)`.
 fn floats(r: &mut Random, shape: &[usize]) -> Operand {
     let ty = Type::new(DType::F32, shape);
     let values = (0..ty.elements()).map(|_| any(r, 0.0)).collect();
     (ty, values)
 }
 
-/// Draws an i32 operand with numbers in `0..bound`.
+/// Draws an i32 operand with elements in `0..bound`.
 fn indices(r: &mut Random, shape: &[usize], bound: usize) -> Operand {
     let ty = Type::new(DType::I32, shape);
     let values = (0..ty.elements()).map(|_| r.below(bound) as f64).collect();
@@ -218,7 +219,7 @@ fn unary_signed(r: &mut Random, op: UnaryOp) -> Instance {
 
 type Draw = fn(&mut Random, f64) -> f64;
 
-/// Draws both operands of a function, `b` with knowledge of `a`.
+/// Draws both operands of a function; `b` may depend on `a`.
 fn binary(r: &mut Random, op: BinaryOp, a: Draw, b: Draw) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let left: Vec<_> = (0..ty.elements()).map(|_| a(r, 0.0)).collect();
@@ -226,7 +227,7 @@ fn binary(r: &mut Random, op: BinaryOp, a: Draw, b: Draw) -> Instance {
     Instance { kind: OpKind::Binary(op), operands: vec![(ty.clone(), left), (ty, right)] }
 }
 
-/// Quotients stay away from integers.
+/// Draws a remainder whose quotients are not close to integers.
 fn remainder(r: &mut Random) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let right: Vec<_> = (0..ty.elements()).map(|_| signed(r)).collect();
@@ -248,7 +249,7 @@ fn floats_only(r: &mut Random, kind: OpKind) -> Instance {
     Instance { kind, operands: vec![floats(r, &shape)] }
 }
 
-/// Draws the operand of a reduction; `draw` is given the rank of each element in a random order.
+/// Draws the operand of a reduction; `draw` receives the rank of each element in a random order.
 fn reduce(r: &mut Random, op: ReduceOp, draw: Draw) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let axes = (0..ty.shape.rank()).filter(|_| r.below(2) == 0).collect();
@@ -257,7 +258,7 @@ fn reduce(r: &mut Random, op: ReduceOp, draw: Draw) -> Instance {
     Instance { kind: OpKind::Reduce { op, axes }, operands: vec![(ty, values)] }
 }
 
-/// Draws a product with any number of batch, free and contracted axes, in any order of the operands' axes.
+/// Draws a product with any number of batch, free and contracted axes, in any order.
 fn dot(r: &mut Random) -> Instance {
     let (batch, contract) = (r.below(3), r.below(3));
     let [batch, contract] = [r.shape(batch), r.shape(contract)];
@@ -280,7 +281,7 @@ fn dot(r: &mut Random) -> Instance {
 const PLAIN_ATTENTION: AttentionSpec =
     AttentionSpec { causal: false, scale: 0.7, query_offset: false, key_length: false, block_table: false };
 
-/// Draws an attention, with grouped heads, masks, and queries that see no key.
+/// Draws an attention with grouped heads, masks, and queries without visible keys.
 fn attention(r: &mut Random) -> Instance {
     let [mut causal, mut query_offset, mut key_length] = [false; 3];
     for flag in [&mut causal, &mut query_offset, &mut key_length] {

@@ -1,4 +1,4 @@
-//! Views, windows and rows.
+//! Draws views, windows, gathers and scatters.
 
 use super::{Instance, Operand, any_shape, floats, indices};
 use crate::random::Random;
@@ -7,7 +7,7 @@ use gradloom_core::ir::{ConvSpec, DType, Number, OpKind, ScatterOp};
 pub(super) fn reshape(r: &mut Random) -> Instance {
     let from = any_shape(r);
     let elements: usize = from.iter().product();
-    // The same extents in another order, all in one, or with axes of 1 in between.
+    // The same extents in another order, one axis, or additional axes of extent 1.
     let shape: Vec<usize> = match r.below(3) {
         0 => r.order(from.len()).into_iter().map(|axis| from[axis]).collect(),
         1 => vec![elements],
@@ -90,7 +90,7 @@ pub(super) fn concat(r: &mut Random) -> Instance {
     Instance { kind: OpKind::Concat { axis }, operands }
 }
 
-/// Draws a window in a tensor, and where it starts.
+/// Draws the shape of a tensor, the sizes of a window in it, and the window's start along each axis.
 fn window(r: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<Operand>) {
     let shape = any_shape(r);
     let sizes: Vec<_> = shape.iter().map(|&n| r.below(n + 1)).collect();
@@ -110,7 +110,7 @@ pub(super) fn dynamic_update_slice(r: &mut Random) -> Instance {
     Instance { kind: OpKind::DynamicUpdateSlice, operands }
 }
 
-/// Draws the shapes of a table, of indices into it (as an operand) and of the rows that they name.
+/// Draws the shape of a table, an operand of indices into it, and the shape of the rows that they select.
 fn rows(r: &mut Random) -> (usize, Vec<usize>, Operand, Vec<usize>) {
     let (batch, count, rest) = (r.below(3), r.below(3), r.below(3));
     let [batch_shape, mut index_shape, rest] = [r.shape(batch), r.shape(count), r.shape(rest)];

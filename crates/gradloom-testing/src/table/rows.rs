@@ -1,16 +1,16 @@
-//! Rows taken as a whole.
+//! Draws ops on whole rows.
 
 use super::{Instance, any_shape, signed};
 use crate::random::Random;
 use gradloom_core::ir::{DType, OpKind, ReduceOp, Type};
 
-/// Draws a shape that has rows.
+/// Draws a shape with a non-empty last axis.
 fn shape(r: &mut Random) -> Vec<usize> {
     [any_shape(r), vec![1 + r.below(5)]].concat()
 }
 
-/// Draws a cumulative reduction: of sums and products, numbers away from 0 and, seldom, 0; of extremes,
-/// numbers that differ.
+/// Draws a cumulative reduction. Operands of sums and products are away from 0, and occasionally 0; operands
+/// of maxima and minima are distinct.
 pub(super) fn cumulate(r: &mut Random, op: ReduceOp) -> Instance {
     let ty = Type::new(DType::F32, shape(r));
     let order = r.order(ty.elements());
@@ -28,7 +28,7 @@ pub(super) fn cumulate(r: &mut Random, op: ReduceOp) -> Instance {
     Instance { kind: OpKind::Cumulate { op, reverse: r.below(2) == 0 }, operands }
 }
 
-/// Draws a sort of numbers that differ.
+/// Draws a sort of distinct numbers.
 pub(super) fn sort(r: &mut Random) -> Instance {
     let ty = Type::new(DType::F32, shape(r));
     let count = r.below(ty.shape[ty.shape.rank() - 1] + 1);
