@@ -1,8 +1,8 @@
-//! The results of a step, as one list.
+//! Lists the results of a step.
 
 use gradloom_core::reference::{Evaluation, HostTensor};
 
-/// Returns all results of a step, with names, for comparing and for messages.
+/// Returns all results of a step with names, for comparisons and messages.
 pub fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
     let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
         list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()

@@ -1,4 +1,4 @@
-//! The parts of networks, small: what fusion is there for.
+//! Draws small layers of networks, which are the main targets of fusion.
 
 use super::Maker;
 use gradloom_core::ir::{
@@ -7,7 +7,8 @@ use gradloom_core::ir::{
 };
 
 impl Maker {
-    /// Adds one layer over `x`; `None` if it does not fit. Returns the values that other ops may use.
+    /// Adds one layer with the input `x`, and returns the values that other ops may use; `None` if it does
+    /// not fit.
     pub(super) fn layer(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let one = |value: ValueId| vec![value];
         match self.random.below(10) {
@@ -37,7 +38,7 @@ impl Maker {
         self.binary_of(BinaryOp::Add, x, term_value, self.bounds[&x] + term.abs())
     }
 
-    /// Reduces the last axis and repeats the result along it.
+    /// Reduces the last axis, and broadcasts the result along it.
     fn along_rows(&mut self, op: ReduceOp, x: ValueId, bound: f64) -> Option<ValueId> {
         let shape = self.shape(x);
         let last = shape.rank().checked_sub(1)?;
@@ -54,7 +55,7 @@ impl Maker {
         self.add(OpKind::Broadcast { shape }, &[kept], bound)
     }
 
-    /// Adds `x` less the largest of its row. Rows must not be empty: their maximum is infinite.
+    /// Subtracts the largest element of each row. Empty rows are excluded, because their maximum is infinite.
     fn shifted(&mut self, x: ValueId) -> Option<ValueId> {
         let bound = self.bounds[&x];
         if self.shape(x).contains(&0) || 2.0 * bound > super::BOUND {
@@ -72,7 +73,7 @@ impl Maker {
         self.binary_of(BinaryOp::Div, powers, total, 1.0)
     }
 
-    /// Adds a layer normalisation, or one by the root of the mean square, mostly with gain and bias.
+    /// Adds a layer normalisation or an RMS normalisation, usually with gain and bias.
     fn normalised(&mut self, x: ValueId) -> Option<ValueId> {
         let columns = *self.shape(x).last()?;
         let mean = 1.0 / columns.max(1) as f64;
@@ -100,7 +101,7 @@ impl Maker {
         self.with_row(BinaryOp::Add, gained, bias)
     }
 
-    /// Adds `x op row`, the row repeated.
+    /// Adds `x op row`, with the row broadcast.
     fn with_row(&mut self, op: BinaryOp, x: ValueId, row: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let (a, b) = (self.bounds[&x], self.bounds[&row]);
@@ -111,10 +112,10 @@ impl Maker {
         self.binary_of(op, x, row, if op == BinaryOp::Mul { a * b } else { a + b })
     }
 
-    /// Class numbers for rows: constants, or what the caller passes.
+    /// Adds class indices for rows, as a constant or as an input.
     fn classes(&mut self, shape: &[usize], classes: usize) -> Option<ValueId> {
         let ty = Type::new(DType::I32, shape);
-        // Inputs are 0 and 1.
+        // Inputs have the values 0 and 1.
         if classes > 1 && self.random.below(2) == 0 {
             let name = format!("classes{}", self.graph.ops.len());
             return self.add(OpKind::Input { name, ty }, &[], 0.0);
@@ -138,7 +139,7 @@ impl Maker {
         self.binary_of(BinaryOp::Sub, normaliser, picked, 6.0 + self.bounds[&picked])
     }
 
-    /// Adds a product with a new parameter over the last axis.
+    /// Adds a product with a new parameter, contracting the last axis.
     fn projected(&mut self, x: ValueId, columns: usize) -> Option<ValueId> {
         let shape = self.shape(x);
         let inner = *shape.last()?;
@@ -153,7 +154,7 @@ impl Maker {
         self.add(OpKind::Dot(axes), &[x, weight], bound)
     }
 
-    /// Adds a product, mostly with bias, activation, and residual connection.
+    /// Adds a product, usually with bias, activation, and residual connection.
     fn linear(&mut self, x: ValueId) -> Option<ValueId> {
         let inner = *self.shape(x).last()?;
         let residual = self.random.below(3) == 0;
@@ -193,13 +194,13 @@ impl Maker {
         }
     }
 
-    /// Adds several products with one operand in common.
+    /// Adds several products that share one operand.
     fn siblings(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let columns = 1 + self.random.below(4);
         (0..2 + self.random.below(2)).map(|_| self.projected(x, columns)).collect()
     }
 
-    /// Adds attention of `[batch, time, width]` to itself.
+    /// Adds self-attention over `[batch, time, width]`.
     fn attention(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let [time, width] = shape[shape.rank().checked_sub(2)?..] else { return None };
@@ -234,7 +235,7 @@ impl Maker {
         self.add(OpKind::Reshape { shape: [batch, time, heads * depth].into() }, &[mixed], bound)
     }
 
-    /// Puts axes in another order, merges two of them, and computes something before and after.
+    /// Permutes axes and merges two of them, with elementwise ops before and after.
     fn merged_axes(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         if shape.rank() < 2 {
@@ -251,7 +252,7 @@ impl Maker {
         self.binary_of(BinaryOp::Mul, y, y, 1.0)
     }
 
-    /// Takes rows of the tables of a batch, changes them and adds them back.
+    /// Gathers rows of the tables of a batch, changes them, and adds them back with a scatter.
     fn rows_of_batches(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let (batch, rows) = (*shape.first()?, *shape.get(1)?);
@@ -263,7 +264,7 @@ impl Maker {
         self.add(OpKind::Scatter { op: ScatterOp::Add, batch: 1 }, &[x, index, changed], bound + count as f64)
     }
 
-    /// Adds a checkpoint, or a loop whose turns leave slices behind.
+    /// Adds a checkpoint, or a loop that stacks a slice per iteration.
     fn block(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let ty = self.graph.ty(x).clone();
         let bound = self.bounds[&x];
@@ -283,7 +284,7 @@ impl Maker {
             0 => OpKind::Checkpoint { block },
             _ => OpKind::Repeat { block, trip: self.random.below(4), carried: 1 },
         };
-        // A loop of no turns gives what it was given.
+        // A loop with no iterations returns its input.
         let first = self.add(kind, &[x], bound.max(1.0))?;
         let all = self.graph.defining_op(first)?.results.clone();
         self.bounds.insert(all[1], bound.max(3.0));

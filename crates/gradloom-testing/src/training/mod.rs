@@ -1,9 +1,9 @@
-//! Random training steps whose numbers stay tame, so that float32 can be compared with float64: functions
-//! with moderate slopes, bounded values, and comparisons only of values that are exact.
+//! Draws random training steps with small numbers, so that float32 can be compared with float64: functions
+//! have moderate slopes, values are bounded, and only exact values are compared.
 //!
-//! Steps vary in properties that matter to plans: shapes with 1 and 0, views of views, reductions, products
-//! over odd axes, indexing, joins, the layers of networks (`layers`), and updates of parameters and states,
-//! by hand or by an optimizer.
+//! Steps vary in properties that affect plans: shapes with extents of 1 and 0, views of views, reductions,
+//! products over odd axes, indexing, concatenation, layers of networks (`layers`), and updates of parameters
+//! and states, direct or by an optimizer.
 
 mod layers;
 
@@ -17,13 +17,13 @@ use gradloom_core::optim::{self, Adam, AdamW, Optimizer, Settings, Sgd, Trainabl
 use std::collections::HashMap;
 
 const MOST_ELEMENTS: usize = 200;
-/// Values beyond this are squashed.
+/// Values with a larger bound are passed through tanh.
 const BOUND: f64 = 20.0;
 
-/// A step, and values for its leaves.
+/// Training step, and values for its leaves.
 #[derive(Clone, Debug)]
 pub struct TrainingStep {
-    /// Forward, the gradient of a loss, updates.
+    /// Graph with the forward pass, the gradient of a loss, and updates.
     pub graph: Graph,
     /// Values for the first step.
     pub leaves: Leaves,
@@ -55,7 +55,7 @@ pub fn training_step(seed: u64) -> TrainingStep {
 struct Maker {
     graph: Graph,
     random: Random,
-    /// No element of the value is larger.
+    /// Upper bound of the magnitude of each value's elements.
     bounds: HashMap<ValueId, f64>,
     /// Parameters and states.
     stored: Vec<ValueId>,
@@ -80,12 +80,12 @@ impl Maker {
         Some(value)
     }
 
-    /// Parameters and states.
+    /// Adds parameters and states.
     fn leaves(&mut self) {
         for i in 0..2 + self.random.below(3) {
             let ty = self.random_type();
             self.parameter(&ty.shape);
-            // A state of the same type now and then, as optimizers have.
+            // Often the state has the same type, as the states of optimizers do.
             let ty = if self.random.below(2) == 0 { ty } else { self.random_type() };
             let state = self.leaf(OpKind::State { name: format!("s{i}"), ty, init: Number::Float(0.5) });
             self.stored.extend(state);
@@ -149,8 +149,8 @@ impl Maker {
         self.graph.updates.push(Update { target, region: None, value, must_alias: false });
     }
 
-    /// Adds the updates of one of the optimizers. Where a gradient is zero but for rounding, Adam's step
-    /// would be anything, if epsilon were small.
+    /// Adds the updates of one of the optimizers. Adam has a large epsilon, because otherwise a gradient that
+    /// is 0 except for rounding would result in an arbitrary step.
     fn optimize(&mut self, found: &[(ValueId, ValueId)]) {
         let optimizer: Box<dyn Optimizer> = match self.random.below(5) {
             0 => Box::new(Sgd::new(0.1).weight_decay(0.1)),
@@ -171,7 +171,7 @@ impl Maker {
         let settings = Settings {
             clip_norm: chance(1.0),
             clip_value: chance(0.5),
-            // Of a gradient that should be 0, what rounding left would become a direction.
+            // Normalizing a gradient that should be 0 would turn rounding errors into a direction.
             normalize: Vec::new(),
             average: chance(0.9),
         };
@@ -189,7 +189,7 @@ impl Maker {
         }
     }
 
-    /// Updates one or two windows of a state, cut from a value of its type.
+    /// Updates one or two regions of a state with slices of a value of its type.
     fn region(&mut self, target: ValueId, value: ValueId) {
         let shape = self.graph.ty(target).shape.clone();
         for _ in 0..1 + self.random.below(2) {
@@ -199,7 +199,7 @@ impl Maker {
             let step = vec![1; shape.rank()];
             let kind = OpKind::Slice { start: vec![0; shape.rank()], limit: sizes, step };
             let Some(window) = self.add(kind, &[value], BOUND) else { return };
-            // Outputs may be copies of states.
+            // No alias is required, because outputs may be copies of states.
             self.graph.updates.push(Update {
                 target,
                 region: Some(starts),
@@ -209,7 +209,7 @@ impl Maker {
         }
     }
 
-    /// Adds an op unless it does not fit or gives too many elements.
+    /// Adds an op, unless it does not fit its operands or its result is too large.
     fn add(&mut self, kind: OpKind, operands: &[ValueId], bound: f64) -> Option<ValueId> {
         let types = gradloom_core::ir::infer(&self.graph, &kind, operands).ok()?;
         if types[0].elements() > MOST_ELEMENTS {
@@ -225,7 +225,7 @@ impl Maker {
 
     fn splat(&mut self, ty: &Type, value: f64) -> ValueId {
         let kind = OpKind::Constant { ty: ty.clone(), data: Literal::Splat(Number::of(ty.dtype, value)) };
-        // Whatever its size: there is a value of this type.
+        // Always succeeds, because a value of this type already exists.
         let value_of = self.graph.add(kind, &[], None).expect("the type is that of a value")[0];
         self.bounds.insert(value_of, value.abs().min(BOUND));
         value_of
@@ -241,7 +241,7 @@ impl Maker {
         self.graph.ty(value).shape.clone()
     }
 
-    /// Returns a value of the type of another.
+    /// Returns a value from the pool with the same type as `value`.
     fn like(&mut self, pool: &[ValueId], value: ValueId) -> ValueId {
         let same: Vec<_> =
             pool.iter().copied().filter(|&v| self.graph.ty(v) == self.graph.ty(value)).collect();
@@ -249,7 +249,7 @@ impl Maker {
     }
 
     fn op(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
-        // Recent values make deep graphs.
+        // Recent values make the graph deep.
         let recent = &pool[pool.len() - pool.len().min(4)..];
         let x = if self.random.below(2) == 0 { self.random.pick(recent) } else { self.random.pick(pool) };
         let bound = self.bounds[&x];
@@ -295,7 +295,7 @@ impl Maker {
             2 => self.add(OpKind::Binary(BinaryOp::Mul), &[x, y], a * b),
             3 => self.add(OpKind::Binary(BinaryOp::Mul), &[x, x], a * a),
             _ => {
-                // A divisor from 2 to 4.
+                // The divisor is between 2 and 4.
                 let three = self.splat(&self.graph.ty(y).clone(), 3.0);
                 let small = self.add(OpKind::Unary(UnaryOp::Sin), &[y], 1.0)?;
                 let divisor = self.add(OpKind::Binary(BinaryOp::Add), &[small, three], 4.0)?;
@@ -361,7 +361,7 @@ impl Maker {
         if self.random.below(2) == 0 {
             return Some(sum);
         }
-        // Back to the operand's shape, as in normalisation.
+        // Broadcasts the result to the operand's shape, as in normalisation.
         let mut kept = shape.to_vec();
         axes.iter().for_each(|&axis| kept[axis] = 1);
         let bound = self.bounds[&sum];
@@ -370,7 +370,7 @@ impl Maker {
         self.add(OpKind::Binary(BinaryOp::Sub), &[x, wide], self.bounds[&x] + bound)
     }
 
-    /// Adds a product over random pairs of axes of equal extents.
+    /// Adds a product, with random pairs of axes of equal extent.
     fn dot(&mut self, pool: &[ValueId], x: ValueId) -> Option<ValueId> {
         let y = self.random.pick(pool);
         let (left, right) = (self.shape(x), self.shape(y));
@@ -394,7 +394,7 @@ impl Maker {
         self.add(OpKind::Dot(axes), &[x, y], bound)
     }
 
-    /// Adds a gather of rows of a table, or a scatter that adds rows to one.
+    /// Adds a gather of rows of a table, and half of the time also a scatter that adds the rows to the table.
     fn rows(&mut self, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let rows = *shape.first()?;
@@ -410,7 +410,7 @@ impl Maker {
         }
     }
 
-    /// Adds a window at a place that only the step knows, or one written there.
+    /// Adds a dynamic slice, and half of the time also a dynamic update at the same position.
     fn window(&mut self, x: ValueId) -> Option<ValueId> {
         let (shape, bound) = (self.shape(x), self.bounds[&x]);
         let sizes: Vec<usize> = shape.iter().map(|&n| self.random.below(n + 1)).collect();

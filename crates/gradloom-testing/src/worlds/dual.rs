@@ -1,47 +1,47 @@
-//! Arrays of dual numbers: the meaning of small programs, written down without the compiler.
+//! Arrays of dual numbers, which define small programs independently of the compiler.
 //!
-//! In: values of leaves. Out: the value of each element with its derivative by every element of every leaf
-//! (forward-mode differentiation). Always holds: nothing here calls the tracer, the graph or the reference
-//! evaluator, so that a mistake which all of them share is found.
+//! In: values of leaves. Out: the value of each element, and its derivatives with respect to every element of
+//! every leaf (forward-mode differentiation). Always holds: nothing here calls the tracer, the graph or the
+//! reference evaluator, so that an error common to all of them is found.
 
 use std::ops::{Add, Mul};
 
-/// Difference of two numbers below which rounding may decide which one is larger.
+/// Difference between two numbers below which rounding may decide which is larger.
 const NEAR: f64 = 1e-5;
 
-/// A number and its derivative by every element of every leaf.
+/// Number with its derivatives with respect to every element of every leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Dual {
-    /// The number.
+    /// Value of the number.
     pub(super) value: f64,
-    /// The derivatives.
+    /// Derivatives.
     pub(super) slope: Vec<f64>,
 }
 
 impl Dual {
-    /// Returns a constant of `leaves` derivatives that are 0.
+    /// Returns a constant, whose `leaves` derivatives are 0.
     pub(super) fn constant(value: f64, leaves: usize) -> Self {
         Self { value, slope: vec![0.0; leaves] }
     }
 
-    /// Applies a function of one number with its derivative.
+    /// Applies a function, given its value and derivative at this number.
     pub(super) fn map(&self, value: f64, derivative: f64) -> Self {
         Self { value, slope: self.slope.iter().map(|s| chain(derivative, *s)).collect() }
     }
 
-    /// Multiplies with a constant.
+    /// Multiplies by a constant.
     pub(super) fn scaled(&self, factor: f64) -> Self {
         self.map(self.value * factor, factor)
     }
 
-    /// Returns the larger one, NaN if there is one, and whether rounding may decide which one that is.
+    /// Returns the larger number, or a NaN if there is one, and whether rounding may decide which is larger.
     pub(super) fn larger<'a>(&'a self, other: &'a Self) -> (&'a Self, bool) {
         let near = (self.value - other.value).abs() < NEAR && self.slope != other.slope;
         (if other.value > self.value || other.value.is_nan() { other } else { self }, near)
     }
 }
 
-/// Multiplies two derivatives of a chain; a derivative of 0 ends a path, whatever the other one is.
+/// Multiplies two derivatives by the chain rule; 0 times any derivative, even infinity or NaN, is 0.
 fn chain(outer: f64, inner: f64) -> f64 {
     if outer == 0.0 || inner == 0.0 { 0.0 } else { outer * inner }
 }
@@ -64,7 +64,7 @@ impl Mul for &Dual {
     }
 }
 
-/// An array in row-major order.
+/// Array in row-major order.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     /// Extents.
@@ -73,7 +73,8 @@ pub(super) struct Array {
     pub(super) elements: Vec<Dual>,
     /// Number of derivatives of each element.
     pub(super) leaves: usize,
-    /// True if a choice between near values decided an element, so that derivatives are not comparable.
+    /// True if a choice between nearly equal values decided an element, so that derivatives cannot be
+    /// compared.
     pub(super) kinked: bool,
 }
 
@@ -100,14 +101,15 @@ impl Array {
         &self.elements[place]
     }
 
-    /// Returns an array whose elements are computed from their indices.
+    /// Returns an array with the given shape, whose elements are computed from their indices.
     pub(super) fn build(&self, shape: &[usize], mut element: impl FnMut(&[usize]) -> Dual) -> Self {
         let mut elements = Vec::new();
         each_index(shape, |index| elements.push(element(index)));
         Self { shape: shape.to_vec(), elements, leaves: self.leaves, kinked: self.kinked }
     }
 
-    /// Returns an array of elements of this one: `source` names the index, or `None` for `outside`.
+    /// Returns an array of elements of this one. `source` returns the index of an element, or `None` for the
+    /// constant `outside`.
     pub(super) fn pick(
         &self,
         shape: &[usize],
@@ -120,7 +122,7 @@ impl Array {
         })
     }
 
-    /// Returns the array with trailing axes broadcast to a shape.
+    /// Broadcasts the array to a shape, aligned at the last axis.
     pub(super) fn broadcast(&self, shape: &[usize]) -> Self {
         let lead = shape.len() - self.shape.len();
         self.pick(shape, 0.0, |index| {
@@ -128,7 +130,7 @@ impl Array {
         })
     }
 
-    /// Applies a function of one number, given as value and derivative.
+    /// Applies a function that returns its value and derivative.
     pub(super) fn map(&self, function: impl Fn(f64) -> (f64, f64)) -> Self {
         let elements = self.elements.iter().map(|x| {
             let (value, derivative) = function(x.value);
@@ -137,7 +139,7 @@ impl Array {
         Self { elements: elements.collect(), ..self.clone() }
     }
 
-    /// Combines two arrays of one shape element by element.
+    /// Combines two arrays of the same shape element by element.
     pub(super) fn zip(&self, other: &Self, function: impl Fn(&Dual, &Dual) -> Dual) -> Self {
         let elements = self.elements.iter().zip(&other.elements).map(|(a, b)| function(a, b)).collect();
         Self { elements, kinked: self.kinked || other.kinked, ..self.clone() }
@@ -151,7 +153,7 @@ impl Array {
         larger
     }
 
-    /// Combines the elements along an axis, from first to last; `empty` is the value of none.
+    /// Combines the elements along an axis, from first to last; `empty` is the result for no elements.
     pub(super) fn fold(
         &self,
         axis: usize,
@@ -188,7 +190,7 @@ impl Array {
         self.fold(axis, 0.0, |a, b| (a + b, false))
     }
 
-    /// Returns the array with an axis of extent 1 put in.
+    /// Returns the array with an additional axis of extent 1.
     pub(super) fn unsqueeze(&self, axis: usize) -> Self {
         let mut shape = self.shape.clone();
         shape.insert(axis, 1);

@@ -1,13 +1,13 @@
-//! Every op that can follow: each with each legal argument, on each value that is there.
+//! Enumerates every legal next step of a program: each op with each legal argument, on each existing value.
 
 use super::op::{Function, Op, Pair, Reduction, Sliding, broadcast_shape};
 use super::{Operand, Step};
 
-/// Largest extent of a parameter, a reshape and a broadcast.
+/// Largest extent in parameters, reshapes and broadcasts.
 const EXTENT: usize = 3;
 /// Largest number of elements of a result.
 const ELEMENTS: usize = 64;
-/// Highest rank of a result.
+/// Maximum rank of a result.
 const RANK: usize = 4;
 
 /// Returns every shape of a rank with extents from 0 to `extent`.
@@ -17,7 +17,7 @@ pub(super) fn shapes(rank: usize, extent: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// Returns every step that is legal on values of these shapes, the newest last.
+/// Returns every legal step on values of these shapes, of which the last is the newest.
 pub(super) fn steps(shapes: &[Vec<usize>]) -> Vec<Step> {
     let mut all = Vec::new();
     for (number, shape) in shapes.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn steps(shapes: &[Vec<usize>]) -> Vec<Step> {
         for (op, fresh) in with_parameter(shape) {
             all.push(Step { op, operands: vec![value.clone(), Operand::Fresh(fresh)] });
         }
-        // Both orders of two values: each is the first one once.
+        // Both orders of two values occur, because the outer loop visits each value.
         for (other, second) in shapes.iter().enumerate() {
             for op in pairs(shape, second) {
                 all.push(Step { op, operands: vec![value.clone(), Operand::Value(other)] });
@@ -94,7 +94,7 @@ pub(super) fn result_shape(op: &Op, operands: &[&[usize]]) -> Vec<usize> {
 fn movement(shape: &[usize]) -> Vec<Op> {
     let (rank, elements) = (shape.len(), shape.iter().product::<usize>());
     let mut ops = Vec::new();
-    // Of the many shapes without elements, some of each rank.
+    // Only a few of the many shapes without elements.
     let few = [vec![0], vec![0, 2], vec![3, 0], vec![1, 0, 1]];
     let reshaped = (0..=3).flat_map(|rank| shapes(rank, EXTENT)).chain([vec![elements]]);
     let fits = |to: &Vec<usize>| {
@@ -138,7 +138,7 @@ fn movement(shape: &[usize]) -> Vec<Op> {
     ops
 }
 
-/// Places along an axis: none, the first, the last before the first, one of them twice.
+/// Returns lists of indices along an axis: none, the first, the last before the first, and one index twice.
 fn index_lists(extent: usize) -> Vec<Vec<usize>> {
     match extent {
         0 => vec![vec![]],
@@ -163,7 +163,7 @@ fn reductions(shape: &[usize]) -> Vec<Op> {
     ops
 }
 
-/// Returns the windows that fit into the spatial axes of a shape.
+/// Returns the windows that fit the last `axes` axes of a shape.
 fn windows(shape: &[usize], axes: usize, dilations: usize) -> Vec<Sliding> {
     let mut all = Vec::new();
     let spatial = &shape[shape.len() - axes..];
@@ -183,14 +183,14 @@ fn windows(shape: &[usize], axes: usize, dilations: usize) -> Vec<Sliding> {
 fn pools(shape: &[usize]) -> Vec<Op> {
     let mut ops = Vec::new();
     for axes in 1..=shape.len().min(2) {
-        // At most half a window is padding.
+        // At most half of a window is padding.
         let sound = windows(shape, axes, 1).into_iter().filter(|window| window.padding <= window.size / 2);
         ops.extend(sound.flat_map(|window| [Op::MaxPool(window), Op::MeanPool(window)]));
     }
     ops
 }
 
-/// Returns the ops with a parameter of their own, and its shape.
+/// Returns the ops that take a new parameter, with the shape of the parameter.
 fn with_parameter(shape: &[usize]) -> Vec<(Op, Vec<usize>)> {
     let rank = shape.len();
     let mut all = Vec::new();
@@ -228,7 +228,7 @@ fn with_parameter(shape: &[usize]) -> Vec<(Op, Vec<usize>)> {
     all
 }
 
-/// Returns the ops of two values that are there.
+/// Returns the ops of two existing values.
 fn pairs(a: &[usize], b: &[usize]) -> Vec<Op> {
     let mut ops = Vec::new();
     if broadcast_shape(a, b).is_some() {
@@ -247,14 +247,14 @@ fn pairs(a: &[usize], b: &[usize]) -> Vec<Op> {
     ops
 }
 
-/// Returns the joins of two values along one of their axes.
+/// Returns the concatenations of two values along one of their axes.
 pub(super) fn concats(a: &[usize], b: &[usize]) -> Vec<Op> {
     let others_agree = |axis: usize| (0..a.len()).all(|other| other == axis || a[other] == b[other]);
     let axes = if a.len() == b.len() { a.len() } else { 0 };
     (0..axes).filter(|&axis| others_agree(axis)).map(Op::Concat).collect()
 }
 
-/// Returns every view and sum of one value.
+/// Returns every view and every sum of one value.
 pub(super) fn views(value: &Operand, shape: &[usize]) -> Vec<Step> {
     let mut ops = movement(shape);
     ops.retain(|op| !matches!(op, Op::IndexSelect { .. }));
@@ -264,7 +264,7 @@ pub(super) fn views(value: &Operand, shape: &[usize]) -> Vec<Step> {
     ops.into_iter().map(|op| Step { op, operands: vec![value.clone()] }).collect()
 }
 
-/// Orders of `rank` axes, the identity first.
+/// Returns the permutations of `rank` axes, the identity first.
 fn permutations(rank: usize) -> Vec<Vec<usize>> {
     if rank == 0 {
         return vec![vec![]];

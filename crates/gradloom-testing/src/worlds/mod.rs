@@ -1,9 +1,10 @@
-//! Small worlds: every program of a few ops over small shapes, with its values and gradients by definition.
+//! Enumerates small programs: every program of a few ops over small shapes, with its values and gradients by
+//! definition.
 //!
-//! In: a largest extent, a rank, a number of ops. Out: programs, each with its graph as a user's code traces
-//! it, forward and backward, and with the numbers that it must give. Random generation rarely makes what is
-//! small and refers to itself; here all of it is made. Always holds: the numbers come from `dual.rs`, which
-//! shares no code with the compiler.
+//! In: a maximum extent, a rank, a number of ops. Out: programs, each with its graph as traced from user
+//! code, forward and backward, and with the expected numbers. Random generation rarely produces programs that
+//! are small and use a value several times; here, all of them are enumerated. Always holds: the expected
+//! numbers come from `dual.rs`, which shares no code with the compiler.
 
 mod dual;
 mod legal;
@@ -20,17 +21,17 @@ use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId};
 use gradloom_core::reference::Evaluation;
 use gradloom_core::trace::{Input, Tensor, literal, trace};
 
-/// Largest allowed error of a number, as a share of the largest number of a program, 1 at least.
+/// Maximum error of a number, relative to the largest number of the program, or to 1 if that is larger.
 const TOLERANCE: f64 = 2e-5;
-/// Largest magnitude of a number that float32 can be held to.
+/// Maximum magnitude up to which float32 results are compared.
 const WILD: f64 = 1e4;
 
-/// An operand of a step.
+/// Operand of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// Value 0 is the input, value n the result of step n.
+    /// Value with this index: 0 is the input, n is the result of step n.
     Value(usize),
-    /// A parameter of this shape that nothing else uses.
+    /// New parameter of this shape, with no other use.
     Fresh(Vec<usize>),
 }
 
@@ -43,16 +44,16 @@ impl Operand {
     }
 }
 
-/// An op with its operands.
+/// Op with its operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The op.
+    /// Op of the step.
     pub op: Op,
-    /// One operand, or two.
+    /// One or two operands.
     pub operands: Vec<Operand>,
 }
 
-/// A program of one input. Values that no step uses are its results.
+/// Program with one input. Its results are the values that no step uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// Shape of the input.
@@ -61,22 +62,23 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// A program's graph, and the numbers that it must give.
+/// Graph of a program, and the expected numbers.
 #[derive(Debug)]
 pub struct Expected {
-    /// Outputs `y0`, `y1`.. (values), and `d x`, `d w0`.. (gradients of a weighted sum of the values).
+    /// Graph with the outputs `y0`, `y1`, .. (values) and `d x`, `d w0`, .. (gradients of a weighted sum of
+    /// the values).
     pub graph: Graph,
     /// Values of the leaves.
     pub leaves: Leaves,
     /// Name and elements of each output.
     pub outputs: Vec<(String, Vec<f64>)>,
-    /// True if float32 must give the gradients: no choice between near values was made, and no number is
-    /// infinite, NaN, or very large.
+    /// True if gradients can be compared in float32: no element was decided by a choice between nearly equal
+    /// values, and no number is infinite, NaN, or very large.
     pub gradients: bool,
 }
 
-/// Calls `visit` with every program of one op on every shape, every join of two views, and every program of
-/// two ops on shapes of up to two axes: 690,780 programs.
+/// Calls `visit` with every program of one op on every shape, every concatenation of two views, and every
+/// program of two ops on shapes of up to two axes: 690,780 programs.
 pub fn all(visit: &mut dyn FnMut(&Program)) {
     let images = |shape: &&Vec<usize>| (1..=2).contains(&shape[0]) && (1..=2).contains(&shape[1]);
     for rank in 0..=4 {
@@ -92,14 +94,14 @@ pub fn all(visit: &mut dyn FnMut(&Program)) {
     }
 }
 
-/// Calls `visit` with one in `share` of the 8.2 million programs of three ops on a number and on vectors of
+/// Calls `visit` with one in `share` of the 8.2 million programs of three ops on a scalar and on vectors of
 /// up to two elements.
 pub fn deep(share: u64, visit: &mut dyn FnMut(&Program)) {
     let mut number = 0;
     for shape in [&[][..], &[0], &[1], &[2]] {
         each(shape, 3, &mut |program| {
             number += 1;
-            // Neighbours differ little, so those that are left out are spread.
+            // Consecutive programs differ little, so the selection is random.
             if Random::new(number).next().is_multiple_of(share) {
                 visit(program);
             }
@@ -113,9 +115,9 @@ fn each(shape: &[usize], depth: usize, visit: &mut dyn FnMut(&Program)) {
     extend(&mut program, &mut vec![shape.to_vec()], depth, visit);
 }
 
-/// Calls `visit` with every join of two parts on an input of this shape: each part a view or a reduction of
-/// the input or of a parameter, scaled or not. A result that fills the bytes of what it is made of is such a
-/// join.
+/// Calls `visit` with every concatenation of two parts on an input of this shape. Each part is a view or a
+/// reduction of the input or of a parameter, scaled or not. This covers results whose parts are written
+/// directly into their bytes.
 fn joins(shape: &[usize], visit: &mut dyn FnMut(&Program)) {
     let (input, parameter) = (Operand::Value(0), Operand::Fresh([shape, &[2]].concat()));
     let starts = [legal::views(&input, shape), legal::views(&parameter, &[shape, &[2]].concat())].concat();
@@ -182,7 +184,7 @@ impl Program {
         Self { shape, steps }
     }
 
-    /// Returns the shapes of the leaves: the input, and the parameters in the order of their use.
+    /// Returns the shapes of the leaves: the input, then the parameters in order of use.
     fn leaf_shapes(&self) -> Vec<Vec<usize>> {
         let operands = self.steps.iter().flat_map(|step| &step.operands);
         let fresh = operands.filter_map(|operand| match operand {
@@ -192,14 +194,14 @@ impl Program {
         std::iter::once(self.shape.clone()).chain(fresh).collect()
     }
 
-    /// Returns the numbers of the values that no step uses.
+    /// Returns the indices of the values that no step uses.
     fn results(&self) -> Vec<usize> {
         let used =
             |value: usize| self.steps.iter().any(|step| step.operands.contains(&Operand::Value(value)));
         (1..=self.steps.len()).filter(|&value| !used(value)).collect()
     }
 
-    /// Runs the steps over any kind of value; returns all values.
+    /// Runs the steps on any type of value, and returns all values.
     fn run<V: Clone>(&self, leaves: &[V], apply: impl Fn(&Op, &[V]) -> V) -> Vec<V> {
         let (mut values, mut fresh) = (vec![leaves[0].clone()], leaves[1..].iter());
         for step in &self.steps {
@@ -216,15 +218,15 @@ impl Program {
         values
     }
 
-    /// Returns those of all values that no step uses.
+    /// Returns the values that no step uses.
     fn results_of<V: Clone>(&self, values: &[V]) -> Vec<V> {
         self.results().into_iter().map(|number| values[number].clone()).collect()
     }
 
-    /// Traces the program with its gradients, and computes what both must give.
+    /// Traces the program with its gradients, and computes the expected numbers.
     ///
     /// # Errors
-    /// When the program is refused: by the tracer or by differentiation.
+    /// Returns an error if the tracer or differentiation rejects the program.
     pub fn expected(&self) -> Result<Expected, Error> {
         let shapes = self.leaf_shapes();
         let names: Vec<String> = (0..shapes.len())
@@ -277,7 +279,7 @@ impl Program {
             |results: Vec<Tensor>| results,
         )?;
         let mut graph = traced.graph;
-        // The input is data, the rest is trained.
+        // The input is data; the other leaves are trained.
         let mut leaves: Vec<ValueId> = Vec::new();
         for op in graph.blocks[graph.entry].ops.clone() {
             if let OpKind::Input { name, ty } = graph.ops[op].kind.clone() {
@@ -301,10 +303,10 @@ impl Program {
 }
 
 impl Expected {
-    /// Compares what a device gave.
+    /// Compares the results of a device with the expected numbers.
     ///
     /// # Errors
-    /// The first element that is wrong.
+    /// Returns a description of the first element that is wrong.
     pub fn check(&self, got: &Evaluation) -> Result<(), String> {
         let finite = self.outputs.iter().flat_map(|(_, elements)| elements).filter(|v| v.is_finite());
         let scale = finite.fold(1.0, |largest: f64, v| largest.max(v.abs()));
@@ -315,7 +317,7 @@ impl Expected {
             }
             let elements = match got.output(name) {
                 Some(tensor) => tensor.to_f64(),
-                // No path leads to this leaf.
+                // The loss does not depend on this leaf.
                 None if is_gradient => vec![0.0; want.len()],
                 None => return Err(format!("there is no output {name}")),
             };
@@ -325,7 +327,7 @@ impl Expected {
             for (at, (&got, &want)) in elements.iter().zip(want).enumerate() {
                 let same = got == want || (got.is_nan() && want.is_nan());
                 let close = (got - want).abs() <= TOLERANCE * scale;
-                // Of numbers that may be too large for float32, nothing is known.
+                // Numbers that may overflow in float32 are not compared.
                 let wild = want.abs() >= WILD * WILD;
                 if !same && !close && !wild {
                     return Err(format!("element {at} of {name} is {got:e}, expected {want:e}"));
@@ -336,14 +338,14 @@ impl Expected {
     }
 }
 
-/// Returns an element of a leaf: numbers around 0 that differ, and are exact in float32.
+/// Returns an element of a leaf: distinct numbers around 0 that are exact in float32.
 fn leaf_value(leaf: usize, element: usize) -> f64 {
     let step = (element * 37 + leaf * 11) % 64;
     let sign = if (element + leaf).is_multiple_of(3) { -1.0 } else { 1.0 };
     sign * (0.3125 + step as f64 / 64.0 + leaf as f64 / 1024.0)
 }
 
-/// Returns the share of an element of a result in the loss.
+/// Returns the weight of a result's element in the loss.
 fn weight(result: usize, element: usize) -> f64 {
     ((element * 29 + result * 7) % 32) as f64 / 16.0 - 0.90625
 }
@@ -364,7 +366,7 @@ fn arrays(shapes: &[Vec<usize>], elements: &[Vec<f64>]) -> Vec<Array> {
     arrays
 }
 
-/// Returns the gradient of the loss for each leaf.
+/// Returns the gradient of the loss with respect to each leaf.
 fn gradients(leaves: &[Vec<f64>], results: &[Array]) -> Vec<Vec<f64>> {
     let mut all = vec![0.0; leaves.iter().map(Vec::len).sum()];
     for (number, result) in results.iter().enumerate() {

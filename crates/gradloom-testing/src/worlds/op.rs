@@ -1,10 +1,10 @@
-//! The ops of small programs, each said twice: as a user writes it, and by its definition.
+//! Ops of small programs, each implemented twice: with the methods that users call, and by definition.
 
 use super::dual::{Array, Dual};
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{ConvOptions, PoolOptions, Tensor, concat, literal, stack};
 
-/// A function of one number.
+/// Function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// Three times the number.
@@ -13,11 +13,11 @@ pub enum Function {
     Tanh,
     /// Exponential function.
     Exp,
-    /// The number where it is positive, else 0.
+    /// The number if it is positive, otherwise 0.
     Relu,
 }
 
-/// A function of two numbers.
+/// Function of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pair {
     /// Sum.
@@ -26,11 +26,11 @@ pub enum Pair {
     Sub,
     /// Product.
     Mul,
-    /// The larger one.
+    /// The larger number.
     Max,
 }
 
-/// A reduction.
+/// Reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Sum.
@@ -43,18 +43,18 @@ pub enum Reduction {
     Max,
 }
 
-/// Windows of pooling and convolution, the same along each spatial axis.
+/// Sliding window of pooling and convolution, with the same parameters along each spatial axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sliding {
     /// Number of spatial axes, 1 or 2.
     pub axes: usize,
-    /// Elements of a window.
+    /// Number of elements of a window along an axis.
     pub size: usize,
-    /// Elements from one window to the next.
+    /// Distance between the starts of adjacent windows, in elements.
     pub stride: usize,
-    /// Elements added at both ends.
+    /// Number of elements added at each end of an axis.
     pub padding: usize,
-    /// Distance of neighbours in a window.
+    /// Distance between adjacent elements of a window.
     pub dilation: usize,
 }
 
@@ -72,7 +72,7 @@ impl Sliding {
     }
 }
 
-/// An op of a small program.
+/// Op of a small program.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "named and documented as the methods of `Tensor` that they call")]
 pub enum Op {
@@ -134,7 +134,7 @@ fn integers(index: &[usize]) -> Tensor {
     literal(&numbers, [index.len()]).cast(DType::I32)
 }
 
-/// Repeats an index vector for each place of the other axes.
+/// Broadcasts a vector of indices along the other axes.
 fn indices_along(index: &[usize], axis: usize, shape: &[usize]) -> Tensor {
     let mut all = shape.to_vec();
     all[axis] = index.len();
@@ -217,7 +217,7 @@ impl Op {
         }
     }
 
-    /// Computes the op by its definition.
+    /// Computes the result by definition.
     pub(super) fn compute(&self, operands: &[&Array]) -> Array {
         let mut result = self.defined(operands);
         result.kinked |= operands.iter().any(|operand| operand.kinked);
@@ -338,8 +338,8 @@ impl Op {
 }
 
 impl Array {
-    /// Returns the array with another extent along an axis, whose elements come from the places that `source`
-    /// names; `None` gives 0.
+    /// Returns the array with another extent along an axis. `source` maps an index along the axis to the
+    /// index of the source element; `None` results in 0.
     fn moved(&self, axis: usize, extent: usize, source: impl Fn(usize) -> Option<usize>) -> Self {
         let mut shape = self.shape.clone();
         shape[axis] = extent;
@@ -372,7 +372,7 @@ impl Array {
     }
 }
 
-/// Returns the shape that both broadcast to, if there is one.
+/// Returns the common broadcast shape, if there is one.
 pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let extent =
@@ -385,7 +385,7 @@ pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Computes a product of matrices, or of batches of them with equal extents.
+/// Computes a product of matrices, or of batches with equal extents.
 fn matmul(a: &Array, b: &Array) -> Array {
     let inner = a.shape.len() - 1;
     let shared = b.shape.len() > 2;
@@ -450,7 +450,7 @@ fn each_place(window: Sliding, visit: impl FnMut(&[usize])) {
 }
 
 impl Array {
-    /// Returns the element at a place of the window at an index; `None` in the padding.
+    /// Returns the element at a position in the window at an index; `None` in the padding.
     fn padded(&self, index: &[usize], place: &[usize], window: Sliding) -> Option<&Dual> {
         let lead = self.shape.len() - window.axes;
         let mut from = index.to_vec();
