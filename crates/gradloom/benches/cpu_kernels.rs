@@ -1,8 +1,8 @@
-//! Kernels that only move memory, on arrays that do not fit the caches, beside the bandwidth of the machine:
-//! `cargo bench -p gradloom --bench cpu_kernels -- [threads]`.
+//! Measures kernels that only move memory, on arrays larger than the caches, and compares them with the
+//! bandwidth of the machine: `cargo bench -p gradloom --bench cpu_kernels -- [threads]`.
 //!
-//! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of
-//! the launches; copies of inputs and outputs to and from the caller do not count.
+//! Only the bytes that must move count: each array that a program reads or writes, once. The time is that of
+//! the launches, without copies of inputs and outputs from and to the caller.
 
 use gradloom::CpuDevice as _;
 use gradloom::nn::{BatchNorm, GroupNorm, LayerNorm, Module};
@@ -15,7 +15,7 @@ const COLUMNS: usize = 1_024;
 const RUNS: usize = 9;
 
 fn main() -> Result<()> {
-    // `cargo bench` adds this flag, `cargo test --all-targets` does not: tests measure no time.
+    // Set by `cargo bench`, but not by `cargo test --all-targets`: tests measure no time.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         vec![(((((x * 1.5 + 0.25).abs() + 0.5).sqrt() * 2.0 - 1.0).square() + x) * 0.5).maximum(0.0)]
     })?;
 
-    // Beside `benches/peers/torch_ops.py`.
+    // Comparable with `benches/peers/torch_ops.py`.
     let images = [64, 64, 64, 64];
     bench.run(
         ("batch norm, forward and backward", 4),
@@ -113,19 +113,19 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the numbers of `spread` in `benches/peers/torch_ops.py`: in `0..1`, in no order.
+/// Returns the same numbers as `spread` in `benches/peers/torch_ops.py`: pseudorandom, in `[0, 1)`.
 fn spread(i: usize) -> f32 {
     (((i as u64 * 2_654_435_769) % (1 << 32)) >> 8) as f32 / (1 << 24) as f32
 }
 
 struct Bench {
     device: Device,
-    /// Bytes a second beyond the caches.
+    /// Bandwidth beyond the caches in bytes per second.
     bandwidth: f64,
 }
 
 impl Bench {
-    /// Prints the rate of a program that takes and gives so many arrays in all.
+    /// Prints the rate of a program that reads and writes `arrays` arrays in total.
     fn run<M: Module, const K: usize>(
         &self,
         (name, arrays): (&str, usize),

@@ -1,11 +1,12 @@
-//! Ops of your own: a shape rule, a gradient, a reference in float64, a function for the host, and kernels
+//! User-defined ops: a shape rule, a gradient, a reference in float64, a function for the host, and kernels
 //! for GPUs.
 //!
-//! An op is a value that implements [`CustomOp`], and [`Tensor::custom`](crate::Tensor::custom) applies it.
-//! On the CPU it runs as [`CustomOp::run_on_host`]. On GPUs it runs the kernels of [`CustomOp::gpu`], written
-//! once in gradloom's kernel language for every kind of GPU. Without those, a step on a GPU stops at the op:
-//! what came before is submitted, the operands are copied to the host, and the rest follows with the results;
-//! all else of the step stays as it is (`Program::work` counts such ops as `host_ops`).
+//! An op is a value that implements [`CustomOp`]; [`Tensor::custom`](crate::Tensor::custom) applies it. On
+//! the CPU, [`CustomOp::run_on_host`] computes it. On GPUs, the kernels of [`CustomOp::gpu`] do, which are
+//! written once, in gradloom's kernel language, for every kind of GPU. If an op has no kernels, a step on a
+//! GPU is split at the op: the part before it is submitted, the operands are copied to the host, and the part
+//! after it is submitted with the results. The rest of the step is compiled as usual. `Program::work` returns
+//! the number of such ops as `host_ops`.
 //!
 //! # Example
 //! `x · sigmoid(βx)` with a gradient, for the CPU and for GPUs:

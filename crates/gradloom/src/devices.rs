@@ -1,4 +1,4 @@
-//! The devices of a build, and their selection.
+//! Selection of devices among the backends in a build.
 
 use gradloom_cpu::CpuDevice;
 use gradloom_runtime::Device;
@@ -14,13 +14,13 @@ pub use without_cuda::CudaDevice;
 #[cfg(not(feature = "wgpu"))]
 pub use without_wgpu::WgpuDevice;
 
-/// Constructor of the best [`Device`] that there is.
+/// Constructor of the best available [`Device`].
 pub trait AutoDevice: Sized {
-    /// The best device of this machine and this build: an NVIDIA GPU through CUDA, another GPU that is not
-    /// one in name only, otherwise the CPU.
+    /// Returns the best device of this machine that the build supports: an NVIDIA GPU through CUDA, otherwise
+    /// another GPU that is not emulated in software, otherwise the CPU.
     ///
     /// # Errors
-    /// When there is none; the CPU is always there.
+    /// Never returns an error at present, because the CPU is always available.
     fn auto() -> Result<Self>;
 }
 
@@ -45,10 +45,10 @@ mod without_wgpu {
 
     /// Constructors of [`Device`] for GPUs through WebGPU, which this build does not have.
     pub trait WgpuDevice: Sized {
-        /// A build without GPUs has none.
+        /// Returns an error, because this build does not support GPUs.
         ///
         /// # Errors
-        /// Always: it says which feature is missing.
+        /// Always returns an error, which names the missing feature.
         fn wgpu() -> Result<Self> {
             missing("GPUs", "wgpu")
         }
@@ -71,10 +71,10 @@ mod without_cuda {
 
     /// Constructors of [`Device`] for NVIDIA GPUs, which this build does not have.
     pub trait CudaDevice: Sized {
-        /// A build without CUDA has none.
+        /// Returns an error, because this build does not support CUDA.
         ///
         /// # Errors
-        /// Always: it says which feature is missing.
+        /// Always returns an error, which names the missing feature.
         fn cuda() -> Result<Self> {
             missing("CUDA", "cuda")
         }

@@ -1,5 +1,5 @@
-//! The code of the guide (`docs/guide`), compiled and run as tests. `tests/guide.rs` checks that no page is
-//! left out.
+//! Compiles and runs the code of the guide (`docs/guide`) as tests. `tests/guide.rs` checks that no page is
+//! missing.
 
 macro_rules! pages {
     ($($name:ident: $file:literal,)*) => {$(

@@ -2,8 +2,9 @@
 //!
 //! # This crate
 //!
-//! The facade: what a program that trains or runs models needs. The compiler's stages are in [`ir`],
-//! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
+//! The facade of gradloom, which exports everything that programs need to train or run models. The compiler's
+//! stages are in [`ir`], [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md`
+//! gives an overview.
 
 pub mod custom;
 mod devices;
@@ -45,7 +46,7 @@ pub use gradloom_runtime::{
 #[cfg(feature = "wgpu")]
 pub use gradloom_wgpu::{AdapterReport, Tuning, WgpuOptions, adapters};
 
-/// Everything that the examples use: `use gradloom::prelude::*;`.
+/// Everything that the examples import, with `use gradloom::prelude::*;`.
 pub mod prelude {
     pub use crate::batches::{Batches, gather};
     pub use crate::nn::layers::*;

@@ -1,4 +1,4 @@
-//! The devices that tests run on, and changes of them. Not part of the library's interface.
+//! Devices for tests, and changes to them. Not part of the library's public interface.
 
 use crate::error::Result;
 use gradloom_runtime::Device;
@@ -7,8 +7,8 @@ pub use gradloom_runtime::testing::{lose, standalone_without_sharing};
 #[cfg(feature = "wgpu")]
 pub use gradloom_wgpu::testing::{WgpuOverrides, overriding, wgpu_limited, wgpu_overriding};
 
-/// Returns the GPU that tests run on, by a part of its name; `cuda` is the first NVIDIA GPU through CUDA,
-/// `cuda-uncaptured` the same without graphs.
+/// Returns the GPU for tests, selected by a part of its name. `cuda` selects the first NVIDIA GPU through
+/// CUDA, and `cuda-uncaptured` the same GPU without CUDA graphs.
 ///
 /// # Errors
 /// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu) and [`CudaDevice::cuda`](crate::CudaDevice::cuda).

@@ -1,6 +1,6 @@
-//! Absurd arguments outside of models: batches, sessions, trainers, and programs as a whole. Each is fine, an
-//! error with a remedy, or a panic at the caller's line whose text is our own. Of functions of tensors,
-//! layers and optimizers, `gradloom-core/tests/absurd` does the same.
+//! Tests absurd arguments outside of models: batches, sessions, trainers, and whole programs. Each is
+//! accepted, results in an error with a remedy, or causes a panic at the caller's line with gradloom's own
+//! message. For functions of tensors, layers and optimizers, see `gradloom-core/tests/absurd`.
 
 use gradloom::batches::prefetch;
 use gradloom::prelude::*;
@@ -19,7 +19,8 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what may panic at a line of this file, with a text of ours; returns the text if it did.
+/// Runs code that may panic with gradloom's own message at a line of this file; returns the message if it
+/// does.
 fn quiet<T>(call: &str, f: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -84,7 +85,7 @@ fn batches_of_any_number() {
                             continue;
                         };
                         assert_eq!(batches.position(), at, "{call}");
-                        // A batch is as large as it was asked for.
+                        // Batches are allocated only if they are small.
                         if batch.min(examples) <= 7 {
                             for _ in 0..3 {
                                 let next = batches.next_batch();
@@ -142,7 +143,7 @@ fn trainer() -> Trainer<Linear, 1> {
         .clip_norm(1.0)
 }
 
-/// Returns whether a call succeeded, and checks that its error has a remedy.
+/// Returns whether a call succeeded. Checks that an error has a remedy.
 fn is_sound<T>(call: &str, outcome: Result<T>) -> bool {
     if let Err(error) = &outcome {
         assert!(!error.message().is_empty() && error.remedies().next().is_some(), "{call}: {error}");
@@ -256,7 +257,7 @@ fn settings_of_a_training() {
             train.set_cancel_token(CancelToken::with_timeout(Duration::from_secs(seconds)));
             let outcome = train.step([&[0.5f32; 12]]).map(drop);
             train.set_cancel_token(None);
-            // Its remedy is up to the caller.
+            // The remedy is up to the caller, so the error need not have one.
             assert_eq!(outcome.is_ok(), seconds > 0);
             Ok(())
         });
@@ -285,7 +286,7 @@ fn settings_of_a_training() {
     }
 }
 
-/// Whole programs of tensors that no machine holds: an error when they are compiled, and no attempt.
+/// A program whose tensors fit in no memory is rejected when it is compiled, without an attempt to allocate.
 #[test]
 fn programs_beyond_memory() {
     for extents in [[1 << 31, 1 << 14], [1 << 40, 2], [usize::MAX, usize::MAX], [0, usize::MAX]] {

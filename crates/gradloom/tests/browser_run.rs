@@ -1,10 +1,10 @@
-//! Repeats natively what the package did in a browser: the kernels have the same text, the parameters end
-//! alike.
+//! Repeats natively a run of the npm package in a browser, and checks that the sources of the kernels and the
+//! final parameters are the same.
 //!
-//! In: the folder `GRADLOOM_BROWSER_RUN`, which `web/test/browser/native.test.mjs` writes before it runs
-//! this: for each model the kernels of its step (`kernels.txt`), parameters before and after, and losses.
-//! Without it there is nothing to compare, which is said. Both run on SwiftShader, with the limits that every
-//! WebGPU implementation grants.
+//! In: the folder `GRADLOOM_BROWSER_RUN`, which `web/test/browser/native.test.mjs` writes before it runs this
+//! test. For each model it contains the kernels of a step (`kernels.txt`), the parameters before and after
+//! the steps, and the losses. Without it the test is skipped, with a message. Both runs use SwiftShader, with
+//! the limits that every WebGPU implementation guarantees.
 
 #[allow(dead_code, reason = "shared with the bench, and not all of it needed here")]
 #[path = "../../gradloom-command/src/bench/configs/models.rs"]
@@ -25,7 +25,7 @@ use safetensors::SafeTensors;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Kernels as `kernels.txt` has them, in no order.
+/// Kernels in the format of `kernels.txt`, in any order.
 static KERNELS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn keep(dispatch: &mut Dispatch) {
@@ -33,7 +33,7 @@ fn keep(dispatch: &mut Dispatch) {
     KERNELS.lock().unwrap().push(format!("{label} {x} {y} {z}\n{source}"));
 }
 
-/// Returns SwiftShader with no more than is promised everywhere.
+/// Returns SwiftShader with the limits that every implementation guarantees.
 fn device() -> Device {
     let limits = |limits: &mut Limits| {
         *limits = Limits { software: limits.software, scalar: limits.scalar, ..Limits::portable() };
@@ -44,7 +44,7 @@ fn device() -> Device {
     Device::wgpu_with(&options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Parameters as the browser's file has them: in the order of the model.
+/// Returns the parameters in a file of the browser, in the order of the model.
 fn parameters(folder: &Path, name: &str) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -57,7 +57,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// Puts the parameters there, runs the steps, and compares.
+/// Sets the initial parameters, runs the steps, and compares losses and final parameters.
 fn compare<M: Module, const N: usize>(
     folder: &Path,
     mut train: Train<M, N>,
@@ -94,7 +94,7 @@ fn compare<M: Module, const N: usize>(
     );
 }
 
-/// A layer as the package names its parameters.
+/// Layer with the parameter names of the npm package.
 #[derive(Module)]
 #[expect(non_snake_case, reason = "the names in the file")]
 struct Dense {
@@ -119,7 +119,7 @@ impl Dense {
     }
 }
 
-/// Goes on with the browser's checkpoint, and leaves one for it with the losses that follow.
+/// Continues from the browser's checkpoint, and writes a checkpoint and the following losses for the browser.
 fn go_on(folder: &Path, device: &Device, points: usize, inputs: &[Vec<f32>]) {
     let mut train =
         Trainer::new(Sine { l1: Dense::new(1, 64), l2: Dense::new(64, 64), l3: Dense::new(64, 1) })
@@ -151,7 +151,7 @@ fn go_on(folder: &Path, device: &Device, points: usize, inputs: &[Vec<f32>]) {
     write(&folder.join("next.safetensors"), &[tensor], &Entries::new()).unwrap();
 }
 
-/// Checks that the kernels of the browser's step are those that were made here.
+/// Checks that the kernels of the browser's step are the native ones.
 fn compare_kernels(folder: &Path) {
     let text = std::fs::read_to_string(folder.join("kernels.txt")).unwrap();
     let mut browser: Vec<String> = text.split("\n=====\n").map(str::to_string).collect();
@@ -192,7 +192,7 @@ fn native_kernels_and_results_are_those_of_the_browser() {
     KERNELS.lock().unwrap().clear();
 
     const BATCH: usize = 128;
-    // The first step of TypeScript's schedules is step 1.
+    // TypeScript's schedules count the first step as 1.
     let linear = Schedule::Linear { from: 0.005, to: 0.0005, steps: 1500 };
     let rate = Schedule::Advanced { by: 1, then: Box::new(linear) };
     let train = Trainer::new(AdditionTransformer::new())

@@ -1,4 +1,4 @@
-//! GPT-2 with cached keys and values writes what the model without a cache writes.
+//! Tests that GPT-2 with cached keys and values generates the same text as without a cache.
 
 #[path = "../../gradloom-models/tests/common/decoder.rs"]
 mod decoder;
@@ -34,8 +34,8 @@ fn session(context: usize, seed: u64) -> Session<Gpt2> {
     session
 }
 
-/// Makes the initial weights larger, so that an untrained model has clear preferences, and does not just
-/// repeat the last token.
+/// Increases the initial weights, so that an untrained model has clear preferences and does not only repeat
+/// the last token.
 fn scatter(session: &Session<Gpt2>) {
     let store = session.store();
     for entry in store.entries().into_iter().filter(|entry| entry.name.ends_with("weight")) {
@@ -55,15 +55,15 @@ fn uncached(session: &Session<Gpt2>) -> Infer<2, Tensor> {
     session.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at)).unwrap()
 }
 
-/// Returns the tokens padded to the context, and the index of the last one.
+/// Returns the tokens padded to the context length, and the index of the last token.
 fn padded(tokens: &[i32], context: usize) -> (Vec<i32>, [i32; 1]) {
     let mut padded = tokens.to_vec();
     padded.resize(context, 0);
     (padded, [tokens.len() as i32 - 1])
 }
 
-/// Returns the tokens that the model writes when it reads the whole text anew for each token; a text that
-/// outgrows the context is cut to the last half of it.
+/// Returns the tokens that the model generates if it reads the whole text again for each token. A text longer
+/// than the context is truncated to its last half.
 fn uncached_text(session: &Session<Gpt2>, prompt: &[i32], count: usize, sampling: &Sampling) -> Vec<i32> {
     let context = session.model().config().context;
     let mut program = uncached(session);
@@ -86,8 +86,7 @@ fn request(prompt: &[i32], count: usize, sampling: &Sampling) -> Request {
     Request { sampling: sampling.clone(), rolls: true, ..Request::new(prompt, count) }
 }
 
-/// Returns the tokens of requests that run side by side, in blocks of 4 tokens, and the number of times
-/// that one had to give its blocks back.
+/// Returns the tokens of concurrent requests, with blocks of 4 tokens, and the number of preemptions.
 fn texts(session: &Session<Gpt2>, requests: &[Request], options: GeneratorOptions) -> (Vec<Vec<i32>>, u64) {
     let mut generator = Generator::new(session, GeneratorOptions { block_size: 4, ..options }).unwrap();
     let ids: Vec<_> = requests.iter().map(|request| generator.add(request.clone()).unwrap()).collect();
@@ -115,13 +114,13 @@ fn samplings() -> [Sampling; 4] {
         Sampling { temperature: 0.0, ..Sampling::default() },
         Sampling { seed: 5, ..Sampling::default() },
         Sampling { temperature: 1.5, top_k: Some(20), top_p: 0.9, seed: 6, ..Sampling::default() },
-        // What is not seen any more is still repeated.
+        // Tokens outside the context still count as repeated.
         Sampling { temperature: 0.0, presence: 1.5, repetition: 1.2, ..Sampling::default() },
     ]
 }
 
-/// Longer than two contexts, so that a text goes on from its last half several times: alone, and beside
-/// others in a memory that is too small for all of them.
+/// Texts longer than two contexts continue from their last half several times, alone and with others in a
+/// pool that is too small for all of them.
 #[test]
 fn the_text_is_that_of_the_model_without_a_cache() {
     // A context that is a power of two, and one that is not.
@@ -142,7 +141,7 @@ fn the_text_is_that_of_the_model_without_a_cache() {
             let name = "crowd".to_string();
             let options =
                 GeneratorOptions { blocks: 10, rows: 4, ahead: Some(ahead), name, ..Default::default() };
-            // Steps go ahead of texts without penalties.
+            // Only texts without penalties can be decoded ahead.
             let count = if ahead { 15 } else { 20 };
             let (got, preempted) = texts(&session, &requests[..count], options);
             assert_eq!(got, want[..count]);
@@ -151,7 +150,7 @@ fn the_text_is_that_of_the_model_without_a_cache() {
     }
 }
 
-/// A text that is forked behind the end of the context goes on as its parent.
+/// A text that is forked beyond the end of the context continues like its parent.
 #[test]
 fn a_text_is_forked_behind_the_context() {
     let session = session(13, 3);
@@ -186,7 +185,7 @@ fn the_smallest_contexts_have_texts_too() {
     }
 }
 
-/// Pieces of all lengths, at all offsets, agree with the whole.
+/// Feeding the text in pieces of any length gives the logits of the whole text.
 #[test]
 fn logits_are_those_of_the_whole_text() {
     let session = session(16, 2);
@@ -208,7 +207,7 @@ fn logits_are_those_of_the_whole_text() {
     }
 }
 
-/// In float64 the split of attention into the cache's part and the new part is exact.
+/// In float64, attention split into the cache's part and the new part is exact.
 #[test]
 fn the_reference_agrees_to_the_last_digits() {
     let gpt = Gpt2::new(&config(8)).unwrap();
@@ -286,7 +285,8 @@ fn texts_of_one_session_and_of_two_do_not_mix() {
             assert_eq!(decoder.feed(&[tokens[i]]).unwrap(), want[i]);
         }
     }
-    // Another decoder of a name goes on with its text; a reset of one leaves the others alone.
+    // Another decoder with the same name continues its text; a reset of one decoder does not affect the
+    // others.
     assert_eq!(Decoder::new(&a, "two").unwrap().length(), 6);
     decoders[0].0.reset();
     assert_eq!(decoders.each_ref().map(|(decoder, _)| decoder.length()), [0, 6, 6]);
@@ -323,11 +323,11 @@ fn what_does_not_fit_changes_nothing() {
     for tokens in [&[][..], &[1; 4]] {
         assert_eq!(decoder.feed(tokens).unwrap_err().kind(), ErrorKind::Feed);
     }
-    // Ids outside the vocabulary are found by the step itself.
+    // The step itself detects ids outside the vocabulary.
     for token in [-1, 37] {
         assert_eq!(decoder.feed(&[token]).unwrap_err().kind(), ErrorKind::Trap);
     }
-    // So are a count or a place out of range, when the model's step is used by itself.
+    // It also detects a count or a position out of range if the model's step is used directly.
     let cache = TextCache::new(session.model().sizes(), "cache", DType::F32);
     let inputs = || [i32("ids", [1, 4]), i32("count", [])];
     let mut four = session.infer(inputs(), |m, [ids, n]| cache.extend(m, ids, n)).unwrap();
@@ -344,8 +344,8 @@ fn what_does_not_fit_changes_nothing() {
     four.run((&[1; 4], &[3])).unwrap();
 }
 
-/// The program of one token is one program: what it launches cannot depend on the position. And it writes
-/// only what is new.
+/// One program decodes a token at any position, so its launches cannot depend on the position. It writes only
+/// the new keys and values.
 #[test]
 fn a_token_costs_no_copy_of_the_cache() {
     let session = session(64, 1);
@@ -363,12 +363,12 @@ fn a_token_costs_no_copy_of_the_cache() {
         .map(|l| l.reads[0].layout.shape.elements())
         .collect();
     assert_eq!(written, [24; 4], "one position of each");
-    // Nothing of a step is as large as a cache, so none is copied.
+    // No buffer of a step is as large as a cache, so none is a copy of it.
     let largest = plan.buffers.iter().filter(|b| b.region == plan::Region::Step).map(|b| b.bytes).max();
     assert!(largest.unwrap() < cache_bytes, "{largest:?}");
 }
 
-/// Training goes on beside generation, over the same parameters.
+/// Generation uses the current parameters while training continues.
 #[test]
 fn generation_follows_the_training() {
     let mut train = Trainer::new(Gpt2::new(&config(8)).unwrap())

@@ -1,4 +1,4 @@
-//! Runs that end early: where they stop, what they leave, and that they can be run again.
+//! Tests runs that end early: where they stop, what they leave behind, and that they can be repeated.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Gives its operand on, and calls a function in the middle of the step.
+/// Op that returns its operand, and calls a function in the middle of the step.
 struct Hook(&'static str, Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Hook {
@@ -57,7 +57,7 @@ fn hook(name: &'static str, x: Tensor, f: impl Fn() + Send + Sync + 'static) -> 
     Tensor::custom(Hook(name, Box::new(f)), [x])[0]
 }
 
-/// Compiles the training of a model with two ops that are seen from outside.
+/// Compiles a training program with two ops that call the given functions.
 fn train(
     session: &Session<Linear>,
     name: &str,
@@ -106,7 +106,7 @@ fn a_step_that_is_cancelled_in_its_middle_changes_nothing_and_can_be_run_again()
         assert_eq!(calls.load(Ordering::SeqCst), 0, "a launch ran behind the cancellation");
         assert_eq!(session.store().read_all().unwrap(), before);
         assert_eq!((cancelled.attempted_steps(), cancelled.applied_steps().unwrap()), (0, 0));
-        // At once, from here on.
+        // From now on, steps fail immediately.
         assert_eq!(cancelled.step([&X]).unwrap_err().kind(), ErrorKind::Cancelled);
         cancelled.set_cancel_token(None);
         for _ in 0..3 {
@@ -172,7 +172,7 @@ fn deadlines_end_runs_that_are_late() {
         assert_eq!(infer.queue(&[(&X).into()]).unwrap_err().kind(), ErrorKind::DeadlineExceeded);
         infer.set_cancel_token(CancelToken::with_timeout(Duration::from_secs(3600)));
         assert_eq!(infer.run([&X]).unwrap(), whole);
-        // The clock does not reach so far.
+        // This deadline exceeds the range of the clock.
         infer.set_cancel_token(CancelToken::with_timeout(Duration::MAX));
         assert_eq!(infer.run([&X]).unwrap(), whole);
     }
@@ -189,7 +189,7 @@ fn tensors_of_a_cancelled_step_are_given_back() {
         train.set_cancel_token(token);
         assert_eq!(train.step([&x]).unwrap_err().kind(), ErrorKind::Cancelled);
         train.set_cancel_token(None);
-        // Data of the host is not written into the tensor.
+        // Host data is not written into the tensor.
         train.step([&[9.0f32; 12]]).unwrap().loss().unwrap();
         assert_eq!(x.get().unwrap(), X);
     }
@@ -216,7 +216,7 @@ fn steps_that_were_submitted_go_on() {
     assert_eq!((train.attempted_steps(), train.applied_steps().unwrap()), (3, 3));
 }
 
-/// Returns a step that takes a software GPU a tenth of a second.
+/// Returns a training program and data for which a step takes a software GPU a tenth of a second.
 #[cfg(feature = "wgpu")]
 fn long_step(watchdog: Duration) -> (Train<Linear, 1>, Vec<f32>) {
     const WIDE: usize = 512;
@@ -242,7 +242,7 @@ fn the_watchdog_ends_the_wait_for_a_step() {
     let error = step.loss().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     assert!(error.message().starts_with("the GPU hangs: a step was not done within 50"), "{error}");
-    // Whatever is asked of the device later has the same error.
+    // Later operations on the device return the same error.
     assert_eq!(train.step([&x]).unwrap_err().message(), error.message());
 
     let (mut train, x) = long_step(Duration::from_micros(50));

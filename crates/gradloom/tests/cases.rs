@@ -1,7 +1,7 @@
-//! Functions of tensors and their gradients against PyTorch in float64: see `scripts/oracle/cases.py`.
+//! Compares functions of tensors and their gradients with PyTorch in float64: see `scripts/oracle/cases.py`.
 //!
-//! Every case of the file is here and the reverse. The float64 evaluator must agree to its last digits, which
-//! checks the formulas; the CPU and a GPU to those of float32.
+//! Every case in the file is tested here, and vice versa. The float64 evaluator must agree to float64
+//! precision, which checks the formulas; the CPU and a GPU must agree to float32 precision.
 
 mod common;
 
@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
 
-/// Cases that are compiled together.
+/// Number of cases that are compiled together.
 const TOGETHER: usize = 25;
 
-/// A case's functions by its name.
+/// Functions by the name of their case.
 #[derive(Default)]
 struct Cases(BTreeMap<String, Function>);
 
@@ -28,12 +28,12 @@ impl Cases {
     }
 }
 
-/// Methods of one tensor that are called as the case.
+/// Adds methods of one tensor with the same name as their case.
 macro_rules! unary {
     ($cases:expr, $($name:ident),* $(,)?) => { $($cases.add(stringify!($name), |x| x[0].$name());)* };
 }
 
-/// Methods of two tensors that are called as the case.
+/// Adds methods of two tensors with the same name as their case.
 macro_rules! binary {
     ($cases:expr, $($name:ident),* $(,)?) => { $($cases.add(stringify!($name), |x| x[0].$name(x[1]));)* };
 }
@@ -394,8 +394,8 @@ fn all() -> Cases {
     cases
 }
 
-/// Returns cases over floats of a dtype as one graph: inputs and outputs have the names of the file, and
-/// are f32.
+/// Returns a graph of several cases that computes with floats of a dtype. Its inputs and outputs are f32,
+/// with the names in the file.
 fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::Graph {
     let operands = |name: &str| -> Vec<String> {
         (0..).map(|i: usize| i.to_string()).take_while(|i| oracle.has(name, i)).collect()
@@ -441,9 +441,9 @@ fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::G
     traced.graph
 }
 
-/// Returns the largest error of an element, relative to it.
+/// Returns the largest relative error of an element.
 fn error(got: &[f64], want: &[f64]) -> f64 {
-    // A small element beside large ones may have lost digits in a sum.
+    // A small element may lose digits in a sum with large ones.
     let scale = want.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * 0.05;
     let error = |(&got, &want): (&f64, &f64)| match got.is_nan() || want.is_nan() {
         true if got.is_nan() && want.is_nan() => 0.0,
@@ -454,8 +454,8 @@ fn error(got: &[f64], want: &[f64]) -> f64 {
     got.iter().zip(want).map(error).fold(0.0, f64::max)
 }
 
-/// Checks the largest error of each function over its cases, in units of `tolerance`, of an executor that
-/// gets a graph and returns its outputs.
+/// Runs all cases with an executor, which returns the outputs of a graph, and checks the largest error of
+/// each function, in units of `tolerance`.
 fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
     let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
     let in_file: BTreeSet<&str> = oracle.names().filter_map(|name| name.strip_suffix("/y")).collect();
@@ -486,7 +486,7 @@ fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(St
     assert!(failed.is_empty(), "{what}: {} of {}\n{}", failed.len(), list.len(), failed.join("\n"));
 }
 
-/// Messages show the line that calls a function: no op stands in this library or in the standard one.
+/// Messages show the line that calls a function: no op has an origin in gradloom or in the standard library.
 #[test]
 fn every_function_stands_at_its_call() {
     let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
@@ -532,8 +532,8 @@ fn a_gpu_agrees_with_pytorch() {
     check("gpu", 1e-5, |graph, oracle| on(&device, graph, oracle));
 }
 
-/// Checks the cases over floats of 16 bits: the graph in float64, which rounds where elements are
-/// converted, is close to PyTorch's f64; an executor agrees with it to a few roundings.
+/// Checks the cases with 16-bit floats: the graph in float64, which rounds at conversions, is close to
+/// PyTorch's float64, and an executor agrees with it to a few roundings.
 fn check_narrow(dtype: DType, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
     let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
     let unit = if dtype == DType::F16 { 2.0_f64.powi(-11) } else { 2.0_f64.powi(-8) };

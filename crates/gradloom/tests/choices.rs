@@ -1,5 +1,5 @@
-//! The choice of the next token on devices: that of the host in float64, row by row, with the distribution
-//! that the host states, in few launches.
+//! Tests the choice of the next token on devices: it equals the host's choice in float64 for each row,
+//! follows the host's distribution, and takes few launches.
 
 mod common;
 
@@ -7,10 +7,10 @@ use gradloom::prelude::*;
 use gradloom::{Infer, Session};
 use gradloom_models::decoding::{Choices, Past, Rows, Sampling, SamplingError, logprobs};
 
-/// Everything that a row may ask for.
+/// Choices that support every option of a row.
 const ALL: Choices = Choices { greedy_only: false, top_k: true, top_p: true, min_p: true, logprobs: None };
 
-/// Numbers that repeat, by a step of `splitmix64`.
+/// Reproducible random numbers, from SplitMix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,13 +33,13 @@ impl Numbers {
         from[self.below(from.len())]
     }
 
-    /// Returns an approximately normal number: the sum of twelve uniform numbers.
+    /// Returns an approximately normal number, the sum of twelve uniform numbers.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 }
 
-/// A request at one of its tokens.
+/// Request at one of its tokens.
 #[derive(Clone, Debug)]
 struct Row {
     logits: Vec<f32>,
@@ -52,8 +52,8 @@ impl Row {
     fn random(n: &mut Numbers, vocabulary: usize) -> Self {
         let kind = n.below(8);
         let logits = (0..vocabulary).map(|_| match kind {
-            // Many ties, all ties, a few excluded tokens, one likely token, many equal ones behind others,
-            // exclusion by a large number, large numbers.
+            // Many ties, all ties, a few excluded tokens, one likely token, many equal tokens below others,
+            // exclusion by a large negative number, large numbers.
             0 => (n.normal() * 2.0).round() as f32 / 2.0,
             1 => 1.5,
             2 if n.below(3) == 0 => f32::NEG_INFINITY,
@@ -82,7 +82,7 @@ impl Row {
             top_k: n.pick(&[None, None, Some(1), Some(2), Some(5), Some(40), Some(usize::MAX)]),
             top_p: n.pick(&[1.0, 1.0, 1e-300, 0.1123, 0.5321, 0.9017, 0.9991]),
             min_p: n.pick(&[0.0, 0.0, 0.0517, 0.311, 0.9993]),
-            // Large logits are still exact in f32 behind it.
+            // Chosen so that large logits stay exact in f32 after the penalty.
             repetition: if kind == 6 { 0.5 } else { n.pick(&[1.0, 1.0, 1.25, 0.5]) },
             presence: n.pick(&[0.0, 0.0, 0.75, -0.5]),
             frequency: n.pick(&[0.0, 0.0, 0.25, -0.125]),
@@ -96,8 +96,8 @@ impl Row {
         self.sampling.choose(&self.logits, &self.past, self.position)
     }
 
-    /// Returns whether a token could be the one that is drawn if the bounds or the draw were off by a few
-    /// units in the last place of f32.
+    /// Returns whether the token could be drawn if the bounds or the random number differed by a few units in
+    /// the last place of f32.
     fn is_nearly(&self, token: usize) -> bool {
         let uniform = self.sampling.uniform(self.position, gradloom_models::decoding::Draw::Token);
         let off = [1.0 - 4e-6, 1.0, 1.0 + 4e-6];
@@ -116,7 +116,7 @@ impl Row {
     }
 }
 
-/// A program for rows of one vocabulary, with past and biases.
+/// Program for rows with the same vocabulary, with past tokens and biases.
 struct Program {
     run: Infer<5, Tensor>,
     vocabulary: usize,
@@ -149,7 +149,7 @@ fn operands([_, numbers, words, past, bias]: [Tensor; 5]) -> Rows {
     Rows { numbers, words, past: Some(past), bias: Some(bias) }
 }
 
-/// The data of rows.
+/// Input data for a set of rows.
 struct Fed {
     logits: Vec<f32>,
     numbers: Vec<f32>,
@@ -259,7 +259,7 @@ fn the_settings_of_a_batch_say_what_is_traced() {
     assert_eq!(Choices::of(&all[..1]), Choices { top_k: true, ..Choices::default() });
 }
 
-/// The statistic of Pearson's test is within five standard deviations of its mean.
+/// Pearson's chi-squared statistic is within five standard deviations of its mean.
 #[test]
 fn frequencies_follow_the_distribution() {
     const ROWS: usize = 1024;
@@ -398,7 +398,7 @@ fn the_past_goes_on_on_the_device() {
     }
 }
 
-/// Launches for GPT-2's vocabulary, on a device that fuses as GPUs do.
+/// Counts the launches for GPT-2's vocabulary on a device that fuses like a GPU.
 #[test]
 fn passes_are_fused() {
     let launches = |choices: Choices, extra: bool| {

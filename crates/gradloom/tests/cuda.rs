@@ -1,4 +1,4 @@
-//! Programs on an NVIDIA GPU: where `GRADLOOM_ADAPTER` is `cuda`.
+//! Tests programs on an NVIDIA GPU, if `GRADLOOM_ADAPTER` is `cuda`.
 
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, Precision, Train};
@@ -9,7 +9,7 @@ fn steps() -> usize {
     std::env::var("GRADLOOM_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
 }
 
-/// A model, a number of texts, and for how many steps it is trained.
+/// Model, batch size, and number of training steps.
 struct Case {
     config: Gpt2Config,
     batch: usize,
@@ -31,8 +31,8 @@ impl Case {
         Self { config, batch: 4, steps: steps() }
     }
 
-    /// Returns a model with products that are large enough for cuBLASLt, and a vocabulary that is no
-    /// multiple of eight.
+    /// Returns a model with products large enough for cuBLASLt, and with a vocabulary that is not a multiple
+    /// of eight.
     fn wide() -> Self {
         let config = Gpt2Config {
             vocabulary: 4_099,
@@ -46,7 +46,7 @@ impl Case {
         Self { config, batch: 8, steps: steps().min(40) }
     }
 
-    /// Compiles the training, with a schedule and clipping.
+    /// Compiles the training program, with a schedule and clipping.
     fn compiled(&self, device: &Device) -> Train<Gpt2, 2> {
         let shape = [self.batch, self.config.context];
         Trainer::new(Gpt2::new(&self.config).unwrap())
@@ -65,7 +65,7 @@ impl Case {
         [(0..count).map(text).collect(), (0..count).map(|i| text(i + 1)).collect()]
     }
 
-    /// Trains, and reads the loss of each step, or of the last alone; `between` runs before every step.
+    /// Trains, and reads the loss of each step or only of the last one. `between` runs before every step.
     fn trained(&self, device: &Device, queued: bool, mut between: impl FnMut(usize)) -> Trained {
         let mut train = self.compiled(device);
         let mut loss = 0;
@@ -80,7 +80,7 @@ impl Case {
         (loss, content(&train))
     }
 
-    /// Trains in every way, from options for a device; gives the loss.
+    /// Trains in every way with the given options, checks that the bits are the same, and returns the loss.
     fn has_the_same_bits_however_it_runs(&self, options: &CudaOptions) -> f32 {
         let device = Device::cuda_with(options).unwrap();
         let captured = self.trained(&device, false, |_| {});
@@ -94,8 +94,8 @@ impl Case {
         same("uncaptured", &self.trained(&uncaptured, false, |_| {}));
         same("queued", &self.trained(&device, true, |_| {}));
 
-        // Others at work on the same device between the steps, all with arenas that are NaN when a step
-        // starts.
+        // Other programs use the same device between the steps, all with arenas that are filled with NaN
+        // before a step.
         let poisoned = Device::cuda_with(&options.clone().poisoned()).unwrap();
         let mut other = self.compiled(&poisoned);
         let session = Session::new(Linear::new(64, 64), &poisoned, 5).unwrap();
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// A loss, and the bits of every parameter and state.
+/// Bits of a loss, and the bytes of every parameter and state.
 type Trained = (u32, Vec<(String, Vec<u8>)>);
 
 fn content(train: &Train<Gpt2, 2>) -> Vec<(String, Vec<u8>)> {
@@ -145,8 +145,8 @@ fn steps_with_products_of_the_library_have_the_same_bits_however_they_run() {
     assert!((loss - own).abs() < 0.02 * own, "with the library {loss}, without it {own}");
 }
 
-/// Products in every precision, in every order of axes, small ones of our own kernels and large ones of the
-/// library, beside sums in f64.
+/// Compares products in every precision and order of axes with sums in f64: small ones with gradloom's
+/// kernels, large ones with the library.
 #[test]
 fn products_are_as_exact_as_their_precision() {
     if skipped() {
@@ -155,7 +155,7 @@ fn products_are_as_exact_as_their_precision() {
     for precision in Precision::ALL {
         let range = match precision {
             Precision::F32 => 0.0..1e-6,
-            // Sums are cut off, not rounded.
+            // Sums are truncated, not rounded.
             Precision::Tf32x3 => 0.0..2e-5,
             Precision::Tf32 | Precision::F16 => 2e-5..2e-3,
             Precision::Bf16 => 2e-4..2e-2,
@@ -183,7 +183,7 @@ fn products_are_as_exact_as_their_precision() {
                 (0..rows * columns).map(|i| x[i % rows * columns + i / rows]).collect()
             };
             let results = infer.run((&a, &turned(&a, m, k), &b, &turned(&b, k, n))).unwrap();
-            // A few rows are enough.
+            // A few rows are sufficient.
             for row in [0, m / 3, m - 1] {
                 let dot = |column: usize| -> f64 {
                     (0..k).map(|t| f64::from(a[row * k + t]) * f64::from(b[t * n + column])).sum()

@@ -1,4 +1,4 @@
-//! u8 and i64 as users have them: pixels, token ids, class numbers.
+//! Tests u8 and i64 as data of users: pixels, token ids, class indices.
 
 use gradloom::ErrorKind;
 use gradloom::ir::DType::{Bool, F16, F32, I32, I64, U8, U32};
@@ -76,7 +76,7 @@ fn conversions_saturate_from_floats_and_wrap_from_integers() {
     let b = [0u8, 1, 127, 128, 255, 2, 3, 4];
     let w = [0i64, -1, 256, 2_147_483_647, -2_147_483_648, 255, 1, 2];
     let got = program.run((&numbers, &i, &b, &w)).unwrap_err();
-    // 2^31 - 1 is no f32.
+    // 2^31 - 1 cannot be represented in f32.
     assert_eq!(got.message(), "the integer 2147483647 is not an f32");
     let numbers = numbers.map(|x| if x > 1e9 { 1e9 } else { x });
     let got = program.run((&numbers, &i, &b, &w)).unwrap();
@@ -98,7 +98,7 @@ struct Classifier {
     out: Linear,
 }
 
-/// Returns the losses of a few steps with token ids and class numbers of some dtype.
+/// Returns the losses of a few steps with token ids and class indices of a dtype.
 fn losses<'a, D: Copy>(dtype: DType, ids: &'a [D], class: &'a [D]) -> Vec<u32>
 where
     &'a [D]: Into<gradloom::Data<'a>>,
@@ -180,7 +180,7 @@ fn states_keep_them_and_steps_give_their_bytes() {
     assert!(outputs.contains(&("last", I64, y.map(i64::to_ne_bytes).concat())), "{outputs:?}");
 }
 
-/// Returns the message and the help of the error in a function of `x: u8[4]` and `y: i64[4]`.
+/// Returns the message and the help of the error of a function of `x: u8[4]` and `y: i64[4]`.
 fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> (String, String) {
     let error = session().infer([u8("x", [4]), i64("y", [4])], |_, [x, y]| f(x, y)).unwrap_err();
     let text = error.to_string();

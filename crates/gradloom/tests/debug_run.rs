@@ -1,4 +1,4 @@
-//! Debug runs of a training step: launch by launch on copies, and the session never notices.
+//! Tests debug runs of a training step: they run launch by launch on copies, and do not affect the session.
 
 use gradloom::Retention;
 use gradloom::plan::{Region, Role, report};
@@ -31,7 +31,7 @@ fn data() -> (Vec<f32>, Vec<i32>) {
     (x, (0..ROWS as i32).map(|i| i % 3).collect())
 }
 
-/// Returns every byte that persists.
+/// Returns the bytes of every parameter and state.
 fn stored(train: &Train<Net, 2>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()

@@ -1,4 +1,4 @@
-//! Tensors that stay on the device: what programs compute with them, what is copied, and what is refused.
+//! Tests tensors that stay on the device: results of programs that use them, copies, and rejected uses.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn wave(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0).collect()
 }
 
-/// Results and data that a program copied to and from the host so far; nothing on a CPU.
+/// Returns the number of results and inputs that a program has copied from and to the host; 0 on a CPU.
 fn copied(work: Option<gradloom::runtime::Work>) -> (usize, usize) {
     work.map_or((0, 0), |work| (work.readbacks, work.uploads))
 }
@@ -51,7 +51,7 @@ fn an_encoders_output_trains_a_decoder_as_through_the_host() {
         let y = stays.upload(&wave(8, 3), [4, 2]).unwrap();
         for step in 0..12 {
             let x = wave(12, step);
-            // The next run is queued while the steps on the last ones are.
+            // The next run is queued while the steps that use earlier results are still queued.
             let code = encode.run_on_device([&x]).unwrap();
             unread.push(train.step((&code, &y)).unwrap());
             drop(code);
@@ -75,7 +75,8 @@ fn a_batch_stays_beside_others_of_the_host() {
         let code = wave(24, 1);
         let resident = session.upload(&code, [4, 6]).unwrap();
         let mut losses = Vec::new();
-        // By turns: what the host sends is not written into the tensor, and the tensor does not stay behind.
+        // Tensor and host data alternate: host data is not written into the tensor, and a step with host data
+        // does not use the tensor.
         for step in 0..6 {
             let y = wave(8, step);
             losses.push(match step % 3 {
@@ -268,7 +269,7 @@ fn what_does_not_fit_is_refused() {
     faulty.upload(&[1.0f32; 4], [4]).unwrap();
 }
 
-/// The process holds the memory of the CPU's tensors, and those of a software GPU.
+/// The process holds the memory of tensors on the CPU and on a software GPU.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_goes_with_the_last_handle() {

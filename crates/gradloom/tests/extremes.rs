@@ -1,5 +1,5 @@
-//! Trainings at the ends of what numbers can be: no step makes a weight infinite or NaN, and data that counts
-//! for nothing changes nothing.
+//! Tests training with extreme numbers: no step makes a weight infinite or NaN, and data that is ignored
+//! changes nothing.
 
 use gradloom::ir::Type;
 use gradloom::nn::BatchNorm;
@@ -20,7 +20,7 @@ impl Weights {
     }
 }
 
-/// Weights with constant gradients: those of `slope` times their sum.
+/// Compiles the training of weights with constant gradients: the loss is `slope` times their sum.
 fn constant_slope(optimizer: impl Optimizer) -> Train<Weights, 1> {
     Trainer::new(Weights::new())
         .inputs([f32("slope", [3])])
@@ -35,7 +35,7 @@ fn weights(train: &Train<Weights, 1>) -> Vec<f32> {
     [store.read_f32("matrix").unwrap(), store.read_f32("vector").unwrap()].concat()
 }
 
-/// Runs `f` with every optimizer, whose learning rate becomes this after it was compiled.
+/// Calls `f` with every optimizer, whose learning rate is set to `rate` after compilation.
 fn each(rate: f64, mut f: impl FnMut(&str, Train<Weights, 1>)) {
     let lr = 1e-3;
     let mut f = |name: &str, mut train: Train<Weights, 1>| {
@@ -66,7 +66,7 @@ fn a_rate_that_would_make_weights_infinite_is_refused() {
             }
         });
     }
-    // With the largest that is allowed, and the largest gradients, a step is finite.
+    // With the largest allowed rate and the largest gradients, a step is finite.
     for slope in [1e18, 3e18, 1.0, 1e-30, 0.0] {
         each(1e18, |name, mut train| {
             let _ = train.step([&[slope, 2.0, -slope]]).and_then(|step| step.loss());
@@ -112,7 +112,7 @@ fn dropout_of_everything_trains_with_gradients_of_zero() {
     assert_eq!(train.store().read_f32("weight").unwrap(), before);
 }
 
-/// Returns the weights after a step with these targets, in so many micro-batches.
+/// Returns loss and weights after a step with these targets, in the given number of micro-batches.
 fn after(targets: &[i32], micro_batches: usize) -> (f32, Vec<f32>) {
     let rows = targets.len() / micro_batches;
     let mut train = Trainer::new(Linear::new(3, 4))
@@ -125,7 +125,7 @@ fn after(targets: &[i32], micro_batches: usize) -> (f32, Vec<f32>) {
         .compile(&Device::cpu())
         .unwrap();
     let mut x: Vec<f32> = (0..targets.len() * 3).map(|i| (i % 7) as f32 - 3.0).collect();
-    // The inputs of what is ignored may be anything.
+    // The inputs of ignored targets may have any values.
     for (row, _) in targets.iter().enumerate().filter(|(_, target)| **target == -1) {
         x[row * 3] = 0.25;
     }
@@ -179,7 +179,7 @@ fn a_saturated_sigmoid_trains_on() {
     assert!(train.store().read_f32("weight").unwrap()[0].is_finite());
 }
 
-/// On the CPU's kernels, what the functions of `gradloom-core/tests/functions/ignored.rs` promise.
+/// Tests on the CPU's kernels the guarantees of `gradloom-core/tests/functions/ignored.rs`.
 #[test]
 fn kernels_leave_out_what_is_hidden() {
     let train = constant_slope(Sgd::new(0.1));
@@ -225,8 +225,8 @@ fn kernels_leave_out_what_is_hidden() {
     }
 }
 
-/// Every number of the optimizers, in its range or out of it: it is refused at the line of the trainer, or no
-/// gradient, of any size that is no error itself, makes a weight infinite or NaN.
+/// Tests every hyperparameter of the optimizers, in and out of its range. Either it is rejected at the line
+/// of the trainer, or no gradient that is accepted makes a weight infinite or NaN.
 #[test]
 fn no_number_of_an_optimizer_makes_weights_nan() {
     let (mut refused, mut ran) = (0, 0);
@@ -297,7 +297,7 @@ fn no_number_of_an_optimizer_makes_weights_nan() {
     assert!(refused > 80 && ran > 60, "{refused} refused, {ran} ran");
 }
 
-/// A refusal for want of memory stands where the largest value is made.
+/// An error for lack of memory has the source location of the largest value.
 #[test]
 fn values_that_no_memory_holds_are_refused_at_their_line() {
     let refused = |f: fn(Tensor) -> Tensor| {

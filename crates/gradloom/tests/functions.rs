@@ -1,11 +1,11 @@
-//! Functions that are composed of ops, with their gradients, on the CPU against the float64 reference.
+//! Compares functions composed of ops, with their gradients, on the CPU with the float64 reference.
 
 use gradloom::ir::{OpKind, Output, Type};
 use gradloom::prelude::*;
 use gradloom::reference::{HostTensor, evaluate};
 use gradloom::trace::{Input, trace};
 
-/// Numbers in -2..2.
+/// Returns numbers in `[-2, 2)`.
 fn data(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 252.25 - 2.0).collect()
 }
@@ -65,13 +65,13 @@ fn functions_on_the_cpu() {
         let mut picks = [3, 3, 3];
         picks[axis] = 5;
         check("take_along_axis", &[&[3, 3, 3], &picks], |x| {
-            // 0, 1 or 2.
+            // The indices are 0, 1 or 2.
             x[0].take_along_axis(x[1].abs().cast(DType::I32), axis as isize)
         });
     }
 }
 
-/// Extents and places that count from the end.
+/// Extents and indices that count from the end.
 #[test]
 fn shapes_and_ranges_from_the_end() {
     let shapes = |f: fn(Tensor) -> Tensor| {
@@ -99,11 +99,11 @@ fn shapes_and_ranges_from_the_end() {
         let error = shapes(wrong).unwrap_err();
         assert!(error.contains(said), "{error}");
     }
-    // The values, too: the last two columns.
+    // The values are tested, too: the last two columns.
     check("slice", &[&[3, 5]], |x| x[0].slice(-1, -2..));
 }
 
-/// Operators with parameters and states on either side are those of their tensors.
+/// Operators with parameters and states on either side compute the same as with their tensors.
 #[test]
 fn parameters_and_states_beside_operators() {
     #[derive(Module)]
@@ -146,8 +146,9 @@ fn parameters_and_states_beside_operators() {
     assert_eq!(got, want);
 }
 
-/// The gradient of a log-probability is how likely it is that its class is emitted at its time, negative: at
-/// each time that counts these sum to 1. Impossible classes and sequences have none, and nothing is NaN.
+/// The gradient with respect to a log-probability is the negative probability that its class is emitted at
+/// its time. These sum to -1 at each time within the sequence. Impossible classes and sequences have a
+/// gradient of 0, and nothing is NaN.
 #[test]
 fn the_gradient_of_ctc_counts_what_is_emitted() {
     const TIMES: usize = 6;
@@ -158,14 +159,15 @@ fn the_gradient_of_ctc_counts_what_is_emitted() {
     let mut loss = session
         .infer(inputs, |(), [logs, targets, times, labels]| {
             let rows = logs.ctc_loss_rows(targets, times, labels, CtcOptions::new());
-            // An infinite loss times 0 is NaN, and must not reach the others.
+            // An infinite loss times 0 is NaN, which must not reach the other sequences.
             let finite = rows.is_finite().select(rows, 0.0).sum();
             (rows, gradients(finite, [logs])[0])
         })
         .unwrap();
     let mut logs = data(TIMES * 3 * CLASSES, 3);
     let at = |time: usize, row: usize, class: usize| (time * 3 + row) * CLASSES + class;
-    // Sequence 0 has the label 2 at its third time or later; 1 is shorter; 2 has no time for its labels.
+    // Sequence 0 emits the label 2 at its third time or later; 1 is shorter; 2 has too few times for its
+    // labels.
     logs[at(0, 0, 2)] = f32::NEG_INFINITY;
     logs[at(1, 0, 2)] = f32::NEG_INFINITY;
     let mut run = |labels: [i32; 3]| {
@@ -183,7 +185,7 @@ fn the_gradient_of_ctc_counts_what_is_emitted() {
     }
     assert!(gradient.iter().all(|x| (-1.00001..=0.0).contains(x)), "{gradient:?}");
     assert_eq!([gradient[at(0, 0, 2)], gradient[at(1, 0, 2)]], [0.0; 2]);
-    // More labels than there are.
+    // More labels than the targets have.
     let error = run([2, 3, 2]).unwrap_err();
     assert_eq!(error.kind(), gradloom::ErrorKind::Trap, "{error}");
 }

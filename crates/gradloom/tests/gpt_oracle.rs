@@ -1,4 +1,4 @@
-//! GPT-2 against PyTorch in float64: logits, loss, every gradient, and the losses of 20 AdamW steps.
+//! Compares GPT-2 with PyTorch in float64: logits, loss, every gradient, and the losses of 20 AdamW steps.
 
 mod common;
 
@@ -66,8 +66,7 @@ fn a_gpu_agrees_with_pytorch() {
     }
 }
 
-/// Tolerance of logits and gradients, as a share of their norm: functions may be less exact than on the
-/// CPU.
+/// Tolerance of logits and gradients relative to their norm. Functions may be less accurate than on the CPU.
 #[cfg(feature = "wgpu")]
 const GPU_TOLERANCE: f64 = 1e-4;
 
@@ -160,7 +159,7 @@ fn the_float64_evaluator_agrees_with_pytorch() {
             }
             _ => None,
         };
-        // Both what was written and what the passes made of it.
+        // Both the original graph and the graph after the passes.
         for graph in [&train.stages().optim, &train.stages().passes] {
             carried.borrow_mut().clear();
             let losses = oracle.get(if clip { "clipped.losses" } else { "adamw.losses" });
@@ -187,7 +186,7 @@ fn the_float64_evaluator_agrees_with_pytorch() {
 #[test]
 fn float64_gradients_agree_with_pytorch() {
     let oracle = Oracle::load("gpt_oracle.safetensors");
-    // SGD with a learning rate of 1 and without decay leaves parameter - gradient.
+    // SGD with a learning rate of 1 and without decay results in parameter - gradient.
     let sgd = Trainer::new(model())
         .inputs([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])])
         .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))
@@ -212,7 +211,8 @@ fn float64_gradients_agree_with_pytorch() {
         let gradient: Vec<f64> =
             oracle.get(name).iter().zip(next.to_f64()).map(|(before, after)| before - after).collect();
         let want = oracle.get(&format!("grad.{name}"));
-        // The difference of nearby numbers loses digits: float64's epsilon on the parameter's size.
+        // The difference of close numbers loses digits: the error is float64's epsilon times the parameter's
+        // size.
         assert_near(name, &gradient, want, 1e-10, 1e-5 * norm(oracle.get(name)));
         checked += 1;
     }

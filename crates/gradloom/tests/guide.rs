@@ -1,11 +1,12 @@
-//! The guide (`docs/guide`) is whole: pages are listed and tested, blocks say their language, links lead
-//! somewhere. The code itself runs as doctests (`src/guide.rs`) and in the npm package's tests.
+//! Checks that the guide (`docs/guide`) is complete: pages are listed and tested, code blocks name their
+//! language, and links have a target. The code itself runs as doctests (`src/guide.rs`) and in the npm
+//! package's tests.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Languages of blocks. A block without one would be Rust to rustdoc, and text to a reader.
+/// Languages of code blocks. A block without a language would be Rust for rustdoc, and text for a reader.
 const LANGUAGES: [&str; 7] = ["rust", "ts", "sh", "toml", "text", "python", "go"];
 
 fn root() -> PathBuf {
@@ -16,7 +17,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the Markdown files below a folder.
+/// Returns the Markdown files in a folder and its subfolders.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -31,14 +32,14 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the pages of the guide by their names in it.
+/// Returns the pages of the guide with their names.
 fn guide() -> Vec<(String, String)> {
     let source = root().join("docs/guide/src");
     let name = |path: &Path| path.strip_prefix(&source).unwrap().to_str().unwrap().replace('\\', "/");
     pages(&source).iter().map(|path| (name(path), read(path))).collect()
 }
 
-/// Returns the lines that are outside of blocks of code, and the opening lines of those.
+/// Returns the lines outside of code blocks, and the opening lines of code blocks.
 fn prose_and_fences(text: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut prose, mut fences, mut inside) = (Vec::new(), Vec::new(), false);
     for line in text.lines() {
@@ -54,14 +55,14 @@ fn prose_and_fences(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, fences)
 }
 
-/// Returns the targets of the links in lines of prose.
+/// Returns the link targets in lines of prose.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_string()).collect()
 }
 
-/// Returns the anchor of a heading in a link, as GitHub and mdBook make it.
+/// Returns the anchor that GitHub and mdBook generate for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -87,7 +88,7 @@ fn every_page_is_listed_and_tested() {
 fn every_block_says_its_language_and_runs() {
     for (name, text) in guide() {
         for fence in prose_and_fences(&text).1 {
-            // A program of its own, which starts itself.
+            // A separate program, which starts itself.
             let language = fence[3..].trim_end_matches(",standalone_crate");
             assert!(LANGUAGES.contains(&language), "{name}: `{fence}`");
         }
@@ -110,7 +111,7 @@ fn links_lead_somewhere() {
             if link.contains("://") {
                 continue;
             }
-            // A link may be broken over lines.
+            // A link may span several lines.
             let link = link.replace('\n', "");
             let (path, place) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() { file.clone() } else { file.with_file_name(path) };

@@ -1,4 +1,4 @@
-//! Inspection of a user's own program: its stages, plan and page, and a tensor while it is traced.
+//! Tests the inspection of a user's program: its stages, plan and page, and a tensor during tracing.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -104,7 +104,7 @@ fn a_forward_program_is_inspected_too() {
     assert!(infer.inspect().to_string().contains("\noperations after the passes\n"));
 }
 
-/// Twice its operand, on the host alone.
+/// Op that doubles its operand, on the host only.
 #[derive(Debug)]
 struct Twice;
 
@@ -129,7 +129,7 @@ fn the_graphs_of_a_program_for_cuda_are_told_with_the_reason_of_each_cut() {
     let device = Device::null_for(Target::cuda(Limits::cuda(), Precision::F32));
     let session = Session::new([Linear::new(6, 6), Linear::new(6, 3)], &device, 0).unwrap();
     let infer = session.infer([f32("x", [4, 6]), f32("y", [4, 6])], |[first, second], [x, y]| {
-        // Two branches, which meet on the host.
+        // Two branches that join on the host.
         let twice = Tensor::custom(Twice, [first.forward(x.cumsum(0)) * y.exp().cumsum(1)])[0];
         second.forward(twice)
     });
@@ -158,12 +158,12 @@ fn the_graphs_of_a_program_for_cuda_are_told_with_the_reason_of_each_cut() {
     assert!(text.contains(&format!("replay: {covered} of {all} launches in 2 graphs\n")), "{text}");
     assert!(text.contains(&format!("  launch {}: {reason}\n", hosted.unwrap())), "{text}");
 
-    // Each kernel of the step, and none of what the host runs.
+    // Kernels exist for every launch of the step except those on the host.
     let kernels = inspection.kernels().unwrap();
     assert!(
         kernels.iter().all(|kernel| kernel.launch != hosted.unwrap() && kernel.source.contains("__global__"))
     );
-    // Other devices replay no graphs, and have texts of their own.
+    // Other devices replay no graphs, and have other sources.
     let session = Session::new(Linear::new(6, 3), &Device::cpu(), 0).unwrap();
     let infer = session.infer([f32("x", [4, 6])], |layer, [x]| layer.forward(x).tanh()).unwrap();
     assert!(infer.inspect().replay().is_none());
@@ -223,17 +223,17 @@ fn kernels_in_a_row_that_read_weights_start_before_those_before_them_are_done() 
     let row = session.infer([f32("x", [1, 256])], |layers, [x]| one(layers, x)).unwrap();
     let inspection = row.inspect();
     let replay = inspection.replay().unwrap();
-    // Weights, biases and inputs are there early, what a layer leaves is not. The first product waits for the
-    // kernel that takes the inputs over.
+    // Weights, biases and inputs are available early, the results of layers are not. The first product waits
+    // for the kernel that copies the inputs.
     assert_eq!((replay.shapes()[0].early, replay.covered()), (5, 6), "{replay}");
     assert!(replay.to_string().contains("; 5 may start before those before them are done"), "{replay}");
     let edges = replay.edges(&replay.segments[0]);
     assert_eq!(replay.early(&replay.segments[0], &edges)[..3], [false, false, true]);
-    // Store and constants stay as they are until the results are out.
+    // The store and constants do not change until the results have been copied.
     let phase = replay.nodes.iter().skip(1).take_while(|node| node.unit.is_some());
     assert!(phase.flat_map(|node| &node.touches.writes).all(|(memory, _)| *memory >= Region::Step as usize));
 
-    // Where kernels run side by side, one that waits would take another's place.
+    // If kernels run concurrently, a kernel that waits would occupy the place of another.
     let all = session
         .infer([f32("x", [1, 256])], |layers, [x]| {
             layers.iter().map(|layer| layer.forward(x).cumsum(1)).reduce(|a, b| a + b).unwrap()

@@ -1,5 +1,5 @@
-//! Reading the data files that `scripts/oracle/` made with PyTorch in float64.
-#![allow(dead_code, unreachable_pub)] // Each test file uses a part.
+//! Reads the data files that `scripts/oracle/` generated with PyTorch in float64.
+#![allow(dead_code, unreachable_pub)] // Each test uses only a part.
 
 use gradloom::CpuDevice as _;
 use gradloom::ir::{DType, OpKind, Type};
@@ -8,7 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Tensors by name: shape and elements in float64.
+/// Tensors by name, with shapes and float64 elements.
 pub struct Oracle(BTreeMap<String, OracleTensor>);
 
 struct OracleTensor {
@@ -55,12 +55,12 @@ impl Oracle {
         &self.0.get(name).unwrap_or_else(|| panic!("no {name} in the oracle file")).elements
     }
 
-    /// Returns whether a case has a tensor of this number or letter.
+    /// Returns whether a case has a tensor with this number or letter.
     pub fn has(&self, case: &str, tensor: impl std::fmt::Display) -> bool {
         self.0.contains_key(&format!("{case}/{tensor}"))
     }
 
-    /// Returns whether the elements have a type of whole numbers.
+    /// Returns whether the tensor has an integer dtype.
     pub fn is_whole(&self, name: &str) -> bool {
         self.0[name].whole
     }
@@ -82,7 +82,7 @@ impl Oracle {
     }
 }
 
-/// Writes parameters of a training run.
+/// Writes parameters to the store of a training program.
 pub fn set_parameters(store: &gradloom::Store, parameters: &[(String, Type, Vec<f32>)]) {
     let bytes: Vec<Vec<u8>> =
         parameters.iter().map(|(_, _, v)| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
@@ -100,7 +100,7 @@ pub fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// Fails unless `|got - want| <= tolerance * max(|want|, scale)` for the norm of the whole tensor.
+/// Asserts `|got - want| <= tolerance * max(|want|, floor)`, where `|x|` is the norm of the whole tensor.
 #[track_caller]
 pub fn assert_near(what: &str, got: &[f64], want: &[f64], tolerance: f64, floor: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
@@ -113,8 +113,8 @@ pub fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
 
-/// Returns the adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is
-/// noted, if there is no adapter at all.
+/// Returns the adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. Returns `None`, and
+/// records that the test is skipped, if there is no adapter.
 #[cfg(feature = "wgpu")]
 pub fn gpu() -> Option<gradloom::Device> {
     if gradloom_testing::adapter::skipped(gradloom::adapters().is_empty()) {

@@ -1,16 +1,16 @@
-//! Results of functions of NaN, which every backend must give: those of PyTorch 2.
+//! Results of functions of NaN that every backend must return, which are those of PyTorch 2.
 
 use gradloom::prelude::*;
 
-/// f32 `[2, 4]`; the first row has a NaN.
+/// f32 `[2, 4]`; the first row contains a NaN.
 pub(crate) const INPUT: [f32; 8] = [1.0, f32::NAN, -2.0, 3.0, 4.0, 5.0, -6.0, 7.0];
 
 type Case = (&'static str, fn(Tensor) -> Tensor, &'static str);
 
-/// A function, and its elements: `n` for NaN, a digit for that number, `.` for any other number.
+/// Name, function, and result elements: `n` for NaN, a digit for that number, `.` for any other number.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    // Elementwise: NaN where it was, and nowhere else.
+    // Elementwise: NaN only where the input is NaN.
     ("neg", |x| -x, ".n......"),
     ("add", |x| x + 1.0, "2n.456.8"),
     ("sub", |x| 1.0 - x, "0n3....."),
@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     ("soft_shrink", |x| x.soft_shrink(3.0), "0n0012.4"),
     ("glu", |x| x.glu(0), ".n.."),
     ("dropout", |x| x.dropout(0.5), "1n.345.7"),
-    // What is chosen.
+    // Selection.
     ("select the other", |x| x.is_nan().select(0.0, x), "10.345.7"),
     ("select it", |x| x.gt(2.0).select(9.0, x), "1n.999.9"),
     ("masked_fill", |x| x.masked_fill(x.is_nan(), 8.0), "18.345.7"),
@@ -136,12 +136,12 @@ const CASES: &[Case] = &[
     ("hinge_loss", |x| x.hinge_loss(1.0), "n"),
 ];
 
-/// Returns the results of all functions of an input.
+/// Applies all functions to an input.
 pub(crate) fn outputs(x: Tensor) -> Vec<Tensor> {
     CASES.iter().map(|(_, f, _)| f(x)).collect()
 }
 
-/// Compares the results of all functions, in order.
+/// Compares the results of all functions with the expected ones, in order.
 pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
     assert_eq!(results.len(), CASES.len());
     let mut wrong = Vec::new();
@@ -150,7 +150,7 @@ pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
             Some(digit) => (y - digit as f32).abs() < 1e-6,
             None => y.is_nan() == (c == 'n'),
         };
-        // WGSL lets a shader compiler take a sum of a number and its negative for 0.
+        // WGSL allows a shader compiler to replace the sum of a number and its negative by 0.
         if backend == "WebGPU" && *name == "lerp" {
             continue;
         }
@@ -161,7 +161,7 @@ pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
     assert!(wrong.is_empty(), "on {backend}:\n{}", wrong.join("\n"));
 }
 
-/// Angles, finite and far.
+/// Finite angles, some of them very large.
 pub(crate) const ANGLES: [f32; 10] = [0.0, 1e-40, 0.5, -3.0, 1e4, -7.3e5, 1e10, -4.2e20, 1e30, f32::MAX];
 
 /// Compares sines and cosines of the angles.

@@ -1,13 +1,13 @@
-//! A book of answers: the errors of a family of mistakes, as a person reads them, compared with a file.
+//! Compares the error messages for a family of mistakes, as a user reads them, with a file.
 //!
-//! An entry is the user's line with the caret, the message, notes and help. Where an error has no place, the
-//! title stands instead. `UPDATE=1` writes the files anew; read what changed.
+//! An entry consists of the user's line with a caret, the message, notes and help. If an error has no source
+//! location, its title is printed instead. `UPDATE=1` rewrites the files; review the changes.
 
 use gradloom::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The model and inputs of programs with mistakes.
+/// Model and inputs of programs with mistakes.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'m> {
     pub(crate) m: &'m Model,
@@ -25,7 +25,7 @@ pub(crate) struct Given<'m> {
     pub(crate) mask: Tensor,
 }
 
-/// A model of programs with mistakes.
+/// Model of programs with mistakes.
 #[derive(Module)]
 pub(crate) struct Model {
     pub(crate) layers: Vec<Linear>,
@@ -45,7 +45,7 @@ pub(crate) struct Book {
     file: &'static str,
     text: String,
     entries: usize,
-    /// Faults of the error messages themselves.
+    /// Defects of the error messages themselves.
     faults: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Book {
         Self { file, text: String::new(), entries: 0, faults: Vec::new() }
     }
 
-    /// Adds the error message of a closure that is traced and has a mistake.
+    /// Traces a closure that has a mistake, and adds its error message.
     pub(crate) fn trace(&mut self, f: impl FnOnce(Given<'_>) -> Tensor) {
         let inputs = [
             f32("x", [8, 64]),
@@ -71,7 +71,7 @@ impl Book {
         self.answer(&title, program.map(|_| ()));
     }
 
-    /// Adds an outcome that is an error. The title is for those that have no place in the source.
+    /// Adds an error. The title is printed if it has no source location.
     pub(crate) fn answer<T>(&mut self, title: &str, outcome: Result<T>) {
         self.entries += 1;
         let Err(error) = outcome else {
@@ -101,7 +101,7 @@ impl Book {
         self.text.push('\n');
     }
 
-    /// Compares with the file; there are at least so many entries.
+    /// Compares the entries with the file, and checks that there are at least `at_least`.
     pub(crate) fn check(self, at_least: usize) {
         assert!(self.faults.is_empty(), "{}", self.faults.join("\n\n"));
         assert!(self.entries >= at_least, "{} entries", self.entries);

@@ -1,4 +1,4 @@
-//! Dtypes, numbers beside tensors, and indices.
+//! Mistakes in dtypes, numbers combined with tensors, and indices.
 
 use crate::book::Book;
 use gradloom::prelude::*;

@@ -1,4 +1,4 @@
-//! Error messages about mistakes in a model. The texts are snapshots, which contain lines of this file.
+//! Tests error messages for mistakes in a model. The texts are snapshots that contain lines of this file.
 
 mod book;
 mod dtypes;
@@ -10,7 +10,7 @@ mod training;
 use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
-/// Returns the rendered error of a loss over `x: f32[8, 64]`, with line and column numbers replaced.
+/// Returns the error message of a loss of `x: f32[8, 64]`, with line and column numbers replaced.
 fn answer(f: impl FnOnce(&Linear, Tensor) -> Tensor) -> String {
     let error = Trainer::new(Linear::new(64, 32))
         .inputs([f32("x", [8, 64])])
@@ -179,7 +179,7 @@ fn a_step_larger_than_the_memory_is_refused_before_it_is_allocated() {
     let error = Trainer::new(Linear::no_bias(1, 1))
         .inputs([f32("x", [1])])
         .loss(|m, [x]| {
-            // A product has its operand in memory.
+            // A product needs its operand in memory.
             let many = x.broadcast_to([1 << 44]).exp().sin().reshape([1usize << 44, 1]);
             many.matmul(m.weight.tensor()).sum()
         })
@@ -314,8 +314,8 @@ fn a_tensor_operation_outside_of_a_trace_says_so() {
     let _ = iota(DType::I32, [3], 0);
 }
 
-/// Returns the rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of
-/// the model.
+/// Returns the error message of a loss of `x: f32[8, 64]` and a counter, f32 `[4, 2]`, that is a field of the
+/// model.
 fn state_answer(f: impl FnOnce(&State, Tensor) -> Tensor) -> String {
     let error = Trainer::new((Linear::new(64, 32), State::new([4, 2], DType::F32, 0.0)))
         .inputs([f32("x", [8, 64])])

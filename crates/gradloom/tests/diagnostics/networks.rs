@@ -1,4 +1,4 @@
-//! Losses, convolutions, pools, attention, norms and recurrent functions.
+//! Mistakes in losses, convolutions, pooling, attention, norms and recurrent functions.
 
 use crate::book::Book;
 use gradloom::prelude::*;

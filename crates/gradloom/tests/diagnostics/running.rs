@@ -1,4 +1,4 @@
-//! Data, indices and states when a program runs.
+//! Mistakes in data, indices and states at run time.
 
 use crate::book::Book;
 use gradloom::prelude::*;
@@ -8,7 +8,7 @@ fn session() -> Session<Linear> {
     Session::new(Linear::new(4, 3), &Device::cpu(), 0).unwrap()
 }
 
-/// Returns the outcome of a function of i32 `[2]` that is given two numbers.
+/// Returns the result of a function of i32 `[2]` for two numbers.
 #[track_caller]
 fn given<R: Outputs>(numbers: [i32; 2], f: impl FnOnce(Tensor) -> R) -> Result<R::Read> {
     session().infer([i32("i", [2])], |_, [i]| f(i))?.run([&numbers])

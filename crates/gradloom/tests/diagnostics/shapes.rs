@@ -1,4 +1,4 @@
-//! Shapes, axes, views and joins.
+//! Mistakes in shapes, axes, views and concatenations.
 
 use crate::book::Book;
 use gradloom::prelude::*;

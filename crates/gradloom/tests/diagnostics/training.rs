@@ -1,4 +1,4 @@
-//! Trainers, optimizers, captures, gradients, blocks and states.
+//! Mistakes in trainers, optimizers, captures, gradients, blocks and states.
 
 use crate::book::{Book, model};
 use gradloom::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
@@ -11,7 +11,7 @@ fn trainer() -> Trainer<Linear, 1> {
     Trainer::new(Linear::new(4, 1)).inputs([f32("x", [3, 4])])
 }
 
-/// Returns a trainer that lacks nothing but what is added.
+/// Returns a complete trainer, to which mistakes are added.
 fn whole() -> Trainer<Linear, 1> {
     trainer().loss(|m, [x]| m.forward(x).mean()).optimizer(Sgd::new(0.1))
 }
@@ -78,7 +78,7 @@ fn trainers() {
     book.check(26);
 }
 
-/// Two parameters under one name.
+/// Two parameters with the same name.
 struct Clash(Linear, Linear);
 
 impl Module for Clash {
@@ -173,7 +173,7 @@ fn traces() {
     book.check(16);
 }
 
-/// Doubles a vector; its mistakes are of the kind given.
+/// Op that doubles a vector, with the given kind of mistake.
 #[derive(Debug)]
 struct Twice(&'static str);
 
