@@ -1,4 +1,4 @@
-//! Losses of targets that do not all count, against PyTorch in float64.
+//! Compares losses that ignore some targets with PyTorch in float64.
 
 mod common;
 
@@ -8,7 +8,7 @@ use gradloom_models::data::labels::{IGNORED, completion, next_token, smoothed, s
 
 const SHAPE: [usize; 3] = [2, 7, 5];
 
-/// Returns the loss of logits, and its gradient.
+/// Returns a loss of the logits, and its gradient.
 fn run(loss: impl Fn(Tensor) -> Tensor, logits: &[f32]) -> (f64, Vec<f64>) {
     let session = Session::new((), &Device::cpu(), 0).unwrap();
     let inputs = [f32("logits", SHAPE)];
@@ -21,7 +21,7 @@ fn run(loss: impl Fn(Tensor) -> Tensor, logits: &[f32]) -> (f64, Vec<f64>) {
     (loss[0].into(), widen(&gradient))
 }
 
-/// Class numbers as a constant of a trace.
+/// Returns class indices as a constant of the trace.
 fn constant(targets: &[i32]) -> Tensor {
     let targets: Vec<f32> = targets.iter().map(|&target| target as f32).collect();
     literal(&targets, [SHAPE[0], SHAPE[1]]).cast(DType::I32)
@@ -47,7 +47,7 @@ fn losses_and_gradients_are_pytorchs() {
             assert_near(&what, &[loss], oracle.get(&format!("{name}/loss")), 1e-6, 0.0);
             assert_near(&what, &gradient, oracle.get(&format!("{name}/grad")), 1e-6, 0.0);
             for (row, &target) in gradient.chunks_exact(5).zip(targets) {
-                // No gradient at all, whatever the logits are; and some elsewhere.
+                // The gradient of ignored targets is 0 whatever the logits are; that of the others is not.
                 assert_eq!(row.iter().all(|&g| g == 0.0), target == IGNORED, "{what}: {row:?}");
             }
         }
@@ -61,6 +61,6 @@ fn without_a_target_that_counts_the_loss_and_its_gradient_are_0() {
     let none = [IGNORED; 14];
     let (loss, gradient) = run(|logits| logits.cross_entropy_with(constant(&none), options), &logits);
     assert_eq!((loss, gradient), (0.0, vec![0.0; 70]));
-    // A mean that a user writes is what it is: 0 / 0.
+    // A mean that the user writes is not special: it is 0 / 0.
     assert!(run(|logits| soft_loss(logits, literal(&[0.0; 70], SHAPE)), &logits).0.is_nan());
 }

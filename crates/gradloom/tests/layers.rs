@@ -1,4 +1,4 @@
-//! Layers, with the gradients of their inputs and parameters and the states that they change, against PyTorch
+//! Compares layers, with the gradients of their inputs and parameters and their updated states, with PyTorch
 //! in float64: see `scripts/oracle/layers.py`.
 
 mod common;
@@ -33,7 +33,7 @@ fn layers() -> Vec<(&'static str, Box<dyn Layer>)> {
     ]
 }
 
-/// Attention of a text over a part of it.
+/// Cross-attention from a text to a part of it.
 #[derive(Clone)]
 struct Cross(MultiHeadAttention);
 
@@ -49,7 +49,7 @@ impl Layer for Cross {
     }
 }
 
-/// Returns a layer in a graph whose outputs are named as in the file.
+/// Returns the graph of a layer, with the outputs named as in the file.
 fn graph(oracle: &Oracle, name: &str, layer: &dyn Layer) -> Graph {
     let input = |key: &str| Input {
         name: key.into(),
@@ -84,7 +84,7 @@ fn graph(oracle: &Oracle, name: &str, layer: &dyn Layer) -> Graph {
     traced.graph
 }
 
-/// A layer behind a reference as the model of a trace.
+/// Adapter that makes a borrowed layer the model of a trace.
 struct Of<'a>(&'a dyn Layer);
 
 impl Module for Of<'_> {
@@ -115,7 +115,8 @@ fn check(
         let outputs = found.outputs.iter().map(|(key, tensor)| (format!("{name}/{key}"), tensor));
         let states = found.next.iter().map(|(key, tensor)| (format!("{name}/s.{key}"), tensor));
         for (key, got) in outputs.chain(states) {
-            // The same number added to the scores of all keys changes nothing: what is left is rounding.
+            // Adding the same number to the scores of all keys changes nothing, so this gradient is only
+            // rounding errors.
             let least = if key.ends_with("key.bias") { 1.0 } else { 1e-2 };
             common::assert_near(&format!("{what}: {key}"), &got.to_f64(), oracle.get(&key), tolerance, least);
             tested.insert(key);
@@ -149,7 +150,7 @@ fn a_gpu_agrees_with_pytorch() {
     check("gpu", 1e-5, |graph, leaf| on(&device, graph, leaf));
 }
 
-/// Products of few rows by the transpose of one matrix share a copy of it on the CPU.
+/// On the CPU, products of a few rows with the transpose of the same matrix share one copy of it.
 #[test]
 fn products_that_share_an_operand_agree_with_the_reference() {
     let rows = [5, 7, 12, 48, 49];

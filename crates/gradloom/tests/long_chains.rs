@@ -1,4 +1,4 @@
-//! Programs that are far longer than any model's: right in every bit, on a small stack.
+//! Tests programs much longer than those of real models: results are exact, and a small stack is sufficient.
 
 use gradloom::cpu::Loops;
 use gradloom::prelude::*;
@@ -9,7 +9,7 @@ use gradloom_core::verify::{MAX_EXPANDED_OPS, verify};
 use gradloom_testing::Leaves;
 use gradloom_testing::chains::{self, CHAINS, element};
 
-/// Runs a test on a stack of one megabyte, as threads of other runtimes have it.
+/// Runs a test on a stack of one megabyte, which threads of other runtimes may have.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(test).unwrap();
     if let Err(panic) = thread.join() {
@@ -21,7 +21,7 @@ fn devices() -> [Device; 2] {
     [Loops::Native, Loops::Interpreted].map(|loops| Device::cpu_with_loops(2, loops).unwrap())
 }
 
-/// Returns the outputs of a graph of one input, the same bits with machine code and without.
+/// Returns the outputs of a graph with one input, after checking that machine code and the interpreter agree.
 fn outputs(graph: &Graph, x: &[f32]) -> Vec<Vec<f32>> {
     let [native, interpreted] =
         devices().map(|device| run_once(graph.clone(), &device, &[x.to_vec()]).unwrap());
@@ -35,7 +35,7 @@ fn outputs(graph: &Graph, x: &[f32]) -> Vec<Vec<f32>> {
     native
 }
 
-/// Returns the outputs in float64.
+/// Returns the outputs of the reference evaluator in float64.
 fn reference(graph: &Graph, x: &[f32]) -> Vec<Vec<f64>> {
     let values: Vec<f64> = x.iter().map(|&x| x.into()).collect();
     let leaves = Leaves::random(0).with("x", DType::F32, &[x.len()], &values);
@@ -62,7 +62,7 @@ fn chains_of_every_function_and_their_gradients_are_right_at_any_length() {
     });
 }
 
-/// Chains that crashed when values of machine code were numbered with 16 bits.
+/// These chains crashed when the values of machine code were numbered with 16 bits.
 #[test]
 fn two_thousand_functions_of_five_thousand_numbers() {
     let x: Vec<f32> = (0..5_000).map(element).collect();
@@ -113,7 +113,7 @@ fn a_block_that_runs_too_often_is_an_error_that_names_it() {
     }
 }
 
-/// Sixty blocks, each of which runs the one before twice.
+/// Sixty blocks, each of which runs the previous one twice.
 #[test]
 fn blocks_that_double_are_an_error() {
     let mut text =
@@ -135,7 +135,7 @@ fn a_hundred_thousand_ops_compile_on_a_small_stack() {
         let chain = |x: Tensor| (0..50_000).fold(x, |y, _| (y + x).tanh());
         let infer = session.infer([f32("x", [64])], |(), [x]| chain(x)).unwrap();
         assert!(infer.plan().launches.len() < 1_000);
-        // Adds alone are what sums of gradients are made of.
+        // Sums of gradients consist only of additions.
         let sum = |x: Tensor| (0..50_000).fold(x, |y, _| y + x);
         session.infer([f32("x", [64])], |(), [x]| sum(x)).unwrap();
         let train = Trainer::new((gradloom::Param::new([64], gradloom::Init::Zeros),))

@@ -1,4 +1,4 @@
-//! Adapters of low rank: against PyTorch in float64, in files, and in plans.
+//! Tests low-rank adapters: against PyTorch in float64, in files, and in plans.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -33,7 +33,7 @@ fn adapted() -> Session<Gpt2> {
     Session::new(model, &Device::cpu(), 5).unwrap()
 }
 
-/// Sets the weights of the oracle's base, and its factors.
+/// Sets the base weights to those of the oracle, and the adapter factors too if `factors` is true.
 fn set(session: &Session<Gpt2>, oracle: &Oracle, factors: bool) {
     let names: Vec<String> = session.params().iter().map(|used| used.name.clone()).collect();
     for name in names {
@@ -68,7 +68,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
 }
 
-/// Returns the greatest difference of two lists.
+/// Returns the largest difference between two lists.
 fn apart(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
@@ -79,7 +79,7 @@ fn before_the_first_step_the_model_computes_what_its_base_does_bit_for_bit() {
     let plain = Session::new(base(), &Device::cpu(), 5).unwrap();
     let adapted = adapted();
     let ids: Vec<i32> = (0..12).collect();
-    // The seed gives the model's own parameters the same values, too.
+    // The same seed initializes the base parameters to the same values.
     let (want, got) = (logits(&plain, &ids), logits(&adapted, &ids));
     assert!(want.iter().zip(&got).all(|(a, b)| a.to_bits() == b.to_bits()), "{want:?} {got:?}");
     let a = adapted.get("h.0.attn.c_attn.weight.lora_a").unwrap();
@@ -134,13 +134,13 @@ fn a_merged_model_is_the_base_and_the_adapters() {
         let got = widen(&merged.get(&used.name).unwrap());
         let is_merged = adapters.contains(&used.name);
         let want = oracle.get(&if is_merged { format!("merged.{}", used.name) } else { used.name.clone() });
-        // Rounded once.
+        // Sums are rounded once.
         let off = got.iter().zip(want).map(|(g, w)| (g - w).abs() / w.abs().max(1e-3)).fold(0.0, f64::max);
         assert!(off <= f64::from(f32::EPSILON), "{}: {off:e}", used.name);
     }
     let ids = oracle.i32("ids");
     assert!(apart(&logits(&merged, &ids), &logits(&session, &ids)) < 1e-5);
-    // The file is one of the base, which knows of no adapters.
+    // The file is one of the base model, without adapters.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("merged.safetensors");
     merged.save(&path).unwrap();
@@ -178,7 +178,7 @@ fn a_file_of_the_base_fits_a_model_with_adapters() {
     session.load(&base_file).unwrap();
     assert_eq!(session.get("wte.weight").unwrap(), plain.get("wte.weight").unwrap());
     assert_eq!(session.get(factor).unwrap(), before);
-    // With adapters in it, the file must have them all.
+    // If the file has any adapter, it must have all of them.
     session.set(factor, &[0.5f32; 16]).unwrap();
     session.save(&whole).unwrap();
     let other = adapted();
@@ -243,7 +243,7 @@ fn peft_has_the_same_adapters() {
     session.load_peft(data("peft"), "transformer.").unwrap();
     assert_near("logits", &widen(&logits(&session, &ids)), oracle.get("logits"), 1e-6, 0.0);
 
-    // What is written has the names, shapes and numbers of what was read.
+    // The written files have the names, shapes and numbers of the files that were read.
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("new");
     session.save_peft(&folder, "transformer.").unwrap();
@@ -328,7 +328,7 @@ fn adapters_that_come_after_the_session_are_told() {
     assert!(error.to_string().contains("after its session was made"), "{error}");
 }
 
-/// Bytes of the plan of a step, after a look at what is frozen.
+/// Checks the roles of frozen buffers in the plan of a step, and returns its totals in bytes.
 fn planned(model: Gpt2, batch: usize, context: usize) -> Totals {
     let session = Session::new(model, &Device::null(), 0).unwrap();
     let train = session
@@ -346,13 +346,13 @@ fn planned(model: Gpt2, batch: usize, context: usize) -> Totals {
         let params = session.params().iter().filter(|used| used.param.is_of_adapter() == of_adapter);
         params.map(|used| used.param.shape().elements()).sum()
     };
-    // The base is read alone; moments, and what replaces parameters and states, are of the adapters.
+    // The base is only read; moments and next values belong to the adapters.
     assert_eq!(bytes(Role::Frozen), 4 * elements(false));
     assert_eq!(bytes(Role::Parameter), 4 * elements(true));
     let few = 4096;
     assert!((8 * elements(true)..=8 * elements(true) + few).contains(&bytes(Role::State)));
     assert_eq!(train.summary().trained(), elements(true));
-    // No gradient of a frozen matrix: none of its shape is ever written.
+    // No gradient of a frozen matrix exists: no buffer that is written has its shape.
     let frozen: Vec<&[usize]> = session
         .params()
         .iter()
@@ -370,7 +370,7 @@ fn planned(model: Gpt2, batch: usize, context: usize) -> Totals {
 
 #[test]
 fn frozen_weights_take_their_bytes_and_no_more() {
-    // Batch times context is no extent of a weight, so that activations have other shapes.
+    // Batch times context differs from all extents of weights, so that activations have other shapes.
     let model = base();
     low_rank().attach(&model).unwrap();
     let totals = planned(model, 3, 5);

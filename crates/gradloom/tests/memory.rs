@@ -1,9 +1,9 @@
-//! A long run does not grow the process.
+//! Tests that a long run does not increase the memory of the process.
 #![cfg(target_os = "linux")]
 
 use gradloom::prelude::*;
 
-/// Returns the resident bytes of this process.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split_whitespace().nth(1).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! NaN, and far angles, on the CPU, by machine code and by the interpreter of loops, and in the reference.
+//! Tests NaN and large angles on the CPU, with machine code and with interpreted loops, and in the reference.
 
 #[path = "common/nan.rs"]
 mod nan;

@@ -1,5 +1,5 @@
-//! Keys and values in 16 bits: attention over them is attention over what they stand for, no program holds
-//! them in 32, and what is written is rounded to the nearest.
+//! Tests keys and values in 16 bits: attention over them equals attention over the numbers that they
+//! represent, no program converts the whole pool to 32 bits, and written values are rounded to nearest.
 
 mod common;
 #[path = "../../gradloom-models/tests/common/decoder.rs"]
@@ -45,11 +45,11 @@ fn assert_near(got: &[f32], want: &[f32], bound: f32, what: &str) {
     }
 }
 
-/// Extents of an attention over a pool: sequences, heads, heads of the keys, queries, depth, depth of the
-/// values, positions of a block, blocks of a table.
+/// Extents of attention over a pool: sequences, heads, key heads, queries, depth, depth of the values,
+/// positions per block, blocks per table.
 type Extents = [usize; 8];
 
-/// Computes attention over a pool whose states are of dtype `kept`, with elements rounded to `dtype`.
+/// Computes attention over a pool of states with dtype `kept`, whose elements are rounded to `dtype`.
 fn over_a_pool(
     device: &Device,
     kept: DType,
@@ -86,13 +86,13 @@ fn over_a_pool(
 #[test]
 fn attention_over_16_bits_is_that_over_what_they_stand_for() {
     let cases: [(Extents, &[i32]); 6] = [
-        // One query of each text, as the next token has it; a text of length 0.
+        // One query per text, as for the next token; one text has length 0.
         ([3, 4, 2, 1, 8, 8, 4, 5], &[20, 0, 7]),
         ([1, 1, 1, 1, 64, 64, 16, 3], &[33]),
-        // Rows that are no vectors; values of another depth.
+        // Rows that do not fill vectors, and values with another depth.
         ([2, 3, 1, 1, 7, 5, 3, 4], &[12, 1]),
         ([2, 6, 3, 2, 17, 33, 5, 7], &[34, 0]),
-        // Many queries: keys and values are packed.
+        // Many queries, for which keys and values are packed.
         ([2, 4, 2, 19, 36, 20, 6, 9], &[53, 8]),
         ([1, 2, 2, 40, 5, 6, 7, 11], &[77]),
     ];
@@ -110,7 +110,7 @@ fn attention_over_16_bits_is_that_over_what_they_stand_for() {
     }
 }
 
-/// Keys and values `[1, heads, keys, depth]` whose last axis is not contiguous.
+/// Keys and values `[1, heads, keys, depth]` with a last axis that is not contiguous.
 #[test]
 fn elements_may_lie_apart() {
     for dtype in NARROW {
@@ -159,7 +159,7 @@ fn step<M: LanguageModel>(
         .unwrap()
 }
 
-/// The keys of the first layer do not depend on a cache, so those that two pools have are the same numbers.
+/// The keys of the first layer do not depend on a cache, so both pools receive the same numbers.
 #[test]
 fn what_a_pool_is_given_is_rounded_to_the_nearest() {
     for device in devices() {
@@ -171,7 +171,7 @@ fn what_a_pool_is_given_is_rounded_to_the_nearest() {
             let [wide, narrow] = [("wide", DType::F32), ("narrow", dtype)].map(|(name, kept)| {
                 let pool = PagedKeyValues::new(sizes, BLOCKS, 4, name).kept_as(kept);
                 let (mut many, mut one) = (step(&session, &pool, 3, 3), step(&session, &pool, 3, 1));
-                // The second row has fewer new tokens, the third none at first.
+                // The second row has fewer new tokens; the third has none at first.
                 many.run((&ids, &tables, &[0, 0, 0], &[3, 2, 0])).unwrap();
                 let logits = one.run((&ids[..3], &tables, &[3, 2, 0], &[4, 3, 1])).unwrap();
                 let read = |part: &str| session.store().read(&format!("{name}.h.0.{part}")).unwrap();
@@ -211,7 +211,7 @@ fn a_text_in_16_bits_goes_on_as_in_32() {
     }
 }
 
-/// Attention reads the pool itself, and nothing that a step has is as large as a pool.
+/// Attention reads the pool directly, and no buffer of a step is as large as a pool.
 #[test]
 fn no_program_holds_the_pool_in_32_bits() {
     let targets = [
@@ -249,7 +249,7 @@ fn no_program_holds_the_pool_in_32_bits() {
     }
 }
 
-/// New keys and values are rounded by the scatters that put them into the pool.
+/// The scatters that write new keys and values into the pool also round them.
 #[test]
 fn on_gpus_nothing_is_launched_for_16_bits() {
     for target in

@@ -1,27 +1,27 @@
-//! A step allocates nothing.
+//! Tests that a step does not allocate.
 //!
-//! The products are large enough to be packed, cut into tasks, and followed by epilogues.
+//! The products are large enough to be packed, split into tasks, and followed by epilogues.
 //!
-//! On one thread this is exact: everything runs in the caller's thread, whose allocations are counted apart,
-//! so neither the harness' threads nor chance play a part, and not one of many steps may allocate. The work
-//! is cut by shapes, never by the number of threads, so these are all tasks that any number of threads runs.
+//! On one thread, the test is exact: everything runs in the caller's thread, whose allocations are counted
+//! separately from those of the test harness, and none of the steps may allocate. Work is split by shapes,
+//! never by the number of threads, so these tasks are the same for any number of threads.
 //!
-//! On two threads the allocations of the whole process are counted, over so many steps that a constant bound
-//! tells the two kinds apart. A thread gets memory of its own when it starts, when it first runs a kernel
-//! larger than those before (two lists grow), and some systems make locks when they are first taken. When
-//! this happens is left to chance, as it is which thread runs what, but it happens a bounded number of times,
-//! [`ONCE`], however long the program runs. What steps allocate grows with their number.
+//! On two threads, the allocations of the whole process are counted, over so many steps that a constant bound
+//! separates two kinds of allocations. A thread allocates when it starts and when it first runs a kernel
+//! larger than all before (two lists grow), and some systems allocate locks when they are first used. The
+//! scheduler decides when this happens, but it happens a bounded number of times, [`ONCE`], however long the
+//! program runs. Allocations by steps are proportional to the number of steps.
 
 use gradloom::prelude::*;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// More than two threads can double two lists each that have at most 2^20 elements, start, make the pool's
-/// locks and wait for a test.
+/// Upper bound of the allocations that do not depend on the number of steps. Two threads double two lists
+/// each, of at most 2^20 elements, start, create the pool's locks, and wait for a test.
 const ONCE: usize = 100;
 
-/// So many that one allocation in every ten of them is more than [`ONCE`].
+/// Large enough that one allocation in every nine steps would exceed [`ONCE`].
 const STEPS: usize = 1000;
 
 struct Counting;
@@ -29,21 +29,21 @@ struct Counting;
 static OF_ALL_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    // Constant and without a destructor: to count allocates nothing, and works while a thread ends.
+    // Constant and without a destructor, so that counting never allocates and works while a thread exits.
     static OF_THIS_THREAD: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         OF_ALL_THREADS.fetch_add(1, Ordering::Relaxed);
         OF_THIS_THREAD.set(OF_THIS_THREAD.get() + 1);
-        // SAFETY: as asked by the caller.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: as asked by the caller.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.dealloc(address, layout) }
     }
 }
@@ -59,7 +59,7 @@ struct Model {
     dropout: Dropout,
 }
 
-/// Returns the number of allocations in [`STEPS`] steps on `threads` threads: by this thread for each step,
+/// Returns the number of allocations in [`STEPS`] steps on `threads` threads: by this thread in each step,
 /// and by the whole process in total.
 fn allocations(threads: usize) -> (Vec<usize>, usize) {
     let model = Model {
@@ -80,7 +80,7 @@ fn allocations(threads: usize) -> (Vec<usize>, usize) {
         .compile(&Device::cpu_with_threads(threads).unwrap())
         .unwrap();
     let ids: Vec<i32> = (0..100).map(|i| i % 7).collect();
-    // The first steps size the slots that results are read from, and this thread's memory.
+    // The first steps allocate the slots for results, and this thread's memory.
     for _ in 0..6 {
         train.step([&ids]).unwrap().loss().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Single ops and optimizers against PyTorch in float64: see `scripts/oracle/ops.py` for the cases.
+//! Compares single ops and optimizers with PyTorch in float64; the cases are in `scripts/oracle/ops.py`.
 
 mod common;
 
@@ -8,11 +8,11 @@ use gradloom::trace::{Input, Tensor};
 
 const FILE: &str = "ops_oracle.safetensors";
 
-/// A model with the named tensors of a case as parameters, so that their gradients can be asked for.
+/// Model whose parameters are the named tensors of a case, so that their gradients can be computed.
 #[derive(Module)]
 struct Leaves(Vec<Param>);
 
-/// Runs `f` on f32 tensors of a case on the CPU; gives its result and the gradients of `sum(f · upstream)`.
+/// Runs `f` on f32 tensors of a case on the CPU. Returns its result and the gradients of `sum(f · upstream)`.
 fn run(
     oracle: &Oracle,
     case: &str,
@@ -23,7 +23,8 @@ fn run(
         name: name.to_string(),
         ty: gradloom::ir::Type::new(DType::F32, oracle.shape(&format!("{case}.{name}"))),
     };
-    // `trace` takes inputs by array; the graph of this test has a different number of them for each case.
+    // `infer` takes an array of inputs, whose number differs between the cases, so the graph is traced
+    // directly.
     let mut traced = gradloom::trace::trace(
         &Leaves(Vec::new()),
         &names.iter().chain(&["upstream"]).map(|n| input(n)).collect::<Vec<_>>(),
@@ -113,7 +114,7 @@ fn cross_entropy_on_rows_that_do_not_sum_to_one() {
     assert_near("loss", &[loss.into()], oracle.get("cross_entropy.y"), 1e-6, 0.0);
 }
 
-/// Minimises the quadratic of the file and compares parameters and losses of every step.
+/// Minimises the quadratic in the file, and compares parameters and losses after each step.
 fn check_optimizer(case: &str, optimizer: impl gradloom::optim::Optimizer) {
     let oracle = Oracle::load(FILE);
     let weight = Param::new([3, 4], Init::Values(oracle.f32("quadratic.w").into()));

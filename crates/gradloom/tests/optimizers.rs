@@ -1,4 +1,4 @@
-//! Fifty steps of optimizers against PyTorch in float64: see `scripts/oracle/optimizers.py`.
+//! Compares fifty steps of optimizers with PyTorch in float64: see `scripts/oracle/optimizers.py`.
 
 mod common;
 
@@ -8,7 +8,7 @@ use gradloom::optim::{DecayRule, Hyperparameters, StepBuilder, Trainable};
 use gradloom::prelude::*;
 use std::collections::BTreeSet;
 
-/// The steps after which the file has the parameters.
+/// Steps after which the file has the parameters.
 const KEPT: [usize; 8] = [1, 2, 5, 10, 20, 30, 40, 50];
 
 #[derive(Module)]
@@ -21,7 +21,7 @@ fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::op
     check_with(tested, name, optimizer, |trainer| trainer, "");
 }
 
-/// Checks with more settings; compares the entries of the store under a prefix.
+/// Compares an optimizer with further settings; `prefix` selects the entries of the store to compare.
 fn check_with(
     tested: &mut BTreeSet<String>,
     name: &str,
@@ -97,7 +97,7 @@ fn fifty_steps_agree_with_pytorch() {
     assert_eq!(*tested, wanted, "what the file has and what was compared");
 }
 
-/// Plain descent by a user, with decay by a rule.
+/// User-defined gradient descent, with weight decay by a rule.
 struct Plain {
     rate: Schedule,
     rule: DecayRule,

@@ -1,7 +1,7 @@
-//! Places of ops: no op of any model or layer stands in the standard library, and what a user calls stands
-//! in the user's file, also where a method is passed as a path.
+//! Tests the origins of ops: no op of a model or layer has an origin in the standard library, and the origin
+//! of a call is the line in the user's file, even if a method is passed as a path.
 
-// A path is handed on, as users do, where a call would be shorter.
+// Users also pass paths where a call would be shorter.
 #![allow(clippy::unnecessary_map_on_constructor)]
 
 use gradloom::ir::Graph;
@@ -12,7 +12,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_models::llama::{Llama, LlamaConfig, Rotary, RotaryScaling};
 
-/// Returns the files in which the ops of a graph stand, each once.
+/// Returns the distinct files in the origins of a graph.
 fn files(graph: &Graph) -> Vec<String> {
     let mut files: Vec<String> = graph.origins.iter().map(|(_, origin)| origin.file.clone()).collect();
     files.sort();
@@ -20,7 +20,7 @@ fn files(graph: &Graph) -> Vec<String> {
     files.iter().map(|file| file.replace('\\', "/")).collect()
 }
 
-/// Traces a model with and without training; returns the files in which its ops stand.
+/// Traces a model with and without training, and returns the files in the origins of its ops.
 #[track_caller]
 fn traced(model: &dyn Module, inputs: &[Input], f: impl Fn(&[Tensor]) -> Tensor) -> Vec<String> {
     let both = [false, true].map(|training| {
@@ -41,7 +41,7 @@ fn traced(model: &dyn Module, inputs: &[Input], f: impl Fn(&[Tensor]) -> Tensor)
     all
 }
 
-/// As `traced`, of what stands in this file alone.
+/// Like `traced`, but checks that all origins are in this file.
 #[track_caller]
 fn stands_here(model: &dyn Module, inputs: &[Input], f: impl Fn(&[Tensor]) -> Tensor) {
     let files = traced(model, inputs, f);
@@ -155,7 +155,7 @@ fn methods_that_are_passed_as_paths_stand_at_a_call_of_the_users() {
         assert_eq!(files(&traced.graph), [file!().replace('\\', "/")]);
         lines
     };
-    // The place of the trace is all that is known of these.
+    // Only the origin of the trace is known for these ops.
     let at = line!() - 6;
     assert_eq!(line(|x| Some(x).map(Tensor::mean).unwrap()), [at]);
     assert_eq!(line(|x| [x].map(Tensor::softplus)[0]), [at]);
@@ -177,14 +177,14 @@ fn methods_that_are_passed_as_paths_stand_at_a_call_of_the_users() {
         }),
         [at]
     );
-    // Of a row of layers, it is the call of the row.
+    // The origin of a sequence's layers is the call of the sequence.
     let row = Sequential::new().function(Tensor::mean).function(Tensor::sqrt).function(|x| x);
     let traced = trace(&row, &inputs, true, |x| row.forward(x[0]), |y| vec![y]).unwrap();
     let lines: Vec<u32> = traced.graph.origins.iter().map(|(_, origin)| origin.line).collect();
     assert_eq!(lines, [line!() - 2]);
     let function = Function(Tensor::softplus);
     stands_here(&function, &inputs, |x| function.apply(x[0]));
-    // Of a block, the call that makes it.
+    // The origin in a block is the call that creates the block.
     stands_here(&(), &inputs, |x| {
         let y = gradloom::trace::checkpoint(|| Some(x[0]).map(Tensor::exp).unwrap());
         let (last, ()) = gradloom::trace::scan(3, y, (), |y, ()| (Some(y).map(Tensor::sin).unwrap(), ()));

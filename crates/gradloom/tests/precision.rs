@@ -1,4 +1,4 @@
-//! The precision of a trainer, and the loss scale that comes with f16.
+//! Tests the precision of a trainer, and the loss scale that f16 needs.
 
 use gradloom::prelude::*;
 use gradloom::runtime::Limits;
@@ -12,7 +12,7 @@ struct Net {
     last: Linear,
 }
 
-/// Returns a trainer in a precision, on a CPU unless the device says otherwise.
+/// Compiles a training program with a precision for a device.
 fn net(precision: Precision, device: &Device, micro_batches: usize) -> Train<Net, 2> {
     let net = Net { first: Linear::new(6, 16), norm: BatchNorm::new(16), last: Linear::new(16, 3) };
     Trainer::new(net)
@@ -63,8 +63,8 @@ fn what_is_compiled_later_computes_in_the_precision_of_the_trainer() {
     assert_eq!((device.precision(), train.session().device().precision()), (Precision::F32, Precision::F16));
 }
 
-/// Returns a product whose gradient is infinite on the way when `scale * before` is, and whose value is
-/// not.
+/// Returns the training of a product. An intermediate gradient is infinite if `scale * before` is; the final
+/// one is not.
 fn product(precision: Precision, device: &Device) -> Train<(Param,), 2> {
     Trainer::new((Param::new([4], Init::Ones),))
         .inputs([f32("after", [4]), f32("before", [4])])
@@ -103,7 +103,7 @@ fn an_overflow_that_no_scale_mends_is_an_error() {
     let mut train = product(Precision::F16, &Device::cpu());
     let too_large = [f32::INFINITY; 4];
     let small = [0.0f32; 4];
-    // The loss is NaN in every step, which is an error whatever the scale is.
+    // The loss is NaN in every step, which is an error at any scale.
     let error = train.step([&small, &too_large]).unwrap().loss().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFinite { .. }), "{error}");
     assert_eq!(train.loss_scale().unwrap(), Some(1024.0));
@@ -120,7 +120,7 @@ fn an_overflow_that_no_scale_mends_is_an_error() {
     assert_eq!(bits(&train), before);
     assert!(step(&mut train).unwrap(), "3e38 is an f32");
 
-    // The norm of such gradients is infinite at any scale.
+    // The norm of these gradients is infinite at any scale.
     let error = train.step([&[1e20f32; 4], &[1.0; 4]]).unwrap().loss().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFinite { .. }), "{error}");
     assert!(error.to_string().contains("gradient norm"), "{error}");
@@ -142,7 +142,7 @@ fn the_scale_doubles_after_2000_steps_without_overflow() {
     assert_eq!(train.loss_scale().unwrap(), Some(4096.0));
 }
 
-/// Values between kernels take 16 bits where the device has f16, and nowhere else.
+/// Values between kernels have 16 bits only if the device supports f16.
 #[test]
 fn a_plan_for_a_gpu_with_f16_has_narrow_values() {
     let narrow = |f16: bool, precision: Precision| {
@@ -159,7 +159,7 @@ fn a_plan_for_a_gpu_with_f16_has_narrow_values() {
     }
 }
 
-/// CUDA has bf16, too; it has the range of f32, so that no loss is scaled.
+/// CUDA also supports bf16, which has the range of f32, so that the loss is not scaled.
 #[test]
 fn a_plan_for_cuda_has_values_of_the_precision() {
     let narrow = |precision: Precision, dtype: DType| {
@@ -181,7 +181,7 @@ fn a_plan_for_cuda_has_values_of_the_precision() {
     }
 }
 
-/// On an adapter whose values between kernels are f16, gradients overflow at 65,504.
+/// On an adapter with f16 values between kernels, gradients overflow above 65,504.
 #[cfg(feature = "wgpu")]
 #[test]
 fn gradients_that_f16_does_not_have_are_skipped_on_a_gpu() {

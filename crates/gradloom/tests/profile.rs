@@ -1,4 +1,4 @@
-//! Launches are noted when they are asked to be, each once and in order.
+//! Tests that launches are recorded on request, each once and in order.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -29,7 +29,7 @@ fn every_launch_is_noted_once_and_in_order() {
         assert!(train.spans().iter().map(|span| span.launch).eq(0..launches));
         assert!(train.spans().windows(2).all(|pair| pair[0].began + pair[0].took <= pair[1].began));
     }
-    // A loss that is not finite ends the step before anything is written.
+    // A non-finite loss ends the step before anything is written.
     train.step([&[f32::NAN; 12]]).unwrap().result().unwrap_err();
     let noted = train.spans().len();
     assert!(0 < noted && noted < launches, "{noted} of {launches}");

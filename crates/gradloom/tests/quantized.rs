@@ -1,11 +1,11 @@
-//! Weights in blocks as users have them: a frozen base with an adapter that trains.
+//! Tests weights in blocks as users have them: a frozen base with a trained adapter.
 
 use gradloom::ir::{BlockFormat, DType, Type};
 use gradloom::prelude::*;
 
 const FORMAT: BlockFormat = BlockFormat::Q8_0;
 
-/// A linear layer whose weight, `[2, 64]`, is in blocks, with an adapter on its input.
+/// Linear layer with a weight `[2, 64]` in blocks, and an adapter on its input.
 #[derive(Module)]
 struct Adapted {
     base: Param,
@@ -25,7 +25,7 @@ impl Adapted {
     }
 }
 
-/// Blocks whose scale is 1/4, and their numbers.
+/// Returns blocks with a scale of 1/4, and the numbers that they represent.
 fn weight() -> (Vec<u8>, Vec<f32>) {
     let mut bytes: Vec<u8> = (0..4 * 34).map(|i| (i * 71 % 256) as u8).collect();
     for block in bytes.chunks_exact_mut(34) {
@@ -51,7 +51,7 @@ fn an_adapter_trains_over_a_base_in_blocks() {
         .collect();
     let loss = train.step([&x]).unwrap().loss().unwrap();
     assert!((f64::from(loss) - y.iter().sum::<f64>()).abs() < 1e-2, "{loss} {y:?}");
-    // One step of plain descent: the scale less its gradient, the sum of x·w over rows and outputs.
+    // One step of plain gradient descent: the scale minus its gradient, the sum of x·w over rows and outputs.
     let scale = train.session().get("scale").unwrap();
     for (p, &scale) in scale.iter().enumerate() {
         let gradient: f32 = (0..6).map(|i| x[i / 2 * 64 + p] * w[i % 2 * 64 + p]).sum();

@@ -1,5 +1,5 @@
-//! Random numbers as a user draws them: their distributions over many steps and places of a model, and their
-//! independence. The seed is fixed, so that nothing here happens by chance.
+//! Tests random numbers as users draw them: their distributions over many steps and call sites, and their
+//! independence. The seed is fixed, so that results are reproducible.
 
 use gradloom::prelude::*;
 
@@ -16,8 +16,8 @@ fn runs<const N: usize>(steps: usize, f: impl FnOnce() -> [Tensor; N]) -> Vec<[V
     (0..steps).map(numbers).collect()
 }
 
-/// Returns Pearson's statistic of counts that are expected to be these shares of their sum, less its mean
-/// and over its standard deviation: rarely beyond 4.
+/// Returns Pearson's statistic for counts with the given expected shares, minus its mean and divided by its
+/// standard deviation. It rarely exceeds 4.
 fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
     let all = counts.iter().sum::<usize>() as f64;
     let term = |(&count, &share): (&usize, &f64)| (count as f64 - all * share).powi(2) / (all * share);
@@ -25,8 +25,8 @@ fn chi_square(counts: &[usize], shares: &[f64]) -> f64 {
     (counts.iter().zip(shares).map(term).sum::<f64>() - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// Returns the correlation of two lists, times the root of their length: rarely beyond 4 if they are
-/// independent.
+/// Returns the correlation of two lists, multiplied by the square root of their length. It rarely exceeds 4
+/// if the lists are independent.
 fn correlation(a: &[f32], b: &[f32]) -> f64 {
     let mean = |x: &[f32]| x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
     let (of_a, of_b) = (mean(a), mean(b));
@@ -45,7 +45,7 @@ fn uniform_numbers_over_steps_and_places() {
     let mut counts = [0; 256];
     all.iter().for_each(|x| counts[(x * 256.0) as usize] += 1);
     assert!(chi_square(&counts, &[1.0 / 256.0; 256]).abs() < 4.0, "{counts:?}");
-    // Places in the model, elements, and steps that follow each other.
+    // Call sites in the model, elements, and consecutive steps.
     let column =
         |site: usize, element: usize| -> Vec<f32> { drawn.iter().map(|d| d[site][element]).collect() };
     for (site, element) in [(0, 1), (0, 4), (1, 0), (2, 0), (2, 7)] {
@@ -64,7 +64,7 @@ fn normal_numbers_have_their_moments() {
     let drawn = runs(STEPS, || [randn([20])]);
     let all: Vec<f64> = drawn.iter().flatten().flatten().map(|&x| f64::from(x)).collect();
     let count = all.len() as f64;
-    // The deviations of the means of x, x², x³ and x⁴ are those of 1, 2, 15 and 96.
+    // The variances of x, x², x³ and x⁴ are 1, 2, 15 and 96.
     for (power, mean, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
         let found = all.iter().map(|x| x.powi(power)).sum::<f64>() / count;
         let deviation = (found - mean) / (variance / count).sqrt();
@@ -102,8 +102,8 @@ fn coins_classes_and_permutations_have_their_frequencies() {
     assert!(chi_square(&counts, &[1.0 / 24.0; 24]).abs() < 4.0, "{counts:?}");
 }
 
-/// The numbers that a scan draws are new in every repetition and step, also if it is nested in other scans
-/// or computed again, whatever captures or carries them.
+/// A scan draws new numbers in every iteration and step, even if it is nested in other scans or recomputed,
+/// whether values are captured or carried.
 #[test]
 fn numbers_inside_a_scan() {
     let drawn = runs(2, || {
@@ -122,7 +122,7 @@ fn numbers_inside_a_scan() {
     assert!(all.len() >= 60, "{} different numbers of 62", all.len());
 }
 
-/// Dropout between the repetitions of a recurrent layer: gradients flow through what is kept alone.
+/// Dropout between the iterations of a recurrent layer: gradients flow only through elements that are kept.
 #[test]
 fn dropout_inside_a_recurrent_function() {
     #[derive(Module)]

@@ -1,5 +1,5 @@
-//! Learning rates of groups, schedules and plateaus, and that a training which is stopped and goes on from
-//! its checkpoint has the same rates and the same bits as one that is not.
+//! Tests learning rates of groups, schedules and plateaus. Training that continues from a checkpoint has the
+//! same rates and the same bits as training without interruption.
 
 use gradloom::files::Entries;
 use gradloom::prelude::*;
@@ -12,7 +12,7 @@ struct Model {
     head: Linear,
 }
 
-/// Returns groups: body and head by Adam and SGD, everything else by another rule.
+/// Returns groups with Adam for the head, SGD for biases, and SGD with momentum for all other parameters.
 fn groups() -> Groups {
     Groups::new(Sgd::new(0.4).momentum(0.9))
         .group("head.*", Adam::new(0.2))
@@ -38,7 +38,7 @@ fn content(train: &Train<Model, 1>) -> Vec<(String, Vec<u8>)> {
     all.into_iter().map(|(entry, bytes)| (entry.name, bytes)).collect()
 }
 
-/// Weights after a step from the same start.
+/// Returns the weights after one step from the same initial values.
 fn after_a_step(set: impl FnOnce(&mut Train<Model, 1>)) -> [Vec<f32>; 3] {
     let mut train = trainer(groups());
     set(&mut train);
@@ -57,7 +57,7 @@ fn a_rate_that_is_set_reaches_every_group() {
     for (moved, stood) in all.iter().zip(&start) {
         assert_ne!(moved, stood);
     }
-    // One group alone, by its name and by that of its number.
+    // A single group, by its name and by the name of its rate.
     let one = after_a_step(|train| train.set_lr_of("head.*", 0.0).unwrap());
     assert_eq!((&one[0], &one[1], &one[2]), (&all[0], &start[1], &all[2]));
     let one = after_a_step(|train| train.set_hyperparameter("*.bias:lr", 0.0).unwrap());
@@ -94,15 +94,15 @@ fn what_is_no_group_is_an_error_that_lists_them() {
     assert!(text.contains("it has none"), "{text}");
     let text = train.look(1.0).unwrap_err().to_string();
     assert!(text.contains("there is no plateau") && text.contains("set_plateau"), "{text}");
-    // A rate that cannot be is an error of the next step, which changes nothing.
+    // An invalid rate is an error of the next step, which changes nothing.
     train.set_lr_of("head.*", f64::NAN).unwrap();
     let text = train.step([&DATA]).unwrap_err().to_string();
     assert!(text.contains("`lr` is NaN") && text.contains("of the parameters `head.*`"), "{text}");
     assert_eq!(train.attempted_steps(), 0);
 }
 
-/// torch.optim.lr_scheduler.ReduceLROnPlateau over SGD with three groups of rates 0.4, 0.2 and 0.1,
-/// factor=0.5, patience=1, min_lr=0.1: the rates after each epoch.
+/// Rates after each epoch with torch.optim.lr_scheduler.ReduceLROnPlateau and SGD, for three groups with
+/// rates 0.4, 0.2 and 0.1, factor=0.5, patience=1, min_lr=0.1.
 #[test]
 fn a_plateau_lowers_every_group() {
     let mut train = trainer(groups());
@@ -122,12 +122,12 @@ fn a_plateau_lowers_every_group() {
         assert_eq!(rates(&train), want);
     }
     assert_eq!(train.plateau().map(Plateau::lr), Some(0.1));
-    // A rate that is set is not changed by it any more.
+    // A plateau no longer changes a rate that was set.
     train.set_lr(0.3);
     assert_eq!((rates(&train), train.plateau()), ([0.3; 3], None));
 }
 
-/// Does an action of the user between steps.
+/// Performs an action of the user between steps.
 fn act(train: &mut Train<Model, 1>, number: usize, choice: usize) {
     match (choice, number) {
         (0, 0) => train.set_plateau(Plateau::new(0.4).factor(0.5).patience(1).cooldown(1)),
@@ -172,7 +172,7 @@ fn an_interrupted_training_keeps_rates_and_bits() {
             (0..cut).for_each(|number| _ = step(&mut first, number, choice));
             first.save_checkpoint(&path, &Entries::new()).unwrap();
             let mut rest = trainer(groups());
-            // What it did before is forgotten.
+            // Loading the checkpoint discards the earlier settings.
             rest.set_lr(0.9);
             rest.set_plateau(Plateau::new(0.7));
             let restored = rest.load_checkpoint(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The README shows the examples as they are.
+//! Tests that the README contains the examples unchanged.
 
 #[test]
 fn the_readme_shows_the_examples() {

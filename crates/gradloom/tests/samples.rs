@@ -1,4 +1,4 @@
-//! Each sample of `examples/` is trained, with the seed and the sizes that its user runs, to its stated
+//! Trains each sample in `examples/`, with the same seed and sizes as for users, and checks its documented
 //! result.
 
 #![allow(clippy::duplicate_mod, reason = "each sample has its modules, as it has when it is run")]

@@ -1,11 +1,12 @@
-//! Several programs over one model: trainings side by side, batches of any size, results of any type.
+//! Tests several programs of one model: concurrent training programs, batches of any size, results of any
+//! type.
 
 use gradloom::error::ErrorKind;
 use gradloom::files::Entries;
 use gradloom::prelude::*;
 use gradloom::{Step, Store};
 
-/// A line and a judge of it.
+/// A line, and a judge that rates it.
 #[derive(Module)]
 struct Pair {
     line: Linear,
@@ -39,7 +40,7 @@ fn judge(session: &Session<Pair>) -> Trainer<Pair, 1> {
         .clip_norm(1.0)
 }
 
-/// Returns the names of entries whose bytes `change` changes.
+/// Returns the names of the entries whose bytes `change` modifies.
 fn changed(store: &Store, change: impl FnOnce()) -> Vec<String> {
     let before = store.read_all().unwrap();
     change();
@@ -69,7 +70,7 @@ fn two_trainings_each_change_their_part() {
     assert_eq!((line.applied_steps().unwrap(), judge.applied_steps().unwrap()), (1, 2));
     line.reset_optimizer().unwrap();
     assert_eq!((line.applied_steps().unwrap(), judge.applied_steps().unwrap()), (0, 2));
-    // The judge sees the line that there is.
+    // The judge uses the current line.
     let values = session.infer([f32("x", [4, 2])], |m, [x]| m.judge.forward(m.line.forward(x)));
     let before = values.unwrap().run([&X]).unwrap();
     let loss = judge.step([&X]).unwrap().loss().unwrap();
@@ -147,7 +148,7 @@ fn step(train: &mut Train<Net, 2>, batch: usize) -> Step {
     train.step((&INPUT[..2 * batch], &CLASSES[..batch])).unwrap()
 }
 
-/// Each size of batch is as if the program had been compiled for it alone.
+/// Each batch size has the same results as a program compiled only for it.
 #[test]
 fn batches_of_any_size_train() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +183,7 @@ fn batches_of_any_size_train() {
     for (ours, theirs) in any.store().read_all().unwrap().iter().zip(last.store().read_all().unwrap()) {
         assert_eq!(ours.1, theirs.1, "{}", ours.0.name);
     }
-    // Data of one input that is of another batch than that of the first is still an error.
+    // It is still an error if the batch of one input differs from that of the first.
     let error = any.step((&INPUT[..6], &CLASSES[..4])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Feed);
     assert!(error.message().contains("`y`"), "{error}");
@@ -229,7 +230,7 @@ fn batches_of_any_size_are_evaluated() {
     let queued = any.queue(&[(&INPUT[..4]).into()]).unwrap();
     assert_eq!(queued.get("result.0").unwrap(), all[..6]);
     assert_eq!(queued.get_as::<i32>("result.1").unwrap(), classes[..2]);
-    // It goes to another thread.
+    // The program can be moved to another thread.
     let moved = std::thread::spawn(move || any.run([&INPUT[..2]]).unwrap().1).join().unwrap();
     assert_eq!(moved, classes[..1]);
     let scalar = session.infer_any_batch([f32("x", [])], |_, [x]| x).unwrap_err();
@@ -295,7 +296,8 @@ fn gradients_of_parameters_and_inputs_are_read() {
     assert!(unknown.unwrap_err().message().contains("bias"));
 }
 
-/// The root of what is not finite is named with its place, whatever happens to it later.
+/// The op that produces the first non-finite value is found with its source location, whatever later ops
+/// compute.
 #[test]
 fn the_op_that_makes_nan_or_infinity_is_found() {
     #[derive(Module)]
@@ -329,7 +331,7 @@ fn the_op_that_makes_nan_or_infinity_is_found() {
     assert!(masked.find_not_finite(&Device::cpu(), [&[0.0f32, 1.0, 1.5]]).unwrap().is_none());
     let found = masked.find_not_finite(&Device::cpu(), [&[0.0f32, 1.0, 3.0]]).unwrap().unwrap();
     assert_eq!(found.message(), "`log` made infinity from finite numbers");
-    // Nothing is left of a row that is masked as a whole.
+    // A completely masked row has no finite value.
     let found = masked.find_not_finite(&Device::cpu(), [&[3.0f32, 4.0, 5.0]]).unwrap().unwrap();
     assert!(found.message().ends_with("made NaN from the infinities of a mask"), "{found}");
     let fed = exponential.find_not_finite(&Device::cpu(), [&[1.0f32, f32::NAN, 3.0]]).unwrap().unwrap();
@@ -369,7 +371,7 @@ fn gradients_are_checked_against_the_slope() {
     let check = session.check_gradients(inputs(), (&INPUT, &CLASSES), |net, [x, y]| loss(net, x, y)).unwrap();
     assert_eq!(check.tried, 8 + 4 + 8 + 3);
     check.within(1e-7).unwrap();
-    // A gradient that is not the slope's: what comes after it is taken for a constant.
+    // A wrong gradient, because one factor is detached and thus treated as a constant.
     let wrong = session
         .check_gradients(inputs(), (&INPUT, &CLASSES), |net, [x, y]| {
             let hidden = net.first.forward(x).tanh();

@@ -1,4 +1,4 @@
-//! States of users' models: running statistics, counters and windows, in training and out of it.
+//! Tests states of user-defined models: running statistics, counters and caches, with and without training.
 
 use gradloom::ir::{Graph, OpKind, Output, Type};
 use gradloom::prelude::*;
@@ -8,7 +8,7 @@ use gradloom::trace::{is_training, trace};
 use gradloom::{ErrorKind, passes};
 use std::collections::HashMap;
 
-/// Subtracts the running mean of the batches that training saw, and counts them.
+/// Subtracts the running mean of the training batches, and counts the batches.
 #[derive(Module)]
 struct Centre {
     mean: State,
@@ -59,7 +59,7 @@ fn statistics_follow_the_training_and_are_read_beside_it() {
         train.step([&x]).unwrap().loss().unwrap();
         expected = [0, 1].map(|c| expected[c] * 0.75 + (x[c] + x[c + 2]) / 2.0 * 0.25);
         assert_eq!(mean(&train), expected);
-        // Reading changes nothing.
+        // Reading does not change the state.
         assert_eq!(centred.run([&[0.0f32, 1.0]]).unwrap(), [-expected[0], 1.0 - expected[1]]);
         assert_eq!(mean(&train), expected);
     }
@@ -103,7 +103,7 @@ fn a_reset_knows_paths_and_leaves_the_optimizer_alone() {
     assert_eq!(train.applied_steps().unwrap(), 2);
 }
 
-/// A counter and a ring that several programs of a session share by name, one of which gives nothing back.
+/// A counter and a ring that several programs of a session share by name; one of the programs has no results.
 #[test]
 fn named_states_are_shared_by_programs() {
     let session = Session::new((), &Device::cpu(), 0).unwrap();
@@ -134,7 +134,7 @@ fn named_states_are_shared_by_programs() {
     session.reset_states("ring").unwrap();
     assert_eq!(session.store().read_f32("ring.values").unwrap(), [-1.0; 6]);
     assert_eq!(session.store().read("ring.place").unwrap(), 0i32.to_le_bytes());
-    // A name stands for one type and one beginning.
+    // A name is bound to one type and one initial value.
     let other = session.infer([], |(), []| State::new([3, 2], DType::F32, 0.0).named("ring.values").tensor());
     assert!(other.unwrap_err().message().contains("`ring.values`"));
 }
@@ -161,12 +161,12 @@ fn a_window_out_of_range_fails_the_run_and_changes_nothing() {
         assert_eq!(contents(), before);
     }
     assert_eq!(write.run((&[1.0f32, 2.0, 3.0, 4.0], &[1])).unwrap(), [10.0]);
-    // The later window wins where the two overlap.
+    // If two regions overlap, the later one wins.
     assert_eq!(contents(), (vec![7.0, 7.0, 2.0, 4.0, 6.0, 8.0, 3.0, 4.0], 1i32.to_le_bytes().to_vec()));
 }
 
-/// Three steps of a traced program with whole updates and windows: the CPU holds what the float64 evaluator
-/// says, before and after the passes.
+/// Runs three steps of a traced program that updates whole states and regions: the CPU agrees with the
+/// float64 evaluator, before and after the passes.
 #[test]
 fn updates_agree_with_the_reference() {
     let (total, cache, at) = (
@@ -202,7 +202,7 @@ fn updates_agree_with_the_reference() {
         let mut states: HashMap<String, HostTensor> = HashMap::new();
         let mut program = Program::standalone(graph.clone(), &Device::cpu(), &|_| None).unwrap();
         for step in 0..3 {
-            // Multiples of a quarter are exact in float32, too.
+            // Multiples of a quarter are exact in float32.
             let x = HostTensor::from_f64(
                 Type::new(DType::F32, [2, 3]),
                 (0..6).map(|i| f64::from(i * (step + 1) % 7) / 4.0),
@@ -218,7 +218,7 @@ fn updates_agree_with_the_reference() {
             assert_eq!(want.next.len(), 3);
             states.extend(want.next);
         }
-        // The fourth row would begin behind the end of the cache only at the sixth step.
+        // Only in the sixth step would the fourth row begin beyond the end of the cache.
         assert_eq!(states["2"].to_f64(), [4.0]);
     }
 }
@@ -242,7 +242,7 @@ fn an_op_that_copies_a_state_that_must_be_in_place_is_refused() {
             cache.update_at(&starts(), row);
             cache.tensor()
         },
-        // The next value, before it is known whether it takes effect.
+        // The next value, before it is known whether the update takes effect.
         |cache, row| {
             cache.update_at(&starts(), row);
             cache.tensor().dynamic_update_slice(row, &starts()).sum()

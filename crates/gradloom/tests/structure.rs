@@ -1,10 +1,10 @@
-//! The borders between crates, between dialects, and between files, as the manifests and the `use` lines say.
+//! Checks the boundaries between crates, dialects and files, based on the manifests and `use` lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of a circle of imports, at most.
+/// Maximum number of files in an import cycle.
 const LARGEST_CIRCLE: usize = 6;
 
 const BACKENDS: [&str; 4] = ["gradloom-cpu", "gradloom-wgpu", "gradloom-webgpu", "gradloom-cuda"];
@@ -13,7 +13,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the names of the crates that one depends on, without those of its tests.
+/// Returns the names of the dependencies of a crate, except those of its tests.
 fn dependencies(name: &str) -> Vec<String> {
     let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).expect("a manifest");
     let mut section = "";
@@ -48,7 +48,7 @@ fn crates_depend_on_those_below_them() {
     }
 }
 
-/// The modules of a crate, by their paths, with the text of their files.
+/// Source text of the modules of a crate, by path.
 type Modules = BTreeMap<Vec<String>, String>;
 
 fn modules(name: &str) -> Modules {
@@ -78,7 +78,7 @@ fn modules(name: &str) -> Modules {
     all
 }
 
-/// Returns the paths of a `use` line's tree.
+/// Returns the paths in the tree of a `use` line.
 fn leaves(tree: &str, prefix: &[String], into: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     if let Some(list) = tree.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
@@ -104,14 +104,14 @@ fn leaves(tree: &str, prefix: &[String], into: &mut Vec<Vec<String>>) {
     if rest.is_empty() { into.push(path) } else { leaves(rest, &path, into) }
 }
 
-/// Returns the other modules of the crate that one imports from.
+/// Returns the other modules of the crate from which a module imports.
 fn imports(module: &[String], code: &str, modules: &Modules) -> BTreeSet<Vec<String>> {
     let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
     let mut found = Vec::new();
     for statement in code.split(';') {
         let last = statement.rsplit_once('}').map_or(statement, |(before, after)| {
-            // The braces of a `use` tree close at its end; those of an item before it do not.
+            // The braces of a `use` tree close at the end of the statement; those of a preceding item do not.
             if after.trim().is_empty() {
                 before.rsplit_once("use ").map_or(after, |_| statement)
             } else {
@@ -155,7 +155,7 @@ fn imports_of_files_have_no_large_circles() {
         let graph: BTreeMap<_, _> =
             modules.iter().map(|(module, code)| (module.clone(), imports(module, code, &modules))).collect();
         arrows += graph.values().map(BTreeSet::len).sum::<usize>();
-        // Of each module, those that it reaches.
+        // The modules that each module reaches.
         let mut reached = graph.clone();
         loop {
             let wider: BTreeMap<_, BTreeSet<_>> = reached

@@ -1,26 +1,26 @@
-//! Defects of tensorgrad's ops, modules and optimizers (its inventory, sections 2 to 4) that are not in
-//! gradloom. Each test names the defect first.
+//! Tests that gradloom does not have the defects of tensorgrad's ops, modules and optimizers (sections 2 to 4
+//! of its inventory). Each test first states the defect.
 
 use gradloom::ir::OpKind;
 use gradloom::nn::fans;
 use gradloom::prelude::*;
 use gradloom::trace::trace;
 
-/// Returns the results of a program over one f32 input.
+/// Returns the results of a program with one f32 input.
 fn run<const N: usize>(x: &[f32], f: impl FnOnce(Tensor) -> [Tensor; N]) -> [Vec<f32>; N] {
     let session = Session::new((), &Device::cpu(), 1).unwrap();
     let mut program = session.infer([f32("x", [x.len()])], |(), [x]| f(x).to_vec()).unwrap();
     program.run([x]).unwrap().try_into().expect("as many results as tensors")
 }
 
-/// Returns the message of a mistake over `x: f32[4]` and `i: i32[4]`.
+/// Returns the error message of a mistake with `x: f32[4]` and `i: i32[4]`.
 fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> String {
     let inputs = [f32("x", [4]), i32("i", [4])];
     let traced = trace(&(), &inputs, false, |x| f(x[0], x[1]), |y| vec![y]);
     traced.map(|_| ()).unwrap_err().to_string()
 }
 
-/// `div(i32, 2)` gave zeros, and `mul(i32, 0.5)`, as the number was cut to an integer.
+/// `div(i32, 2)` and `mul(i32, 0.5)` returned zeros, because the number was truncated to an integer.
 #[test]
 fn numbers_beside_integers() {
     let [half, odd] = run(&[0.0, 1.0, 2.0, 7.0, -7.0], |x| {
@@ -35,14 +35,15 @@ fn numbers_beside_integers() {
     assert!(refused(|_, i| i / 0.0).contains('0'));
 }
 
-/// Arithmetic with numbers took bools.
+/// Arithmetic with numbers accepted bools.
 #[test]
 fn bools_are_no_numbers() {
     assert!(refused(|x, _| x.gt(0.0) * 2.0).contains("bool"));
     assert!(refused(|x, _| x.gt(0.0) + 1.0).contains("bool"));
 }
 
-/// Of equal elements, the second operand of `min` and `max` got the whole gradient; that of `abs` at 0 was 1.
+/// At ties, the second operand of `min` and `max` received the whole gradient; the gradient of `abs` at 0 was
+/// 1.
 #[test]
 fn gradients_at_ties_and_at_zero() {
     let [dx] = run(&[0.0, -2.0, 3.0], |x| gradients(x.abs().sum(), [x]));
@@ -54,21 +55,21 @@ fn gradients_at_ties_and_at_zero() {
     assert_eq!((da, db), (vec![2.0, 2.0], vec![1.0, 1.0]), "through both operands, and through one");
 }
 
-/// `softplus(-20)` was 0, as there was no `log1p`.
+/// `softplus(-20)` was 0, because there was no `log1p`.
 #[test]
 fn softplus_of_negative_numbers() {
     let [y] = run(&[-20.0, -80.0, 30.0], |x| [x.softplus()]);
     assert!((f64::from(y[0]) / (-20f64).exp() - 1.0).abs() < 1e-6 && y[1] > 0.0 && y[2] == 30.0, "{y:?}");
 }
 
-/// Logits below -1e30 broke the softmax, whose maximum began there.
+/// Logits below -1e30, the initial value of the maximum, broke the softmax.
 #[test]
 fn very_negative_logits() {
     let [y] = run(&[-2e30, -3e30, -2e30], |x| [x.softmax(0)]);
     assert_eq!(y, [0.5, 0.0, 0.5]);
 }
 
-/// A reshape copied, a split was copies, and a concatenation took at most seven tensors at a time.
+/// A reshape copied, a split copied each part, and a concatenation took at most seven tensors at a time.
 #[test]
 fn views_cost_nothing() {
     let session = Session::new((), &Device::null(), 1).unwrap();
@@ -82,7 +83,7 @@ fn views_cost_nothing() {
     assert!(!kernels.contains(&"copy") && kernels.len() <= 3, "{kernels:?}");
 }
 
-/// A lookup was a product with one-hot rows: 823 MB for 4,096 ids and GPT-2's table.
+/// A lookup was a product with one-hot rows, which took 823 MB for 4,096 ids and GPT-2's table.
 #[test]
 fn a_lookup_reads_its_rows_alone() {
     let model = Embedding::new(50_257, 768);
@@ -97,7 +98,7 @@ fn a_lookup_reads_its_rows_alone() {
     assert!(totals.step < 2 * table, "{} bytes beside the table's {table}", totals.step);
 }
 
-/// An index or a class out of range gave zeros, which a mean still counted.
+/// An index or a class out of range resulted in zeros, which a mean still counted.
 #[test]
 fn indices_out_of_range_fail_the_step() {
     let mut train = Trainer::new(Embedding::new(5, 3))
@@ -115,7 +116,7 @@ fn indices_out_of_range_fail_the_step() {
     assert_ne!(before, train.store().read_f32("weight").unwrap(), "the first step took effect");
 }
 
-/// Batches of a product did not broadcast, and the gradient of a shared matrix made one for each batch.
+/// Batches of a product did not broadcast, and the gradient of a shared matrix was computed per batch.
 #[test]
 fn products_of_many_batches_with_one_matrix() {
     let compiled = |rows: usize| {
@@ -137,7 +138,7 @@ fn products_of_many_batches_with_one_matrix() {
     assert_eq!(y.len(), 2);
 }
 
-/// Angles of `rope` were computed in every step.
+/// The angles of `rope` were computed in every step.
 #[test]
 fn angles_are_constants() {
     let input = [f32("q", [2, 8, 4])];
@@ -146,7 +147,8 @@ fn angles_are_constants() {
     assert!(!traced.graph.entry_ops().any(|(_, op)| computes(&op.kind)));
 }
 
-/// Noise of one step was that of another in another order, the same for every seed, and could be exactly 1.
+/// The noise of one step was a permutation of that of another, was the same for every seed, and could be
+/// exactly 1.
 #[test]
 fn noise_is_new_at_every_step_and_seed() {
     let noise = |seed: u64, steps: usize| -> Vec<Vec<f32>> {
@@ -171,7 +173,7 @@ fn noise_is_new_at_every_step_and_seed() {
     assert!(other.iter().all(|values| !first.contains(values)));
 }
 
-/// Dropout kept the same number of elements at every step.
+/// Dropout kept the same number of elements in every step.
 #[test]
 fn dropout_keeps_a_random_number_of_elements() {
     let mut train = Trainer::new((Param::new([1024], Init::Ones),))
@@ -195,13 +197,13 @@ fn dropout_keeps_a_random_number_of_elements() {
     assert!(counts.len() > 10 && counts.iter().all(|count| (860..980).contains(count)), "{counts:?}");
 }
 
-/// The fan-in of a convolution's weights was their number of outputs.
+/// The fan-in of a convolution's weights was the number of its outputs.
 #[test]
 fn fans_of_convolutions() {
     assert_eq!(fans(&[32, 16, 3, 3].into()), [144.0, 288.0]);
 }
 
-/// One module in two places became two, silently.
+/// A module in two places silently became two modules.
 #[test]
 fn a_parameter_in_two_places_is_one() {
     #[derive(Module)]
@@ -222,7 +224,7 @@ fn a_parameter_in_two_places_is_one() {
     assert!(train.store().read_f32("b").is_err(), "it has the name of its first place");
 }
 
-/// A rate of 0 still let weights decay, by the rate before.
+/// With a learning rate of 0, weights still decayed, by the previous rate.
 #[test]
 fn a_rate_of_zero_changes_nothing() {
     let mut train = Trainer::new(Linear::no_bias(3, 2))
@@ -239,14 +241,14 @@ fn a_rate_of_zero_changes_nothing() {
     assert_eq!(train.store().read_f32("weight").unwrap(), before);
 }
 
-/// A linear schedule was a step down at its first step.
+/// A linear schedule already decreased in its first step.
 #[test]
 fn schedules_begin_at_their_peak() {
     let linear = Schedule::Linear { from: 1.0, to: 0.0, steps: 10 };
     assert_eq!([linear.at(0), linear.at(5), linear.at(10)], [1.0, 0.5, 0.0]);
 }
 
-/// Extents of 0 were never tried.
+/// Extents of 0 were never tested.
 #[test]
 fn tensors_without_elements() {
     let [sum, mean, joined, sorted] = run(&[1.0, 2.0], |x| {

@@ -1,5 +1,6 @@
-//! The loss curve of Toy's GPT-2 engine ("Golden A"), through the public API: its initialiser, soft labels,
-//! and a last position whose target is itself. See `tests/data/toy_golden_a.txt` for the setting.
+//! Reproduces the loss curve of Toy's GPT-2 engine ("Golden A") through the public API, with its initialiser,
+//! soft labels, and a last position whose target is itself. See `tests/data/toy_golden_a.txt` for the
+//! settings.
 
 mod common;
 
@@ -58,7 +59,7 @@ impl ToyGpt {
     }
 }
 
-/// Toy's linear congruential generator: weights in [-0.02, 0).
+/// Toy's linear congruential generator of weights in [-0.02, 0).
 struct Lcg(u64);
 
 impl Lcg {
@@ -67,13 +68,13 @@ impl Lcg {
         (((self.0 >> 8) as f64 / 8_388_608.0 - 1.0) * 0.02) as f32
     }
 
-    /// Returns `[rows, columns]`, row by row.
+    /// Returns a matrix `[rows, columns]`, generated row by row.
     fn matrix(&mut self, rows: usize, columns: usize) -> Vec<Vec<f32>> {
         (0..rows).map(|_| (0..columns).map(|_| self.weight()).collect()).collect()
     }
 }
 
-/// Returns `[out, in]` as `[in, out]`, row-major.
+/// Transposes `[out, in]` to `[in, out]`, row-major.
 fn transposed(matrix: &[Vec<f32>]) -> Vec<f32> {
     (0..matrix[0].len()).flat_map(|column| matrix.iter().map(move |row| row[column])).collect()
 }
@@ -86,7 +87,7 @@ fn initial_weights() -> Vec<(String, Vec<f32>)> {
         ("wpe.weight".to_string(), lcg.matrix(CONTEXT, WIDTH).concat()),
     ];
     for layer in 0..LAYERS {
-        // Rows of the joint projection's transpose: all queries, all keys, all values, head after head.
+        // Rows of the transposed joint projection: all queries, all keys, all values, each by head.
         let mut parts: [Vec<Vec<f32>>; 3] = Default::default();
         for _ in 0..HEADS {
             for part in &mut parts {

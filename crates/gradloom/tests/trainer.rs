@@ -1,5 +1,5 @@
-//! Options of a trainer besides a loss and an optimizer: micro-batches, frozen and unused parameters,
-//! running means.
+//! Tests options of a trainer other than loss and optimizer: micro-batches, frozen and unused parameters,
+//! running averages.
 
 use gradloom::Step;
 use gradloom::plan::Plan;
@@ -37,7 +37,7 @@ fn data(rows: usize) -> (Vec<f32>, Vec<i32>) {
     (x, (0..rows as i32).map(|i| i * i % 3).collect())
 }
 
-/// Returns a trainer of `rows` rows, `micro_batches` times in a step.
+/// Returns a trainer with `rows` rows per micro-batch, and `micro_batches` micro-batches per step.
 fn trainer(rows: usize, micro_batches: usize) -> Trainer<Net, 2> {
     Trainer::new(Net::new(0.0))
         .inputs([f32("x", [rows, 6]), i32("class", [rows])])
@@ -74,7 +74,7 @@ fn micro_batches_have_the_gradients_of_a_batch() {
     assert!(trainer(6, 0).compile(&device).unwrap_err().to_string().contains("0 micro-batches"));
 }
 
-/// Activations dominate here: of micro-batches, one is in memory at a time.
+/// Activations dominate, and those of only one micro-batch are in memory at a time.
 #[test]
 fn one_micro_batch_is_in_memory() {
     let peak = |rows: usize, micro_batches: usize| {
@@ -97,8 +97,8 @@ fn one_micro_batch_is_in_memory() {
     assert!(many <= 5 * launches, "{many} launches, {launches} of one alone");
 }
 
-/// Statistics go from one micro-batch to the next, random numbers differ, and captures stand one behind the
-/// other.
+/// Statistics are carried from one micro-batch to the next, random numbers differ, and captures are
+/// concatenated.
 #[test]
 fn states_random_numbers_and_captures_of_micro_batches() {
     let compile = |dropout: f64, micro_batches: usize| {
@@ -211,8 +211,8 @@ fn numbers_of_groups() {
     assert_eq!(error.message(), "`nesterov` of an optimizer without momentum");
 }
 
-/// Wrong data is told in the type that was declared, wherever it was declared, and in no words of another way
-/// to declare it.
+/// Errors for wrong data show the declared type, wherever it was declared, and do not mention other ways to
+/// declare it.
 #[test]
 fn wrong_data_is_told_as_it_was_declared() {
     let device = Device::cpu();

@@ -1,4 +1,5 @@
-//! Guarantees of a training session: determinism, atomic steps, memory as planned, numbers that may change.
+//! Tests guarantees of a training session: determinism, atomic steps, planned memory, and variable
+//! hyperparameters.
 
 use gradloom::ErrorKind;
 use gradloom::nn::Lstm;
@@ -39,7 +40,7 @@ fn compile(device: &Device, dropout: f64, seed: u64) -> Train<Net, 2> {
         .unwrap()
 }
 
-/// Returns every byte that persists.
+/// Returns the bytes of every parameter and state.
 fn snapshot<M: Module, const N: usize>(train: &Train<M, N>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()
@@ -428,14 +429,15 @@ fn the_gradient_of_a_recurrent_weight_is_one_product() {
             .compile(&Device::cpu())
             .unwrap();
         let count = |name| train.stages().passes.entry_ops().filter(|(_, op)| op.kind.name() == name).count();
-        // Of the inputs, both ways; of each state, both ways but for the first; of both weights.
+        // Products of the inputs, forward and backward; of each state, forward and backward except the first;
+        // and of both weights.
         assert_eq!((count("dot"), count("pad")), (2 * steps + 2, 0), "{steps} steps");
-        // The copy that all steps' cotangents of the state share, and that of the inputs.
+        // One copy is shared by the cotangents of the state in all steps, the other is of the inputs.
         let copies = train.plan().launches.iter().filter(|launch| launch.kernel.name() == "copy").count();
         assert_eq!(copies, 2, "{steps} steps");
         train.plan().totals.peak()
     };
-    // More steps than any search is bounded by. Memory is in proportion to the steps.
+    // More steps than the limit of any search. Memory is proportional to the number of steps.
     let (some, many) = (plan(50), plan(200));
     assert!(many < 5 * some, "{some} and {many} bytes");
 }

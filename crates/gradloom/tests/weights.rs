@@ -1,4 +1,4 @@
-//! Weights and checkpoints go out to files and come back: ours, PyTorch's, in pieces, damaged.
+//! Tests files of weights and checkpoints: gradloom's, PyTorch's, sharded, and damaged ones.
 
 use gradloom::error::ErrorKind;
 use gradloom::files::{Entries, Load, Source, Weights};
@@ -42,7 +42,7 @@ fn names(session: &Session<Net>) -> Vec<String> {
     session.params().iter().map(|used| used.name.clone()).chain(states).collect()
 }
 
-/// Writes a file with these tensors, as another program does.
+/// Writes a file with these tensors, as another program would.
 fn foreign(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
     let views = tensors
         .iter()
@@ -72,13 +72,13 @@ fn weights_come_back_before_and_after_a_program_is_compiled() {
         assert_eq!(one.get(&name).unwrap(), other.get(&name).unwrap(), "{name}");
     }
     assert_eq!(outputs(&one), outputs(&other));
-    // With a program over it.
+    // With a compiled program that uses the session.
     let third = session(3);
     let before = outputs(&third);
     third.load(file("net.safetensors")).unwrap();
     assert_ne!(before, outputs(&third));
     assert_eq!(outputs(&one), outputs(&third));
-    // The same contents give the same file.
+    // The same contents result in the same file.
     third.save(file("again.safetensors")).unwrap();
     assert_eq!(fs::read(file("net.safetensors")).unwrap(), fs::read(file("again.safetensors")).unwrap());
     let memory = Weights::from_bytes(fs::read(file("again.safetensors")).unwrap()).unwrap();
@@ -99,7 +99,7 @@ fn elements_are_set_by_name() {
     assert!(unknown.remedies().any(|help| help == "did you mean `last.weight`?"), "{unknown}");
 }
 
-/// PyTorch writes the same model with `nn.Linear` as `[out, in]`, and a counter in its batch norm.
+/// PyTorch writes the weights of `nn.Linear` as `[out, in]`, and a counter for batch normalisation.
 #[test]
 fn a_file_of_pytorch_is_read_and_written() {
     let (_folder, file) = folder();
@@ -132,7 +132,7 @@ fn a_file_of_pytorch_is_read_and_written() {
     assert!(error.message().contains("the file is a zip archive, and no safetensors file"), "{error}");
 }
 
-/// Of square matrices, shapes do not tell which way they lie.
+/// The shape of a square matrix does not reveal its layout.
 #[test]
 fn the_layout_that_a_file_says_must_be_the_one_that_is_asked_for() {
     let (_folder, file) = folder();
@@ -329,14 +329,14 @@ fn training_goes_on_from_a_checkpoint_with_the_same_bits() {
     let entries: Entries = [("epoch".to_string(), "3".to_string())].into();
     whole.save_checkpoint(file("c.safetensors"), &entries).unwrap();
     let rest = losses(&mut whole, 5);
-    // Another process has another seed until the checkpoint says otherwise.
+    // A new process has another seed until it loads the checkpoint.
     let mut resumed = trainer(0);
     losses(&mut resumed, 2);
     let restored = resumed.load_checkpoint(file("c.safetensors")).unwrap();
     assert_eq!((restored.attempted_steps, &restored.entries, restored.was_scheduled), (5, &entries, false));
     assert_eq!((resumed.attempted_steps(), resumed.applied_steps().unwrap(), resumed.seed()), (5, 5, 7));
     assert_eq!(losses(&mut resumed, 5), rest);
-    // A rate that was set replaces the schedule, and so does a schedule.
+    // A rate or a schedule that was set replaces the optimizer's schedule.
     resumed.set_lr(0.01);
     resumed.save_checkpoint(file("c.safetensors"), &Entries::new()).unwrap();
     let next = losses(&mut resumed, 3);
@@ -347,7 +347,8 @@ fn training_goes_on_from_a_checkpoint_with_the_same_bits() {
     assert_eq!(third.lr(), resumed.lr());
     let scheduled = losses(&mut resumed, 3);
     assert_eq!(losses(&mut third, 3), scheduled);
-    // Of an earlier version, or of the npm package, it is said that there was one.
+    // For a checkpoint of an earlier version or of the npm package, only the existence of a schedule is
+    // reported.
     let mut notes = resumed.notes();
     notes.remove("gradloom.schedule");
     third.load_notes(&notes).unwrap();
@@ -355,7 +356,7 @@ fn training_goes_on_from_a_checkpoint_with_the_same_bits() {
     assert_eq!(third.lr(), own.at(third.attempted_steps()));
     third.load_checkpoint(file("c.safetensors")).unwrap();
     assert_eq!(losses(&mut third, 3), next);
-    // The weights alone are taken from a checkpoint, too.
+    // Weights can also be loaded from a checkpoint.
     let inference = session(0);
     inference.load(file("c.safetensors")).unwrap();
     assert_eq!(
@@ -402,7 +403,8 @@ fn a_checkpoint_is_taken_whole_or_not_at_all() {
 #[global_allocator]
 static ALLOCATOR: gradloom_testing::memory::Counting = gradloom_testing::memory::Counting;
 
-/// Files with changed bytes: an error or a correct load, and nothing that grows beyond the file.
+/// Loading files with changed bytes fails or succeeds correctly, and never allocates more than the file's
+/// size.
 #[test]
 fn mutated_files() {
     let (_folder, file) = folder();

@@ -1,16 +1,16 @@
-//! `Trainer::memory_budget`: the compiler chooses what to compute again.
+//! Tests `Trainer::memory_budget`, with which the compiler chooses the values to recompute.
 
 use super::{assert_same_meaning, count, gpt, long_trainer, run, trainer};
 use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
-/// Returns the peak of the plan, and the number of products and attentions that the step computes.
+/// Returns the peak memory of the plan, and the number of products and attentions in a step.
 fn cost(train: &Train<gradloom_models::gpt2::Gpt2, 2>) -> (u64, usize) {
     let graph = &train.stages().passes;
     (train.plan().totals.peak(), count(graph, "dot") + count(graph, "attention"))
 }
 
-/// Returns the least budget, from the refusal of an impossible one.
+/// Returns the smallest budget, from the error for an impossible one.
 fn least(error: &Error) -> u64 {
     let words = error.message().split("needs ").nth(1).expect("it says how much is needed");
     words.split(' ').next().unwrap().parse().unwrap()
@@ -76,7 +76,7 @@ fn an_impossible_budget_is_refused() {
     }
     let train = trainer(gpt(2)).memory_budget(least).compile(&Device::null()).unwrap();
     assert!(train.plan().totals.peak() <= least);
-    // Of several values that are named, the first is the largest.
+    // If several values are named, the largest is first.
     let sizes: Vec<usize> = text
         .lines()
         .filter_map(|line| line.split(" takes ").nth(1)?.split(' ').next()?.parse().ok())

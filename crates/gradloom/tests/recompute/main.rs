@@ -1,4 +1,5 @@
-//! Recomputation: less memory, the same bits. Segments marked by `checkpoint`, and `Trainer::memory_budget`.
+//! Tests recomputation, by `checkpoint` and by `Trainer::memory_budget`: it takes less memory, and the bits
+//! are the same.
 
 mod budget;
 mod segments;
@@ -13,7 +14,7 @@ const TIME: usize = 10;
 const VOCABULARY: usize = 64;
 const CONTEXT: usize = 64;
 
-/// Returns a small GPT-2 with dropout, so that random numbers are among what is computed again.
+/// Returns a small GPT-2 with dropout, so that random numbers are recomputed, too.
 fn gpt(layers: usize) -> Gpt2 {
     let config = Gpt2Config {
         vocabulary: VOCABULARY,
@@ -36,12 +37,12 @@ fn trainer_of(model: Gpt2, batch: usize, time: usize) -> Trainer<Gpt2, 2> {
         .seed(5)
 }
 
-/// Returns a trainer with few activations, to run.
+/// Returns a trainer with small activations, for running.
 fn trainer(model: Gpt2) -> Trainer<Gpt2, 2> {
     trainer_of(model, BATCH, TIME)
 }
 
-/// Activations far outweigh parameters, to plan.
+/// Returns a trainer whose activations far outweigh the parameters, for planning.
 fn long_trainer(model: Gpt2) -> Trainer<Gpt2, 2> {
     trainer_of(model, 16, CONTEXT)
 }
@@ -50,8 +51,8 @@ fn ids(shift: usize) -> Vec<i32> {
     (0..BATCH * TIME).map(|i| ((i * 13 + shift * 7) % VOCABULARY) as i32).collect()
 }
 
-/// Returns the bits of a few losses, and every byte that persists afterwards (the moments hold the
-/// gradients).
+/// Returns the bits of a few losses, and the bytes of all parameters and states afterwards (the moments
+/// depend on the gradients).
 fn run(mut train: Train<Gpt2, 2>) -> (Vec<u32>, Vec<(String, Vec<u8>)>) {
     let losses = (0..4).map(|step| {
         let step = train.step([&ids(step), &ids(step + 1)]).unwrap();
@@ -61,18 +62,18 @@ fn run(mut train: Train<Gpt2, 2>) -> (Vec<u32>, Vec<(String, Vec<u8>)>) {
     (losses, snapshot(&train))
 }
 
-/// Returns every byte that persists.
+/// Returns the bytes of every parameter and state.
 fn snapshot<M: Module, const N: usize>(train: &Train<M, N>) -> Vec<(String, Vec<u8>)> {
     let store = train.store();
     store.entries().into_iter().map(|e| (e.name.clone(), store.read(&e.name).unwrap())).collect()
 }
 
-/// Returns the number of ops of a name.
+/// Returns the number of ops with the given name.
 fn count(graph: &Graph, name: &str) -> usize {
     graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
 }
 
-/// Checks in float64 that one graph gives the outputs and next values of the other, as far as both have them.
+/// Checks in float64 that the outputs and next values that both graphs have are equal.
 #[track_caller]
 fn assert_same_meaning(before: &Graph, after: &Graph) {
     let [before, after] = [before, after].map(|graph| evaluate(graph, &leaf).unwrap());
@@ -94,11 +95,11 @@ fn assert_same_meaning(before: &Graph, after: &Graph) {
     assert!(compared > 0);
 }
 
-/// Returns some value for each leaf; a small one unless it is an index.
+/// Returns a value for each leaf: small numbers, or valid indices.
 fn leaf(kind: &OpKind) -> Option<HostTensor> {
     let (name, ty) = match kind {
         OpKind::Input { name, ty } | OpKind::Param { name, ty } => (name, ty.clone()),
-        // As with 0.9 and 0.999 for the betas; all in the range of each number.
+        // Values that correspond to betas of 0.9 and 0.999; all are in the range of their hyperparameter.
         OpKind::Scalar { name, dtype } => {
             let value = match name.as_str() {
                 "optim.ln_beta1" => 0.9f64.ln(),

@@ -1,4 +1,4 @@
-//! `checkpoint`: what is inside a segment is computed again instead of kept.
+//! Tests `checkpoint`: values inside a segment are recomputed instead of kept.
 
 use super::{assert_same_meaning, count, gpt, long_trainer, run, snapshot, trainer};
 use gradloom::prelude::*;
@@ -23,7 +23,7 @@ fn the_planned_peak_falls() {
     };
     let (kept, again) = (step(12, false), step(12, true));
     assert!(again < 0.25 * kept, "{kept} bytes became {again}");
-    // A further block costs what goes from block to block, and its gradients.
+    // An additional block adds only the values between blocks, and its gradients.
     let (more_kept, more_again) = (step(16, false) - kept, step(16, true) - again);
     assert!(more_again < 0.1 * more_kept, "{more_kept} and {more_again} bytes for four blocks");
 }
@@ -46,8 +46,7 @@ struct Recurrent {
 const STEPS: usize = 5;
 
 impl Recurrent {
-    /// Returns the loss of a loop whose turns have a segment, inside which there is another; the whole loop
-    /// is in a third one.
+    /// Returns the loss of a loop in a segment. Each iteration has a segment, which contains another one.
     fn loss(&self, x: Tensor, y: Tensor, segments: bool) -> Tensor {
         let segment = |f: &dyn Fn() -> Tensor| if segments { checkpoint(f) } else { f() };
         let read = self.dropout.forward(x);
@@ -80,8 +79,8 @@ fn segments_may_be_nested_and_stand_in_loops() {
     };
     let (mut kept, mut again) = (train(false), train(true));
     let tanh = |train: &Train<_, 2>| count(&train.stages().passes, "tanh");
-    // Forward; for the rules of the loop; for those of a turn; for those inside it. What only the middle ones
-    // read is not there twice.
+    // tanh is computed forward, for the rules of the loop, for those of an iteration, and for those of the
+    // inner segment. Computations that only the intermediate ones would need are not repeated.
     assert_eq!(tanh(&kept), STEPS);
     assert!((3 * STEPS..=4 * STEPS).contains(&tanh(&again)), "{}", tanh(&again));
     let x: Vec<f32> = (0..STEPS * 12).map(|i| (i * 7 % 11) as f32 / 11.0).collect();
@@ -93,7 +92,8 @@ fn segments_may_be_nested_and_stand_in_loops() {
     assert_eq!(snapshot(&kept), snapshot(&again));
 }
 
-/// Parameters of a segment alone, a result that is an operand, and a result that the loss does not depend on.
+/// A segment with its own parameters, a result that is an operand, and a result that the loss does not depend
+/// on.
 #[test]
 fn segments_with_unusual_results() {
     let train = |segments: bool| {
@@ -117,7 +117,7 @@ fn segments_with_unusual_results() {
         assert_eq!(losses[0].to_bits(), losses[1].to_bits());
     }
     assert_eq!(snapshot(&kept), snapshot(&again));
-    // The rule of exp needs its result again; tanh, which nothing depends on, is gone.
+    // The gradient rule of exp recomputes its result; tanh is removed because nothing depends on it.
     let graph = &again.stages().passes;
     assert_eq!((count(graph, "exp"), count(graph, "tanh")), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Losses as futures: they wake their waker, though nothing else polls the device.
+//! Tests losses as futures: they wake their waker, even if nothing else polls the device.
 
 use super::{compiled, data, device, skipped};
 use gradloom::CpuDevice as _;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Returns the future, which must be able to move to another thread while it is awaited.
+/// Returns the future, after requiring at compile time that it can be sent to another thread.
 fn sent<T: Send>(future: T) -> T {
     future
 }
@@ -31,7 +31,7 @@ fn an_awaited_loss_is_the_loss() {
                 (Err(a), Err(b)) => assert_eq!((i, a.to_string()), (4, b.to_string())),
                 (a, b) => panic!("step {i}: {a:?} and {b:?}"),
             }
-            // Read, one way or the other.
+            // The failure was read by either call.
             awaited.wait().unwrap();
         }
     }
@@ -59,7 +59,7 @@ fn many_may_await_one_step_and_some_may_give_up() {
     }
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -87,7 +87,7 @@ fn a_future_that_waits_is_woken_once_for_all_its_polls() {
         if polls == 3 {
             waited += 1;
             step.loss().unwrap();
-            // By another thread, which need not have come so far.
+            // Another thread wakes it, possibly a little later.
             let start = Instant::now();
             while counter.0.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(20) {
                 std::thread::yield_now();
@@ -115,14 +115,14 @@ fn a_future_on_a_lost_device_ends() {
         assert_eq!(pollster::block_on(step.loss_async()).unwrap_err().kind(), ErrorKind::Lost);
     }
     if pending {
-        // Its bytes may have come before the loss, or not.
+        // The bytes may or may not have arrived before the device was lost.
         if let Err(error) = pollster::block_on(early) {
             assert_eq!(error.kind(), ErrorKind::Lost);
         }
     }
 }
 
-/// The thread that wakes ends with the device, also when the last owner of the device is woken by it.
+/// The waking thread ends with the device, even if it wakes the last owner of the device.
 #[test]
 fn a_device_may_go_while_a_loss_is_awaited() {
     if skipped() {
