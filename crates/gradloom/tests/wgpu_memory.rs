@@ -1,20 +1,20 @@
-//! A long run on a device asks for what was planned and no more, and does not grow the process. Alone in its
-//! process, whose size it looks at.
+//! Tests that a long run allocates no more than planned on a device, and does not increase the memory of the
+//! process. It is a separate test program, because it measures the whole process.
 #![cfg(target_os = "linux")]
 
 mod common;
 
 use gradloom::prelude::*;
 
-/// Steps that fill pools, compile what drivers compile late, and let allocators find their size.
+/// Steps in which pools fill, drivers finish compilation, and allocators reach their final size.
 const EARLY: usize = 1_000;
-/// The steps that are looked at, and as many as are if there is a `GRADLOOM_LONG_RUN`.
+/// Number of measured steps, and their number if `GRADLOOM_LONG_RUN` is set.
 const STEPS: usize = 900;
 const LONG: usize = 9_000;
-/// Bytes by which the process may grow meanwhile.
+/// Maximum growth of the process in bytes during the measured steps.
 const GROWTH: usize = 5 << 20;
 
-/// Returns the resident bytes of this process.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
     let pages: usize = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
@@ -34,8 +34,8 @@ fn a_long_run_grows_neither_the_device_nor_the_process() {
     let xs: Vec<f32> = (0..64).map(|i| i as f32 / 10.0 - 3.2).collect();
     let ys: Vec<f32> = xs.iter().map(|x| x.sin()).collect();
     let mut losses = Vec::new();
-    // Half of the steps are read, so that results are both waited for and dropped; of the second half the
-    // last one alone, so that nothing waits.
+    // In the first half, every second step is read, so that results are both awaited and dropped. In the
+    // second half, only the last step is read, so that nothing waits.
     let mut run = |steps: usize| {
         for step in 0..steps {
             let done = train.step([&xs, &ys]).unwrap();

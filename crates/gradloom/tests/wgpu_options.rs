@@ -1,7 +1,7 @@
-//! Options of a GPU: multiplying in f16, and measured products.
+//! Tests options of a GPU: products in f16, and measured products.
 //!
-//! Tests that need cooperative matrices note that there are none, and pass; `GRADLOOM_ADAPTER` names an
-//! adapter.
+//! Tests that need cooperative matrices are recorded as skipped if the adapter has none. `GRADLOOM_ADAPTER`
+//! selects an adapter.
 
 use gradloom::WgpuDevice as _;
 use gradloom::nn::Linear;
@@ -13,7 +13,7 @@ fn options() -> WgpuOptions {
     WgpuOptions::default().adapter(gradloom_testing::adapter::name()).software()
 }
 
-/// Options with the kernels of GPUs that are no software.
+/// Returns options with the kernels for hardware GPUs.
 fn hardware() -> WgpuOptions {
     let overrides = WgpuOverrides {
         limits: Some(|limits| (limits.software, limits.scalar) = (false, false)),
@@ -26,12 +26,12 @@ fn open(options: &WgpuOptions) -> Device {
     Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, which is noted.
+/// Returns whether a test is skipped because there is no adapter, and records it.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// Returns the device under test, multiplying in f16; `None` if it cannot, which is noted.
+/// Returns the device under test with products in f16, or `None`, after recording a skip, if it has none.
 fn half() -> Option<Device> {
     if skipped() {
         return None;
@@ -69,7 +69,7 @@ fn gpt(device: &Device) -> Train<Gpt2, 2> {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the losses of so many steps on a text with a pattern.
+/// Returns the losses of the given number of steps on a text with a pattern.
 fn losses(device: &Device, steps: usize) -> Vec<f32> {
     let mut train = gpt(device);
     let token = |i: usize| ((i * i / 7 + i % 13) % 256) as i32;
@@ -78,8 +78,8 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
     (0..steps).map(|_| train.step((&ids, &targets)).unwrap().loss().unwrap()).collect()
 }
 
-/// Rounding to 11 bits moves a loss by less than this share of it over the first steps, which all that
-/// follows amplifies.
+/// Rounding to 11 bits changes a loss by less than this, relative to it, in the first steps. Later steps
+/// amplify the difference.
 const TOLERANCE: f32 = 5e-3;
 const FIRST: usize = 15;
 
@@ -116,7 +116,7 @@ fn a_value_that_f16_does_not_have_fails_the_step() {
     assert_eq!(train.store().read_f32("weight").unwrap(), before);
 }
 
-/// Losses and parameters of a few steps of two layers, and what was measured for them.
+/// Returns losses and parameters of a few steps of two layers, and the measurements for them.
 fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
     let device = open(options);
     let mut train = Trainer::new([Linear::new(192, 256), Linear::new(256, 64)])
@@ -132,8 +132,7 @@ fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
     (losses, parameters, device.tuning())
 }
 
-/// Returns the adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in
-/// parts.
+/// Returns the adapter unchanged, and treated as hardware: with tiles in workgroup memory, and split sums.
 fn adapters() -> [WgpuOptions; 2] {
     [options(), hardware()]
 }
@@ -150,8 +149,8 @@ fn tuned_products_are_right_and_measured_once() {
         let options = options.tuned(folder.path().join("choices"));
         let (losses, parameters, tuning) = tuned(&options);
         let tuning = tuning.unwrap();
-        // Both layers forward and their weights' gradients, and the gradient of what is between them; and
-        // what measuring cuts into parts.
+        // Both layers in the forward pass, the gradients of their weights, the gradient of the activation
+        // between them, and the variants that measuring splits into parts.
         let measured = tuning.measured;
         assert!(tuning.read == 0 && measured >= 5, "{tuning:?}");
         assert!(tuning.notes.is_empty() && !tuning.took.is_zero(), "{tuning:?}");
@@ -188,7 +187,7 @@ fn a_damaged_or_foreign_file_is_ignored_and_said() {
         assert!(tuning.notes.len() == 1 && tuning.notes[0].contains(why), "{tuning:?}");
         assert!(std::fs::read_to_string(&file).unwrap().ends_with("end 5\n"), "it was written anew");
     }
-    // A folder that cannot be made costs the file, not the program.
+    // If a folder cannot be created, the file is not written, but the program works.
     let (losses, _, tuning) = tuned(&WgpuOptions::tuned(self::options(), file.join("below")));
     assert!(losses.iter().all(|loss| loss.is_finite()));
     let notes = tuning.unwrap().notes;

@@ -1,4 +1,5 @@
-//! Users' ops on a GPU: kernels in the kernel language, and ops that the host runs in the middle of a step.
+//! Tests user-defined ops on a GPU: kernels in the kernel language, and ops that the host runs in the middle
+//! of a step.
 
 use super::{device, skipped};
 use gradloom::CpuDevice as _;
@@ -11,14 +12,15 @@ use gradloom::runtime::Work;
 use gradloom::{Adam, DType, Device, Error, ErrorKind, Retention, Session, Tensor, Train, Trainer, f32, i32};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Way in which the op runs on a GPU.
+/// Implementation of the op on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Kernels,
     Host,
 }
 
-/// The sums of groups of four neighbours, and whether each is positive. It refuses NaN.
+/// Op that returns the sums of groups of four adjacent elements, and whether each is positive. It rejects
+/// NaN.
 #[derive(Debug)]
 struct Quads(Way);
 
@@ -72,7 +74,7 @@ impl CustomOp for Quads {
         Ok(())
     }
 
-    /// Returns two kernels with scratch between them, the second with shared memory, to test both.
+    /// Returns two kernels with scratch memory between them; the second uses shared memory.
     fn gpu(&self) -> Option<GpuLowering> {
         (self.0 == Way::Kernels).then(|| {
             gpu_lowering(|op| {
@@ -113,7 +115,7 @@ fn compiled(device: &Device, way: Way) -> Train<Model, 2> {
     Trainer::new(model)
         .inputs([f32("x", [ROWS, 3]), f32("y", [ROWS, 2])])
         .loss(|m, [x, y]| {
-            // A view that is not contiguous, on the way.
+            // An intermediate view that is not contiguous.
             let hidden = m.inner.forward(x).tanh().transpose(0, 1);
             let quads = Tensor::custom(Quads(way), [hidden.transpose(0, 1)]);
             let positive = quads[1].cast(DType::F32) * 0.1;
@@ -146,7 +148,7 @@ fn kernels_and_the_host_train_alike() {
     let mut host = compiled(&device, Way::Host);
     assert_eq!((work(&kernels).host_ops, work(&kernels).submits), (0, 1));
     assert_eq!((work(&host).host_ops, work(&host).submits), (1, 2));
-    // The rest stays as it is: fused kernels, before and behind the op.
+    // The rest is not affected: kernels are fused before and after the op.
     assert!(work(&host).dispatches < work(&kernels).dispatches);
     let mut last = 0.0;
     for step in 0..20 {
@@ -208,7 +210,7 @@ fn debug_runs_stop_at_ops_of_the_host() {
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts its calls.
+/// Op that counts its calls.
 #[derive(Debug)]
 struct Counted;
 
@@ -247,7 +249,7 @@ fn a_step_that_has_trapped_does_not_call_the_host() {
     let mut gather = session
         .infer(inputs, |_, [table, ids]| {
             let rows = table.gather_rows(ids);
-            // Odd numbers of elements of fewer than 32 bits, and none at all.
+            // Odd numbers of elements with fewer than 32 bits, and an empty tensor.
             let parts = [
                 rows,
                 rows.lt(0.0).slice(0, 0..3),
@@ -275,7 +277,7 @@ fn a_step_that_has_trapped_does_not_call_the_host() {
 #[derive(Module)]
 struct Nothing {}
 
-/// An op of one operand and a result like it, with these kernels.
+/// Op with one operand and a result of the same type, computed by the given kernels.
 #[derive(Clone)]
 struct Written(GpuLowering);
 
@@ -303,7 +305,7 @@ impl CustomOp for Written {
     }
 }
 
-/// Returns the op's result for 0, 1, 2 and so on.
+/// Returns the op's result for the inputs 0, 1, 2, ..
 fn result(lowering: GpuLowering, elements: usize) -> Result<Vec<f32>, Error> {
     let session = Session::new(Nothing {}, &device(), 0)?;
     let op = Written(lowering);

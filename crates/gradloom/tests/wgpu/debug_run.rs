@@ -1,11 +1,11 @@
-//! Debug runs on a device that works beside the host: the launches of a step one by one.
+//! Tests debug runs on an asynchronous device: the launches of a step, one by one.
 
 use super::{compiled, data, device, parameters, skipped};
 use gradloom::nn::State;
 use gradloom::plan::{Region, Role, report};
 use gradloom::{DType, ErrorKind, Retention, Session, f32, full, i32};
 
-/// Elements as float64, from a store's bytes.
+/// Converts the bytes of a store entry to float64.
 fn elements(bytes: &[u8], dtype: DType) -> Vec<f64> {
     let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
     match dtype {
@@ -29,7 +29,7 @@ fn a_debug_run_is_the_next_step_and_changes_nothing() {
     let mut runs = Vec::new();
     for retention in [Retention::AsPlanned, Retention::EveryValue] {
         let mut run = train.debug_run((&ids, &y), retention).unwrap();
-        // Whatever scalars the store of a late launch shares its bytes with, they were written once.
+        // Scalars were written only once, even if a late launch overwrites their bytes.
         for launch in 0..run.plan().launches.len() {
             run.run(launch..launch + 1).unwrap();
         }
@@ -70,7 +70,7 @@ fn a_trap_is_an_error_of_its_launch() {
     let failing: Vec<usize> = (0..run.plan().launches.len())
         .filter(|&launch| match run.run(launch..launch + 1) {
             Ok(()) => false,
-            // What reads the results of a launch that trapped.
+            // Launches that read the results of a launch that trapped.
             Err(error) if error.kind() == ErrorKind::Feed => false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Trap, "{error}");
@@ -80,7 +80,7 @@ fn a_trap_is_an_error_of_its_launch() {
         })
         .collect();
     assert!(!failing.is_empty());
-    // The run can be repaired.
+    // A new run with valid data succeeds.
     let ids = data(0).0;
     let mut run = train.debug_run((&ids, &y), Retention::EveryValue).unwrap();
     run.run(0..run.plan().launches.len()).unwrap();

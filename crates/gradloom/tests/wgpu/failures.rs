@@ -1,17 +1,17 @@
-//! Steps that fail unread, and steps that several threads read.
+//! Tests steps that fail without being read, and steps that several threads read.
 
 use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::CpuDevice as _;
 use gradloom::{Device, ErrorKind, Step, Train};
 
-/// Returns data that fail: an index out of range.
+/// Returns data for which a step traps, because of an index out of range.
 pub(super) fn trapping() -> (Vec<i32>, Vec<f32>) {
     let (mut ids, y) = data(0);
     ids[0] = -1;
     (ids, y)
 }
 
-/// Returns data that fail: a target that is not a number.
+/// Returns data for which the loss is not finite, because a target is NaN.
 pub(super) fn not_finite() -> (Vec<i32>, Vec<f32>) {
     let (ids, mut y) = data(0);
     y[7] = f32::NAN;
@@ -31,7 +31,7 @@ fn waiting_gives_each_failure_once_and_in_order() {
         train.wait().unwrap();
         let before = parameters(&train);
         step(&mut train, &not_finite());
-        // Where steps are queued, another one is queued behind it before the failure is known.
+        // If steps are queued, the second one is queued before the failure of the first is known.
         let second = train.step((&trapping().0, &trapping().1));
         match second {
             Ok(_) => {
@@ -48,7 +48,7 @@ fn waiting_gives_each_failure_once_and_in_order() {
         train.wait().unwrap();
         assert_eq!(parameters(&train), before);
         assert_eq!((train.attempted_steps(), train.applied_steps().unwrap()), (3, 1));
-        // They were read: nothing comes back.
+        // The failures were read, so they are not reported again.
         for i in 3..10 {
             step(&mut train, &data(i));
         }
@@ -75,7 +75,7 @@ fn threads_that_read_one_step_get_the_same() {
     }
 }
 
-/// Staging buffers of steps that were never read, or whose program is gone, do no harm.
+/// Staging buffers cause no errors if their steps are never read, or if their program has been dropped.
 #[test]
 fn a_session_may_go_while_steps_are_in_flight() {
     if skipped() {

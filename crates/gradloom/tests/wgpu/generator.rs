@@ -1,4 +1,4 @@
-//! Requests through one generator on a GPU: each gets what it gets alone.
+//! Tests concurrent requests to one generator on a GPU: each has the same result as alone.
 
 #[path = "../../../gradloom-models/tests/generator/crowd.rs"]
 mod crowd;

@@ -1,4 +1,4 @@
-//! Steps of many dispatches: an idle device begins before all of them are encoded.
+//! Tests steps with many dispatches: an idle device starts before all of them are encoded.
 
 use super::{device, not_webgpu};
 use gradloom::nn::{Linear, Module};
@@ -38,11 +38,11 @@ fn an_idle_device_begins_with_the_first_of_many_dispatches() {
         losses.push(awaited.step([&data(step)[..]]).unwrap().loss().unwrap());
         let work = work(&awaited);
         assert!((32..64).contains(&work.dispatches), "{work:?}");
-        // 16, and the rest.
+        // One submission of 16 dispatches, and one with the rest.
         assert_eq!((work.submits, work.passes), (2, 2), "{work:?}");
     }
     let steps: Vec<_> = (0..4).map(|step| queued.step([&data(step)[..]]).unwrap()).collect();
-    // The device has the steps before: to it, one submission is quickest.
+    // The device is busy with earlier steps, so a single submission is fastest.
     assert_eq!((work(&queued).submits, work(&queued).passes), (1, 1));
     let of_queued: Vec<f32> = steps.into_iter().map(|step| step.loss().unwrap()).collect();
     assert_eq!(losses, of_queued);

@@ -1,11 +1,11 @@
-//! Adapters that allow less than a value needs: it is bound in pieces, or what is computed is.
+//! Tests adapters with limits smaller than a value: the value is bound in parts, or the computation is split.
 
 use super::not_webgpu;
 use gradloom::nn::{Embedding, Linear, Module};
 use gradloom::{AdamW, Device, ErrorKind, Tensor, Train, Trainer, i32};
 use gradloom_core::fuse::Fusion;
 
-/// Like GPT-2's: the table of tokens is the largest value by far, and the output layer shares it.
+/// As in GPT-2, the token table is by far the largest value, and the output layer shares it.
 #[derive(Module)]
 struct Model {
     tokens: Embedding,
@@ -59,7 +59,8 @@ fn a_value_larger_than_a_binding_is_bound_in_pieces() {
     if not_webgpu() {
         return;
     }
-    // The table has 24,080 bytes: as GPT-2's 154 MB are more than the 128 MiB that WebGPU grants.
+    // The table has 24,080 bytes, more than the limits below, as GPT-2's 154 MB exceed WebGPU's default of
+    // 128 MiB.
     let whole = losses(&mut compiled(&device(|_| {})).unwrap());
     for (case, limited) in [
         device(|limits| limits.binding_bytes = 20 << 10),

@@ -1,4 +1,4 @@
-//! A device that is lost, and one that refuses kernels.
+//! Tests a lost device, and a device that rejects kernels.
 
 use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::ir::Type;
@@ -13,7 +13,7 @@ fn loss(train: &mut Train<Model, 2>, step: usize) -> u32 {
     train.step((&ids, &y)).unwrap().loss().unwrap().to_bits()
 }
 
-/// Writes everything that persists.
+/// Writes all parameters and states.
 fn restore(store: &Store, content: &[(String, Vec<u8>)]) -> Result<(), Error> {
     let types: Vec<Type> = store.entries().into_iter().map(|entry| entry.ty).collect();
     let all: Vec<(&str, &Type, &[u8])> =
@@ -21,7 +21,7 @@ fn restore(store: &Store, content: &[(String, Vec<u8>)]) -> Result<(), Error> {
     store.write_all(&all)
 }
 
-/// Checks that a call fails because the device is lost, without waiting.
+/// Checks that a call fails without waiting, because the device is lost.
 #[track_caller]
 fn is_lost<T>(what: &str, attempt: impl FnOnce() -> Result<T, Error>) {
     let start = Instant::now();
@@ -50,7 +50,7 @@ fn training_goes_on_elsewhere_with_the_same_bits_after_a_loss() {
     assert_eq!(before, losses[..LOST_AFTER]);
     let saved = parameters(&train);
     let attempted = train.attempted_steps();
-    // Steps in flight, one of which is kept.
+    // Two steps are in flight; one of them is kept.
     let (ids, y) = data(LOST_AFTER);
     train.step((&ids, &y)).unwrap();
     let unread = train.step((&ids, &y)).unwrap();
@@ -86,7 +86,7 @@ fn training_goes_on_elsewhere_with_the_same_bits_after_a_loss() {
     assert_eq!(parameters(&again), parameters(&undisturbed));
 }
 
-/// A device that is lost before its first program, or between reads.
+/// The device is lost before its first program, or between reads.
 #[test]
 fn reading_is_the_first_to_notice() {
     if skipped() {

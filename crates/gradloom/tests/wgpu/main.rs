@@ -1,5 +1,4 @@
-//! Training on a device that works beside the host: steps in flight, failures, several programs over one
-//! store.
+//! Tests training on an asynchronous device: steps in flight, failures, and several programs with one store.
 
 mod awaiting;
 mod custom;
@@ -29,12 +28,12 @@ fn device() -> Device {
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, which is noted.
+/// Returns whether a test is skipped because there is no adapter, and records it.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// Returns whether a test of WebGPU alone is skipped: as [`skipped`], and if the device is used through
+/// Returns whether a WebGPU-only test is skipped: for the reason in [`skipped`], or because the device uses
 /// CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom::adapters().is_empty())
@@ -211,13 +210,13 @@ fn a_step_is_one_pass_in_one_submission_and_is_read_only_if_asked() {
     steps[1].loss().unwrap();
     steps[1].loss().unwrap();
     assert_eq!(readbacks(&train), 1);
-    // However many steps there are: those that are not read stay on the device.
+    // Steps that are not read stay on the device, however many there are.
     for _ in 0..50 {
         train.step((&ids, &y)).unwrap();
     }
     assert_eq!(readbacks(&train), 1);
     train.step((&ids, &y)).unwrap().loss().unwrap();
-    // It said that all before it are well.
+    // Reading that step showed that all steps before it succeeded.
     train.wait().unwrap();
     assert_eq!(readbacks(&train), 2);
     train.step((&ids, &y)).unwrap();

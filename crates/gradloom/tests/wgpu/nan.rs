@@ -1,4 +1,4 @@
-//! NaN, and far angles.
+//! Tests NaN and large angles.
 
 #[path = "../common/nan.rs"]
 mod table;

@@ -1,4 +1,4 @@
-//! A GPU's times, by its own clock, and what they are held against.
+//! Tests times measured with a GPU's own clock, and their comparison with the roofline.
 
 use super::{compiled, data, device, skipped};
 use gradloom::ProfileOptions;
@@ -12,7 +12,7 @@ fn launches_are_held_against_what_the_gpu_can_do() {
     let (ids, y) = data(0);
     let profile = train.profile(ProfileOptions::new(4).measure_roof(), (&ids, &y)).unwrap();
     let Some(roof) = &profile.roof else {
-        // A device without timestamps has no times either.
+        // A device without timestamps reports no times.
         assert!(profile.launches.iter().all(|launch| launch.seconds == 0.0 && launch.bound.is_none()));
         return;
     };
@@ -35,14 +35,14 @@ fn whole_steps_are_timed() {
         let (ids, y) = data(i);
         train.step((&ids, &y)).unwrap().loss().unwrap();
         let took = train.step_time().unwrap();
-        // These have clocks.
+        // These devices have timestamps.
         let description = train.device().description();
         let has_clock = train.device().name() == "cuda" || description.contains("llvmpipe");
         assert!(took.is_some() || !has_clock, "{description}");
         let Some(took) = took else { return };
         assert!(took.as_nanos() > 0 && took.as_secs() < 10, "{took:?}");
     }
-    // Timing of launches goes beside, and a time is none of a step before it.
+    // Launches can be timed in addition, and the time of an earlier step is not returned.
     let (ids, y) = data(3);
     let profile = train.profile(ProfileOptions::new(2).without_roof(), (&ids, &y)).unwrap();
     assert!(profile.launches.iter().all(|launch| launch.seconds > 0.0));

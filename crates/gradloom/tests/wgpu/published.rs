@@ -1,4 +1,4 @@
-//! Models that transformers wrote give what transformers computes of them, on a GPU, too.
+//! Tests that models written by transformers have the results of transformers, also on a GPU.
 
 use crate::decoder::Decoder;
 use crate::{device, skipped};
@@ -79,7 +79,7 @@ fn weights_in_fewer_bits_are_those_of_a_cpu() {
     }
 }
 
-/// Rows of three new tokens and of one, beside a row without a text, over tables in any order.
+/// Rows with three new tokens and with one, a row without a text, and block tables in any order.
 #[test]
 fn texts_in_pages_are_those_of_a_cpu() {
     if skipped() {
@@ -101,7 +101,7 @@ fn texts_in_pages_are_those_of_a_cpu() {
             let text: Vec<i32> = (0..9).map(|i| i * 5 % 60).collect();
             let mut many = |starts: [i32; 3], lengths: [i32; 3]| {
                 let logits = many.run((&text, &tables, &starts, &lengths)).unwrap();
-                // What fills up means nothing.
+                // The logits of padding are meaningless.
                 let vocabulary = logits.len() / 9;
                 let is_text = |i: &usize| ((i % 3) as i32) < lengths[i / 3] - starts[i / 3];
                 let there = (0..9).filter(is_text);

@@ -1,4 +1,4 @@
-//! Memory that is larger than a buffer of the device.
+//! Tests memory that is larger than a buffer of the device.
 
 use super::{Model, compiled, data, device, not_webgpu, parameters};
 use gradloom::fuse::Fusion;
@@ -6,14 +6,14 @@ use gradloom::nn::Linear;
 use gradloom::testing::WgpuOverrides;
 use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 
-/// Returns the device under test with buffers of at most so many bytes.
+/// Returns the device under test, with buffers of at most `buffer_bytes` bytes.
 fn small(buffer_bytes: u64) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };
     gradloom::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
-/// The model's largest value has 1,536 bytes.
+/// Size in bytes of the model's largest value.
 const BYTES: u64 = 1536;
 
 #[test]
@@ -24,7 +24,7 @@ fn arena_and_parameters_in_many_buffers_give_the_same_bits() {
     let (mut cut, mut whole) = (compiled(&small(BYTES)), compiled(&device()));
     let plan = cut.plan();
     assert!(plan.totals.step > BYTES && cut.store().bytes() > BYTES, "{:?}", plan.totals);
-    // No value lies in two buffers.
+    // No value spans two buffers.
     for buffer in plan.buffers.iter().filter(|b| b.bytes > 0 && b.region == gradloom::plan::Region::Step) {
         assert_eq!(buffer.offset / BYTES, (buffer.offset + buffer.bytes - 1) / BYTES, "{}", buffer.value);
     }
@@ -45,7 +45,7 @@ fn arena_and_parameters_in_many_buffers_give_the_same_bits() {
     }
     assert_eq!(parameters(&cut), parameters(&whole));
 
-    // Another program, and launches one by one with every value apart.
+    // Another program, and launches one by one with separate bytes for every value.
     let forward = |train: &Train<Model, 2>| {
         let mut program = train
             .infer([i32("ids", [2])], |model, [ids]| model.inner.forward(model.table.forward(ids)).tanh())
@@ -75,7 +75,7 @@ fn a_value_larger_than_a_buffer_is_named() {
     let text = error.to_string();
     assert!(text.contains("a value takes 3200 bytes, a buffer of the device at most 1024"), "{text}");
     assert!(text.contains("f32[200, 4]") && text.contains("make the batch"), "{text}");
-    // Nothing has grown, and a smaller batch fits.
+    // The store has not grown, and a smaller batch fits.
     assert!(session.store().entries().is_empty());
     let mut fits = session.infer([f32("x", [20, 4])], |layer, [x]| layer.forward(x).sum()).unwrap();
     assert!(fits.run([&[0.0f32; 80]]).unwrap()[0].is_finite());

@@ -1,12 +1,12 @@
-//! Threads that share a device: none loses it to another's waits.
+//! Tests that threads can share a device: waiting in one thread does not lose the device for another.
 
 use super::{compiled, data, device, skipped};
 use gradloom::CancelToken;
 use std::time::Duration;
 
 const THREADS: usize = 4;
-/// Steps of a thread. wgpu 30 panics where a wait with a time limit of one thread meets the end of the work
-/// of another: about once in a thousand steps.
+/// Number of steps per thread. wgpu 30 panics, about once in a thousand steps, if a wait with a timeout in
+/// one thread coincides with the end of the work of another thread.
 const STEPS: usize = 1500;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Steps that are not read: no word of them comes to the host before another is read, and then what
-//! failed among them.
+//! Tests steps that are not read: nothing is copied to the host until a later step is read, which then
+//! reports their failures.
 
 use super::failures::{not_finite, step, trapping};
 use super::{Model, compiled, data, device, parameters, skipped};
@@ -10,7 +10,7 @@ fn readbacks(train: &Train<Model, 2>) -> usize {
     train.program().work().unwrap().readbacks
 }
 
-/// Queues steps, of which those with the given numbers among them fail, and gives the last one.
+/// Queues steps, those with the given indices with data that fails, and returns the last one.
 fn queue(train: &mut Train<Model, 2>, steps: usize, not_a_number: &[usize], trapped: &[usize]) -> Step {
     let mut last = None;
     for i in 0..steps {
@@ -23,15 +23,15 @@ fn queue(train: &mut Train<Model, 2>, steps: usize, not_a_number: &[usize], trap
     last.unwrap()
 }
 
-/// Checks that an error is that of the step with this number, whose loss is not finite.
+/// Checks that an error reports a non-finite loss of the step with this number.
 #[track_caller]
 fn is_not_finite(error: &Error, number: u64) {
     assert_eq!(error.kind(), ErrorKind::NotFinite { step: number }, "{error}");
     assert_eq!(error.message(), format!("the loss of step {number} is not finite"));
 }
 
-/// Checks that an error is that of the step with this number, in which an index was out of range, and that
-/// it shows the place in the model.
+/// Checks that an error reports an index out of range in the step with this number, with its location in the
+/// model.
 #[track_caller]
 fn is_trap(error: &Error, number: u64) {
     assert_eq!(error.kind(), ErrorKind::Trap, "{error}");
@@ -63,7 +63,7 @@ fn the_next_read_tells_of_each_failure_once() {
     train.wait().unwrap();
     assert_eq!((readbacks(&train), train.attempted_steps(), train.applied_steps().unwrap()), (1, 10, 8));
 
-    // The others took effect, each with its own data.
+    // The other steps took effect, each with its own data.
     let mut losses = Vec::new();
     for i in 0..10 {
         let data = if i == 3 {
@@ -79,7 +79,7 @@ fn the_next_read_tells_of_each_failure_once() {
     assert_eq!(losses[9].as_ref().unwrap().to_bits(), loss.to_bits());
     assert_eq!(parameters(&train), parameters(&awaited));
 
-    // What comes after is well.
+    // Later steps succeed.
     let last = queue(&mut train, 10, &[], &[]);
     last.loss().unwrap();
     train.wait().unwrap();
@@ -99,7 +99,7 @@ fn waiting_tells_of_each_failure_once() {
     assert_eq!(readbacks(&train), 1);
     queue(&mut train, 10, &[], &[]);
     train.wait().unwrap();
-    // The numbers are those that the caller counts by.
+    // Errors contain the numbers with which the caller counts steps.
     train.set_attempted_steps(100);
     queue(&mut train, 10, &[2], &[4]);
     train.set_attempted_steps(7);
@@ -110,7 +110,7 @@ fn waiting_tells_of_each_failure_once() {
     train.wait().unwrap();
 }
 
-/// A failure that is known but was not yet reported comes from the next step, which is not run.
+/// A known failure that has not been reported is returned by the next step, which is not run.
 #[test]
 fn a_step_is_not_queued_behind_a_failure_that_is_known() {
     if skipped() {
@@ -125,8 +125,7 @@ fn a_step_is_not_queued_behind_a_failure_that_is_known() {
     step(&mut train, &data(6)).loss().unwrap();
 }
 
-/// A failed step reports its own error, however often it is read, and leaves the errors of other steps to
-/// them.
+/// A failed step reports its own error whenever it is read, and does not report the errors of other steps.
 #[test]
 fn a_step_tells_of_itself_first() {
     if skipped() {
@@ -138,25 +137,25 @@ fn a_step_tells_of_itself_first() {
     for _ in 0..2 {
         is_not_finite(&failed.loss().unwrap_err(), 3);
     }
-    // Its loss can be looked at, once the error before it was given.
+    // Its loss can be read after the error of the earlier step has been returned.
     is_not_finite(&failed.get("loss").unwrap_err(), 0);
     assert!(failed.get("loss").unwrap()[0].is_nan());
     early.loss().unwrap();
     train.wait().unwrap();
 
-    // An earlier step does not report a later one's failure.
+    // An earlier step does not report the failure of a later one.
     let early = queue(&mut train, 2, &[], &[]);
     let failed = queue(&mut train, 1, &[0], &[]);
     assert!(failed.get("loss").unwrap()[0].is_nan());
     early.loss().unwrap();
     is_not_finite(&train.wait().unwrap_err(), 6);
     train.wait().unwrap();
-    // A step that was kept can be asked all the same.
+    // A step that was kept can still be read.
     is_not_finite(&failed.loss().unwrap_err(), 6);
     train.wait().unwrap();
 }
 
-/// A failed step leaves parameters as they were, so reading them does not report the failure.
+/// A failed step does not change parameters, so reading them does not report the failure.
 #[test]
 fn reading_parameters_tells_of_nothing_and_forgets_nothing() {
     if skipped() {
@@ -170,8 +169,8 @@ fn reading_parameters_tells_of_nothing_and_forgets_nothing() {
     train.wait().unwrap();
 }
 
-/// There are more failures than the device has records: the first four and the last one keep theirs, also
-/// those of steps that were in flight while the host took note of others.
+/// If there are more failures than the device has records, the first four and the last one are kept, even
+/// those of steps that were in flight while the host read other failures.
 #[test]
 fn failures_that_the_device_cannot_remember_are_counted() {
     if skipped() {
@@ -196,7 +195,7 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     counted(&error, Some("3 steps before"));
     train.wait().unwrap();
 
-    // Reading the last one of many reports the others, too.
+    // Reading the last of many steps also reports the others.
     let mut many = compiled(&device());
     let last = queue(&mut many, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[]);
     let error = last.loss().unwrap_err();
@@ -207,7 +206,7 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     }
     many.wait().unwrap();
 
-    // Steps 10 to 13 fail and fill the records, 14 is read while 15 to 17 are in flight, two of which fail.
+    // Steps 10 to 13 fail and fill the records; 14 is read while 15 to 17 are in flight, two of which fail.
     let read = queue(&mut train, 5, &[0, 1, 2, 3], &[]);
     queue(&mut train, 3, &[0], &[2]);
     for number in 10..14 {
@@ -231,7 +230,7 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     assert_eq!(train.applied_steps().unwrap(), 2 + 1 + 1);
 }
 
-/// A failure whose own report did not arrive is reported by the next one.
+/// A failure whose own report was not received is reported by the next read.
 #[test]
 fn a_failure_that_could_not_be_read_is_not_lost() {
     if skipped() {
