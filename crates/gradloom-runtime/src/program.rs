@@ -336,7 +336,8 @@ impl Program {
     /// trap, or one of the outputs is a view, which is copied through the host.
     ///
     /// # Errors
-    /// As [`Program::run`]. Also returns an error if there is no memory for the tensors.
+    /// Returns the same errors as [`Program::run`]. Also returns an error if there is no memory for the
+    /// tensors.
     pub(crate) fn run_on_device(
         &mut self,
         stop: Stop<'_>,
@@ -483,8 +484,8 @@ fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()>
 /// leaves; outputs are f32, in the order of the graph's outputs.
 ///
 /// # Errors
-/// As [`Program::load`]. Also returns an error if the number of inputs or the size of one is wrong, or if a
-/// trap occurs.
+/// Returns the same errors as [`Program::load`]. Also returns an error if the number of inputs or the size of
+/// one is wrong, or if a trap occurs.
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     verify_graph(&graph, "trace")?;
     let (graph, _) = gradloom_core::passes::run(graph);

@@ -44,7 +44,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// Parses an object.
 ///
 /// # Errors
-/// As [`parse`]. Also returns an error if the value is not an object.
+/// Returns the same errors as [`parse`]. Also returns an error if the value is not an object.
 pub fn parse_object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, String> {
     match parse(bytes)? {
         Value::Object(object) => Ok(object),

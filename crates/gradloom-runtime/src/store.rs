@@ -173,7 +173,7 @@ impl Store {
     /// Returns all entries with their elements, as of a single moment.
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// Returns the same errors as [`Store::read`].
     pub fn read_all(&self) -> Result<Vec<(StoreEntry, Vec<u8>)>> {
         self.read_where(|_| true)
     }
@@ -181,7 +181,7 @@ impl Store {
     /// Like [`Store::read_all`], but reuses the memory of an earlier result.
     ///
     /// # Errors
-    /// As [`Store::read`]; entries in `into` may then be of different moments.
+    /// Returns the same errors as [`Store::read`]. Some entries in `into` may then be outdated.
     pub fn read_all_into(&self, into: &mut Vec<(StoreEntry, Vec<u8>)>) -> Result<()> {
         let content = self.read_lock();
         let entries = content.layout.entries();
@@ -210,7 +210,7 @@ impl Store {
     /// Returns the elements of a floating-point entry as f32.
     ///
     /// # Errors
-    /// As [`Store::read`]. Also returns an error if the elements are not floats.
+    /// Returns the same errors as [`Store::read`]. Also returns an error if the elements are not floats.
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
@@ -238,7 +238,7 @@ impl Store {
     /// afterwards.
     ///
     /// # Errors
-    /// As [`Store::write`]. Also returns an error if an entry is missing.
+    /// Returns the same errors as [`Store::write`]. Also returns an error if an entry is missing.
     pub fn write_all(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();

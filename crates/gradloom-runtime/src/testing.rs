@@ -15,7 +15,7 @@ pub fn lose(device: &Device) {
 /// Like [`Program::standalone`], but gives every value of a step separate bytes ([`Plan::without_sharing`]).
 ///
 /// # Errors
-/// As [`Program::standalone`].
+/// Returns the same errors as [`Program::standalone`].
 pub fn standalone_without_sharing(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Program> {
     Program::replanned(graph, device, leaves, &Plan::without_sharing)
 }

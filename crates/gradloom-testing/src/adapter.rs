@@ -30,7 +30,7 @@ pub fn skipped(none: bool) -> bool {
 /// Returns whether a WebGPU-only test is skipped, because tests use CUDA or for the reason in [`skipped`].
 ///
 /// # Panics
-/// As [`skipped`], if tests do not use CUDA.
+/// Panics under the same conditions as [`skipped`], if tests do not use CUDA.
 pub fn skipped_on_cuda(none: bool) -> bool {
     if is_cuda() {
         skip("a test of WebGPU alone, and GRADLOOM_ADAPTER is `cuda`", None);

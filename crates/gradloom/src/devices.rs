@@ -56,7 +56,7 @@ mod without_wgpu {
         /// As [`WgpuDevice::wgpu`].
         ///
         /// # Errors
-        /// As [`WgpuDevice::wgpu`].
+        /// Returns the same errors as [`WgpuDevice::wgpu`].
         fn wgpu_named(_: &str) -> Result<Self> {
             Self::wgpu()
         }

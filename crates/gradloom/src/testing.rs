@@ -11,7 +11,8 @@ pub use gradloom_wgpu::testing::{WgpuOverrides, overriding, wgpu_limited, wgpu_o
 /// CUDA, and `cuda-uncaptured` the same GPU without CUDA graphs.
 ///
 /// # Errors
-/// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu) and [`CudaDevice::cuda`](crate::CudaDevice::cuda).
+/// Returns the same errors as [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu) and
+/// [`CudaDevice::cuda`](crate::CudaDevice::cuda).
 pub fn gpu(name: &str) -> Result<Device> {
     use crate::{CudaDevice as _, WgpuDevice as _};
     match name {

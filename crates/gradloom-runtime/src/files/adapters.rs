@@ -45,8 +45,8 @@ impl<M: Module> Session<M> {
     /// Loads a file written by [`Session::save_adapters`]. The model must have exactly these adapters.
     ///
     /// # Errors
-    /// As [`Weights::open`]. Also returns an error, and changes nothing, if the file has other adapters than
-    /// the model, and on the null device.
+    /// Returns the same errors as [`Weights::open`]. Also returns an error, and changes nothing, if the file
+    /// has other adapters than the model, and on the null device.
     pub fn load_adapters(&self, path: impl AsRef<Path>) -> Result<()> {
         let weights = Weights::open(path)?;
         for (name, adapter) in self.adapters()? {
@@ -105,9 +105,9 @@ impl<M: Module> Session<M> {
     /// model must have exactly these adapters.
     ///
     /// # Errors
-    /// As [`Weights::open`]. Also returns an error, and changes nothing, if the folder has other adapters
-    /// than the model, or adapters of a kind that gradloom does not support (DoRA, trained biases, ..), and
-    /// on the null device.
+    /// Returns the same errors as [`Weights::open`]. Also returns an error, and changes nothing, if the
+    /// folder has other adapters than the model, or adapters of a kind that gradloom does not support (DoRA,
+    /// trained biases, ..), and on the null device.
     pub fn load_peft(&self, folder: impl AsRef<Path>, prefix: &str) -> Result<()> {
         const LARGEST: u64 = 10_000_000;
         let path = folder.as_ref().join(CONFIG);

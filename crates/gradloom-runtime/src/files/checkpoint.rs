@@ -130,7 +130,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Restores an open checkpoint, as [`Train::load_checkpoint`] does.
     ///
     /// # Errors
-    /// As [`Train::load_checkpoint`].
+    /// Returns the same errors as [`Train::load_checkpoint`].
     pub fn restore(&mut self, checkpoint: &Weights) -> Result<Restored> {
         let notes = self.parsed(checkpoint.entries()).map_err(|error| {
             let message = format!("{}: {}", checkpoint.name(), error.message());

@@ -163,8 +163,8 @@ impl<M: Module> Session<M> {
     /// model's adapters then keep their values. [`Session::load_with`] loads other files.
     ///
     /// # Errors
-    /// As [`Weights::open`]. Also returns an error if the file's tensors are not those of the model, or on
-    /// the null device.
+    /// Returns the same errors as [`Weights::open`]. Also returns an error if the file's tensors are not
+    /// those of the model, or on the null device.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         self.load_with(&Weights::open(path)?, &Load::strict()).map(drop)
     }

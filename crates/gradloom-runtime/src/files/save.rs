@@ -31,7 +31,7 @@ impl<M: Module> Session<M> {
     /// `weight_ih_l0`.
     ///
     /// # Errors
-    /// As [`Session::save`].
+    /// Returns the same errors as [`Session::save`].
     pub fn save_for_torch(&self, path: impl AsRef<Path>) -> Result<()> {
         self.base().save(path.as_ref(), true)
     }
@@ -110,10 +110,10 @@ pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Res
 /// no other metadata.
 ///
 /// # Errors
-/// As [`write()`].
+/// Returns the same errors as [`write()`].
 ///
 /// # Panics
-/// As [`write()`].
+/// Panics under the same conditions as [`write()`].
 pub fn write_for_transformers(path: &Path, tensors: &[TensorBytes<'_>]) -> Result<()> {
     write_in_order(path, &in_order(tensors), "format", "pt")
 }

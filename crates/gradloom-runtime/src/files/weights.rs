@@ -116,7 +116,7 @@ impl Weights {
     /// Reads a complete file from memory.
     ///
     /// # Errors
-    /// As [`Weights::open`].
+    /// Returns the same errors as [`Weights::open`].
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let (name, bytes) = ("the file in memory".to_string(), bytes.into());
         let metadata = header::parse(&bytes, bytes.len() as u64, &name)?;
@@ -259,7 +259,7 @@ impl Weights {
     /// Returns a parsed note.
     ///
     /// # Errors
-    /// As [`entry`](Self::entry). Also returns an error if the text cannot be parsed.
+    /// Returns the same errors as [`entry`](Self::entry). Also returns an error if the text cannot be parsed.
     pub fn parsed_entry<T: std::str::FromStr>(&self, key: &str) -> Result<T> {
         self.entry(key)?.parse().map_err(|_| error::entry(&self.name, key, "is not of the right form"))
     }

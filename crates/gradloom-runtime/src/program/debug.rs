@@ -196,7 +196,8 @@ impl DebugRun {
     /// Returns an output by name, with the elements that the whole run would return.
     ///
     /// # Errors
-    /// As [`DebugRun::read`]. Also returns an error if there is no output with this name.
+    /// Returns the same errors as [`DebugRun::read`]. Also returns an error if there is no output with this
+    /// name.
     pub fn output(&self, name: &str) -> Result<HostTensor> {
         let outputs = &self.plan.outputs;
         let Some(number) = outputs.iter().position(|(known, _)| known == name) else {

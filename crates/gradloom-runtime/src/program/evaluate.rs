@@ -19,8 +19,8 @@ impl Program {
     /// necessary.
     ///
     /// # Errors
-    /// As [`Program::load`]. Also returns an error if a parameter has no value, or if the value of a leaf has
-    /// another type.
+    /// Returns the same errors as [`Program::load`]. Also returns an error if a parameter has no value, or if
+    /// the value of a leaf has another type.
     pub fn standalone(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
         Self::replanned(graph, device, leaves, &|plan| plan)
     }

@@ -172,7 +172,7 @@ impl<const K: usize, R> Infer<K, R> {
     /// ```
     ///
     /// # Errors
-    /// As [`Infer::run`]. Also returns an error if the device runs nothing.
+    /// Returns the same errors as [`Infer::run`]. Also returns an error if the device runs nothing.
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -265,7 +265,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// ```
     ///
     /// # Errors
-    /// As [`Infer::run`]. Also returns an error if the device has no memory for the results.
+    /// Returns the same errors as [`Infer::run`]. Also returns an error if the device has no memory for the
+    /// results.
     pub fn run_on_device<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::OnDevice> {
         self.prepare(&data.feed())?;
         self.outputs.clear();
@@ -297,7 +298,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// changes.
     ///
     /// # Errors
-    /// As [`Train::debug_run`](super::Train::debug_run).
+    /// Returns the same errors as [`Train::debug_run`](super::Train::debug_run).
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
         let SizedProgram { inputs, program, .. } = &self.lanes[0];
@@ -321,7 +322,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// Like [`Infer::get`], but with the tensor's own element type.
     ///
     /// # Errors
-    /// As [`Infer::get`]. Also returns an error if the tensor has another type.
+    /// Returns the same errors as [`Infer::get`]. Also returns an error if the tensor has another type.
     pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
         let (dtype, elements) = self.captured(name)?;
         read_as(&output(name), dtype, elements)

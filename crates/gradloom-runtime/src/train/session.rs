@@ -114,8 +114,8 @@ impl<M: Module> Session<M> {
     /// size that occurs; the last eight programs are kept.
     ///
     /// # Errors
-    /// As [`Session::infer`]. Also returns an error if the first input has no axis. Later runs return
-    /// compilation errors for other batch sizes.
+    /// Returns the same errors as [`Session::infer`]. Also returns an error if the first input has no axis.
+    /// Later runs return compilation errors for other batch sizes.
     #[track_caller]
     pub fn infer_any_batch<const K: usize, R: Outputs>(
         &self,
@@ -166,7 +166,7 @@ impl<M: Module> Session<M> {
     /// Returns the elements of a floating-point parameter or state, even before a program is compiled.
     ///
     /// # Errors
-    /// As [`Store::read_f32`]. Also returns an error on the null device.
+    /// Returns the same errors as [`Store::read_f32`]. Also returns an error on the null device.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         self.materialize()?;
         self.base.store.read_f32(name)
@@ -198,7 +198,7 @@ impl<M: Module> Session<M> {
     /// ```
     ///
     /// # Errors
-    /// As [`Device::upload`].
+    /// Returns the same errors as [`Device::upload`].
     pub fn upload<'a>(&self, data: impl Into<Data<'a>>, shape: impl Into<Shape>) -> Result<DeviceTensor> {
         self.base.device.upload(data, shape)
     }
@@ -225,7 +225,7 @@ impl<M: Module> Session<M> {
     /// Computes the initial values that were deferred, unless all parameters have been given values.
     ///
     /// # Errors
-    /// As [`Session::reset_parameters`].
+    /// Returns the same errors as [`Session::reset_parameters`].
     #[cfg(feature = "web")]
     pub fn fill(&self, is_given: bool) -> Result<()> {
         self.base.fill(is_given)

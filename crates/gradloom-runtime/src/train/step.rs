@@ -157,7 +157,7 @@ impl Step {
     /// ([`Trainer::precision`](super::Trainer::precision)), they are not.
     ///
     /// # Errors
-    /// As [`Step::result`].
+    /// Returns the same errors as [`Step::result`].
     pub fn is_applied(&self) -> Result<bool> {
         self.result()?;
         Ok(self.value(self.output(GRADIENT_NORM)?)?[0].is_finite())
@@ -166,7 +166,7 @@ impl Step {
     /// Returns the loss before the update.
     ///
     /// # Errors
-    /// As [`Step::result`].
+    /// Returns the same errors as [`Step::result`].
     pub fn loss(&self) -> Result<f32> {
         self.result()?;
         Ok(self.value(self.output(gradloom_codegen::pipeline::LOSS)?)?[0])
@@ -176,7 +176,7 @@ impl Step {
     /// can be run by any executor, and dropped at any time.
     ///
     /// # Errors
-    /// As [`Step::result`].
+    /// Returns the same errors as [`Step::result`].
     pub async fn loss_async(&self) -> Result<f32> {
         std::future::poll_fn(|context| self.slot.poll(context.waker())).await;
         self.loss()
@@ -198,7 +198,7 @@ impl Step {
     /// Like [`Step::get`], but with the tensor's own element type: `step.get_as::<i32>("tokens")`.
     ///
     /// # Errors
-    /// As [`Step::get`]. Also returns an error if the tensor has another type.
+    /// Returns the same errors as [`Step::get`]. Also returns an error if the tensor has another type.
     pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
         let output = self.output(name)?;
         self.slot.done();

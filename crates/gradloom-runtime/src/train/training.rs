@@ -120,7 +120,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Like [`Train::step`], but for a list of data whose length is not known at compile time.
     ///
     /// # Errors
-    /// As [`Train::step`]. Also returns an error if the number of data does not match the number of inputs.
+    /// Returns the same errors as [`Train::step`]. Also returns an error if the number of data does not match
+    /// the number of inputs.
     pub fn step_with(&mut self, data: &[Data<'_>]) -> Result<Step> {
         self.token.stop().check()?;
         self.select(data)?;
@@ -315,8 +316,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// every value.
     ///
     /// # Errors
-    /// As [`Train::debug_run`]. Also returns an error if `cpu` is not a CPU, because other devices cannot run
-    /// single ops.
+    /// Returns the same errors as [`Train::debug_run`]. Also returns an error if `cpu` is not a CPU, because
+    /// other devices cannot run single ops.
     pub fn find_not_finite<'a>(&self, cpu: &Device, data: impl Feed<'a, N>) -> Result<Option<Error>> {
         let kind = ErrorKind::NotFinite { step: self.attempted };
         let find = |program: &Program, fed: &[(&str, &[u8])], scalars: &dyn Fn(&str) -> Option<Number>| {
@@ -346,7 +347,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// ```
     ///
     /// # Errors
-    /// As [`Train::debug_run`].
+    /// Returns the same errors as [`Train::debug_run`].
     pub fn verify<'a>(&self, data: impl Feed<'a, N>) -> Result<Verification> {
         let (stages, device) = (&self.lanes[0].stages, self.session.device());
         self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
@@ -589,7 +590,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Resets the model's states under a path to their initial values; see [`Session::reset_states`].
     ///
     /// # Errors
-    /// As [`Session::reset_states`].
+    /// Returns the same errors as [`Session::reset_states`].
     pub fn reset_states(&mut self, path: &str) -> Result<()> {
         self.session.reset_states(path)
     }
@@ -597,7 +598,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Compiles a forward program that uses the same parameters and states. Dropout is disabled.
     ///
     /// # Errors
-    /// As [`super::Trainer::compile`].
+    /// Returns the same errors as [`super::Trainer::compile`].
     #[track_caller]
     pub fn infer<const K: usize, R: Outputs>(
         &self,
@@ -610,7 +611,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Like [`Train::infer`], but for any batch size: see [`Session::infer_any_batch`].
     ///
     /// # Errors
-    /// As [`Session::infer_any_batch`].
+    /// Returns the same errors as [`Session::infer_any_batch`].
     #[track_caller]
     pub fn infer_any_batch<const K: usize, R: Outputs>(
         &self,
@@ -628,7 +629,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// effect.
     ///
     /// # Errors
-    /// As [`Train::infer`]. Also returns an error if no running averages are kept.
+    /// Returns the same errors as [`Train::infer`]. Also returns an error if no running averages are kept.
     #[track_caller]
     pub fn infer_average<const K: usize, R: Outputs>(
         &self,
@@ -718,7 +719,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// ```
     ///
     /// # Errors
-    /// As [`Train::step`]. Also returns an error if the device runs nothing.
+    /// Returns the same errors as [`Train::step`]. Also returns an error if the device runs nothing.
     pub fn profile<'a>(
         &mut self,
         options: impl Into<ProfileOptions>,
@@ -733,7 +734,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Writes the parameters and states of the model to a safetensors file; see [`Session::save`].
     ///
     /// # Errors
-    /// As [`Session::save`].
+    /// Returns the same errors as [`Session::save`].
     #[cfg(feature = "files")]
     pub fn save(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
         self.session.save(path)
@@ -742,7 +743,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Loads the parameters and states of the model from a safetensors file; see [`Session::load`].
     ///
     /// # Errors
-    /// As [`Session::load`].
+    /// Returns the same errors as [`Session::load`].
     #[cfg(feature = "files")]
     pub fn load(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
         self.session.load(path)
