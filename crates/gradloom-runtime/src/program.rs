@@ -266,7 +266,6 @@ impl Program {
         Ok(())
     }
 
-    /// Returns the backend of the device.
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
         self.device.backend()
     }

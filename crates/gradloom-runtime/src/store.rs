@@ -127,7 +127,6 @@ impl Store {
         Ok(Growth { shared: &self.shared, layout, segments, entries, _turn: turn })
     }
 
-    /// Returns the names, types and offsets of all entries.
     pub(crate) fn layout(&self) -> StoreLayout {
         self.read_lock().layout.clone()
     }
@@ -202,7 +201,6 @@ impl Store {
         content.layout.entries().iter().filter(|entry| wanted(entry)).map(read).collect()
     }
 
-    /// Returns the type of an entry.
     pub(crate) fn ty(&self, name: &str) -> Result<Type> {
         Ok(self.read_lock().entry(name)?.ty.clone())
     }
@@ -325,7 +323,6 @@ impl Growth<'_> {
         memory(&self.segments)
     }
 
-    /// Applies the growth to the store.
     pub(crate) fn commit(self) {
         let mut content = self.shared.content.write().unwrap_or_else(PoisonError::into_inner);
         (content.layout, content.segments) = (self.layout, self.segments);
@@ -337,7 +334,6 @@ fn memory(segments: &[Segment]) -> StoreMemory {
 }
 
 impl Content {
-    /// Returns the memory of all entries.
     pub(crate) fn memory(&self) -> StoreMemory {
         memory(&self.segments)
     }
@@ -561,7 +557,6 @@ fn no_memory(bytes: u64) -> Error {
         .help("use a smaller model, or a machine with more memory")
 }
 
-/// Creates the error for a store whose commit was interrupted.
 pub(crate) fn lost() -> Error {
     Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
         .help("restore them from a checkpoint with `store.write_all(..)`")

@@ -149,7 +149,6 @@ fn operands([_, numbers, words, past, bias]: [Tensor; 5]) -> Rows {
     Rows { numbers, words, past: Some(past), bias: Some(bias) }
 }
 
-/// Input data for a set of rows.
 struct Fed {
     logits: Vec<f32>,
     numbers: Vec<f32>,

@@ -7,7 +7,6 @@ use gradloom::optim::{Adafactor, Adagrad, Adam, Lion, Muon, Optimizer, RmsProp};
 use gradloom::prelude::*;
 use gradloom::trace::{CrossEntropyOptions, Input};
 
-/// A matrix and a vector.
 #[derive(Module)]
 struct Weights {
     matrix: Param,

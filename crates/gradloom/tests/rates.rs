@@ -122,7 +122,7 @@ fn a_plateau_lowers_every_group() {
         assert_eq!(rates(&train), want);
     }
     assert_eq!(train.plateau().map(Plateau::lr), Some(0.1));
-    // A plateau no longer changes a rate that was set.
+    // Setting a rate removes the plateau.
     train.set_lr(0.3);
     assert_eq!((rates(&train), train.plateau()), ([0.3; 3], None));
 }

@@ -42,7 +42,6 @@ pub struct Restored {
     pub was_scheduled: bool,
 }
 
-/// Parsed notes of a trainer.
 struct Notes {
     attempted_steps: u64,
     seed: u64,

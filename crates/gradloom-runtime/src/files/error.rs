@@ -35,12 +35,10 @@ pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
         .help("check that this is the file you meant; if it is, restore it from a copy")
 }
 
-/// Creates the error for a file of another kind.
 pub(super) fn of_another_kind(file: &str, kind: FileKind) -> Error {
     error(file, format_args!("the file is {kind}, and no safetensors file")).help(kind.remedy())
 }
 
-/// Creates the error for an empty file.
 pub(super) fn empty(file: &str) -> Error {
     error(file, "the file is empty").help(RESTORE)
 }

@@ -41,7 +41,6 @@ pub type Entries = BTreeMap<String, String>;
 /// writes several in no fixed order.
 const METADATA_KEY: &str = "gradloom";
 
-/// Returns the safetensors name of an element type.
 fn safetensors_dtype(dtype: gradloom_core::ir::DType) -> safetensors::Dtype {
     use gradloom_core::ir::DType;
     match dtype {

@@ -76,7 +76,6 @@ pub(super) fn json(profile: &Profile) -> String {
     .to_string()
 }
 
-/// Returns the profile as tables.
 pub(super) fn text(profile: &Profile, top: usize) -> String {
     let mut text = String::new();
     write(profile, top, &mut text).expect("a string takes all text");

@@ -62,7 +62,6 @@ pub(crate) struct ModelEntry {
 }
 
 impl Base {
-    /// Creates the base of a session, with an empty store.
     pub(super) fn new(params: ParamTable, device: &Device, seed: u64) -> Self {
         let (params, seed) = (Arc::new(params), Arc::new(AtomicU64::new(seed)));
         Self {
@@ -114,7 +113,6 @@ impl Base {
         Ok(name)
     }
 
-    /// See [`Session::reset_states`](super::Session::reset_states).
     pub(super) fn reset_states(&self, path: &str) -> Result<()> {
         let under = |name: &str| {
             let rest = name.strip_prefix(path);
@@ -131,7 +129,6 @@ impl Base {
         Ok(())
     }
 
-    /// See [`Session::set`](super::Session::set).
     pub(super) fn set(&self, name: &str, elements: &Data<'_>) -> Result<()> {
         self.materialize()?;
         let ty = self.store.ty(name)?;
@@ -147,7 +144,6 @@ impl Base {
         self.store.write(&[(name, &ty, &elements.bytes()?)])
     }
 
-    /// See [`Session::materialize`](super::Session::materialize).
     pub(super) fn materialize(&self) -> Result<()> {
         let layout = self.store.layout();
         let params = self.params.iter().map(|used| {
@@ -202,7 +198,6 @@ impl Base {
         Ok(params.chain(states).collect())
     }
 
-    /// Compiles a graph for the session's store.
     pub(super) fn compile(&self, graph: Graph) -> Result<Program> {
         Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
     }
@@ -255,13 +250,11 @@ impl Base {
             .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
     }
 
-    /// See [`Session::fill_later`](super::Session::fill_later).
     #[cfg(feature = "web")]
     pub(super) fn fill_later(&self) {
         self.later.is_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// See [`Session::fill`](super::Session::fill).
     #[cfg(feature = "web")]
     pub(super) fn fill(&self, is_given: bool) -> Result<()> {
         self.later.is_wanted.store(false, Ordering::Relaxed);
@@ -269,7 +262,6 @@ impl Base {
         if is_due && !is_given { self.reset_parameters() } else { Ok(()) }
     }
 
-    /// See [`Session::reset_parameters`](super::Session::reset_parameters).
     pub(super) fn reset_parameters(&self) -> Result<()> {
         let entries = self.store.entries();
         // A WebAssembly module may not have the memory for all initial values at the same time.
@@ -308,7 +300,6 @@ impl Base {
         Ok(side_by_side(plan, &**backend, |_| true))
     }
 
-    /// Returns a summary of the model's parameters and states, with their sizes.
     pub(super) fn summary(&self) -> Summary {
         Summary::of(&self.params, |used| !used.param.is_frozen())
     }
@@ -319,7 +310,6 @@ impl Base {
         self.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// Returns the seed of all random numbers.
     pub(super) fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
     }

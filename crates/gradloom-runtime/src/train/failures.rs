@@ -18,7 +18,6 @@ pub(super) fn with_others(error: Error, others: u32) -> Error {
     error.note(format!("{others} {steps} before this one failed, too, and are not told of one by one"))
 }
 
-/// Failures of a training program.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     state: Mutex<FailureState>,
@@ -64,7 +63,6 @@ impl Failures {
         }
     }
 
-    /// Records an error of a run.
     pub(super) fn add(&self, run: u64, error: Error) {
         self.lock().insert(run, error);
     }

@@ -71,7 +71,6 @@ impl<const K: usize, R> std::fmt::Debug for Infer<K, R> {
 }
 
 impl<const K: usize, R> Infer<K, R> {
-    /// Compiles a trace.
     pub(super) fn of_trace(base: &Base, inputs: Vec<Input>, traced: Traced) -> Result<Self> {
         let program = compiled(base, traced)?;
         Ok(Self {

@@ -31,7 +31,6 @@ pub struct Trainer<M, const N: usize = 0> {
     seed: Option<u64>,
 }
 
-/// Model or session to train.
 enum Subject<M> {
     Model(M),
     Session(Session<M>),
@@ -65,7 +64,6 @@ impl<M: Module> Trainer<M> {
         Self::of(Subject::Model(model))
     }
 
-    /// Creates a trainer for a session.
     pub(super) fn over(session: Session<M>) -> Self {
         Self::of(Subject::Session(session))
     }
@@ -338,7 +336,6 @@ fn check_numbers(optimizer: &dyn Optimizer, options: &Options, places: &[(&str, 
     })
 }
 
-/// Traces a loss.
 #[track_caller]
 fn traced<M: Module, const N: usize>(
     model: &M,

@@ -261,7 +261,6 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(numbers)
     }
 
-    /// Returns the rates that replace those of the optimizer.
     #[cfg(feature = "files")]
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates

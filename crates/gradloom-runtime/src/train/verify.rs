@@ -90,7 +90,6 @@ impl fmt::Display for Verification {
     }
 }
 
-/// Verifies the next step.
 pub(super) fn verify(
     stages: &Stages,
     program: &Program,

@@ -6,8 +6,8 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
 use gradloom_testing::Leaves;
 
-/// A sinusoidal table added to a batch, a mask of relative positions in a softmax, and an update with a sum
-/// of the table's rows.
+/// A sinusoidal table added to a batch, a mask of relative positions applied to scores, and an update with a
+/// sum of the table's rows.
 const STEP: &str = "%0: f32[3, 80, 64] = input \"x\"\n%1: f32[64] = param \"w\"\n\
     %2: f32[80, 64] = iota {axis=0}\n%3: f32[80, 64] = iota {axis=1}\n%4: f32[80, 64] = constant -0.1\n\
     %5: f32[80, 64] = mul %3, %4\n%6: f32[80, 64] = exp %5\n%7: f32[80, 64] = mul %2, %6\n\

@@ -57,7 +57,6 @@ struct Maker {
     random: Random,
     /// Upper bound of the magnitude of each value's elements.
     bounds: HashMap<ValueId, f64>,
-    /// Parameters and states.
     stored: Vec<ValueId>,
     leaves: Leaves,
 }
@@ -72,7 +71,6 @@ impl Maker {
         self.add(kind, &[], 2.0)
     }
 
-    /// Adds a new parameter.
     fn parameter(&mut self, shape: &[usize]) -> Option<ValueId> {
         let name = format!("w{}", self.stored.len());
         let value = self.leaf(OpKind::Param { name, ty: Type::new(DType::F32, shape) })?;
@@ -80,7 +78,6 @@ impl Maker {
         Some(value)
     }
 
-    /// Adds parameters and states.
     fn leaves(&mut self) {
         for i in 0..2 + self.random.below(3) {
             let ty = self.random_type();

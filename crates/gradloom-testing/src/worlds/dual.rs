@@ -12,9 +12,7 @@ const NEAR: f64 = 1e-5;
 /// Number with its derivatives with respect to every element of every leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Dual {
-    /// Value of the number.
     pub(super) value: f64,
-    /// Derivatives.
     pub(super) slope: Vec<f64>,
 }
 
@@ -29,7 +27,6 @@ impl Dual {
         Self { value, slope: self.slope.iter().map(|s| chain(derivative, *s)).collect() }
     }
 
-    /// Multiplies by a constant.
     pub(super) fn scaled(&self, factor: f64) -> Self {
         self.map(self.value * factor, factor)
     }
@@ -67,9 +64,7 @@ impl Mul for &Dual {
 /// Array in row-major order.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
-    /// Extents.
     pub(super) shape: Vec<usize>,
-    /// Elements.
     pub(super) elements: Vec<Dual>,
     /// Number of derivatives of each element.
     pub(super) leaves: usize,
@@ -95,7 +90,6 @@ pub(super) fn each_index(shape: &[usize], mut visit: impl FnMut(&[usize])) {
 }
 
 impl Array {
-    /// Returns the element at an index.
     pub(super) fn at(&self, index: &[usize]) -> &Dual {
         let place = index.iter().zip(&self.shape).fold(0, |place, (i, extent)| place * extent + i);
         &self.elements[place]
@@ -185,7 +179,6 @@ impl Array {
         folded
     }
 
-    /// Sums along an axis.
     pub(super) fn sum(&self, axis: usize) -> Self {
         self.fold(axis, 0.0, |a, b| (a + b, false))
     }

@@ -45,7 +45,6 @@ pub(super) fn steps(shapes: &[Vec<usize>]) -> Vec<Step> {
     all
 }
 
-/// Returns the shape of an op's result.
 pub(super) fn result_shape(op: &Op, operands: &[&[usize]]) -> Vec<usize> {
     let mut shape = operands[0].to_vec();
     match op {

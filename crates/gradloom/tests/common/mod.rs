@@ -91,7 +91,6 @@ pub fn set_parameters(store: &gradloom::Store, parameters: &[(String, Type, Vec<
     store.write(&entries).unwrap();
 }
 
-/// Returns the name of a leaf.
 pub fn leaf_name(kind: &OpKind) -> Option<&str> {
     gradloom::ir::Graph::leaf_name(kind)
 }

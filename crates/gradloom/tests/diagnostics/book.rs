@@ -25,7 +25,6 @@ pub(crate) struct Given<'m> {
     pub(crate) mask: Tensor,
 }
 
-/// Model of programs with mistakes.
 #[derive(Module)]
 pub(crate) struct Model {
     pub(crate) layers: Vec<Linear>,

@@ -29,7 +29,7 @@ fn a_debug_run_is_the_next_step_and_changes_nothing() {
     let mut runs = Vec::new();
     for retention in [Retention::AsPlanned, Retention::EveryValue] {
         let mut run = train.debug_run((&ids, &y), retention).unwrap();
-        // Scalars were written only once, even if a late launch overwrites their bytes.
+        // Scalars are written once, before the launches, although a late launch may overwrite their bytes.
         for launch in 0..run.plan().launches.len() {
             run.run(launch..launch + 1).unwrap();
         }

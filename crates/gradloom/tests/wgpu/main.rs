@@ -73,7 +73,6 @@ fn compiled(device: &Device) -> Train<Model, 2> {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the data of a step.
 fn data(step: usize) -> (Vec<i32>, Vec<f32>) {
     let ids = (0..ROWS).map(|i| ((i * 7 + step * 3) % 11) as i32).collect();
     let y = (0..3 * ROWS).map(|i| ((i * 5 + step) % 13) as f32 / 13.0).collect();

@@ -76,7 +76,7 @@ fn a_debug_run_gives_what_the_whole_run_gives_and_changes_nothing() {
     for retention in [Retention::AsPlanned, Retention::EveryValue] {
         let mut run = debug(&program, [3.0, 1.0], retention);
         let launches = run.plan().launches.len();
-        // This run is read launch by launch; each value must equal the one that stays when every value stays.
+        // Read launch by launch, this run must have the same values as the run that keeps every value.
         let mut beside = debug(&program, [3.0, 1.0], Retention::AsPlanned);
         run.run(0..launches).unwrap();
         let mut compared = 0;
