@@ -1,4 +1,4 @@
-//! Lets tests change devices and programs. Not part of the library's public interface.
+//! Functions with which tests alter devices and programs. Not part of the library's public interface.
 
 use crate::program::Program;
 use gradloom_core::error::Result;

@@ -42,7 +42,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Counts one step.
+    /// Adds one step to the counts.
     pub fn count(&mut self, found: Found) {
         self.steps += u64::from(found != Found::Wild);
         self.sensitive += u64::from(found == Found::Sensitive);

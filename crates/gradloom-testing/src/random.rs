@@ -3,7 +3,7 @@
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(
-    /// Seed at first, then state.
+    /// State of the generator, initialized with the seed.
     pub u64,
 );
 

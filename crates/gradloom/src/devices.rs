@@ -43,7 +43,7 @@ fn missing<T>(has_no: &str, feature: &str) -> Result<T> {
 mod without_wgpu {
     use super::{Device, Result, missing};
 
-    /// Constructors of [`Device`] for GPUs through WebGPU, which this build does not have.
+    /// Constructors of [`Device`] for GPUs through WebGPU, which this build does not support.
     pub trait WgpuDevice: Sized {
         /// Returns an error, because this build does not support GPUs.
         ///
@@ -69,7 +69,7 @@ mod without_wgpu {
 mod without_cuda {
     use super::{Device, Result, missing};
 
-    /// Constructors of [`Device`] for NVIDIA GPUs, which this build does not have.
+    /// Constructors of [`Device`] for NVIDIA GPUs, which this build does not support.
     pub trait CudaDevice: Sized {
         /// Returns an error, because this build does not support CUDA.
         ///

@@ -1,4 +1,4 @@
-//! Devices for tests, and changes to them. Not part of the library's public interface.
+//! Devices for tests, and functions that alter them. Not part of the library's public interface.
 
 use crate::error::Result;
 use gradloom_runtime::Device;

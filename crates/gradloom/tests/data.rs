@@ -1,4 +1,4 @@
-//! Tests u8 and i64 as data of users: pixels, token ids, class indices.
+//! Tests u8 and i64 with typical data of users: pixels, token ids, class indices.
 
 use gradloom::ErrorKind;
 use gradloom::ir::DType::{Bool, F16, F32, I32, I64, U8, U32};

@@ -72,7 +72,7 @@ fn weights_come_back_before_and_after_a_program_is_compiled() {
         assert_eq!(one.get(&name).unwrap(), other.get(&name).unwrap(), "{name}");
     }
     assert_eq!(outputs(&one), outputs(&other));
-    // With a compiled program that uses the session.
+    // A session that already has a compiled program.
     let third = session(3);
     let before = outputs(&third);
     third.load(file("net.safetensors")).unwrap();

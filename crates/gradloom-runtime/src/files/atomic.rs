@@ -16,7 +16,7 @@ use std::path::Path;
 /// Returns the system's error; the old file is then unchanged, and the partial file is removed.
 pub fn replace_file(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let partial = regular_file::beside(path, ".partial");
-    // If opening fails, because the name belongs to something other than a file, nothing is removed.
+    // Opening fails if the name belongs to something other than a file, which is then not removed.
     let file = regular_file::open(&partial, OpenOptions::new().write(true).create(true).truncate(true))
         .map_err(|error| Refusal::of(&error).map_or(error, |refusal| refusal.beside().into()))?;
     let written = write_synced(file, contents).and_then(|()| fs::rename(&partial, path));

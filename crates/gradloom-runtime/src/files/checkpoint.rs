@@ -20,13 +20,13 @@ const SEED: &str = "seed";
 /// instead, the note is the text `"scheduled"`. The npm package and earlier versions do not support the next
 /// notes; they then expect the caller to set the schedule again.
 const LR: &str = "lr";
-/// Schedule that replaces the optimizer's schedule.
+/// Name of the note with the schedule that replaces the optimizer's schedule.
 const SCHEDULE: &str = "schedule";
-/// Prefix of the schedule that replaces the schedule of one group of the optimizer.
+/// Prefix of the name of the note with the schedule of one group of the optimizer.
 const RATE: &str = "rate.";
-/// Plateau that adjusts the learning rate.
+/// Name of the note with the plateau that adjusts the learning rate.
 const PLATEAU: &str = "plateau";
-/// Prefix of a hyperparameter that was set.
+/// Prefix of the name of the note with a hyperparameter that was set.
 const NUMBER: &str = "number.";
 
 /// Contents of a checkpoint other than tensors.

@@ -150,8 +150,7 @@ impl<'p> Inspection<'p> {
 
     /// Returns the information that `Display` prints as one JSON object on one line: `stages`, `times`,
     /// `passes`, `operations`, the numbers of launches and bytes, and `replay` for a CUDA program. Keys may
-    /// be added, but are never renamed. [`Inspection::plan`] returns the plan, which has a JSON form of its
-    /// own.
+    /// be added, but are never renamed. [`PlanView::to_json`] returns the plan.
     ///
     /// ```
     /// # use gradloom_core::{nn::Linear, trace::f32};

@@ -18,7 +18,7 @@ enum Fault {
 }
 
 impl Program {
-    /// Runs the step again on another device, op by op, and finds the op that made a guard not finite.
+    /// Runs the step again on another device, op by op, and finds the op that caused a non-finite guard.
     /// Returns an error of the given kind that names the op, or `None` if all guards are finite.
     pub(crate) fn find_not_finite(
         &self,

@@ -9,7 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_device::backend::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Adds a note to an error that also represents others.
+/// Adds a note with the number of earlier failures that the error also represents.
 pub(super) fn with_others(error: Error, others: u32) -> Error {
     if others == 0 {
         return error;

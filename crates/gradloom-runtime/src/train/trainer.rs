@@ -140,7 +140,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 
     /// Like [`Trainer::loss`], but for any batch size, such as that of the last batch of an epoch. The batch
     /// is the first axis of the first input, and of every input whose first axis has the same declared
-    /// extent. The step is compiled now for the declared batch size, and for each other one when it first
+    /// extent. The step is compiled now for the declared batch size, and for any other size when it first
     /// occurs. The last eight programs are kept, each with separate memory. Results do not depend on which
     /// programs are kept, bit for bit.
     #[track_caller]

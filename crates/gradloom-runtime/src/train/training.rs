@@ -309,7 +309,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         run(program, &fed, &scalars(&numbers, key))
     }
 
-    /// Finds the op that makes the loss or the gradient of the next step on this data not finite: the op that
+    /// Finds the op that causes a non-finite loss or gradient in the next step on this data: the op that
     /// receives finite numbers and returns NaN or infinity. Returns an error with the op's location in the
     /// model, or `None` if everything is finite. Runs the step on `cpu`, op by op, on copies, with memory for
     /// every value.
@@ -776,7 +776,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.lanes[0].program.step_time()
     }
 
-    /// Returns the results of the stages of the compiler.
+    /// Returns the results of the compiler's stages.
     pub fn stages(&self) -> &Stages {
         &self.lanes[0].stages
     }

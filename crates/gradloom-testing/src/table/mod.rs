@@ -1,4 +1,4 @@
-//! Table of ops, with functions that draw an instance of each, with operands away from kinks and ties.
+//! Table of ops, each with a function that draws an instance whose operands are away from kinks and ties.
 
 mod blocks;
 mod graphs;
