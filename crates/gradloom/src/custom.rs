@@ -2,11 +2,11 @@
 //! for GPUs.
 //!
 //! An op is a value that implements [`CustomOp`]; [`Tensor::custom`](crate::Tensor::custom) applies it. On
-//! the CPU, [`CustomOp::run_on_host`] computes it. On GPUs, the kernels of [`CustomOp::gpu`] do, which are
-//! written once, in gradloom's kernel language, for every kind of GPU. If an op has no kernels, a step on a
-//! GPU is split at the op: the part before it is submitted, the operands are copied to the host, and the part
-//! after it is submitted with the results. The rest of the step is compiled as usual. `Program::work` returns
-//! the number of such ops as `host_ops`.
+//! the CPU, it runs [`CustomOp::run_on_host`]. On GPUs, it runs the kernels of [`CustomOp::gpu`], which are
+//! written once, in gradloom's kernel language, for all GPUs. If an op has no kernels, a step on a GPU is
+//! split at the op: the part before it is submitted, the operands are copied to the host, and the part after
+//! it is submitted with the results. The rest of the step is compiled as usual. `Program::work` returns the
+//! number of such ops as `host_ops`.
 //!
 //! # Example
 //! `x · sigmoid(βx)` with a gradient, for the CPU and for GPUs:

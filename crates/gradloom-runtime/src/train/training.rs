@@ -101,12 +101,11 @@ impl<M: Module, const N: usize> Train<M, N> {
     ///
     /// On an asynchronous device, the step is queued and this function returns immediately, unless the device
     /// already has four steps to run. Each step has its own data, hyperparameters and random numbers, and
-    /// takes effect independently: steps queued after one that fails take effect, as if its error had been
-    /// read. Results are copied to the host only when they are read, so a failure is not known before; the
-    /// device records it. The next read of any later step, or [`Train::wait`], returns its error. If such a
-    /// call finds several errors, it returns the first, and later calls of `step` return the others. If
-    /// thousands of unread steps fail, the first four and the last keep their errors, and the others are
-    /// counted.
+    /// takes effect independently: a step that was queued after one that fails takes effect like any other.
+    /// Results are copied to the host only when they are read, so a failure is not known before; the device
+    /// records it. The next read of any later step, or [`Train::wait`], returns its error. If such a call
+    /// finds several errors, it returns the first, and later calls of `step` return the others. If thousands
+    /// of unread steps fail, the first four and the last keep their errors, and the others are counted.
     ///
     /// # Errors
     /// Returns an error if data does not have the declared dtype or size, if an earlier step is known to have

@@ -17,8 +17,7 @@ use gradloom_core::verify::verify;
 use gradloom_core::{grad, kernel, passes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Numbers near the limits of what the stages multiply or add: of 32 bits, of the largest value, and of 64
-/// bits.
+/// Numbers near the limits of the stages' arithmetic: 32 bits, the size of the largest value, and 64 bits.
 const EXTREMES: [usize; 12] = [
     0,
     1,
