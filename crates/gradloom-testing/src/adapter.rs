@@ -13,8 +13,8 @@ pub fn is_cuda() -> bool {
     name().starts_with("cuda")
 }
 
-/// Returns whether a test is skipped because no adapter exists, and records it. `none` is true if WebGPU has
-/// no adapter.
+/// Returns whether a test is skipped because no adapter exists, and if so records the skip. `none` is true if
+/// WebGPU has no adapter.
 ///
 /// # Panics
 /// Panics if no adapter exists but `GRADLOOM_NEEDS_ADAPTER` is set.
@@ -38,7 +38,8 @@ pub fn skipped_on_cuda(none: bool) -> bool {
     is_cuda() || skipped(none)
 }
 
-/// Returns whether a CUDA-only test is skipped because `GRADLOOM_ADAPTER` is not `cuda`, and records it.
+/// Returns whether a CUDA-only test is skipped because `GRADLOOM_ADAPTER` is not `cuda`, and if so records
+/// the skip.
 ///
 /// # Panics
 /// Panics if `GRADLOOM_ADAPTER` is not `cuda` but `GRADLOOM_NEEDS_CUDA` is set.

@@ -3,7 +3,7 @@
 use crate::skip::skip;
 use gradloom_codegen::cuda::nvrtc::Nvrtc;
 
-/// Returns the compiler, or `None`, after recording that the test is skipped, if it is not installed.
+/// Returns the compiler. If it is not installed, records that the test is skipped, and returns `None`.
 ///
 /// # Panics
 /// Panics if it is not installed but `GRADLOOM_NEEDS_NVRTC` is set.

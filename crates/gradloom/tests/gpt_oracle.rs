@@ -186,7 +186,7 @@ fn the_float64_evaluator_agrees_with_pytorch() {
 #[test]
 fn float64_gradients_agree_with_pytorch() {
     let oracle = Oracle::load("gpt_oracle.safetensors");
-    // SGD with a learning rate of 1 and without decay results in parameter - gradient.
+    // With a learning rate of 1 and no decay, an SGD step computes parameter - gradient.
     let sgd = Trainer::new(model())
         .inputs([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])])
         .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))

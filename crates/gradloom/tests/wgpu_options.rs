@@ -26,12 +26,13 @@ fn open(options: &WgpuOptions) -> Device {
     Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, and records it.
+/// Returns whether a test is skipped because there is no adapter, and if so records the skip.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// Returns the device under test with products in f16, or `None`, after recording a skip, if it has none.
+/// Returns the device under test with products in f16. If it does not support them, records the skip, and
+/// returns `None`.
 fn half() -> Option<Device> {
     if skipped() {
         return None;
@@ -78,8 +79,8 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
     (0..steps).map(|_| train.step((&ids, &targets)).unwrap().loss().unwrap()).collect()
 }
 
-/// Rounding to 11 bits changes a loss by less than this, relative to it, in the first steps. Later steps
-/// amplify the difference.
+/// Maximum relative change of a loss in the first steps due to rounding to 11 bits. Later steps amplify the
+/// change.
 const TOLERANCE: f32 = 5e-3;
 const FIRST: usize = 15;
 

@@ -274,7 +274,7 @@ struct Chosen<'w> {
     /// Type in the store.
     ty: Type,
     tensor: Found<'w>,
-    /// True for a matrix that the file stores transposed, compared to the store.
+    /// True if the file stores the matrix transposed relative to the store.
     by_columns: bool,
     /// Block format in which its floats are encoded.
     blocks: Option<BlockFormat>,

@@ -28,7 +28,7 @@ fn device() -> Device {
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, and records it.
+/// Returns whether a test is skipped because there is no adapter, and if so records the skip.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
