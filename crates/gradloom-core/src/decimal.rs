@@ -1,13 +1,13 @@
-//! Floats as decimal text, as std writes them.
+//! Formats floats as decimal text, like std's `{}` and `{:?}`.
 //!
-//! In: a float. Out: the shortest digits that give it back, laid out like `{}` and `{:?}` of the float. In a
-//! browser the digits are JavaScript's: std's code for them would be 7 kB of the compressed module. So what
-//! is compiled for browsers prints floats by this type alone. Of two texts that are equally short the script
-//! may take another one than std; both give the float back.
+//! The digits are the shortest that parse back to the same float. In a browser, JavaScript computes the
+//! digits because std's code for them would add 7 kB to the compressed module; code compiled for browsers
+//! therefore prints floats only through [`Decimal`]. If several shortest representations exist, JavaScript
+//! may choose a different one than std; both parse back to the same float.
 
 use std::fmt::{self, Write};
 
-/// A float that is printed.
+/// A float that displays as decimal text.
 #[derive(Clone, Copy)]
 pub struct Decimal {
     value: f64,
@@ -49,9 +49,9 @@ impl Decimal {
                 unsafe extern "C" {
                     fn decimal(size: f64, single: bool, text: *mut u8, room: usize) -> usize;
                 }
-                // A sign, 17 digits and a point, and an exponent with its sign.
+                // Room for a sign, 17 digits, a point and a signed exponent.
                 let mut text = vec![0; 32];
-                // SAFETY: the script writes no more than there is room for.
+                // SAFETY: the script writes at most `text.len()` bytes.
                 let length = unsafe { decimal(size, self.single, text.as_mut_ptr(), text.len()) };
                 text.truncate(length);
                 String::from_utf8_lossy(&text).into_owned()
@@ -71,8 +71,8 @@ impl Decimal {
             return f.write_str("inf");
         }
         let size = self.value.abs();
-        // Most are whole, and small enough that each digit is one of the shortest ones: no need for the
-        // script.
+        // Most floats are integers small enough that all their digits are significant, so the script is not
+        // needed.
         if size.fract() == 0.0 && size < if self.single { 1e7 } else { 1e15 } {
             return write!(f, "{}{}", size as u64, if debug { ".0" } else { "" });
         }
@@ -80,8 +80,8 @@ impl Decimal {
     }
 }
 
-/// Writes a number in scientific notation as std's `{}` does, or as its `{:?}`, which always has a point,
-/// and leaves numbers that are far from 1 in scientific notation.
+/// Lays out a number in scientific notation as std's `{}` does, or as `{:?}` does if `debug` is true. The
+/// debug layout always contains a point and keeps numbers far from 1 in scientific notation.
 fn lay_out(scientific: &str, debug: bool, f: &mut impl Write) -> fmt::Result {
     let (size, power) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let power = power.parse::<i32>().unwrap_or(0);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn floats_are_printed_as_by_std() {
-        // Bits that look random, with all exponents.
+        // Pseudorandom bits, covering all exponents.
         for i in 0..20_000_u64 {
             let bits = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             is_as_std_has_it(f64::from_bits(bits));

@@ -1,5 +1,6 @@
-//! Functions of float64: libm's, so that every platform gives the same bits; in a browser JavaScript's
-//! `Math`, which is there already, and of which the error function alone is missing.
+//! Float64 functions. They come from libm, so that all platforms compute the same bits. In a browser they
+//! come from JavaScript's `Math`, which adds no code to the module, except the error function, which `Math`
+//! lacks.
 
 pub(crate) use libm::erf;
 
@@ -13,7 +14,7 @@ cfg_select! {
             acos, acosh, asin, asinh, atan, atanh, cos, cosh, exp, expm1, log, log1p, pow, sin, sinh, tan, tanh,
         };
 
-        /// Returns the rest of `x` after a division by `y` that is rounded towards zero.
+        /// Returns the remainder of `x / y` with the sign of `x`.
         pub(crate) fn rem(x: f64, y: f64) -> f64 {
             x % y
         }

@@ -1,8 +1,8 @@
-//! Writing JSON, for tools and for pages.
+//! A minimal JSON writer for tools and web pages.
 
 use std::fmt;
 
-/// A JSON value; printing it writes it.
+/// A JSON value. `Display` writes it as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Json {
@@ -26,7 +26,7 @@ pub fn numbers(list: &[usize]) -> Json {
     Json::List(list.iter().copied().map(count).collect())
 }
 
-/// Creates an object with its keys in order.
+/// Creates an object whose keys keep the given order.
 pub fn object<const N: usize>(fields: [(&'static str, Json); N]) -> Json {
     Json::Object(fields.into())
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Json {
     }
 }
 
-/// Writes a JSON string. `<` is escaped too, so that the text may stand inside of an HTML page's script.
+/// Writes a JSON string. Also escapes `<`, so that the text can be embedded in the script of an HTML page.
 fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use fmt::Write;
     f.write_char('"')?;

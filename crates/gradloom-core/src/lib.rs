@@ -1,4 +1,5 @@
-//! The gradloom compiler without a device: IR, tracing, gradients, optimizers, passes and plan.
+//! The device-independent part of the gradloom compiler: IR, tracing, gradients, optimizers, passes and
+//! planning.
 
 extern crate self as gradloom;
 
@@ -16,8 +17,8 @@ pub mod nn;
 pub mod optim;
 pub mod passes;
 pub mod philox;
-// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and
-// each exception gives its reason.
+// Truncating casts are denied here because indices, sizes and addresses must not be cut off silently. Each
+// exception states its reason.
 #[cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

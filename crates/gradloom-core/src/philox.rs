@@ -1,10 +1,11 @@
-//! Counter-based random bits, shared by every backend, the reference, and initial weights.
+//! Counter-based random bits, shared by all backends, the reference and parameter initialization.
 //!
-//! Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11.
+//! Implements Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
+//! SC'11).
 
-/// Factors of a round's products.
+/// Multipliers of a Philox round.
 pub const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// Numbers that are added to the key after each round.
+/// Weyl constants added to the key after each round.
 pub const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Returns four random words for a counter under a key.
@@ -22,7 +23,7 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// Returns the word that [`crate::ir::OpKind::RandomBits`] gives at a row-major position.
+/// Returns the word that [`crate::ir::OpKind::RandomBits`] produces at a row-major element index.
 #[inline]
 pub fn random_word(seed: [u32; 2], step: u32, site: u32, element: u64) -> u32 {
     let block = element / 4;
@@ -33,7 +34,7 @@ pub fn random_word(seed: [u32; 2], step: u32, site: u32, element: u64) -> u32 {
 mod tests {
     use super::philox4x32;
 
-    /// Known answers of the reference implementation, Random123 (kat_vectors).
+    /// Known answers from Random123, the reference implementation (`kat_vectors`).
     #[test]
     fn known_answers() {
         assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

@@ -1,22 +1,22 @@
-//! Maps and sets of the ids of one graph, in the order in which these were added: sparse sets (Briggs and
-//! Torczon, 1993), a list of ids with a table of the position of each.
+//! Insertion-ordered maps and sets of the ids of one graph, implemented as sparse sets (Briggs and Torczon,
+//! 1993): a list of ids plus a table of their positions.
 //!
-//! Ids count from 0, so the table has no more entries than the graph; a list of few ids is searched and needs
-//! none, so that each op or kernel of a large graph may have a small map of its own. Other keys are for a
+//! Ids count from 0, so the table is never longer than the graph's id range. Short lists are searched
+//! linearly and have no table, which keeps a map per op or kernel of a large graph small. For other keys, use
 //! [`SortedMap`](super::SortedMap).
 
 use crate::ir::Id;
 use std::fmt;
 use std::ops::Index;
 
-/// A longer list gets a table.
+/// Length of the longest list without a table.
 const FEW: usize = 16;
 
-/// A set of ids; they come in the order in which they were added, as long as none is removed.
+/// A set of ids. Iterates in insertion order as long as no id is removed.
 #[derive(Clone)]
 pub struct IdSet<K> {
     ids: Vec<K>,
-    /// By id, its position in the list if it is there, and any number if it is not.
+    /// Position of each id in the list, indexed by id; the entry of an absent id is arbitrary.
     positions: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl<K: Id> IdSet<K> {
         self.ids.get(position).is_some_and(is_it).then_some(position)
     }
 
-    /// Adds an id; returns whether it is new.
+    /// Inserts an id. Returns whether it is new.
     pub fn insert(&mut self, id: K) -> bool {
         let is_new = !self.contains(&id);
         if is_new {
@@ -65,7 +65,7 @@ impl<K: Id> IdSet<K> {
         is_new
     }
 
-    /// Enters a position of the list into the table.
+    /// Enters the position of a listed id into the table.
     fn note(&mut self, position: usize) {
         let index = self.ids[position].index();
         if index >= self.positions.len() {
@@ -74,7 +74,7 @@ impl<K: Id> IdSet<K> {
         self.positions[index] = position as u32;
     }
 
-    /// Removes an id; the last one takes its place. Returns whether the id was there.
+    /// Removes an id and moves the last id into its place. Returns whether the id was present.
     pub fn remove(&mut self, id: &K) -> bool {
         let Some(position) = self.position(id) else { return false };
         self.ids.swap_remove(position);
@@ -84,12 +84,12 @@ impl<K: Id> IdSet<K> {
         true
     }
 
-    /// Keeps the first `len` ids, and the allocated memory.
+    /// Keeps the first `len` ids. The allocated memory is kept too.
     pub fn truncate(&mut self, len: usize) {
         self.ids.truncate(len);
     }
 
-    /// Iterates over the ids, in the order in which they were added.
+    /// Iterates over the ids in insertion order.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.ids.iter()
     }
@@ -144,7 +144,7 @@ impl<'s, K> IntoIterator for &'s IdSet<K> {
     }
 }
 
-/// A map from ids; its entries come in the order in which their ids were first added.
+/// A map with ids as keys. Iterates in the order in which the ids were first inserted.
 #[derive(Clone)]
 pub struct IdMap<K, V> {
     ids: IdSet<K>,
@@ -177,12 +177,12 @@ impl<K: Id, V> IdMap<K, V> {
         self.ids.position(id).map(|position| &self.values[position])
     }
 
-    /// Returns the value of an id, to change it.
+    /// Returns a mutable reference to the value of an id.
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         self.ids.position(id).map(|position| &mut self.values[position])
     }
 
-    /// Returns the value of an id; a new id gets `value()`.
+    /// Returns the value of an id, after inserting `value()` if the id is new.
     pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
         let position = self.ids.position(&id).unwrap_or_else(|| {
             self.ids.insert(id);
@@ -192,7 +192,7 @@ impl<K: Id, V> IdMap<K, V> {
         &mut self.values[position]
     }
 
-    /// Sets the value of an id; returns the previous one.
+    /// Sets the value of an id. Returns the previous value.
     pub fn insert(&mut self, id: K, value: V) -> Option<V> {
         if let Some(known) = self.get_mut(&id) {
             return Some(std::mem::replace(known, value));
@@ -202,17 +202,17 @@ impl<K: Id, V> IdMap<K, V> {
         None
     }
 
-    /// Iterates over ids and their values, in the order in which the ids were first added.
+    /// Iterates over the ids and their values, in the order in which the ids were first inserted.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.ids.iter().zip(&self.values)
     }
 
-    /// Iterates over the ids, in the order in which they were added.
+    /// Iterates over the ids in insertion order.
     pub fn keys(&self) -> std::slice::Iter<'_, K> {
         self.ids.iter()
     }
 
-    /// Iterates over the values of the ids.
+    /// Iterates over the values in the order of their ids.
     pub fn values(&self) -> std::slice::Iter<'_, V> {
         self.values.iter()
     }

@@ -1,5 +1,5 @@
-//! Lists that the compiler sorts and searches, written so that few types of element cost little machine code:
-//! the compiler also travels as WebAssembly.
+//! Collections that generate little machine code per element type, because the compiler is also shipped as
+//! WebAssembly.
 
 mod hash;
 mod ids;

@@ -1,26 +1,27 @@
-//! A sort for lists that are short or rarely sorted: the same code for every type of element, where std's
-//! sorts are some 6 KB of machine code for each type and order. What runs in every step on the CPU sorts with
-//! std.
+//! A stable sort for short or rarely sorted lists. All element types share one implementation, whereas std's
+//! sorts generate about 6 KB of machine code per type and order. Code that runs in every step on the CPU uses
+//! std's sorts.
 
 use std::cmp::Ordering;
 
-/// Sorts a list. Equal elements keep their order.
+/// Sorts a list stably.
 pub fn sort<T: Ord>(list: &mut [T]) {
     sort_by(list, Ord::cmp);
 }
 
-/// Sorts stably by a key, which is computed for each comparison.
+/// Sorts a list stably by a key. The key is recomputed for each comparison.
 pub fn sort_by_key<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
     sort_by(list, |a, b| key(a).cmp(&key(b)));
 }
 
-/// Sorts stably by an order of the elements.
+/// Sorts a list stably with a comparison function.
 pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let mut from = sorted_positions(list.len(), &|a, b| compare(&list[a], &list[b]));
     permute(&mut from, &mut |a, b| list.swap(a, b));
 }
 
-/// Returns the index of the element that belongs at each position: merges runs of 1, 2, 4, .. elements.
+/// Returns, for each position, the index of the element that belongs there. Merges runs of 1, 2, 4, ..
+/// elements.
 fn sorted_positions(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut runs: Vec<usize> = (0..len).collect();
     let mut merged = runs.clone();
@@ -43,7 +44,8 @@ fn sorted_positions(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> V
     runs
 }
 
-/// Moves the element at `from[i]` to `i`, for all `i`, by swaps along the cycles; `from` ends as 0, 1, 2, ..
+/// Moves the element at `from[i]` to `i` for all `i`, by swapping along the cycles of the permutation. Leaves
+/// `from` as 0, 1, 2, ..
 fn permute(from: &mut [usize], swap: &mut dyn FnMut(usize, usize)) {
     for first in 0..from.len() {
         let mut at = first;
@@ -62,8 +64,8 @@ fn permute(from: &mut [usize], swap: &mut dyn FnMut(usize, usize)) {
 mod tests {
     use super::*;
 
-    /// All lists of up to seven of the numbers 0 to 2, each with its position to tell equal ones apart, and
-    /// some long ones.
+    /// Tests all lists of up to seven numbers from 0 to 2 and some long ones. Each number is paired with its
+    /// position to distinguish equal numbers.
     #[test]
     fn sorts_as_std_does() {
         let mut lists: Vec<Vec<(usize, usize)>> = Vec::new();

@@ -1,9 +1,10 @@
-//! Maps and sets as sorted lists: for those that are small, or to which little is added after they are made.
+//! Maps and sets stored as sorted lists, for small collections and those that rarely grow after they are
+//! built.
 
 use std::borrow::Borrow;
 use std::ops::Index;
 
-/// A map whose entries come in the order of their keys. Adding and removing an entry moves those behind it.
+/// A map that iterates in key order. Inserting or removing an entry moves all entries after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortedMap<K, V> {
     entries: Vec<(K, V)>,
@@ -34,7 +35,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         Some(&self.entries[place].1)
     }
 
-    /// Returns the value of a key, to change it.
+    /// Returns a mutable reference to the value of a key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -51,7 +52,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.place(key).is_ok()
     }
 
-    /// Sets the value of a key; returns the previous one.
+    /// Sets the value of a key. Returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place(&key) {
             Ok(place) => Some(std::mem::replace(&mut self.entries[place].1, value)),
@@ -62,7 +63,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
-    /// Returns the value of a key; a new key gets `value()`.
+    /// Returns the value of a key, after inserting `value()` if the key is new.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         let place = self.place(&key).unwrap_or_else(|place| {
             self.entries.insert(place, (key, value()));
@@ -71,24 +72,24 @@ impl<K: Ord, V> SortedMap<K, V> {
         &mut self.entries[place].1
     }
 
-    /// Removes the last entry before a key, if `is_wanted` holds for it.
+    /// Removes and returns the last entry before a key if it satisfies `is_wanted`.
     pub fn take_before(&mut self, key: &K, is_wanted: impl FnOnce(&K, &V) -> bool) -> Option<(K, V)> {
         let place = self.entries.partition_point(|(known, _)| known < key).checked_sub(1)?;
         let (known, value) = &self.entries[place];
         is_wanted(known, value).then(|| self.entries.remove(place))
     }
 
-    /// Keeps the entries whose value `is_wanted`.
+    /// Retains the entries whose values satisfy `is_wanted`.
     pub fn retain(&mut self, is_wanted: impl Fn(&V) -> bool) {
         self.entries.retain(|(_, value)| is_wanted(value));
     }
 
-    /// Iterates over keys and their values, in the order of the keys.
+    /// Iterates over the keys and their values in key order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// Iterates over the keys, in order.
+    /// Iterates over the keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.entries.iter().map(|(key, _)| key)
     }
@@ -146,7 +147,7 @@ impl<K, V> IntoIterator for SortedMap<K, V> {
     }
 }
 
-/// A set whose elements come in their order. Adding one moves those behind it.
+/// A set that iterates in element order. Inserting an element moves all elements after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortedSet<K> {
     keys: Vec<K>,
@@ -158,7 +159,7 @@ impl<K: Ord> SortedSet<K> {
         Self { keys: Vec::new() }
     }
 
-    /// Adds an element; returns whether it is new.
+    /// Inserts an element. Returns whether it is new.
     pub fn insert(&mut self, key: K) -> bool {
         let place = self.keys.binary_search(&key);
         let is_new = place.is_err();
@@ -176,7 +177,7 @@ impl<K: Ord> SortedSet<K> {
         self.keys.binary_search_by(|known| known.borrow().cmp(key)).is_ok()
     }
 
-    /// Iterates over the elements, in order.
+    /// Iterates over the elements in order.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.keys.iter()
     }

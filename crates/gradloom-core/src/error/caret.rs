@@ -1,20 +1,20 @@
-//! Chooses the characters of a source line that are marked.
-//!
-//! In: the line, the column of the origin, and a token. Out: a range of characters of the line.
+//! Selects the characters of a source line that the caret marks, given the line, the column of the origin and
+//! a token.
 //!
 //! `#[track_caller]` reports the position of the name for a method call, and the start of the whole
-//! expression for a function call or a binary operator. So the token is looked for from the column on,
-//! outside of brackets first: in `scale(a + b) + c` the operator that starts with `scale` is the second. Two
-//! operators of one sign that start at one place (`a + b + c`) cannot be told apart; the first is taken.
+//! expression for a function call or a binary operator. The search for the token therefore starts at the
+//! column, first outside brackets: in `scale(a + b) + c`, the operator of the expression that starts at
+//! `scale` is the second one. Two equal operators whose expressions start at the same column (`a + b + c`)
+//! cannot be distinguished; the first one is marked.
 //!
-//! The token need not be what the user wrote: a late stage knows only the name of the op, such as `add` for
-//! `+` or `dot` for `.matmul(..)`. The position of a method is certain, so there the user's name is marked
-//! instead.
+//! The token may differ from the user's code, because late stages know only the name of the op, such as `add`
+//! for `+` or `dot` for `.matmul(..)`. The position of a method is exact, so the method's name in the source
+//! is marked in that case.
 
 use std::ops::Range;
 
-/// Returns the characters of `token` if it stands at or after `column` (from 1), else the method or the one
-/// character at the column; nothing when the line has no such column.
+/// Returns the range of `token` at or after `column`, which counts from 1. Without such a token, returns the
+/// range of the method or the single character at the column. Returns `None` if the line has no such column.
 pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>> {
     let line: Vec<char> = line.chars().collect();
     let start = (column as usize).checked_sub(1).filter(|&start| start < line.len())?;
@@ -22,7 +22,8 @@ pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>>
     let is_method = start > 0 && line[start - 1] == '.' && is_word(line[start]);
     let found = match token.first() {
         Some(&first) if !is_word(first) => find_operator(&line, start, &token),
-        // Also finds the token inside of the call: `.loss(|m, [x]| ..)` stands for places that are not known.
+        // Also finds the token inside the call's arguments: `.loss(|m, [x]| ..)` is the origin of ops whose
+        // exact position is unknown.
         _ if is_method => find_word(&line[..end_of_call(&line, start)], start, &token)
             .or_else(|| Some(start..end_of_word(&line, start))),
         _ => find_word(&line, start, &token).or_else(|| find_operator(&line, start, &[operator_of(&token)?])),
@@ -30,7 +31,7 @@ pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>>
     Some(found.unwrap_or(start..start + 1))
 }
 
-/// Returns the operator that an op with this name was most likely written as.
+/// Returns the operator that most likely produced the op with this name.
 fn operator_of(name: &[char]) -> Option<char> {
     Some(match *name {
         ['a', 'd', 'd'] => '+',
@@ -41,7 +42,7 @@ fn operator_of(name: &[char]) -> Option<char> {
     })
 }
 
-/// Finds a name as a whole word, outside of brackets if it is there, else inside.
+/// Finds a name as a whole word, preferring occurrences outside brackets.
 fn find_word(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     let matches = |at: usize| {
         !token.is_empty()
@@ -66,13 +67,13 @@ fn end_of_word(line: &[char], start: usize) -> usize {
     start + line[start..].iter().take_while(|&&c| is_word(c)).count()
 }
 
-/// Returns the index of the bracket that closes the call of the method named at `start`, or the end of the
-/// line.
+/// Returns the index of the bracket that closes the call of the method named at `start`, or the line's
+/// length.
 fn end_of_call(line: &[char], start: usize) -> usize {
     code(line, start).find(|&(at, depth)| depth == 0 && line[at] == ')').map_or(line.len(), |(at, _)| at)
 }
 
-/// Finds an operator outside of brackets: a prefix operator at the start, else one that follows an operand.
+/// Finds an operator outside brackets: a prefix operator at `start`, or a binary operator after an operand.
 fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     if start >= line.len() {
         return None;
@@ -85,7 +86,7 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<us
             line[start..at].iter().rposition(|c| !c.is_whitespace()).map(|offset| line[start + offset]);
         before.is_some_and(|c| is_word(c) || matches!(c, ')' | ']' | '}' | '?' | '"' | '\''))
     };
-    // `->`, `+=` and the like are other operators.
+    // Excludes longer operators such as `->` and `+=`.
     let goes_on = |at: usize| matches!(line.get(at + token.len()), Some('=' | '>'));
     code(line, start)
         .find(|&(at, depth)| {
@@ -96,11 +97,11 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<us
                 && !is_exponent_sign(line, at)
         })
         .map(|(at, _)| at..at + token.len())
-        // The operator of `(a + b).mean()` is reported at the bracket, and stands inside.
+        // The operator of `(a + b).mean()` is reported at the opening bracket, so search inside it.
         .or_else(|| if line[start] == '(' { find_operator(line, start + 1, token) } else { None })
 }
 
-/// Returns whether the sign at `at` belongs to a number such as `1e-5`.
+/// Returns whether the sign at `at` belongs to an exponent, as in `1e-5`.
 fn is_exponent_sign(line: &[char], at: usize) -> bool {
     at >= 2
         && matches!(line[at - 1], 'e' | 'E')
@@ -112,8 +113,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns the characters from `start` to the end of the expression that are not inside of literals or
-/// comments, with the number of brackets that are open there.
+/// Returns the indices of the characters from `start` to the end of the expression, except those inside
+/// literals and comments, each with the number of brackets open there.
 fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut next = start;
     let mut depth = 0_usize;
@@ -130,7 +131,7 @@ fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
             ';' if depth == 0 => return None,
             '/' if line.get(at + 1) == Some(&'/') => return None,
             '"' => next = end_of_literal(line, at),
-            // A character, and not a lifetime.
+            // Matches a character literal, not a lifetime.
             '\'' if line.get(at + 1) == Some(&'\\') || line.get(at + 2) == Some(&'\'') => {
                 next = end_of_literal(line, at);
             }
@@ -140,7 +141,7 @@ fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Returns the index after the quote that closes the literal opened at `open`, or the end of the line.
+/// Returns the index after the closing quote of the literal that starts at `open`, or the line's length.
 fn end_of_literal(line: &[char], open: usize) -> usize {
     let mut at = open + 1;
     while let Some(&c) = line.get(at) {
@@ -157,7 +158,7 @@ fn end_of_literal(line: &[char], open: usize) -> usize {
 mod tests {
     use super::span;
 
-    /// Asserts where the carets go when the origin is at the first place of `start` in the line.
+    /// Asserts the position of the carets when the origin is at the first occurrence of `start` in the line.
     #[track_caller]
     fn check(line: &str, start: &str, token: &str, carets: &str) {
         let column = line[..line.find(start).expect("start is in the line")].chars().count() as u32 + 1;

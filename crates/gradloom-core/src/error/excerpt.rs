@@ -1,19 +1,19 @@
 //! Formats a source line for a terminal.
 //!
-//! In: the line and the characters to mark. Out: the line with tabs as spaces, without characters that would
-//! move the cursor, cut to a bounded width; and the terminal columns of the mark, which lie inside of it.
+//! Expands tabs, replaces characters that would move the cursor, and cuts the line to a bounded width around
+//! the marked characters. Also computes the terminal columns of the mark, which lie within the excerpt.
 
 use std::ops::Range;
 
-/// The widest line that is shown whole, in terminal columns.
+/// Width in terminal columns of the widest line that is shown whole.
 const MAX_WIDTH: usize = 120;
 const ELLIPSIS: &str = "...";
 const TAB: &str = "    ";
 
-/// A line to show, and where the carets go under it.
+/// A line to print, with the position of the carets below it.
 pub(super) struct Excerpt {
     pub(super) text: String,
-    /// Columns before the carets.
+    /// Number of columns before the carets.
     pub(super) indent: usize,
     /// Number of carets, at least 1.
     pub(super) width: usize,
@@ -40,8 +40,8 @@ pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     Excerpt { text, indent: cut_left.len() + columns(window.start..mark.start), width: columns(mark).max(1) }
 }
 
-/// Returns the characters to show: all if they fit, else the start of the mark with about as much on its
-/// left as on its right.
+/// Returns the range of characters to show: all if they fit, otherwise the start of the mark, extended
+/// equally to the left and right.
 fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     let fits = |range: &Range<usize>, limit: usize| widths[range.clone()].iter().sum::<usize>() <= limit;
     if fits(&(0..widths.len()), MAX_WIDTH) {
@@ -49,7 +49,7 @@ fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     }
     let limit = MAX_WIDTH - 2 * ELLIPSIS.len();
     let mut window = mark.start..mark.start;
-    // First the mark itself, then a character on either side in turn for as long as there is room.
+    // Include the mark first, then extend both sides in turn while the limit allows.
     while window.end < mark.end && fits(&(window.start..window.end + 1), limit) {
         window.end += 1;
     }
@@ -67,17 +67,16 @@ fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     }
 }
 
-/// Returns whether a terminal would act on the character instead of showing it: controls, and the marks
-/// that turn the direction of writing.
+/// Returns whether a terminal interprets the character instead of showing it, as for control characters and
+/// bidirectional formatting marks.
 fn is_disruptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the number of terminal columns of a character as it is shown.
+/// Returns the number of terminal columns that a character occupies in the excerpt.
 ///
-/// The blocks that Unicode Standard Annex 11 gives the width "wide" or "fullwidth", and the common characters
-/// that combine with the one before them. An error here only moves a caret, so rare scripts are not worth a
-/// table.
+/// Covers the blocks that Unicode Standard Annex 11 classifies as wide or fullwidth, and the common combining
+/// characters. A wrong width only misplaces a caret, so a complete table is not worth its size.
 fn width(c: char) -> usize {
     match c {
         '\t' => TAB.len(),

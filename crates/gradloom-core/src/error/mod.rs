@@ -1,8 +1,8 @@
-//! The one error type of gradloom, and how it prints.
+//! The error type of gradloom and its printed form.
 //!
-//! In: a kind for programs, a message for people, and, where the fault is in the user's model, the [`Origin`]
-//! of the call that is wrong with the token to point at. Out: an [`Error`] that prints as rustc prints its
-//! own errors:
+//! An [`Error`] consists of a kind for programs and a message for people. For faults in the user's model, it
+//! also contains the [`Origin`] of the faulty call and the token to point at. It is printed in the style of
+//! rustc:
 //!
 //! ```text
 //! error: matmul needs equal inner extents, but they are 64 and 32
@@ -15,9 +15,9 @@
 //!    = help: transpose the weight, or change its first extent to 64
 //! ```
 //!
-//! Always holds: an error is one pointer wide, so that `Result` stays cheap; making one reads no file; the
-//! source line is looked up when the error is printed, and where it cannot be found (an installed program, a
-//! browser) the location stands alone.
+//! An error is one pointer wide, which keeps `Result` small. Creating an error reads no file: the source line
+//! is looked up when the error is printed. If the line cannot be found, as in an installed program or a
+//! browser, only its location is printed.
 
 mod caret;
 mod excerpt;
@@ -30,50 +30,49 @@ use std::fmt;
 /// `Result` with gradloom's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of an error, for programs that decide by it.
+/// The kind of an error, for programmatic handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A shape, a dtype or an argument in the model does not fit.
+    /// The shape, dtype or argument of a call in the model is invalid.
     Trace,
     /// A trainable parameter does not influence the loss.
     MissingGradient,
     /// The loss depends on a parameter through an op that has no gradient.
     NotDifferentiable,
-    /// The data given to a step does not have the declared count, dtype or size.
+    /// The number, dtype or size of the data fed to a step differs from the declaration.
     Feed,
-    /// Unknown, missing, repeated or wrong-sized names in a store or a checkpoint.
+    /// Unknown, missing, repeated or wrong-sized entries in a parameter store or a checkpoint.
     Store,
-    /// A file cannot be read or written, is damaged, or has other contents than are wanted.
+    /// A file cannot be read or written, is damaged, or has unexpected contents.
     File,
-    /// The loss or the gradient norm was infinite or not a number; nothing of the step was committed.
+    /// The loss or the gradient norm was infinite or NaN. The step committed nothing.
     NotFinite {
-        /// The attempted step, counted from 0.
+        /// Index of the attempted step, from 0.
         step: u64,
     },
-    /// A check on the device failed, such as an index that is out of range; nothing of the step was
-    /// committed.
+    /// A check on the device failed, such as a bounds check of an index. The step committed nothing.
     Trap,
-    /// The caller cancelled the run; nothing of it was committed.
+    /// The caller cancelled the run. The run committed nothing.
     Cancelled,
-    /// The caller's deadline for the run has passed; nothing of it was committed.
+    /// The deadline of the run has passed. The run committed nothing.
     DeadlineExceeded,
-    /// The parameters may be half updated and must be restored from a checkpoint.
+    /// The parameters may be partially updated and must be restored from a checkpoint.
     Lost,
-    /// The plan does not fit into memory, or demands something that cannot be had.
+    /// The plan does not fit into memory, or requests an unavailable feature.
     Plan,
-    /// A device is absent, failed, or ran out of memory.
+    /// A device is missing, failed or ran out of memory.
     Device,
-    /// A stage of the compiler gave an invalid graph: a bug in gradloom or in a custom op.
+    /// A compiler stage produced an invalid graph because of a bug in gradloom or in a custom op.
     Verify,
     /// A bug in gradloom.
     Internal,
 }
 
-/// An error with its place in the user's source, notes and help.
+/// An error with an optional source location, notes and help messages.
 ///
-/// `Display` and `Debug` both give the text for people, because an error that leaves `main` or meets `unwrap`
-/// is printed with `Debug`; only `Display` opens with the word `error`. `{:#?}` gives the fields.
+/// `Display` and `Debug` both print the human-readable text, because `main` and `unwrap` print errors with
+/// `Debug`; only `Display` begins with `error: `. `{:#?}` prints the fields.
 #[derive(Clone)]
 pub struct Error(Box<Report>);
 
@@ -85,14 +84,14 @@ struct Report {
     footers: Vec<Footer>,
 }
 
-/// Position of the fault, and the token there that the caret goes under.
+/// Position of the fault and the token to mark there.
 #[derive(Clone, Debug)]
 struct Place {
     origin: Origin,
     token: String,
 }
 
-/// A line under the source excerpt. Notes and help keep the order in which they were added.
+/// A line below the source excerpt. Notes and help messages keep their insertion order.
 #[derive(Clone, Debug)]
 enum Footer {
     Note(String),
@@ -100,28 +99,28 @@ enum Footer {
 }
 
 impl Error {
-    /// Creates an error without a place. The message has no capital letter at its start and no full stop at
-    /// its end.
+    /// Creates an error without a source location. By convention, the message starts with a lowercase letter
+    /// and does not end with a full stop.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Report { kind, message: message.into(), place: None, footers: Vec::new() }))
     }
 
-    /// Says where the fault is. `token` is the name of the method, the function or the op, or the sign of the
-    /// operator, as it may stand in the source line at or after the column of `origin`. Where it does not,
-    /// the caret marks the method, or else the one character, at the column.
+    /// Sets the source location of the fault. `token` is the expected name of the method, function or op, or
+    /// the operator, at or after the column of `origin`. If the source line does not contain it there, the
+    /// caret marks the method, or else the single character, at the column.
     pub fn at(mut self, origin: Origin, token: &str) -> Self {
         self.0.place = Some(Place { origin, token: token.to_string() });
         self
     }
 
-    /// Adds a fact that helps to understand the error.
+    /// Adds a note with context for the error.
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.0.footers.push(Footer::Note(text.into()));
         self
     }
 
-    /// Adds a remedy.
+    /// Adds a help message that suggests a fix.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.0.footers.push(Footer::Help(text.into()));
         self
@@ -132,17 +131,17 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message alone, without place, notes and help.
+    /// Returns the message without location, notes and help messages.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the place in the user's source that is wrong, if it is known.
+    /// Returns the location of the fault in the user's source, if known.
     pub fn origin(&self) -> Option<&Origin> {
         self.0.place.as_ref().map(|place| &place.origin)
     }
 
-    /// Returns the notes, in the order in which they were added.
+    /// Returns the notes in insertion order.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.0.footers.iter().filter_map(|footer| match footer {
             Footer::Note(text) => Some(text.as_str()),
@@ -150,7 +149,7 @@ impl Error {
         })
     }
 
-    /// Returns the remedies, in the order in which they were added.
+    /// Returns the help messages in insertion order.
     pub fn remedies(&self) -> impl Iterator<Item = &str> {
         self.0.footers.iter().filter_map(|footer| match footer {
             Footer::Help(text) => Some(text.as_str()),

@@ -1,13 +1,12 @@
 //! The layout of a printed error.
 //!
-//! In: a report, and a way to get the text of a source line. Out: what rustc would print after the word
-//! `error: `, without a line break at the end.
+//! The text follows rustc's format after the word `error: ` and has no trailing line break.
 
 use super::{Footer, Place, Report, caret, excerpt};
 use crate::ir::Origin;
 use std::fmt::{self, Write};
 
-/// Columns of `error: `, under which further lines of a message are put.
+/// Width of `error: `, by which continuation lines of a message are indented.
 const MESSAGE_INDENT: usize = "error: ".len();
 
 pub(super) fn render(
@@ -16,7 +15,7 @@ pub(super) fn render(
     line: impl Fn(&Origin) -> Option<String>,
 ) -> fmt::Result {
     write_lines(out, &report.message, MESSAGE_INDENT)?;
-    // The gutter is as wide as the line number; without one, as wide as one digit.
+    // The gutter is as wide as the line number, or one digit if there is no line number.
     let gutter = report.place.as_ref().map_or(1, |place| place.origin.line.to_string().len());
     if let Some(Place { origin, token }) = &report.place {
         write!(out, "\n{:gutter$}--> {origin}", "")?;
@@ -44,12 +43,12 @@ pub(super) fn render(
     Ok(())
 }
 
-/// Writes a text whose further lines start below its first.
+/// Writes a text and indents its continuation lines by `indent` columns.
 fn write_lines(out: &mut impl Write, text: &str, indent: usize) -> fmt::Result {
     for (index, line) in text.lines().enumerate() {
         if index > 0 {
             out.write_char('\n')?;
-            // An empty line gets no spaces at its end.
+            // Avoid trailing spaces on empty lines.
             if !line.is_empty() {
                 write!(out, "{:indent$}", "")?;
             }

@@ -1,7 +1,7 @@
-//! Finds the text of a source line when an error is printed.
+//! Reads the source line of an origin when an error is printed.
 //!
-//! In: an origin. Out: its line without the line break and without spaces at the end, or nothing: no file
-//! system, no such file, no such line. A missing line is never an error, since the excerpt is optional.
+//! Returns the line without its line break and trailing whitespace, or `None` if there is no file system, no
+//! such file or no such line. A missing line is not an error, since the excerpt is optional.
 
 use crate::ir::Origin;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 pub(super) fn line(origin: &Origin) -> Option<String> {
-    // Pages have no files, and need no code for them.
+    // Browsers have no files, so the file code is omitted there.
     if cfg!(target_family = "wasm") {
         return None;
     }
@@ -17,9 +17,8 @@ pub(super) fn line(origin: &Origin) -> Option<String> {
     nth_line(BufReader::new(file), origin.line)
 }
 
-/// Opens a source file. The compiler reports paths relative to the root of the workspace, while tests and
-/// programs often run in a folder below it; so the folders above the current one are tried as well, the
-/// nearest first.
+/// Opens a source file. The compiler reports paths relative to the workspace root, but tests and programs
+/// often run in a subdirectory, so the ancestors of the current directory are tried as well, nearest first.
 fn open(path: &Path) -> Option<File> {
     if path.is_absolute() {
         return open_file(path);
@@ -29,7 +28,7 @@ fn open(path: &Path) -> Option<File> {
 }
 
 fn open_file(path: &Path) -> Option<File> {
-    // A folder can be opened on some systems, but not read.
+    // Some systems can open a directory but not read it.
     path.is_file().then(|| File::open(path).ok())?
 }
 
@@ -37,7 +36,7 @@ fn nth_line(reader: impl BufRead, line: u32) -> Option<String> {
     let index = line.checked_sub(1)?;
     let bytes = reader.split(b'\n').nth(index as usize)?.ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // Only the first line can have a byte order mark, which rustc does not count as a column.
+    // Only the first line can start with a byte order mark, which rustc does not count as a column.
     Some(text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end().to_string())
 }
 
@@ -65,7 +64,7 @@ mod tests {
         assert_eq!(nth_line(&b"a \xff b"[..], 1).as_deref(), Some("a \u{fffd} b"));
     }
 
-    /// Tests run in the folder of the crate, while `file!()` is relative to the workspace.
+    /// Tests run in the directory of the crate, while `file!()` is relative to the workspace.
     #[test]
     fn a_path_of_the_compiler_is_found_from_a_folder_below() {
         let found = line(&origin(file!(), line!()));

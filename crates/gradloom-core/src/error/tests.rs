@@ -1,4 +1,4 @@
-//! The printed texts, word for word.
+//! Tests of the printed text.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn origin(line: u32, column: u32) -> Origin {
     Origin { file: "src/model.rs".to_string(), line, column }
 }
 
-/// Returns the text of an error when its source line is `line`.
+/// Returns the text of an error whose source line is `line`.
 fn print(error: &Error, line: Option<&str>) -> String {
     let mut text = String::new();
     render::render(&mut text, &error.0, |_| line.map(str::to_string)).expect("a string takes any text");
@@ -45,7 +45,7 @@ matmul needs equal inner extents, but they are 64 and 32
    = note: the left side is f32[8, 64], the right side is f32[32, 10]
    = help: transpose the weight, or change its first extent to 64";
     assert_eq!(print(&matmul(), None), expected);
-    // A file that has changed since: the line is shorter than the column.
+    // A line shorter than the column, as in a file that has changed since compilation.
     assert_eq!(print(&matmul(), Some("}")), expected);
 }
 
@@ -136,7 +136,7 @@ error: wrong
 fn debug_is_for_people_and_alternate_debug_shows_the_fields() {
     let error =
         Error::new(ErrorKind::NotFinite { step: 3 }, "the loss is not a number").help("lower the rate");
-    // `main` prints `Error: ` before it.
+    // `main` prints `Error: ` before this text.
     assert_eq!(format!("{error:?}"), "the loss is not a number\n  |\n  = help: lower the rate");
     assert!(format!("{error:#?}").contains("step: 3"));
 }

@@ -1,4 +1,4 @@
-//! Functions of float64 that a browser has.
+//! Float64 functions provided by JavaScript.
 
 #[link(wasm_import_module = "host")]
 unsafe extern "C" {
@@ -20,7 +20,7 @@ macro_rules! math {
         }
         $(pub(crate) fn $name(x: f64) -> f64 { math::$name(x) })*
         pub(crate) fn pow(x: f64, y: f64) -> f64 {
-            // IEEE 754: JavaScript has NaN here.
+            // JavaScript returns NaN here, where IEEE 754 requires 1.
             if x == 1.0 || (x == -1.0 && y.is_infinite()) { 1.0 } else { math::pow(x, y) }
         }
     };
