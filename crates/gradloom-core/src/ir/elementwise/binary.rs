@@ -1,4 +1,4 @@
-//! Functions of two operands.
+//! Elementwise functions of two operands.
 
 use super::{CostClass, table};
 use crate::float;
@@ -8,22 +8,25 @@ use crate::ir::{Builder, CompareOp, UnaryOp, ValueId};
 /// Properties of an op.
 struct Properties {
     name: &'static str,
-    /// The dtypes that it takes, and gives.
+    /// Dtypes of the operands and of the result.
     dtypes: &'static [DType],
-    /// The cost of an element, for floats if it takes floats.
+    /// Cost per element; for floats if the op accepts floats.
     cost: CostClass,
-    /// The value of floats.
+    /// Function of two floats.
     float: fn(f64, f64) -> f64,
-    /// The value of integers, of which the low 32 bits count; none for a division by zero.
+    /// Function of two integers. Only the low 32 bits of its result are significant; `None` for division by
+    /// zero.
     int: fn(i64, i64) -> Option<i64>,
     bool: fn(bool, bool) -> bool,
-    /// True if `a op b` equals `b op a`.
+    /// True if `a op b` always equals `b op a`.
     commutes: bool,
-    /// The cotangents of both operands; none where gradients stop, as they do at integers.
+    /// Functions for the cotangents of both operands. `None` if no gradient flows through the op, as for
+    /// integers.
     gradients: Option<[Gradient; 2]>,
 }
 
-/// The cotangent of one operand, from that of the result, from both operands, and from the result y.
+/// Appends the cotangent of one operand, computed from the result's cotangent `g`, both operands and the
+/// result `y`.
 type Gradient = fn(b: &mut Builder<'_>, g: ValueId, x: [ValueId; 2], y: ValueId) -> ValueId;
 
 const NUMBERS: &[DType] = &[F32, I32, U32];
@@ -43,7 +46,7 @@ impl Properties {
 }
 
 table! {
-    /// Elementwise functions of two operands of one type.
+    /// Elementwise functions of two operands of the same type.
     pub enum BinaryOp: Properties {
         Add {
             name: "add",
@@ -61,12 +64,12 @@ table! {
         Mul {
             name: "mul",
             float: |a, b| a * b,
-            // Two u32 factors can pass the 63 bits of an i64, but the low 32 bits are right.
+            // The product of two u32 factors can exceed 63 bits, but its low 32 bits are correct.
             int: |a, b| Some(a.wrapping_mul(b)),
             commutes: true,
             gradients: Some([|b, g, [_, right], _| b.mul(g, right), |b, g, [left, _], _| b.mul(g, left)]),
         }
-        /// Integers: rounds towards zero; division by zero traps (the step fails).
+        /// Integer division rounds towards zero; division by zero traps, and the step fails.
         Div {
             name: "div",
             cost: CostClass::Divide,
@@ -82,7 +85,7 @@ table! {
                 },
             ]),
         }
-        /// A NaN in either operand gives NaN. Equal operands share the gradient.
+        /// Returns NaN if either operand is NaN. Equal operands each receive half of the gradient.
         Min {
             name: "min",
             float: |a, b| if a.is_nan() || a < b { a } else { b },
@@ -93,7 +96,7 @@ table! {
                 |b, g, [left, right], _| chosen(b, g, CompareOp::Gt, right, left),
             ]),
         }
-        /// A NaN in either operand gives NaN. Equal operands share the gradient.
+        /// Returns NaN if either operand is NaN. Equal operands each receive half of the gradient.
         Max {
             name: "max",
             float: |a, b| if a.is_nan() || a > b { a } else { b },
@@ -110,8 +113,8 @@ table! {
             cost: CostClass::Branches,
             float: float::pow,
             gradients: Some([
-                // g · exponent · base^(exponent - 1), and 0 where exponent and base are 0; what is not taken
-                // there is finite, so that its own derivatives are 0, too
+                // g · exponent · base^(exponent - 1), and 0 where exponent and base are 0. The value that the
+                // select discards there is finite, so its own derivatives are also 0.
                 |b, g, [base, exponent], _| {
                     let zeros = b.splat_like(base, 0.0);
                     let constant = b.compare(CompareOp::Eq, exponent, zeros);
@@ -126,7 +129,7 @@ table! {
                     let product = b.mul(g, slope);
                     b.select(flat, zeros, product)
                 },
-                // g · y · log(base), and 0 where the base is 0 and the exponent is not negative: the limit
+                // g · y · log(base), and the limit 0 where the base is 0 and the exponent is not negative.
                 |b, g, [base, exponent], y| {
                     let (zeros, ones) = (b.splat_like(base, 0.0), b.splat_like(base, 1.0));
                     let at_zero = b.compare(CompareOp::Eq, base, zeros);
@@ -140,7 +143,8 @@ table! {
                 },
             ]),
         }
-        /// Remainder with the sign of the dividend, integers and floats; an integer divisor of zero traps.
+        /// Remainder with the sign of the dividend, for integers and floats. An integer divisor of zero
+        /// traps.
         Rem {
             name: "rem",
             cost: CostClass::Loop,
@@ -148,8 +152,8 @@ table! {
             int: i64::checked_rem,
             gradients: Some([
                 |_, g, _, _| g,
-                // -g · trunc(x / divisor); the quotient is (x - y) / divisor, which does not round past an
-                // integer
+                // -g · trunc(x / divisor). The quotient is computed as (x - y) / divisor, which does not
+                // round past an integer.
                 |b, g, [x, divisor], y| {
                     let multiple = b.sub(x, y);
                     let quotient = b.div(multiple, divisor);
@@ -158,7 +162,7 @@ table! {
                 },
             ]),
         }
-        /// Bools (logical) and integers (bitwise).
+        /// Logical on bools, bitwise on integers.
         And {
             name: "and",
             dtypes: &[I32, U32, Bool],
@@ -174,53 +178,55 @@ table! {
             bool: |a, b| a != b,
             commutes: true,
         }
-        /// `u32` and `i32`; the count is taken modulo 32.
+        /// Shift left. The count is taken modulo 32.
         Shl { name: "shl", dtypes: INTEGERS, int: |a, count| Some(a << (count & 31)) }
-        /// Logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
-        // The operand is in its dtype's range, so one shift does for both.
+        /// Shift right, logical for `u32` and arithmetic for `i32`. The count is taken modulo 32.
+        // The operand is within the range of its dtype, so an i64 shift is correct for both dtypes.
         Shr { name: "shr", dtypes: INTEGERS, int: |a, count| Some(a >> (count & 31)) }
     }
 }
 
 impl BinaryOp {
-    /// Returns whether the op takes elements of this dtype.
+    /// Returns whether the op accepts elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// Returns the cost of an element, for floats if the op takes floats.
+    /// Returns the cost per element; for floats if the op accepts floats.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }
 
-    /// Returns whether `a op b` equals `b op a`.
+    /// Returns whether `a op b` always equals `b op a`.
     pub fn is_commutative(self) -> bool {
         self.row().commutes
     }
 
-    /// Computes the value of floats, in float64.
+    /// Computes the op on floats, in float64.
     pub fn float(self, a: f64, b: f64) -> f64 {
         (self.row().float)(a, b)
     }
 
-    /// Computes the value of integers, of which the low 32 bits count; `None` for a division by zero.
+    /// Computes the op on integers. Only the low 32 bits of the result are significant; `None` for division
+    /// by zero.
     pub fn int(self, a: i64, b: i64) -> Option<i64> {
         (self.row().int)(a, b)
     }
 
-    /// Computes the value of bools.
+    /// Computes the op on bools.
     pub fn bool(self, a: bool, b: bool) -> bool {
         (self.row().bool)(a, b)
     }
 
-    /// Returns the functions that append the cotangent of each operand; `None` where gradients stop.
+    /// Returns the functions that append the operands' cotangents, or `None` if no gradient flows through the
+    /// op.
     pub(crate) fn gradients(self) -> Option<[Gradient; 2]> {
         self.row().gradients
     }
 }
 
-/// Appends the cotangent of `a` in a choice between `a` and `b`: nothing where `a loses b`, half of `g`
-/// where they are equal. A NaN in either passes `g` to both.
+/// Appends the cotangent of `a` in a selection between `a` and `b`: zero where `a loses b` holds, half of `g`
+/// where they are equal, `g` elsewhere. If either is NaN, both receive `g`.
 fn chosen(builder: &mut Builder<'_>, g: ValueId, loses: CompareOp, a: ValueId, b: ValueId) -> ValueId {
     let tie = builder.compare(CompareOp::Eq, a, b);
     let lost = builder.compare(loses, a, b);

@@ -1,4 +1,4 @@
-//! Comparisons.
+//! Elementwise comparisons.
 
 use super::table;
 use std::cmp::Ordering;
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 /// Properties of a comparison.
 struct Properties {
     name: &'static str,
-    /// True if it holds for two elements in this order; the order is `None` if one of them is NaN.
+    /// Returns whether the comparison holds for this ordering, which is `None` if an operand is NaN.
     holds: fn(Option<Ordering>) -> bool,
 }
 
@@ -15,7 +15,7 @@ impl Properties {
 }
 
 table! {
-    /// Elementwise comparisons; a NaN makes all but `Ne` false.
+    /// Elementwise comparisons. If an operand is NaN, only `Ne` holds.
     pub enum CompareOp: Properties {
         Eq { name: "eq", holds: |order| order.is_some_and(Ordering::is_eq) }
         Ne { name: "ne", holds: |order| order.is_none_or(Ordering::is_ne) }

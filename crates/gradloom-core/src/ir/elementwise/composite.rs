@@ -1,8 +1,8 @@
-//! Functions of one f32 operand that are made of other ops, with a derivative of their own.
+//! Elementwise f32 functions that are composed of other ops but have their own derivatives.
 //!
-//! Differentiating what they are made of would lose digits, or give NaN where a branch that is not taken
-//! overflows. They stand in the graph until gradients are there; then the pass `expand` replaces them, so
-//! that no device knows them. In float32 they are a few units in the last place off.
+//! Differentiating the composition would lose digits, or produce NaN where an untaken branch overflows. These
+//! ops stay in the graph until the gradients are built. The pass `expand` then replaces them, so devices do
+//! not implement them. In float32, the error of a composition is a few units in the last place.
 
 use super::{CompareOp, UnaryOp, table};
 use crate::float;
@@ -12,11 +12,11 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 /// Properties of an op.
 struct Properties {
     name: &'static str,
-    /// The value, in float64.
+    /// Function of a float, computed in float64.
     float: fn(f64) -> f64,
-    /// The value, made of other ops.
+    /// Appends the value, composed of other ops.
     expansion: fn(b: &mut Builder<'_>, x: ValueId) -> ValueId,
-    /// The derivative at the operand x, where the value is y.
+    /// Appends the derivative at the operand `x`, where the value is `y`.
     slope: fn(b: &mut Builder<'_>, x: ValueId, y: ValueId) -> ValueId,
 }
 
@@ -30,7 +30,7 @@ impl Properties {
 }
 
 table! {
-    /// Functions of one f32 operand that are made of other ops.
+    /// Elementwise f32 functions that are composed of other ops.
     pub enum CompositeOp: Properties {
         Tan {
             name: "tan",
@@ -45,7 +45,7 @@ table! {
                 b.add_number(square, 1.0)
             },
         }
-        /// NaN outside of -1..=1.
+        /// Returns NaN outside -1..=1.
         Asin {
             name: "asin",
             float: float::asin,
@@ -58,7 +58,7 @@ table! {
             },
             slope: root_slope,
         }
-        /// NaN outside of -1..=1.
+        /// Returns NaN outside -1..=1.
         Acos {
             name: "acos",
             float: float::acos,
@@ -140,7 +140,7 @@ table! {
                 b.unary(UnaryOp::Rsqrt, sum)
             },
         }
-        /// NaN below 1.
+        /// Returns NaN below 1.
         Acosh {
             name: "acosh",
             float: float::acosh,
@@ -160,7 +160,7 @@ table! {
                 b.unary(UnaryOp::Rsqrt, product)
             },
         }
-        /// NaN outside of -1..=1.
+        /// Returns NaN outside -1..=1.
         Atanh {
             name: "atanh",
             float: float::atanh,
@@ -184,17 +184,17 @@ table! {
 }
 
 impl CompositeOp {
-    /// Computes the value, in float64.
+    /// Computes the function in float64.
     pub fn float(self, x: f64) -> f64 {
         (self.row().float)(x)
     }
 
-    /// Appends the value, made of other ops.
+    /// Appends the value, composed of other ops.
     pub(crate) fn expand(self, b: &mut Builder<'_>, x: ValueId) -> ValueId {
         (self.row().expansion)(b, x)
     }
 
-    /// Appends the derivative at x, where the value is y.
+    /// Appends the derivative at `x`, where the value is `y`.
     pub(crate) fn slope(self, b: &mut Builder<'_>, x: ValueId, y: ValueId) -> ValueId {
         (self.row().slope)(b, x, y)
     }
@@ -211,7 +211,7 @@ fn reciprocal(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.div(one, x)
 }
 
-/// Appends `size` with the sign of x; NaN of a NaN, and a zero of a zero.
+/// Appends `size` with the sign of `x`: NaN if `x` is NaN, and zero if `x` is zero.
 fn with_sign(b: &mut Builder<'_>, size: ValueId, x: ValueId) -> ValueId {
     let sign = b.unary(UnaryOp::Sign, x);
     b.mul(size, sign)
@@ -229,8 +229,8 @@ fn root_slope(b: &mut Builder<'_>, x: ValueId, _: ValueId) -> ValueId {
     b.unary(UnaryOp::Rsqrt, product)
 }
 
-/// Appends `exp(a) / 2` and `exp(-a) / 2` of a that is not negative. The root of the exponential overflows
-/// last.
+/// Appends `exp(a) / 2` and `exp(-a) / 2` for nonnegative `a`. Squares `exp(a / 2)`, which overflows only if
+/// the result does.
 fn half_exponentials(b: &mut Builder<'_>, a: ValueId) -> [ValueId; 2] {
     let half = b.mul_number(a, 0.5);
     let root = b.unary(UnaryOp::Exp, half);
@@ -240,7 +240,8 @@ fn half_exponentials(b: &mut Builder<'_>, a: ValueId) -> [ValueId; 2] {
     [grown, b.div(quarter, grown)]
 }
 
-/// Appends `log1p(excess)`, or where x is so large that its square is not needed, `log(2x)`.
+/// Appends `log1p(excess)`, or `log(2x)` where `x` is so large that the two agree. This avoids the overflow
+/// of x².
 fn log_of_double(b: &mut Builder<'_>, x: ValueId, excess: ValueId) -> ValueId {
     let near = b.unary(UnaryOp::Log1p, excess);
     let log = b.unary(UnaryOp::Log, x);
@@ -250,7 +251,7 @@ fn log_of_double(b: &mut Builder<'_>, x: ValueId, excess: ValueId) -> ValueId {
     b.select(is_far, far, near)
 }
 
-/// Appends `x + x · z · P(z)` with z = x².
+/// Appends `x + x · z · P(z)`, where z = x².
 fn odd_polynomial(b: &mut Builder<'_>, x: ValueId, z: ValueId, coefficients: &[f64]) -> ValueId {
     let (last, others) = coefficients.split_last().expect("a polynomial has coefficients");
     let mut sum = b.splat_like(x, *last);
@@ -263,10 +264,10 @@ fn odd_polynomial(b: &mut Builder<'_>, x: ValueId, z: ValueId, coefficients: &[f
     b.add(x, tail)
 }
 
-/// Appends the condition |x| > 1/2, and `asin(|x|)`, or where the condition holds,
-/// `2 asin(sqrt((1 - |x|) / 2))`, which is acos(|x|).
+/// Appends the condition |x| > 1/2 and the value `asin(|x|)`. Where the condition holds, the value is instead
+/// `2 asin(sqrt((1 - |x|) / 2))`, which equals `acos(|x|)`.
 fn arc_sine(b: &mut Builder<'_>, x: ValueId) -> (ValueId, ValueId) {
-    // cpu/math/coefficients.py of gradloom-codegen
+    // Computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
     const ASIN: [f64; 5] =
         [0.166_667_526_8, 0.074_952_886_73, 0.045_471_606_79, 0.024_172_953_98, 0.042_178_225_47];
     let size = b.unary(UnaryOp::Abs, x);
@@ -284,15 +285,15 @@ fn arc_sine(b: &mut Builder<'_>, x: ValueId) -> (ValueId, ValueId) {
 }
 
 fn arc_tangent(b: &mut Builder<'_>, x: ValueId) -> ValueId {
-    // cpu/math/coefficients.py of gradloom-codegen
+    // Computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
     const ATAN: [f64; 4] = [-0.333_329_489_97, 0.199_777_040_03, -0.138_776_080_57, 0.080_534_775_1];
     let size = b.unary(UnaryOp::Abs, x);
     let one = b.splat_like(x, 1.0);
-    // To 0..=1, from above by the reciprocal.
+    // Reduce |x| to 0..=1 by the reciprocal.
     let beyond = b.compare(CompareOp::Gt, size, one);
     let inverse = reciprocal(b, size);
     let t = b.select(beyond, inverse, size);
-    // To ±tan(π/8) by atan(t) = π/4 + atan((t - 1) / (t + 1)).
+    // Reduce to ±tan(π/8) by atan(t) = π/4 + atan((t - 1) / (t + 1)).
     let bound = b.splat_like(x, 0.414_213_56);
     let upper = b.compare(CompareOp::Gt, t, bound);
     let (below, above) = (b.add_number(t, -1.0), b.add_number(t, 1.0));

@@ -1,9 +1,8 @@
-//! Elementwise functions, comparisons and reductions: one table for each group.
+//! Elementwise functions, comparisons and reductions, defined by one table per group.
 //!
-//! A row has everything that the compiler knows of an op: its name in the text form, the dtypes that it
-//! takes, the cost of an element, its derivative, and its value in float64. What devices compute is in
-//! `cpu/functions.rs` and `simt/spelling.rs` of `gradloom-codegen`. NaN stays NaN unless a comment says
-//! otherwise.
+//! A row contains all properties of an op that the compiler uses: its name in the text form, its dtypes, its
+//! cost per element, its derivative and its value in float64. The device code is in `cpu/functions.rs` and
+//! `simt/spelling.rs` of `gradloom-codegen`. Ops propagate NaN unless their documentation states otherwise.
 
 mod binary;
 mod compare;
@@ -17,23 +16,23 @@ pub use composite::CompositeOp;
 pub use reduce::ReduceOp;
 pub use unary::UnaryOp;
 
-/// The cost of one element of a function, from least to most.
+/// Cost per element of a function, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostClass {
-    /// An instruction or a few: less than memory takes to read the operand.
+    /// At most a few instructions, cheaper than loading the operand from memory.
     Simple,
-    /// One instruction that takes several times as long: divisions and roots.
+    /// One slow instruction, such as a division or a root.
     Divide,
     /// Tens of instructions, such as a polynomial.
     Function,
     /// Tens of instructions with many branches.
     Branches,
-    /// A loop for each element.
+    /// A loop per element.
     Loop,
 }
 
-/// Declares a group of ops with its table: the enum, [`ALL`](UnaryOp::ALL), `name` and `parse`, and a private
-/// `row`. Fields that a row leaves out are those of the row type's `DEFAULT`.
+/// Declares a group of ops with its table: the enum, [`ALL`](UnaryOp::ALL), `name`, `parse`, and a private
+/// `row`. Omitted fields of a row are taken from the `DEFAULT` of the row type.
 macro_rules! table {
     (
         $(#[$about:meta])*

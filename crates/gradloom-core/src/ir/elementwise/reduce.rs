@@ -6,11 +6,11 @@ use crate::ir::{DType, Number};
 /// Properties of a reduction.
 struct Properties {
     name: &'static str,
-    /// The function that combines two elements, or two partial results.
+    /// Function that combines two elements or two partial results.
     combiner: BinaryOp,
     /// Result of a reduction of no elements.
     identity: fn(DType) -> Number,
-    /// True if long reductions may be split among threads, so that the order of the elements depends on the
+    /// True if a long reduction may be split among threads, so that the order of combination depends on the
     /// number of threads.
     splits: bool,
 }
@@ -25,26 +25,26 @@ impl Properties {
 }
 
 table! {
-    /// Reductions over axes of numbers. A NaN anywhere gives NaN.
+    /// Reductions over axes of numeric tensors. The result is NaN if any element is NaN.
     pub enum ReduceOp: Properties {
-        /// 0 for no elements.
+        /// Returns 0 for no elements.
         Sum { name: "sum" }
-        /// 1 for no elements.
+        /// Returns 1 for no elements.
         Prod {
             name: "prod",
             combiner: BinaryOp::Mul,
             identity: |dtype| Number::of(dtype, 1.0),
             splits: false,
         }
-        /// The least value for no elements: `-inf` for floats.
+        /// Returns the least value of the dtype for no elements: `-inf` for floats.
         Max { name: "reduce_max", combiner: BinaryOp::Max, identity: |dtype| dtype.range().0 }
-        /// The greatest value for no elements: `inf` for floats.
+        /// Returns the greatest value of the dtype for no elements: `inf` for floats.
         Min { name: "reduce_min", combiner: BinaryOp::Min, identity: |dtype| dtype.range().1 }
     }
 }
 
 impl ReduceOp {
-    /// Returns the function that combines two elements, or two partial results.
+    /// Returns the function that combines two elements or two partial results.
     pub fn combiner(self) -> BinaryOp {
         self.row().combiner
     }
@@ -54,7 +54,7 @@ impl ReduceOp {
         (self.row().identity)(dtype)
     }
 
-    /// Returns whether long reductions may be split among threads.
+    /// Returns whether a long reduction may be split among threads.
     pub fn splits(self) -> bool {
         self.row().splits
     }

@@ -1,4 +1,4 @@
-//! Functions of one operand.
+//! Elementwise functions of one operand.
 
 use super::{CostClass, table};
 use crate::float;
@@ -9,20 +9,21 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// Properties of an op.
 struct Properties {
     name: &'static str,
-    /// The dtypes that it takes, and gives.
+    /// Dtypes of the operand and of the result.
     dtypes: &'static [DType],
-    /// The cost of an element, for floats if it takes floats.
+    /// Cost per element; for floats if the op accepts floats.
     cost: CostClass,
-    /// The value of a float.
+    /// Function of a float.
     float: fn(f64) -> f64,
-    /// The value of an integer, of which the low 32 bits count.
+    /// Function of an integer. Only the low 32 bits of its result are significant.
     int: fn(i64) -> i64,
     bool: fn(bool) -> bool,
-    /// The cotangent of the operand; none where gradients stop.
+    /// Function for the cotangent of the operand. `None` if no gradient flows through the op.
     gradient: Option<Gradient>,
 }
 
-/// The cotangent of the operand x, from that of the result, from x, and from the result y.
+/// Appends the cotangent of the operand `x`, computed from the result's cotangent `g`, `x` and the result
+/// `y`.
 type Gradient = fn(b: &mut Builder<'_>, g: ValueId, x: ValueId, y: ValueId) -> ValueId;
 
 impl Properties {
@@ -59,14 +60,15 @@ table! {
                 b.mul(g, sign)
             }),
         }
-        /// -1, 0 or 1; NaN stays NaN, and a zero keeps its sign. Constant between its jumps.
+        /// Returns -1, 0 or 1. NaN stays NaN, and a zero keeps its sign. Piecewise constant, so its gradient
+        /// is zero.
         Sign {
             name: "sign",
             dtypes: &[F32, I32],
             float: |x| if x == 0.0 || x.is_nan() { x } else { x.signum() },
             int: i64::signum,
         }
-        /// Constant between its jumps.
+        /// Piecewise constant, so its gradient is zero.
         Floor { name: "floor", float: f64::floor }
         Exp {
             name: "exp",
@@ -163,7 +165,7 @@ table! {
         Sigmoid {
             name: "sigmoid",
             cost: CostClass::Function,
-            // The form whose exponential cannot overflow.
+            // Use the form whose exponential cannot overflow.
             float: |x| {
                 if x < 0.0 { float::exp(x) / (1.0 + float::exp(x)) } else { 1.0 / (1.0 + float::exp(-x)) }
             },
@@ -187,41 +189,42 @@ table! {
                 b.mul(g, slope)
             }),
         }
-        /// Bools (logical) and integers (bitwise).
+        /// Logical on bools, bitwise on integers.
         Not { name: "not", dtypes: &[I32, U32, Bool], int: |x| !x, bool: |x| !x }
-        /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation
-        /// remove it.
+        /// Returns the operand, of any dtype, but blocks its gradient. Passes after differentiation remove
+        /// it.
         Detach { name: "detach", dtypes: &DType::COMPUTED, float: |x| x, int: |x| x, bool: |x| x }
     }
 }
 
 impl UnaryOp {
-    /// Returns whether the op takes elements of this dtype.
+    /// Returns whether the op accepts elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// Returns the cost of an element, for floats if the op takes floats.
+    /// Returns the cost per element; for floats if the op accepts floats.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }
 
-    /// Computes the value of a float, in float64.
+    /// Computes the op on a float, in float64.
     pub fn float(self, x: f64) -> f64 {
         (self.row().float)(x)
     }
 
-    /// Computes the value of an integer, of which the low 32 bits count.
+    /// Computes the op on an integer. Only the low 32 bits of the result are significant.
     pub fn int(self, x: i64) -> i64 {
         (self.row().int)(x)
     }
 
-    /// Computes the value of a bool.
+    /// Computes the op on a bool.
     pub fn bool(self, x: bool) -> bool {
         (self.row().bool)(x)
     }
 
-    /// Returns the function that appends the cotangent of the operand; `None` where gradients stop.
+    /// Returns the function that appends the operand's cotangent, or `None` if no gradient flows through the
+    /// op.
     pub(crate) fn gradient(self) -> Option<Gradient> {
         self.row().gradient
     }

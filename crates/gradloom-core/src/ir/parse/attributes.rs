@@ -1,4 +1,4 @@
-//! The part of an op in braces: `{axes=[0, 1], causal}`.
+//! Parsing of an op's attributes in braces: `{axes=[0, 1], causal}`.
 
 use super::error::{Position, Result};
 use super::lexer::Token;
@@ -12,22 +12,22 @@ use std::str::FromStr;
 #[derive(Debug)]
 enum Attribute {
     Flag,
-    /// A number, a truth value or a format of blocks as it is written.
+    /// Text of a number, a bool or a block format.
     Scalar(String),
     List(Vec<usize>),
 }
 
-/// Attributes that have not been asked for yet.
+/// Parsed attributes that have not been taken yet.
 pub(super) struct Given {
     entries: Vec<(String, Attribute, Position)>,
-    /// The position of the attributes, or the one at which they would begin.
+    /// Position of the attributes, or the position where they would begin.
     position: Position,
-    /// The dtype of the op's first result.
+    /// Dtype of the op's first result.
     dtype: DType,
 }
 
 impl Parser<'_> {
-    /// Attributes in braces, if the next token is a brace, of an op whose result has this dtype.
+    /// Parses attributes in braces, if present, for an op whose first result has this dtype.
     pub(super) fn attributes(&mut self, dtype: DType) -> Result<Given> {
         let position = self.position();
         if *self.peek() != Token::Mark("{") {
@@ -92,7 +92,7 @@ impl Given {
         }
     }
 
-    /// Complains about attributes that the op does not have.
+    /// Returns an error if an attribute was not taken, because the op has no such attribute.
     pub(super) fn finish(self, op: &str) -> Result<()> {
         match self.entries.first() {
             Some((name, _, position)) => {

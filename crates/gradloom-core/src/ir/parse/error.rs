@@ -1,17 +1,17 @@
-//! The error of a text that is not a graph, with its position.
+//! The error for text that is not a valid graph, with its position.
 
 use std::fmt;
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
-/// Why a text is not that of a graph.
+/// The reason why a text is not a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Line number, from 1.
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// The expected text, or the problem with the given one.
+    /// Expected syntax, or the problem with the given text.
     pub message: String,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: u32,

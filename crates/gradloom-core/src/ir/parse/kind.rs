@@ -1,4 +1,4 @@
-//! The primitive behind a name, with its operands and attributes.
+//! Parsing of an op by its name, with its operands and attributes.
 
 use super::Parser;
 use super::error::Result;
@@ -6,10 +6,10 @@ use super::op::Head;
 use crate::ir::{DType, Number, OpKind, ValueId};
 
 impl Parser<'_> {
-    /// Reads what follows the op's name, up to its origin.
+    /// Parses the part of the op between its name and its origin.
     pub(super) fn kind(&mut self, head: &Head) -> Result<(OpKind, Vec<ValueId>)> {
         let name = head.name.as_str();
-        // What stands before the operands.
+        // Parse the arguments before the operands.
         let mut kind = match name {
             "input" => OpKind::Input { name: self.leaf_name()?, ty: head.ty()? },
             "param" => OpKind::Param { name: self.leaf_name()?, ty: head.ty()? },
@@ -41,7 +41,7 @@ impl Parser<'_> {
         self.string("a name in quotes")
     }
 
-    /// Parses the name of a custom op; returns its number in the graph.
+    /// Parses the name of a custom op. Returns its index in the graph.
     fn custom(&mut self) -> Result<usize> {
         let position = self.position();
         let name = self.string("the name of a custom op in quotes")?;

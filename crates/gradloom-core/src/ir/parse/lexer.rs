@@ -1,9 +1,9 @@
-//! Text to tokens.
+//! Tokenization of the text form.
 
 use super::error::Position;
 use std::fmt;
 
-/// A piece of the text form.
+/// A token of the text form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A value, such as `%3`.
@@ -12,17 +12,17 @@ pub(super) enum Token {
     Block(u32),
     /// An origin, such as `@0`.
     Origin(u32),
-    /// A name of an op, an attribute or a dtype.
+    /// Name of an op, an attribute or a dtype.
     Word(String),
     /// Contents of a quoted string.
     String(String),
-    /// A number as it is written, not yet known to be well-formed.
+    /// Text of a number, not yet validated.
     Number(String),
     /// Punctuation.
     Mark(&'static str),
-    /// The end of the text.
+    /// End of the text.
     End,
-    /// Characters that form no token; the last token.
+    /// Message for characters that form no token. Always the last token.
     Error(String),
 }
 
@@ -41,11 +41,10 @@ impl fmt::Display for Token {
     }
 }
 
-/// Two-character marks come before their first characters.
+/// Marks of two characters precede their one-character prefixes.
 const MARKS: [&str; 11] = ["<-", "->", "{", "}", "[", "]", "(", ")", ",", ":", "="];
 
-/// Returns all tokens with their places. The last one, and only that, is [`Token::End`] or
-/// [`Token::Error`].
+/// Returns all tokens with their positions. Only the last token is [`Token::End`] or [`Token::Error`].
 pub(super) fn lex(text: &str) -> Vec<(Token, Position)> {
     let mut lexer = Lexer { rest: text, position: Position { line: 1, column: 1 } };
     let mut tokens = Vec::new();
@@ -132,14 +131,14 @@ impl<'a> Lexer<'a> {
         after.is_some_and(|next| next.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_'))
     }
 
-    /// Reads a sign and a number.
+    /// Reads a sigil and a number.
     fn numbered(&mut self, token: impl Fn(u32) -> Token) -> Result<Token, String> {
         let sign = self.bump().unwrap_or_default();
         let digits = self.bump_while(|c| c.is_ascii_digit());
         digits.parse().map(token).map_err(|_| format!("expected a number after `{sign}`, found {digits:?}"))
     }
 
-    /// Reads everything that can be part of a number, such as `-1.5e-7`, `inf` and
+    /// Reads all characters that can be part of a number, such as `-1.5e-7`, `inf` or
     /// `nan(0x7ff8000000000001)`.
     fn number(&mut self) -> Token {
         let mut number = String::new();

@@ -1,4 +1,4 @@
-//! Numbers and the data of constants.
+//! Parsing of numbers and constant data.
 
 use super::Parser;
 use super::error::Result;
@@ -6,7 +6,7 @@ use super::lexer::Token;
 use crate::ir::print::{DIGITS_32, DIGITS_64};
 use crate::ir::{DType, Literal, Number};
 
-/// Parses a number as an element of a dtype. Whole numbers are accepted as floats.
+/// Parses a number as an element of a dtype. Integers are valid floats.
 pub(super) fn to_number(text: &str, dtype: DType) -> std::result::Result<Number, String> {
     let parsed = match dtype {
         DType::F32 | DType::F16 | DType::BF16 => to_float(text).map(Number::Float),
@@ -27,7 +27,7 @@ fn to_float(text: &str) -> Option<f64> {
 }
 
 impl Parser<'_> {
-    /// Parses a number or a truth value; returns it as it is written.
+    /// Parses a number or a bool. Returns its text.
     pub(super) fn scalar(&mut self) -> Result<String> {
         let text = match self.peek() {
             Token::Number(text) => text.clone(),
@@ -44,7 +44,7 @@ impl Parser<'_> {
         to_number(&text, dtype).map_err(|message| position.error(message))
     }
 
-    /// Parses a number, a list, or lines of hexadecimal digits.
+    /// Parses a number, a list, or strings of hexadecimal digits.
     pub(super) fn literal(&mut self, dtype: DType) -> Result<Literal> {
         let digits = match self.peek() {
             Token::Mark("[") => {
@@ -75,7 +75,7 @@ impl Parser<'_> {
     }
 }
 
-/// Parses a group of digits as the bits of an element.
+/// Parses a group of digits as the bit pattern of an element.
 fn from_digits(group: &str, digits: usize, dtype: DType) -> Option<Number> {
     if group.len() != digits || !group.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;

@@ -1,15 +1,15 @@
-//! One op: results, name, operands, attributes, origin.
+//! Parsing of an op: results, name, operands, attributes and origin.
 
 use super::Parser;
 use super::error::{ParseError, Position, Result};
 use super::lexer::Token;
 use crate::ir::{BlockId, DType, OriginId, Type, ValueId};
 
-/// The part of an op between its name and its operands.
+/// The parts of an op up to its name.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) position: Position,
-    /// Types that the text gives to the results.
+    /// Result types given in the text.
     pub(super) types: Vec<Type>,
 }
 
@@ -18,7 +18,7 @@ impl Head {
         self.position.error(message)
     }
 
-    /// Returns the type of the one result, for ops whose attributes are part of it.
+    /// Returns the type of the only result, for ops that store it as an attribute.
     pub(super) fn ty(&self) -> Result<Type> {
         match &self.types[..] {
             [ty] => Ok(ty.clone()),
@@ -28,7 +28,7 @@ impl Head {
 }
 
 impl Parser<'_> {
-    /// Parses `%4: f32[2] = add %2, %3 {attributes} @0`; without `=` if there are no results.
+    /// Parses an op such as `%4: f32[2] = add %2, %3 {attributes} @0`. An op without results has no `=`.
     pub(super) fn op(&mut self) -> Result<()> {
         let mut results: Vec<(u32, Position, Type)> = Vec::new();
         if matches!(self.peek(), Token::Value(_)) {
@@ -52,7 +52,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Adds the op if the types that the text gives are those of the shape rule.
+    /// Adds the op to the graph. Fails if the result types in the text differ from those of the shape rule.
     fn add(
         &mut self,
         head: &Head,
@@ -74,7 +74,7 @@ impl Parser<'_> {
         Ok(values)
     }
 
-    /// Parses the op's origin, if one follows that is not being defined.
+    /// Parses the op's origin, if present. A following definition such as `@0 = ..` is not the op's origin.
     fn origin(&mut self) -> Result<Option<OriginId>> {
         let position = self.position();
         let Token::Origin(number) = *self.peek() else { return Ok(None) };
@@ -88,7 +88,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a block that is closed already, so that no block can run itself.
+    /// Parses the reference to a block. The block must already be closed, so that no block can contain
+    /// itself.
     pub(super) fn closed_block(&mut self) -> Result<BlockId> {
         let position = self.position();
         let Token::Block(number) = *self.peek() else { return self.expected("a block such as `^1`") };
@@ -99,7 +100,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the name of a dtype.
+    /// Returns the dtype that the next token names.
     pub(super) fn dtype(&self) -> Option<DType> {
         let Token::Word(word) = self.peek() else { return None };
         DType::ALL.into_iter().find(|dtype| dtype.name() == word)

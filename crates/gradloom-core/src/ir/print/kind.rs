@@ -1,5 +1,5 @@
-//! The name and attributes of each primitive. Attributes that follow from the types of operands and results
-//! are not printed.
+//! Printing of each op's name and attributes. Attributes implied by the types of operands and results are
+//! omitted.
 
 use super::literal::{float, number, write_literal};
 use super::{Printer, quote};
@@ -10,7 +10,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 impl Printer<'_> {
-    /// Writes the op's name and the text right after it.
+    /// Writes the op's name and the arguments before its operands.
     pub(super) fn head(&self, f: &mut impl fmt::Write, kind: &OpKind) -> fmt::Result {
         f.write_str(kind.name())?;
         if let Some(name) = Graph::leaf_name(kind) {
@@ -33,7 +33,7 @@ impl Printer<'_> {
     }
 }
 
-/// Attributes in the order in which they are printed: `name=value`, or the name of a flag that is set.
+/// Returns the attributes in printing order: `name=value`, or the name of a flag that is set.
 pub(super) fn attributes(kind: &OpKind) -> Vec<String> {
     let mut written = Written(Vec::new());
     let Ok(()) = kind.clone().attributes(&mut written);

@@ -1,22 +1,23 @@
-//! Numbers and the data of constants, without loss.
+//! Lossless printing of numbers and constant data.
 
 use crate::decimal::Decimal;
 use crate::ir::{DType, Literal, Number, Type};
 use std::fmt::{self, Write};
 
-/// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or
-/// `u32`.
+/// Keyword before the data of a large constant in groups of 8 hexadecimal digits, which are the bits of an
+/// `f32`, `i32` or `u32`.
 pub(in crate::ir) const DIGITS_32: &str = "hex32";
-/// Marks groups of 16 digits: the bits of `i64`, or of float64 numbers, for data that float32 cannot hold.
+/// Keyword before groups of 16 digits, which are the bits of an `i64`, or of a float64 if the data is not
+/// exactly representable in float32.
 pub(in crate::ir) const DIGITS_64: &str = "hex64";
 
-/// Constants of up to this many elements are written as a list.
+/// Largest number of elements that is written as a list.
 const INLINE: usize = 16;
 
-/// Groups of digits on a line.
+/// Number of digit groups per line.
 const PER_LINE: usize = 8;
 
-/// Returns the shortest decimal number that parses back to the same bits.
+/// Returns the shortest decimal text that parses back to the same bits.
 pub(super) fn float(v: f64) -> String {
     if !v.is_nan() {
         format!("{:?}", Decimal::from(v))
@@ -41,13 +42,14 @@ pub(super) fn number(number: Number) -> String {
     }
 }
 
-/// Writes one number for a splat, a list for few elements, and quoted lines of hexadecimal digits for many.
+/// Writes a splat as one number, few elements as a list, and many elements as quoted lines of hexadecimal
+/// digits.
 pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide: bool) -> fmt::Result {
     let values = match data {
         Literal::Splat(value) => return f.write_str(&number(*value)),
         Literal::Dense(values) => values,
     };
-    // Data that does not fit its type is written as it is: a list shows each number.
+    // Data that does not fit its type is written as a list, which shows each number.
     if values.len() <= INLINE || !values.iter().all(|v| v.fits(ty.dtype)) {
         return write!(f, "[{}]", values.iter().map(|&v| number(v)).collect::<Vec<_>>().join(", "));
     }
