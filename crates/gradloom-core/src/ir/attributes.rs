@@ -1,21 +1,21 @@
-//! The attributes of ops in the text form, `{axes=[0, 1], causal}`: one list for what writes them and what
-//! reads them.
+//! Visitor of op attributes in the text form, such as `{axes=[0, 1], causal}`, shared by the printer and the
+//! parser.
 
 use super::{BlockFormat, Number};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Visitor of an op's attributes, which writes each of them or sets it from a text.
+/// Visits an op's attributes, either to print them or to set them from text.
 pub(super) trait Attributes {
     type Error;
-    /// Visits a flag: a name that is there or not.
+    /// Visits a flag, whose name is present if it is set.
     fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
     fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Self::Error>;
-    /// Visits a number that is an element of the result.
+    /// Visits a number that is an element of the result's dtype.
     fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Self::Error>;
     fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
-    /// Visits a list that is not written when it is empty.
+    /// Visits a list that is omitted when empty.
     fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
     fn float(&mut self, name: &str, value: &mut f64) -> Result<(), Self::Error>;
 }

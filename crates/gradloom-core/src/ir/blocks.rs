@@ -1,23 +1,23 @@
-//! Numbers in blocks of few bits, as files of ggml have them.
+//! Block-quantized numbers in the formats of ggml.
 //!
-//! In: bytes of a [`BlockFormat`]. Out: how many elements they are, and their values. Always holds: a block
-//! has [`BLOCK`] elements along the last axis, and stands for its numbers exactly in f32.
+//! Decodes and encodes blocks of a [`BlockFormat`] and converts between byte and element counts. A block
+//! consists of [`BLOCK`] elements along the last axis, and f32 represents the decoded elements exactly.
 
 use super::half::from_f16;
 use std::fmt;
 use std::str::FromStr;
 
-/// Elements of a block.
+/// Number of elements in a block.
 pub const BLOCK: usize = 32;
 
-/// Format of a block's elements: a scale `d` in f16, the low byte first, then a small integer for each
-/// element. The formats are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
+/// Format of a block: a scale `d` in little-endian f16, followed by a small integer per element. The formats
+/// are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockFormat {
-    /// 34 bytes: `d`, then an i8 `q` for each element. Element i is `d * q[i]`.
+    /// 34 bytes: `d`, then an i8 `q` per element. Element i is `d * q[i]`.
     Q8_0,
-    /// 18 bytes: `d`, then 16 bytes, of which byte j has element j in its low and element j + 16 in its high
-    /// four bits. An element is `d * (bits - 8)`.
+    /// 18 bytes: `d`, then 16 bytes. Byte j contains element j in its low and element j + 16 in its high four
+    /// bits. An element is `d * (bits - 8)`.
     Q4_0,
 }
 
@@ -25,7 +25,7 @@ impl BlockFormat {
     /// Every format.
     pub const ALL: &'static [BlockFormat] = &[BlockFormat::Q8_0, BlockFormat::Q4_0];
 
-    /// Returns the number of bytes of a block.
+    /// Returns the number of bytes in a block.
     pub fn block_bytes(self) -> usize {
         match self {
             BlockFormat::Q8_0 => 2 + BLOCK,
@@ -33,7 +33,7 @@ impl BlockFormat {
         }
     }
 
-    /// Returns the name in the text form: `q8_0`, `q4_0`.
+    /// Returns the name in the text form: `q8_0` or `q4_0`.
     pub fn name(self) -> &'static str {
         match self {
             BlockFormat::Q8_0 => "q8_0",
@@ -41,21 +41,20 @@ impl BlockFormat {
         }
     }
 
-    /// Returns the number of bytes of so many elements, if these are whole blocks.
+    /// Returns the number of bytes for `elements` elements, or `None` if they are not whole blocks.
     pub fn bytes_of(self, elements: usize) -> Option<usize> {
         elements.is_multiple_of(BLOCK).then(|| (elements / BLOCK).saturating_mul(self.block_bytes()))
     }
 
-    /// Returns the number of elements of so many bytes, if these are whole blocks.
+    /// Returns the number of elements in `bytes` bytes, or `None` if they are not whole blocks.
     pub fn elements_of(self, bytes: usize) -> Option<usize> {
         bytes.is_multiple_of(self.block_bytes()).then(|| (bytes / self.block_bytes()).saturating_mul(BLOCK))
     }
 
-    /// Returns the elements of a block. An f16 times an integer of 8 bits is exact in f32, and so in
-    /// float64.
+    /// Returns the elements of a block. The product of an f16 and an 8-bit integer is exact in f32.
     ///
     /// # Panics
-    /// When `block` does not have [`BlockFormat::block_bytes`].
+    /// Panics if the length of `block` is not [`BlockFormat::block_bytes`].
     pub fn decode(self, block: &[u8]) -> [f32; BLOCK] {
         assert_eq!(block.len(), self.block_bytes(), "the bytes of a block of {self}");
         match self {
@@ -75,9 +74,9 @@ impl BlockFormat {
 }
 
 impl BlockFormat {
-    /// Appends the block that stands for numbers, rounded as ggml's reference does (`quantize_row_q8_0_ref`
-    /// and `quantize_row_q4_0_ref`): of Q8_0 the largest magnitude becomes 127, and halves are rounded away
-    /// from zero; of Q4_0 the first number of the largest magnitude becomes -8, so that the scale has its
+    /// Appends the block for `numbers`, rounded like ggml's reference implementation (`quantize_row_q8_0_ref`
+    /// and `quantize_row_q4_0_ref`). In Q8_0, the largest magnitude maps to 127, and ties round away from
+    /// zero. In Q4_0, the first number of the largest magnitude maps to -8, so the scale has the opposite
     /// sign.
     pub fn encode(self, numbers: &[f32; BLOCK], bytes: &mut Vec<u8>) {
         use super::half::to_f16;
@@ -106,7 +105,7 @@ impl fmt::Display for BlockFormat {
     }
 }
 
-/// A name that is none of a [`BlockFormat`].
+/// The error for an unknown name of a [`BlockFormat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownFormat;
 
@@ -122,7 +121,7 @@ impl FromStr for BlockFormat {
 mod tests {
     use super::*;
 
-    /// Returns a block with a scale of 0.5: its bits are 0x3800.
+    /// Returns a block with a scale of 0.5, whose f16 bits are 0x3800.
     fn block(quants: impl Iterator<Item = u8>) -> Vec<u8> {
         [0x00, 0x38].into_iter().chain(quants).collect()
     }

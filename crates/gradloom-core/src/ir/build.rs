@@ -1,17 +1,17 @@
-//! Builder for stages that add ops: gradients, optimizers, rewrites.
+//! Builder for compiler stages that add ops: gradients, optimizers and rewrites.
 //!
-//! The stages add only ops that fit, so a [`TypeError`](super::TypeError) here is a bug of gradloom and
-//! panics with the op's name; user input never reaches this type.
+//! These stages add only well-typed ops, so a [`TypeError`](super::TypeError) is a bug in gradloom and panics
+//! with the op's name. User input never reaches this type.
 
 use super::{
     BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind, OriginId, ReduceOp, Shape, Type,
     UnaryOp, ValueId,
 };
 
-/// Adds ops that share one origin to a graph.
+/// Adds ops with a common origin to a graph.
 #[derive(Debug)]
 pub struct Builder<'g> {
-    /// The graph that grows.
+    /// The graph under construction.
     pub graph: &'g mut Graph,
     /// Origin of the new ops.
     pub origin: Option<OriginId>,
@@ -23,7 +23,7 @@ impl<'g> Builder<'g> {
         Self { graph, origin }
     }
 
-    /// Adds an op; returns all its results.
+    /// Appends an op. Returns all its results.
     #[track_caller]
     pub fn all(&mut self, kind: OpKind, operands: &[ValueId]) -> Vec<ValueId> {
         let name = kind.name();
@@ -33,7 +33,7 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Adds an op with one result.
+    /// Appends an op. Returns its first result.
     #[track_caller]
     pub fn op(&mut self, kind: OpKind, operands: &[ValueId]) -> ValueId {
         self.all(kind, operands)[0]
@@ -55,7 +55,7 @@ impl<'g> Builder<'g> {
         self.op(OpKind::Constant { ty: ty.clone(), data }, &[])
     }
 
-    /// Appends a constant of the type of `like`, all `value`.
+    /// Appends a constant of the type of `like` whose elements are all `value`.
     pub fn splat_like(&mut self, like: ValueId, value: f64) -> ValueId {
         let ty = self.ty(like);
         self.splat(&ty, value)
@@ -66,7 +66,7 @@ impl<'g> Builder<'g> {
         self.splat(&Type::scalar(DType::F32), value)
     }
 
-    /// Appends one number of the per-step block.
+    /// Returns a scalar of the per-step block, which is appended if the entry block does not contain it.
     pub fn scalar(&mut self, name: &str, dtype: DType) -> ValueId {
         let kind = OpKind::Scalar { name: name.to_string(), dtype };
         let existing = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
@@ -79,7 +79,7 @@ impl<'g> Builder<'g> {
         self.op(OpKind::Unary(op), &[x])
     }
 
-    /// Appends an elementwise function of two operands of one type.
+    /// Appends an elementwise function of two operands of the same type.
     #[track_caller]
     pub fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Binary(op), &[a, b])
@@ -129,38 +129,38 @@ impl<'g> Builder<'g> {
         self.mul(a, b)
     }
 
-    /// Appends `a op b` as bools.
+    /// Appends the elementwise comparison `a op b`, whose result is bool.
     #[track_caller]
     pub fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Compare(op), &[a, b])
     }
 
-    /// Appends `a` where `condition`, `b` elsewhere.
+    /// Appends the selection of `a` where `condition` is true and of `b` elsewhere.
     #[track_caller]
     pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> ValueId {
         self.op(OpKind::Select, &[condition, a, b])
     }
 
-    /// Appends the same elements as another dtype; returns `x` itself if it has that dtype.
+    /// Appends a cast to `dtype`. Returns `x` itself if it already has that dtype.
     pub fn cast(&mut self, x: ValueId, dtype: DType) -> ValueId {
         if self.graph.ty(x).dtype == dtype { x } else { self.op(OpKind::Cast { dtype }, &[x]) }
     }
 
-    /// Appends the same elements in another shape; returns `x` itself if it has that shape.
+    /// Appends a reshape to `shape`. Returns `x` itself if it already has that shape.
     #[track_caller]
     pub fn reshape(&mut self, x: ValueId, shape: impl Into<Shape>) -> ValueId {
         let shape = shape.into();
         if self.graph.ty(x).shape == shape { x } else { self.op(OpKind::Reshape { shape }, &[x]) }
     }
 
-    /// Reorders axes; `x` itself for the identity.
+    /// Appends a permutation of the axes. Returns `x` itself for the identity.
     #[track_caller]
     pub fn permute(&mut self, x: ValueId, perm: &[usize]) -> ValueId {
         if perm.is_sorted() { x } else { self.op(OpKind::Permute { perm: perm.to_vec() }, &[x]) }
     }
 
-    /// Appends NumPy's broadcasting to `shape`: right-aligned, extents of 1 and missing leading axes are
-    /// repeated.
+    /// Appends NumPy broadcasting to `shape`: shapes are right-aligned, and missing leading axes and extents
+    /// of 1 are repeated.
     #[track_caller]
     pub fn broadcast(&mut self, x: ValueId, shape: &Shape) -> ValueId {
         let from = self.shape(x);
@@ -176,13 +176,14 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Reduces over `axes`, which vanish; `x` itself when there are none.
+    /// Appends a reduction over `axes`, which are removed from the shape. Returns `x` itself if `axes` is
+    /// empty.
     #[track_caller]
     pub fn reduce(&mut self, op: ReduceOp, x: ValueId, axes: &[usize]) -> ValueId {
         if axes.is_empty() { x } else { self.op(OpKind::Reduce { op, axes: axes.to_vec() }, &[x]) }
     }
 
-    /// Reduces over `axes`, which stay with extent 1.
+    /// Appends a reduction over `axes`, which are kept with extent 1.
     #[track_caller]
     pub fn reduce_keep(&mut self, op: ReduceOp, x: ValueId, axes: &[usize]) -> ValueId {
         let kept: Vec<usize> =
@@ -191,7 +192,7 @@ impl<'g> Builder<'g> {
         self.reshape(reduced, kept)
     }
 
-    /// Appends the adjoint of [`Builder::broadcast`]: sums `x` down to `shape`.
+    /// Appends the sum of `x` to `shape`, which is the adjoint of [`Builder::broadcast`].
     #[track_caller]
     pub fn sum_to(&mut self, x: ValueId, shape: &Shape) -> ValueId {
         let from = self.shape(x);
@@ -202,7 +203,7 @@ impl<'g> Builder<'g> {
         self.reshape(summed, shape.clone())
     }
 
-    /// Appends a generalised matrix product.
+    /// Appends a generalized matrix product.
     #[track_caller]
     pub fn dot(&mut self, lhs: ValueId, rhs: ValueId, axes: DotAxes) -> ValueId {
         self.op(OpKind::Dot(axes), &[lhs, rhs])

@@ -1,29 +1,29 @@
-//! Axes of two tensors that a product runs over, keys that a query of attention sees, and the number of
-//! floating-point operations that both take. Counts that 64 bits cannot hold are `u64::MAX`.
+//! Axes of matrix products, specification of attention, and the number of floating-point operations of both.
+//! Counts saturate at `u64::MAX`.
 
 use super::Shape;
 
-/// Axes that a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left,
-/// then of the right operand.
+/// Axes of a [`Dot`](super::OpKind::Dot). The axes of the result are the batch axes, then the free axes of
+/// the left operand, then those of the right operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct DotAxes {
     /// Batch axes of the left operand, paired with `rhs_batch`.
     pub lhs_batch: Vec<usize>,
     /// Batch axes of the right operand.
     pub rhs_batch: Vec<usize>,
-    /// Axes of the left operand that are multiplied and summed, paired with `rhs_contract`.
+    /// Contracted axes of the left operand, paired with `rhs_contract`.
     pub lhs_contract: Vec<usize>,
-    /// Axes of the right operand that are multiplied and summed.
+    /// Contracted axes of the right operand.
     pub rhs_contract: Vec<usize>,
 }
 
 impl DotAxes {
-    /// Returns the axes of an operand of the given rank that are in neither list, in order.
+    /// Returns the axes of an operand of the given rank that are in neither list, in ascending order.
     pub fn free(rank: usize, batch: &[usize], contract: &[usize]) -> Vec<usize> {
         (0..rank).filter(|axis| !batch.contains(axis) && !contract.contains(axis)).collect()
     }
 
-    /// Returns the shape of the product of operands that fit.
+    /// Returns the shape of the product of operands whose shapes match.
     pub fn result_shape(&self, lhs: &Shape, rhs: &Shape) -> Shape {
         let free = |shape: &Shape, batch: &[usize], contract: &[usize]| -> Vec<usize> {
             Self::free(shape.rank(), batch, contract).into_iter().map(|axis| shape[axis]).collect()
@@ -34,15 +34,15 @@ impl DotAxes {
         extents.into()
     }
 
-    /// Returns the number of floating-point operations: a multiplication and an addition for each pair of
-    /// factors of so many sums.
+    /// Returns the number of floating-point operations of `sums` contractions: a multiplication and an
+    /// addition per pair of factors.
     pub(crate) fn flops(&self, lhs: &Shape, sums: u64) -> u64 {
         let length = product(self.lhs_contract.iter().map(|&axis| lhs[axis]));
         sums.saturating_mul(length).saturating_mul(2)
     }
 }
 
-/// Returns the product as [`u64`] holds it; it is 0 if a factor is, however large the others are.
+/// Returns the product of the factors, saturating at `u64::MAX`. A factor of 0 makes the product 0.
 pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
     let mut product = 1_u64;
     for factor in factors {
@@ -54,25 +54,26 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
     product
 }
 
-/// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys that a query may see.
+/// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys visible to a query.
 ///
-/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v
-/// `[batch, kv_heads, keys, value_depth]` with `heads` a multiple of `kv_heads` (query head h reads key head
-/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` and
-/// `key_length` (each one i32, or one for each sequence, `[batch]`), `block_table` (i32 `[batch, blocks]`).
+/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]` and v `[batch, kv_heads,
+/// keys, value_depth]`, where `heads` is a multiple of `kv_heads` (query head h uses key head `h / (heads /
+/// kv_heads)`). They are followed, in this order and if the corresponding flag is set, by `query_offset` and
+/// `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`) and `block_table` (i32 `[batch,
+/// blocks]`).
 ///
-/// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys
-/// without it) and, when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp
-/// of `-inf`).
+/// Query i is at position `query_offset + i`; without the operand, the offset is 0. Key j is visible if `j <
+/// key_length` (if present) and, with causal masking, `j <= query_offset + i`. If no key is visible, the
+/// output is 0 and the log-sum-exp is `-inf`.
 ///
 /// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
-/// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`; the number of
-/// keys is `blocks * block_size`.
+/// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`, and the number
+/// of keys is `blocks * block_size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionSpec {
-    /// True if a query sees only keys at or before its own position.
+    /// True if only keys at or before a query's own position are visible to it.
     pub causal: bool,
-    /// Factor on the scores, usually `1 / sqrt(depth)`.
+    /// Factor applied to the scores, usually `1 / sqrt(depth)`.
     pub scale: f64,
     /// True if there is a `query_offset` operand.
     pub query_offset: bool,
@@ -95,8 +96,7 @@ impl AttentionSpec {
         usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
     }
 
-    /// Returns the position of (`query_offset`, `key_length`, `block_table`) among the operands, where
-    /// present.
+    /// Returns the operand positions of `query_offset`, `key_length` and `block_table`, where present.
     pub fn extra_positions(&self) -> [Option<usize>; 3] {
         let mut next = 3;
         [self.query_offset, self.key_length, self.block_table].map(|present| {
@@ -107,29 +107,29 @@ impl AttentionSpec {
         })
     }
 
-    /// Returns the number of operations of the forward pass: its two matrix products.
+    /// Returns the number of floating-point operations of the forward pass, which consists of two matrix
+    /// products.
     pub(crate) fn flops(&self, shapes: &[&Shape]) -> u64 {
         let ([depth, value_depth], pairs) = self.pairs(shapes);
         pairs.saturating_mul(depth.saturating_add(value_depth).saturating_mul(2))
     }
 
-    /// Returns the number of operations of the gradient: the scores again, then a product each for the
-    /// cotangents of scores, values, keys and queries.
+    /// Returns the number of floating-point operations of the gradient: recomputing the scores, and one
+    /// matrix product each for the cotangents of scores, values, keys and queries.
     pub(crate) fn gradient_flops(&self, shapes: &[&Shape]) -> u64 {
         let ([depth, value_depth], pairs) = self.pairs(shapes);
         let each = depth.saturating_mul(3).saturating_add(value_depth.saturating_mul(2));
         pairs.saturating_mul(each.saturating_mul(2))
     }
 
-    /// Returns the depths of keys and values, and the number of (query, key) pairs that may be seen at
-    /// most.
+    /// Returns the depths of keys and values, and an upper bound on the number of visible (query, key) pairs.
     fn pairs(&self, shapes: &[&Shape]) -> ([u64; 2], u64) {
         let table = match self.extra_positions() {
             [_, _, Some(table)] => shapes[table][1],
             _ => 1,
         };
         let (queries, keys) = (shapes[0][2] as u64, product([shapes[1][2], table]));
-        // Where the first query stands is known at run time, unless it stands at the first key.
+        // With a `query_offset`, the queries' positions are known only at run time, so all pairs are counted.
         let seen = match self.causal && !self.query_offset {
             true => causal_pairs(queries, keys),
             false => queries.saturating_mul(keys),
@@ -139,8 +139,8 @@ impl AttentionSpec {
     }
 }
 
-/// Returns the number of pairs of a query and a key that it sees, with a causal mask: query i sees i + 1
-/// keys at most.
+/// Returns the number of visible (query, key) pairs under a causal mask, where query i sees at most i + 1
+/// keys.
 fn causal_pairs(queries: u64, keys: u64) -> u64 {
     let growing = u128::from(queries.min(keys));
     let all = growing * (growing + 1) / 2 + u128::from(queries.saturating_sub(keys)) * u128::from(keys);

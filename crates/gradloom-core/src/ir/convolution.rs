@@ -1,25 +1,25 @@
-//! Windows along axes, and convolutions over them.
+//! Sliding windows and convolutions.
 
 use super::{Shape, TypeError};
 
-/// Windows along one axis.
+/// Sliding windows along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Elements of a window.
+    /// Number of elements in a window.
     pub size: usize,
-    /// Distance from one window to the next.
+    /// Distance between the starts of consecutive windows.
     pub step: usize,
-    /// Distance from one element of a window to the next.
+    /// Distance between consecutive elements of a window.
     pub dilation: usize,
 }
 
 impl Window {
-    /// Returns the number of windows along an axis of this extent; `None` if not even one fits.
+    /// Returns the number of windows along an axis of this extent, or `None` if no window fits.
     pub fn count(&self, extent: usize) -> Option<usize> {
         Some(self.room(extent)?.checked_div(self.step)? + 1)
     }
 
-    /// Returns the number of elements behind the first window; `None` if it does not fit.
+    /// Returns the number of elements after the first window, or `None` if no window fits.
     pub fn room(&self, extent: usize) -> Option<usize> {
         if self.dilation == 0 {
             return None;
@@ -29,23 +29,24 @@ impl Window {
     }
 }
 
-/// A convolution as neural networks have it (a cross-correlation) over the last axes.
+/// A neural-network convolution (cross-correlation) over the last axes.
 ///
-/// Operands: x `[batch, channels, S..]` and weights `[outputs, channels / groups, K..]`, f32, with `outputs`
-/// and `channels` multiples of `groups`: group g of the outputs sees group g of the channels. Result:
-/// `[batch, outputs, W..]`, at output o and position w the sum over channels c and places k of `weights[o,
-/// c, k] · x[c, stride·w - low + dilation·k]`, where x is 0 outside.
+/// Operands: x `[batch, channels, S..]` and weights `[outputs, channels / groups, K..]`, both f32, where
+/// `outputs` and `channels` are multiples of `groups`, and output group g uses only channel group g. The
+/// result is `[batch, outputs, W..]`. Its element at output o and position w is the sum over channels c and
+/// kernel positions k of `weights[o, c, k] · x[c, stride·w - low + dilation·k]`, where x is 0 outside its
+/// bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConvSpec {
-    /// Distance from one position to the next, for each spatial axis, at least 1.
+    /// Distance between consecutive window positions for each spatial axis, at least 1.
     pub stride: Vec<usize>,
-    /// Zeros before x.
+    /// Number of zeros before x on each spatial axis.
     pub low: Vec<usize>,
-    /// Zeros after x.
+    /// Number of zeros after x on each spatial axis.
     pub high: Vec<usize>,
-    /// Distance from one element of the weights to the next, at least 1.
+    /// Distance between the input elements of consecutive weights on each spatial axis, at least 1.
     pub dilation: Vec<usize>,
-    /// Parts of the channels that do not see each other.
+    /// Number of groups. The outputs of a group depend only on the channels of that group.
     pub groups: usize,
 }
 
@@ -53,7 +54,7 @@ impl ConvSpec {
     /// Returns the shape of the result.
     ///
     /// # Errors
-    /// When the operands do not fit each other or the attributes.
+    /// Returns an error if the operands match neither each other nor the attributes.
     pub fn result_shape(&self, x: &Shape, weights: &Shape) -> Result<Shape, TypeError> {
         let axes = self.stride.len();
         let fail = |message: String, help: &str| Err(TypeError::new(message).help(help));
@@ -107,8 +108,8 @@ impl ConvSpec {
         Window { size: weights[axis + 2], step: self.stride[axis], dilation: self.dilation[axis] }
     }
 
-    /// Returns the number of operations: a multiplication and an addition for each weight that each element
-    /// of the result sees.
+    /// Returns the number of floating-point operations: a multiplication and an addition per result element
+    /// and weight of its output.
     pub(crate) fn flops(&self, weights: &Shape, results: u64) -> u64 {
         let each = super::product(weights[1..].iter().copied());
         results.saturating_mul(each).saturating_mul(2)

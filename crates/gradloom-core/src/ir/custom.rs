@@ -1,4 +1,4 @@
-//! Users' own ops, under the same verifier and tests as the primitives.
+//! User-defined ops, which pass the same verifier and tests as the primitives.
 
 use super::{Builder, DType, Type, TypeError, ValueId};
 use crate::reference::HostTensor;
@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Row-major elements in the host's memory, to read.
+/// Row-major elements in host memory, read-only.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Slice<'a> {
@@ -14,13 +14,13 @@ pub enum Slice<'a> {
     I32(&'a [i32]),
     U32(&'a [u32]),
     U8(&'a [u8]),
-    /// One byte an element: 0 or 1.
+    /// One byte per element: 0 or 1.
     Bool(&'a [u8]),
-    /// The bits of floats of this dtype, of 16 bits.
+    /// Bits of 16-bit floats of this dtype.
     Half(DType, &'a [u16]),
 }
 
-/// Row-major elements in the host's memory, to write, every one.
+/// Row-major elements in host memory to write. Every element must be written.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum SliceMut<'a> {
@@ -28,24 +28,24 @@ pub enum SliceMut<'a> {
     I32(&'a mut [i32]),
     U32(&'a mut [u32]),
     U8(&'a mut [u8]),
-    /// One byte an element: 0 or 1.
+    /// One byte per element: 0 or 1.
     Bool(&'a mut [u8]),
-    /// The bits of floats of this dtype, of 16 bits.
+    /// Bits of 16-bit floats of this dtype.
     Half(DType, &'a mut [u16]),
 }
 
-/// Lowering of a user's op for GPUs. The kernel language is a stage behind this crate, which only passes
-/// the value on: `simt::custom` of `gradloom-codegen` makes and reads it.
+/// GPU lowering of a user-defined op. This crate only passes it on to `simt::custom` of `gradloom-codegen`,
+/// which defines the kernel language and creates and reads the value.
 #[derive(Clone)]
 pub struct GpuLowering(Arc<dyn Any + Send + Sync>);
 
 impl GpuLowering {
-    /// Wraps the stage's own type.
+    /// Wraps a lowering of the code generator's type.
     pub fn new(inner: impl Any + Send + Sync) -> Self {
         Self(Arc::new(inner))
     }
 
-    /// Returns the stage's own type, if it is this one.
+    /// Returns the wrapped lowering if it has type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -57,21 +57,22 @@ impl fmt::Debug for GpuLowering {
     }
 }
 
-/// An op that gradloom does not know: its shape rule, gradient, reference and lowering.
+/// A user-defined op with its shape rule, gradient, reference and lowering.
 pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
-    /// Returns the name in messages and in the text form: letters, digits, `_` and `.`. A text finds its
-    /// ops by name, so those of one graph that is to be written and read again need different ones.
+    /// Returns the name used in messages and in the text form. It consists of letters, digits, `_` and `.`.
+    /// The parser finds custom ops by name, so the names in a graph must be unique if its text is to be
+    /// parsed.
     fn name(&self) -> &str;
 
     /// Returns the types of the results.
     ///
     /// # Errors
-    /// When the operands do not fit.
+    /// Returns an error if the operand types are invalid.
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError>;
 
-    /// Appends and returns the cotangents of the operands, given those of the results (`None`: no gradient
-    /// arrives there). `None` says that the op cannot be differentiated, which is an error where a gradient
-    /// is needed.
+    /// Appends the cotangents of the operands, given those of the results, and returns them. A cotangent of
+    /// `None` means that no gradient reaches the result. A return value of `None` means that the op is not
+    /// differentiable, which is an error if a gradient is needed.
     fn gradient(
         &self,
         builder: &mut Builder<'_>,
@@ -83,22 +84,24 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Computes the results in float64: the meaning of the op, against which every backend is tested.
+    /// Computes the results in float64. This defines the op's semantics, against which every backend is
+    /// tested.
     ///
     /// # Errors
-    /// A message for operands that the op refuses.
+    /// Returns a message if the op rejects the operands.
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
 
-    /// Computes the results in the host's memory: on the CPU, and for GPUs if [`CustomOp::gpu`] gives no
-    /// kernels. Called from any thread, in each step once for each place where the compiled step has the op:
-    /// a block of `scan` has as many as it has turns, and recomputation may add some. So it keeps no state.
+    /// Computes the results in host memory. Used on the CPU, and for GPUs if [`CustomOp::gpu`] returns no
+    /// kernels. Called from any thread, once per step for each occurrence of the op in the compiled step. A
+    /// `scan` block contributes one occurrence per iteration, and recomputation may add more, so the op must
+    /// not keep state.
     ///
     /// # Errors
-    /// A message; the step then fails and changes nothing.
+    /// Returns a message, upon which the step fails and changes nothing.
     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
 
-    /// Returns the kernels for GPUs. `None`: a step on a GPU stops at the op, copies the operands to the
-    /// host, calls [`CustomOp::run_on_host`], and goes on with what it wrote.
+    /// Returns the kernels for GPUs. With `None`, a step on a GPU stops at the op, copies the operands to the
+    /// host, calls [`CustomOp::run_on_host`], and continues with its results.
     fn gpu(&self) -> Option<GpuLowering> {
         None
     }

@@ -1,7 +1,7 @@
-//! The graph: ops, values and blocks in arenas, with what it returns, persists and guards.
+//! The graph: ops, values and blocks in arenas, with the graph's outputs, updates and guards.
 //!
-//! Always holds (see `verify`): ops of a block come after the ops whose results they use; every value has one
-//! definition; blocks are closed, that is, use no value from outside; leaves stand in the entry block.
+//! Invariants, checked by `verify`: ops follow the ops of their block whose results they use; every value has
+//! one definition; blocks are closed, that is, use no outside values; leaves are in the entry block.
 
 use super::{
     Arena, BinaryOp, BlockId, CustomOp, DType, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer,
@@ -10,7 +10,7 @@ use crate::verify::{check_extents, check_type};
 use std::fmt;
 use std::sync::Arc;
 
-/// The definition of a value.
+/// The definition site of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// Result number `1` of op `0`.
@@ -37,18 +37,18 @@ pub struct Op {
     pub operands: Vec<ValueId>,
     /// Results, in the order that the kind prescribes.
     pub results: Vec<ValueId>,
-    /// The source position that asked for it, if known.
+    /// Source position that created the op, if known.
     pub origin: Option<OriginId>,
 }
 
-/// A list of ops with parameters and results.
+/// A sequence of ops with parameters and results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// Values that the block is entered with.
+    /// Parameters of the block.
     pub params: Vec<ValueId>,
-    /// Ops in an order in which they can run.
+    /// Ops in a valid execution order.
     pub ops: Vec<OpId>,
-    /// Values that the block hands back.
+    /// Results of the block.
     pub results: Vec<ValueId>,
 }
 
@@ -63,25 +63,25 @@ pub struct Output {
 
 /// The next value of a parameter or state.
 ///
-/// Every read of the target sees the value from the start of the step; all updates take effect together at
-/// its end.
+/// All reads of the target return its value at the start of the step. All updates take effect together at the
+/// end of the step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// A parameter or state leaf; at most one whole update, or any number of updates of regions, for each.
+    /// The updated parameter or state leaf. A leaf has at most one whole update, or any number of region
+    /// updates.
     pub target: ValueId,
-    /// Start of the region on each axis (i32 scalars); `None` replaces the whole target.
+    /// Start of the updated region on each axis (i32 scalars), or `None` to replace the whole target.
     pub region: Option<Vec<ValueId>>,
-    /// Value to write: of the target's type or, for a region, of its dtype and rank, with extents that fit.
+    /// Value to write. It has the target's type or, for a region, its dtype and rank and extents that fit.
     pub value: ValueId,
-    /// True if the plan must write into the target's own bytes, and nothing may copy the target; planning
-    /// fails if that cannot be.
+    /// True if the plan must write in place into the target, without copying it. Planning fails if it cannot.
     pub must_alias: bool,
 }
 
-/// A condition of the commit group: if `value` has an element that is not finite, no update takes effect.
+/// A condition for committing the step: if `value` contains a non-finite element, no update takes effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
-    /// Name in messages, as "loss" or "gradient norm".
+    /// Name in messages, such as "loss" or "gradient norm".
     pub name: String,
     /// The f32 value that must be finite.
     pub value: ValueId,
@@ -90,7 +90,7 @@ pub struct Guard {
 /// A tensor program.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// All ops, reachable or not.
+    /// All ops of the graph, reachable or not.
     pub ops: Arena<OpId, Op>,
     /// All values of the graph.
     pub values: Arena<ValueId, Value>,
@@ -98,7 +98,7 @@ pub struct Graph {
     pub blocks: Arena<BlockId, Block>,
     /// The block that a run executes.
     pub entry: BlockId,
-    /// The block that new ops are added to: `entry`, or a block under construction.
+    /// The block to which new ops are added: `entry` or a block under construction.
     pub cursor: BlockId,
     /// Values that the caller can read after a run.
     pub outputs: Vec<Output>,
@@ -106,28 +106,29 @@ pub struct Graph {
     pub updates: Vec<Update>,
     /// Values that must be finite for the updates to take effect.
     pub guards: Vec<Guard>,
-    /// Source positions.
+    /// Source positions of the ops.
     pub origins: Origins,
-    /// Users' ops, by the number in [`OpKind::Custom`].
+    /// User-defined ops, indexed by [`OpKind::Custom`].
     pub customs: Vec<Arc<dyn CustomOp>>,
 }
 
-/// Operands that do not fit an op. The message names the op and the types; `help` says what would fit.
+/// The error for invalid operands of an op. The message contains the op and its types; `help` describes valid
+/// operands.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TypeError {
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
-    /// The remedy.
+    /// Suggested fix.
     pub help: Option<String>,
 }
 
 impl TypeError {
-    /// Creates an error without advice.
+    /// Creates an error without a suggested fix.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
 
-    /// Adds the remedy to the error.
+    /// Adds a suggested fix to the error.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -144,7 +145,7 @@ impl fmt::Display for TypeError {
     }
 }
 
-/// The text of `Display`, for a panic's message.
+/// Prints the same text as `Display`, for panic messages.
 impl fmt::Debug for TypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -178,13 +179,14 @@ impl Graph {
         }
     }
 
-    /// Appends an op to the block under the cursor and returns its results; the types follow from the
-    /// operands. A step of a slice that leads out of its range is kept as the range's length, and a gap of a
-    /// pad that stands between no elements as 0.
+    /// Appends an op to the block at the cursor and returns its results, whose types are inferred from the
+    /// operands. Normalizes attributes beyond their effective range: for example, a slice step beyond the end
+    /// of its range becomes the length of the range, and interior padding between fewer than two elements
+    /// becomes 0.
     ///
     /// # Errors
-    /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph
-    /// is then unchanged.
+    /// Returns an error if the operands are invalid or the size of a result overflows. The graph is then
+    /// unchanged.
     pub fn add(
         &mut self,
         kind: OpKind,
@@ -201,8 +203,8 @@ impl Graph {
         Ok(self.ops[op].results.clone())
     }
 
-    /// Does what [`Graph::add`] does, with attributes that are settled and result types that the caller
-    /// vouches for.
+    /// Appends an op like [`Graph::add`], with attributes that are already normalized and with unchecked
+    /// result types.
     pub(crate) fn add_typed(
         &mut self,
         kind: OpKind,
@@ -236,7 +238,7 @@ impl Graph {
         &self.values[value].ty
     }
 
-    /// Returns the op that defines a value, unless it is a block's parameter.
+    /// Returns the op that defines a value, or `None` for a block parameter.
     pub fn defining_op(&self, value: ValueId) -> Option<&Op> {
         match self.values[value].definition {
             Definition::Result(op, _) => Some(&self.ops[op]),
@@ -244,12 +246,12 @@ impl Graph {
         }
     }
 
-    /// Iterates over the ops of the entry block, in order.
+    /// Iterates over the ops of the entry block in order.
     pub fn entry_ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &Op)> {
         self.blocks[self.entry].ops.iter().map(|&id| (id, &self.ops[id]))
     }
 
-    /// Returns the source position that asked for an op.
+    /// Returns the source position that created an op.
     pub fn origin(&self, op: &Op) -> Option<&Origin> {
         self.origins.get(op.origin?)
     }
@@ -270,22 +272,22 @@ impl Graph {
         }
     }
 
-    /// Returns whether an op is the check of i64s that become i32, as [`crate::passes`] writes it: a gather
-    /// whose indices say whether the high words are the signs of the low ones.
+    /// Returns whether an op is the range check of an i64-to-i32 conversion that [`crate::passes`] inserts: a
+    /// gather whose indices are zero only if the high words are the sign extensions of the low words.
     pub fn checks_i64(&self, op: &Op) -> bool {
         let of = |value: ValueId| self.defining_op(value).map(|op| (&op.kind, &op.operands));
         let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
         match (&op.kind, op.operands.get(1).and_then(|&index| of(index))) {
             (OpKind::Gather { batch }, Some((OpKind::Binary(BinaryOp::Xor), words))) => {
-                // One row for each index.
+                // One row per index.
                 self.ty(op.operands[0]).shape[*batch..] == [1] && words.iter().any(is_sign)
             }
             _ => false,
         }
     }
 
-    /// Returns whether running the op can fail on the values of its operands: an index out of range, an
-    /// integer division by zero, a user's code.
+    /// Returns whether the op can fail depending on its operands' elements, because of an index out of range,
+    /// an integer division by zero, or user code.
     pub fn can_trap(&self, op: &Op) -> bool {
         match &op.kind {
             OpKind::Scatter { op, .. } => !op.is_distinct(),

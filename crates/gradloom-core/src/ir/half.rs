@@ -1,4 +1,4 @@
-//! Floats of 16 bits and f32, as bits. Without branches, so that loops over them become vectors.
+//! Conversions between 16-bit floats and f32. They are branch-free so that loops over them vectorize.
 
 use super::DType;
 
@@ -6,18 +6,18 @@ use super::DType;
 #[inline(always)]
 pub fn from_f16(bits: u16) -> f32 {
     let (sign, magnitude) = (u32::from(bits & 0x8000) << 16, u32::from(bits & 0x7fff) << 13);
-    // The exponents' difference: 127 - 15. Subnormals come out right, too.
+    // Multiply by 2^112 to correct the exponent bias (127 - 15). This is also correct for subnormals.
     let scaled = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
     let infinite = if magnitude >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
     f32::from_bits(scaled | infinite | sign)
 }
 
-/// Converts to the nearest f16, ties to even; an infinity from 65,520 on.
+/// Converts to the nearest f16, with ties to even. Magnitudes from 65,520 on become infinite.
 #[inline(always)]
 pub fn to_f16(x: f32) -> u16 {
     let (sign, magnitude) = (x.to_bits() >> 16 & 0x8000, x.to_bits() & 0x7fff_ffff);
     let normal = (magnitude + 0x0fff + (magnitude >> 13 & 1)).wrapping_sub(112 << 23) >> 13;
-    // In f32, the numbers from 0.5 on have the distance of f16's subnormals.
+    // In f32, the numbers in 0.5..1 have the spacing of f16's subnormals.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
     let finite = if magnitude < 0x3880_0000 { subnormal } else { normal };
     let large = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
@@ -30,7 +30,7 @@ pub fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Converts to the nearest bf16, ties to even.
+/// Converts to the nearest bf16, with ties to even.
 #[inline(always)]
 pub fn to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -39,10 +39,10 @@ pub fn to_bf16(x: f32) -> u16 {
 }
 
 impl DType {
-    /// Returns the bits of the nearest number of this dtype, a narrow one.
+    /// Returns the bits of the nearest number of this 16-bit float dtype.
     ///
     /// # Panics
-    /// Of other dtypes.
+    /// Panics if this is not a 16-bit float dtype.
     pub fn narrow_bits(self, x: f32) -> u16 {
         match self {
             DType::F16 => to_f16(x),
@@ -51,10 +51,10 @@ impl DType {
         }
     }
 
-    /// Returns the number that bits of this dtype, a narrow one, stand for.
+    /// Returns the number with these bits in this 16-bit float dtype.
     ///
     /// # Panics
-    /// Of other dtypes.
+    /// Panics if this is not a 16-bit float dtype.
     pub fn of_narrow_bits(self, bits: u16) -> f32 {
         match self {
             DType::F16 => from_f16(bits),
@@ -91,7 +91,7 @@ mod tests {
             let largest = if dtype == DType::F16 { 0x7bff } else { 0x7f7f };
             for bits in 0..largest {
                 let [a, b] = [bits, bits + 1].map(|bits| dtype.of_narrow_bits(bits));
-                // Exact: both have few bits.
+                // The midpoint is exact because both numbers have few significant bits.
                 let middle = ((f64::from(a) + f64::from(b)) / 2.0) as f32;
                 let even = if bits % 2 == 0 { bits } else { bits + 1 };
                 assert_eq!(dtype.narrow_bits(middle), even, "{dtype} between {a} and {b}");

@@ -1,16 +1,16 @@
-//! Typed ids and the arena that hands them out.
+//! Typed ids and the arena that they index.
 //!
-//! An id is a `u32` that only its own arena accepts, so a value cannot be looked up as an op.
+//! Each kind of id is a distinct type, so a value's id cannot be used to look up an op.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// An index into one kind of [`Arena`].
+/// A typed index into an [`Arena`].
 pub trait Id: Copy {
     /// Returns the id of the entry at `index`.
     fn from_index(index: usize) -> Self;
-    /// Returns the position of the entry in its arena.
+    /// Returns the index of the entry in its arena.
     fn index(self) -> usize;
 }
 
@@ -41,7 +41,7 @@ macro_rules! id {
 }
 
 id!(
-    /// An SSA value: one result of one op, or one parameter of a block.
+    /// An SSA value: a result of an op or a parameter of a block.
     ValueId,
     "%"
 );
@@ -51,7 +51,7 @@ id!(
     "op"
 );
 id!(
-    /// A block: a list of ops with parameters and results.
+    /// A block: a sequence of ops with parameters and results.
     BlockId,
     "^"
 );
@@ -61,7 +61,7 @@ id!(
     "@"
 );
 
-/// A growable list whose entries are named by typed ids; entries are never removed.
+/// A growable list indexed by typed ids. Entries are never removed.
 #[derive(Clone, PartialEq)]
 pub struct Arena<I, T> {
     entries: Vec<T>,
@@ -90,12 +90,12 @@ impl<I: Id, T> Arena<I, T> {
         self.entries.is_empty()
     }
 
-    /// Returns the entry, or `None` when the id belongs to another arena.
+    /// Returns the entry with this id, or `None` if the id is out of range.
     pub fn get(&self, id: I) -> Option<&T> {
         self.entries.get(id.index())
     }
 
-    /// Iterates over ids and entries, in the order in which they were added.
+    /// Iterates over ids and entries in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (I, &T)> + DoubleEndedIterator {
         self.entries.iter().enumerate().map(|(i, e)| (I::from_index(i), e))
     }

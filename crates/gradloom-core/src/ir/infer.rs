@@ -1,5 +1,5 @@
-//! The shape rule of every primitive: operand types in, result types out, or an error that says what would
-//! fit.
+//! Type inference for every primitive: result types from operand types, or an error that suggests valid
+//! operands.
 
 use super::{
     AttentionSpec, BlockFormat, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, ScatterOp, Shape,
@@ -13,10 +13,10 @@ fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(TypeError::new(message))
 }
 
-/// Returns the types of the results of `kind` applied to `operands`.
+/// Returns the result types of `kind` applied to `operands`.
 ///
 /// # Errors
-/// When there are too many or too few operands, or their types do not fit.
+/// Returns an error if the number or the types of the operands are invalid.
 pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<Type>> {
     let types: Vec<&Type> = operands.iter().map(|&v| graph.ty(v)).collect();
     if let OpKind::Custom(id) = kind {
@@ -42,7 +42,7 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
     one_or_many(graph, kind, &types)
 }
 
-/// Returns the number of operands, where it is fixed.
+/// Returns the number of operands, or `None` if it varies.
 fn arity(kind: &OpKind) -> Option<usize> {
     Some(match kind {
         k if k.is_external_leaf() => 0,
@@ -316,8 +316,8 @@ fn constant(ty: &Type, data: &Literal) -> Result<()> {
     }
 }
 
-/// Returns advice for two operands that differ in dtype; a cast that would cut off fractions is not
-/// proposed.
+/// Returns a suggested cast for two operands of different dtypes. Never suggests a cast that truncates
+/// fractions.
 pub(crate) fn cast_help(a: DType, b: DType) -> String {
     let common = if a.is_float() || b.is_float() { DType::F32 } else { a };
     format!("convert one side with .cast(DType::{common:?})")
@@ -338,7 +338,7 @@ fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error of an elementwise op that does not take a dtype, with the dtypes that it takes.
+/// Returns the error of an elementwise op for an unsupported dtype, listing the supported dtypes.
 fn refuses<T>(name: &str, dtype: DType, takes: impl Fn(DType) -> bool) -> Result<T> {
     let taken: Vec<DType> = DType::COMPUTED.into_iter().filter(|&dtype| takes(dtype)).collect();
     let names: Vec<&str> = taken.iter().map(|dtype| dtype.name()).collect();
@@ -361,7 +361,7 @@ fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
     fail(format!("{name}: axis {axis} is out of range for {} (rank {})", ty.shape, ty.shape.rank()))
 }
 
-/// Returns the extent of the last axis of an operand of numbers.
+/// Returns the extent of the last axis of a numeric operand.
 fn rows_of_numbers(name: &str, ty: &Type) -> Result<usize> {
     if ty.dtype == DType::Bool {
         return no_bools(name);

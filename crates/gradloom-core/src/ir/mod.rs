@@ -1,7 +1,7 @@
 //! The intermediate representation: a typed SSA graph of tensor primitives.
 //!
-//! In: ops from tracing, gradients, optimizers, passes, or the text form. Out: a [`Graph`] that any stage can
-//! read. Always holds: see [`Graph`]; [`crate::verify`] checks it between stages.
+//! Tracing, gradients, optimizers, passes and the parser of the text form build a [`Graph`], which every
+//! stage can read. [`crate::verify`] checks its invariants between stages.
 
 mod attributes;
 mod blocks;

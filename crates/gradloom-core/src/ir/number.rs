@@ -1,21 +1,22 @@
-//! Numbers of the IR, and the data of constants.
+//! Numbers of the IR and constant data.
 
 use super::DType;
 use std::sync::Arc;
 
-/// A number in the IR. Floats are kept in float64, so that the reference evaluator sees them unrounded.
+/// A number in the IR. Floats are stored in float64, so the reference evaluator uses them unrounded.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
-    /// A number of a float value; backends round it to its dtype.
+    /// A float. Backends round it to its dtype.
     Float(f64),
-    /// A number of an integer value.
+    /// An integer.
     Int(i64),
-    /// A number of a `bool` value.
+    /// A `bool`.
     Bool(bool),
 }
 
 impl Number {
-    /// Converts `value` to a number of the given dtype (nonzero is true, fractions are cut off).
+    /// Converts `value` to a number of the given dtype. For `bool`, nonzero values are true; for integers,
+    /// fractions are truncated.
     pub fn of(dtype: DType, value: f64) -> Number {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => Number::Float(value),
@@ -33,7 +34,7 @@ impl Number {
         }
     }
 
-    /// Returns whether a constant of this dtype can hold the number.
+    /// Returns whether the number is a valid element of a constant of this dtype.
     pub fn fits(self, dtype: DType) -> bool {
         match self {
             Number::Float(_) => dtype.is_float(),
@@ -57,13 +58,13 @@ impl Number {
     }
 }
 
-/// Returns the low and the high 32 bits of an i64, as i32.
+/// Returns the low and the high 32 bits of an i64 as i32.
 pub(crate) fn words_of(number: Number) -> [Number; 2] {
     let Number::Int(bits) = number else { unreachable!("an i64 is an integer") };
     [bits, bits >> 32].map(|word| Number::Int(i64::from(word as i32)))
 }
 
-/// Bitwise: `-0.0` differs from `0.0`, and a NaN equals itself.
+/// Compares bitwise: `-0.0` differs from `0.0`, and a NaN equals a NaN with the same bits.
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -81,12 +82,12 @@ impl std::hash::Hash for Number {
 pub enum Literal {
     /// Every element is this number.
     Splat(Number),
-    /// Elements in row-major order; as many as the type has.
+    /// Elements in row-major order. Their number is that of the type.
     Dense(Arc<[Number]>),
 }
 
 impl Literal {
-    /// Returns the element at a row-major position.
+    /// Returns the element at a row-major index.
     pub fn get(&self, index: usize) -> Number {
         match self {
             Literal::Splat(n) => *n,
