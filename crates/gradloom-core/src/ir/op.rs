@@ -1,8 +1,8 @@
 //! The primitives.
 //!
-//! Operands must already agree in shape and dtype: broadcasting and conversion are explicit ops, which
-//! tracing inserts. A primitive is a variant here, with its name, its attributes and its cost; every stage
-//! then has one exhaustive `match` that the compiler will ask you to extend (CONTRIBUTING.md names them).
+//! Operands must agree in shape and dtype; tracing inserts explicit broadcasts and conversions. To add a
+//! primitive, add a variant here with its name, attributes and cost. Each stage then has an exhaustive
+//! `match` that the Rust compiler requires you to extend (see CONTRIBUTING.md).
 
 use super::attributes::Attributes;
 use super::{
@@ -10,7 +10,7 @@ use super::{
     Number, ReduceOp, Shape, Type, UnaryOp,
 };
 
-/// Index of the extreme element; the first one wins a tie, and a NaN wins over all numbers.
+/// Index of the extreme element. The first of equal elements is chosen, and a NaN is chosen over all numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ArgReduceOp {
@@ -19,44 +19,45 @@ pub enum ArgReduceOp {
 }
 
 impl ScatterOp {
-    /// Returns whether it is [`ScatterOp::Distinct`].
+    /// Returns whether this is [`ScatterOp::Distinct`].
     pub fn is_distinct(self) -> bool {
         self == Self::Distinct
     }
 }
 
-/// Effect of an update on the row that it names.
+/// The effect of an update on its target row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterOp {
-    /// The update is added to it.
+    /// Adds the update to the row.
     Add,
-    /// The update replaces it.
+    /// Replaces the row with the update.
     Set,
-    /// The update replaces it; an update of a row that is not there is left out, so that this cannot fail. No
-    /// two updates name one row. It has no gradient.
+    /// Replaces the row with the update. Drops updates whose index is out of range, so this op cannot fail.
+    /// No two updates have the same index. It has no gradient.
     Distinct,
 }
 
-/// Computation of an op. The comment of each variant gives its operands, then its results.
+/// The computation of an op. The documentation of a variant lists its operands and its results.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     // Leaves: no operands.
-    /// Data that the caller passes to every run.
+    /// Data that the caller passes to each run.
     Input { name: String, ty: Type },
-    /// A trainable or frozen parameter, kept in the store.
+    /// A trainable or frozen parameter in the store.
     Param { name: String, ty: Type },
-    /// A value that persists in the store between runs; every element starts as `init`.
+    /// A value that persists in the store between runs. All elements are initially `init`.
     State { name: String, ty: Type, init: Number },
-    /// One number of the per-step block, not a bool: learning rate, seed, attempted step.
+    /// A scalar of the per-step block, such as the learning rate, the seed or the attempted step. Its dtype
+    /// is f32, i32 or u32.
     Scalar { name: String, dtype: DType },
     /// A constant tensor.
     Constant { ty: Type, data: Literal },
-    /// Index along `axis`, as `dtype` (not bool).
+    /// Index along `axis`. Its dtype is f32, i32 or u32.
     Iota { ty: Type, axis: usize },
 
     /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`. Philox4x32-10 (Salmon et al., SC'11) with key
-    /// (seed_lo, seed_hi) and counter (i / 4 low, i / 4 high, step, site); element i takes word i % 4.
+    /// (seed_lo, seed_hi) and counter (i / 4 low, i / 4 high, step, site). Element i is word i % 4.
     RandomBits { shape: Shape, site: u32 },
 
     // Elementwise.
@@ -64,30 +65,30 @@ pub enum OpKind {
     Unary(UnaryOp),
     /// (x: f32) -> same type.
     Composite(CompositeOp),
-    /// (a, b of one type) -> same type.
+    /// (a, b of the same type) -> same type.
     Binary(BinaryOp),
-    /// (a, b of one type) -> bool.
+    /// (a, b of the same type) -> bool.
     Compare(CompareOp),
-    /// (condition: bool, a, b; all of one shape) -> a where true, b elsewhere.
+    /// (condition: bool, a, b; all of the same shape) -> a where true, b elsewhere.
     Select,
-    /// (x) -> the same elements as `dtype`. Float to integer rounds towards zero and saturates (NaN gives 0);
-    /// integer to integer wraps; to bool: `x != 0`.
+    /// (x) -> the same elements as `dtype`. Float to integer rounds towards zero and saturates, with NaN
+    /// becoming 0. Integer to integer wraps. The cast to bool is `x != 0`.
     Cast { dtype: DType },
-    /// (blocks u8 `[B.., bytes]`) -> f32 `[B.., n]`: the numbers that the blocks of each row stand for. See
-    /// [`BlockFormat`]; a row is whole blocks.
+    /// (blocks u8 `[B.., bytes]`) -> f32 `[B.., n]`: the decoded elements of each row. A row consists of
+    /// whole blocks. See [`BlockFormat`].
     Dequantize { format: BlockFormat },
 
-    // Reductions; the axes vanish from the shape.
-    /// (x) -> x without `axes` (ascending, distinct).
+    // Reductions, which remove the reduced axes from the shape.
+    /// (x) -> x without `axes`, which are ascending and distinct.
     Reduce { op: ReduceOp, axes: Vec<usize> },
     /// (x) -> i32, x without `axis`, whose extent must not be 0.
     ArgReduce { op: ArgReduceOp, axis: usize },
-    /// (x `[B.., N]`, not bool) -> same type: element i of a row is the reduction of the row's elements up to
-    /// and with i, or from i on if `reverse`.
+    /// (x `[B.., N]`, not bool) -> same type. Element i of a row is the reduction of elements 0 to i
+    /// inclusive, or of elements i and later if `reverse` is set.
     Cumulate { op: ReduceOp, reverse: bool },
     /// (x `[B.., N]`, not bool) -> (elements `[B.., count]`, their indices i32 `[B.., count]`): the first
-    /// `count` elements of each row in order. NaN is above all numbers, -0 equals 0, and of equals the one
-    /// with the least index comes first, whether `descending` or not.
+    /// `count` elements of each sorted row. NaN compares greater than all numbers, and -0 equals 0. Among
+    /// equal elements, the least index comes first, even if `descending` is set.
     Sort { count: usize, descending: bool },
 
     // Views and data movement.
@@ -95,69 +96,68 @@ pub enum OpKind {
     Reshape { shape: Shape },
     /// (x) -> axis i of the result is axis `perm[i]` of x.
     Permute { perm: Vec<usize> },
-    /// (x) -> `shape` of x's rank; axes of extent 1 are repeated.
+    /// (x) -> `shape`, which has the rank of x. Axes of extent 1 are repeated.
     Broadcast { shape: Shape },
-    /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than
-    /// it takes to leave the range.
+    /// (x) -> elements `start, start + step, ..` below `limit` of each axis. `step >= 1`, and it is at most
+    /// the length of the range.
     Slice { start: Vec<usize>, limit: Vec<usize>, step: Vec<usize> },
-    /// (x `[L.., S..]`) -> `[L.., W.., size..]`: the windows of `size` elements, `dilation` apart, that
-    /// begin every `step` elements of the last axes. At least one fits.
+    /// (x `[L.., S..]`) -> `[L.., W.., size..]`: windows of `size` elements at distance `dilation`, one
+    /// starting at every `step`-th element of the last axes. At least one window fits.
     Windows { size: Vec<usize>, step: Vec<usize>, dilation: Vec<usize> },
-    /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis
-    /// (0 where there are none).
+    /// (x) -> on each axis, `low` elements of `value` before x, `high` after it, and `interior` between
+    /// neighbouring elements. `interior` is 0 if there are no neighbours.
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },
-    /// (x i64 `[S..]`) -> its words, i32 `[S.., 2]`, the low one first; or i32 `[S.., 2]` -> i64 `[S..]`. The
-    /// passes make it: no kernel has numbers of 64 bits.
+    /// (x i64 `[S..]`) -> its words, i32 `[S.., 2]`, the low one first; or i32 `[S.., 2]` -> i64 `[S..]`.
+    /// Passes insert this op because kernels have no 64-bit numbers.
     Words,
-    /// (x, one i32 scalar start for each axis) -> a window of extents `sizes`. Out of range is an index trap:
-    /// the step fails.
+    /// (x, one i32 scalar start per axis) -> a window with the extents `sizes`. A window out of bounds is an
+    /// index trap, and the step fails.
     DynamicSlice { sizes: Vec<usize> },
-    /// (x, update, one i32 scalar start for each axis) -> x with the window replaced. Out of range is an
-    /// index trap.
+    /// (x, update, one i32 scalar start per axis) -> x with the window replaced by the update. A window out
+    /// of bounds is an index trap.
     DynamicUpdateSlice,
 
-    /// (lhs, rhs: f32) -> generalised matrix product, accumulated in float32.
+    /// (lhs, rhs: f32) -> generalized matrix product, accumulated in f32.
     Dot(DotAxes),
-    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`) -> `[B.., I.., R..]`, with `batch` axes B. An index
-    /// outside 0..N is an index trap.
+    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`) -> `[B.., I.., R..]`, where B are the `batch` leading
+    /// axes. An index outside 0..N is an index trap.
     Gather { batch: usize },
-    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with every update added to
-    /// its row, or in its place, in the order of the updates. An index outside 0..N is an index trap.
+    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with each row updated by
+    /// `op`, in the order of the updates. An index outside 0..N is an index trap, except for
+    /// [`ScatterOp::Distinct`].
     Scatter { op: ScatterOp, batch: usize },
     /// See [`ConvSpec`].
     Conv(ConvSpec),
-    /// See [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the scaled
-    /// scores `[batch, heads, queries]`).
+    /// Operands as in [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the
+    /// scaled scores `[batch, heads, queries]`).
     Attention(AttentionSpec),
-    /// (the operands of Attention, its two results, cotangent of its output) -> (dq, dk, dv). No block table.
-    /// Dao, FlashAttention-2 (2023), section 3.1.2.
+    /// (the operands of Attention, its two results, the cotangent of its output) -> (dq, dk, dv). Block
+    /// tables are not supported. See Dao, FlashAttention-2 (2023), section 3.1.2.
     AttentionGrad(AttentionSpec),
 
     // Structure.
     /// (carried.., stacked..) -> (carried.., stacked results..). Runs `block` `trip` times. The block's
-    /// parameters are the `carried` values, then one slice `[..]` of each stacked operand `[trip, ..]`; its
+    /// parameters are the `carried` values, then one slice `[..]` of each stacked operand `[trip, ..]`. Its
     /// results are the next carried values, then one slice of each stacked result. Blocks are closed: they
-    /// use no value from outside.
+    /// use no outside values.
     Repeat { block: BlockId, trip: usize, carried: usize },
-    /// (operands) -> results of `block`, whose temporaries the backward pass computes again instead of
-    /// keeping.
+    /// (operands) -> results of `block`. The backward pass recomputes the block's temporaries instead of
+    /// keeping them.
     Checkpoint { block: BlockId },
-    /// (x, after) -> x, available only once `after` is. What is computed from it is not the same expression
-    /// as what is computed from x, so a value that is computed again for the backward pass is neither merged
-    /// with the first one nor computed early. The elements of `after`, of any type, do not count, and no
-    /// kernel reads them.
+    /// (x, after) -> x, available only once `after` is. Expressions of the result are distinct from the same
+    /// expressions of x, so a value recomputed for the backward pass is neither merged with the original nor
+    /// computed early. `after` may have any type, and no kernel reads its elements.
     Barrier,
 
-    /// A user's op: see [`super::CustomOp`]; the number indexes [`super::Graph::customs`].
+    /// A user-defined op, as an index into [`super::Graph::customs`]. See [`super::CustomOp`].
     Custom(usize),
 }
 
 impl OpKind {
-    /// Returns whether the op computes nothing: its results have the elements of its operands, as they are
-    /// or converted. Such ops take elements of every dtype, others none that are
-    /// [for memory](DType::is_for_memory).
+    /// Returns whether the op only moves or converts the elements of its operands. Such ops accept all
+    /// dtypes; other ops accept none that are [only for memory](DType::is_for_memory).
     pub fn moves_elements(&self) -> bool {
         matches!(
             self,
@@ -233,9 +233,9 @@ impl OpKind {
         }
     }
 
-    /// Returns the op of this name, with attributes that [`OpKind::attributes`] is to set; `None` if no op
-    /// has the name, or one whose text begins with more than its name. `ty` is the type of the op's one
-    /// result.
+    /// Returns the op with this name and placeholder attributes, which [`OpKind::attributes`] must set.
+    /// Returns `None` if no op has this name, or if its text has further arguments before the operands. `ty`
+    /// returns the type of the op's only result.
     pub(super) fn named<E>(name: &str, ty: impl Fn() -> Result<Type, E>) -> Result<Option<OpKind>, E> {
         let list = Vec::new;
         Ok(Some(match name {
@@ -284,8 +284,8 @@ impl OpKind {
         }))
     }
 
-    /// Visits what the text form has in braces, in its order. What follows from the types of operands and
-    /// results is not there.
+    /// Visits the attributes that the text form contains in braces, in the same order. Attributes implied by
+    /// the types of operands and results are not visited.
     pub(super) fn attributes<A: Attributes>(&mut self, a: &mut A) -> Result<(), A::Error> {
         match self {
             OpKind::Input { .. }
@@ -363,9 +363,9 @@ impl OpKind {
         }
     }
 
-    /// Returns the number of floating-point operations, for operands and results of these types: one for
-    /// each f32 function of an element, two for each pair of factors of a matrix product. Comparisons,
-    /// selections, conversions and integers count nothing; of a user's op nothing is known.
+    /// Returns the number of floating-point operations for operands and results of these types: one per
+    /// element for f32 functions and reductions, two per pair of factors in a matrix product. Comparisons,
+    /// selections, conversions and integer ops count as 0, as do custom ops, whose cost is unknown.
     pub fn flops(&self, operands: &[(DType, &Shape)], results: &[(DType, &Shape)]) -> u64 {
         let elements = |(dtype, shape): (DType, &Shape)| {
             if dtype.is_float() { shape.elements() as u64 } else { 0 }
@@ -411,8 +411,7 @@ impl OpKind {
         }
     }
 
-    /// Returns whether the op is a leaf whose value comes from outside the graph (constants and iota do not
-    /// count).
+    /// Returns whether the op is a leaf whose value comes from outside the graph, unlike constants and iota.
     pub fn is_external_leaf(&self) -> bool {
         matches!(
             self,
@@ -420,7 +419,7 @@ impl OpKind {
         )
     }
 
-    /// Returns whether the result only re-addresses the first operand's elements.
+    /// Returns whether the op only changes the addressing of its first operand's elements.
     pub fn is_view(&self) -> bool {
         matches!(
             self,
@@ -434,7 +433,7 @@ impl OpKind {
         )
     }
 
-    /// Returns the block that the op runs, if it runs one.
+    /// Returns the block that the op runs, if any.
     pub fn block(&self) -> Option<BlockId> {
         match self {
             OpKind::Repeat { block, .. } | OpKind::Checkpoint { block } => Some(*block),

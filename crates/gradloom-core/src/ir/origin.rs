@@ -1,7 +1,7 @@
 //! Source locations of ops.
 //!
-//! Origins are interned positions, not `&'static Location`, because they must print, parse back, and also
-//! come from JavaScript.
+//! Origins are interned positions rather than `&'static Location`s, because they can also come from the text
+//! form or from JavaScript.
 
 use super::{Arena, OriginId};
 use crate::collections::SortedMap;
@@ -10,7 +10,7 @@ use std::fmt;
 /// A position in a source file. Lines and columns count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Path as the compiler or the script engine reports it.
+    /// Path as reported by the Rust compiler or the script engine.
     pub file: String,
     /// Line number, from 1.
     pub line: u32,
@@ -46,7 +46,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Returns the id of a position, new or known.
+    /// Returns the id of a position, after interning it if it is new.
     pub fn intern(&mut self, origin: Origin) -> OriginId {
         if let Some(&id) = self.ids.get(&origin) {
             return id;
@@ -61,7 +61,7 @@ impl Origins {
         self.entries.get(id)
     }
 
-    /// Returns all positions in the order of their ids.
+    /// Iterates over all positions in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (OriginId, &Origin)> {
         self.entries.iter()
     }

@@ -1,10 +1,9 @@
-//! Reading the text form back: see `print.rs` for what it looks like.
+//! Parser of the text form; `print.rs` describes the syntax.
 //!
-//! In: text, from a person, a test file, or another process, so possibly broken in any way. Out: a graph, or
-//! the first error with its line, its column and what was expected there. Always holds: no text makes the
-//! parser panic, and every op of the graph that it returns has passed its shape rule; the remaining
-//! invariants (names, updates, leaves inside blocks) are the verifier's. White space separates tokens and
-//! means nothing else; `//` starts a comment.
+//! The text may come from a person, a test file or another process, so it may be malformed in any way. The
+//! parser returns a graph, or the first error with its line, column and the expected syntax. It never panics,
+//! and every op of the returned graph has passed its shape rule. The verifier checks the remaining invariants
+//! (names, updates, leaves inside blocks). White space only separates tokens; `//` starts a comment.
 
 mod attributes;
 mod error;
@@ -23,18 +22,18 @@ use lexer::{Token, lex};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Reads a graph that uses no custom ops.
+/// Parses a graph without custom ops.
 ///
 /// # Errors
-/// At the first place where the text is not that of a graph.
+/// Returns the first syntax or type error in the text.
 pub fn parse(text: &str) -> Result<Graph> {
     parse_with(text, &[])
 }
 
-/// Reads a graph whose custom ops are among `customs`, by name.
+/// Parses a graph. Its custom ops are looked up in `customs` by name.
 ///
 /// # Errors
-/// At the first place where the text is not that of a graph.
+/// Returns the first syntax or type error in the text.
 pub fn parse_with(text: &str, customs: &[Arc<dyn CustomOp>]) -> Result<Graph> {
     let mut parser = Parser {
         tokens: lex(text),
@@ -50,21 +49,19 @@ pub fn parse_with(text: &str, customs: &[Arc<dyn CustomOp>]) -> Result<Graph> {
 }
 
 struct Parser<'a> {
-    /// Ends with an end or error token, which is never passed.
+    /// Tokens. The last one is an end or error token, which is never consumed.
     tokens: Vec<(Token, Position)>,
     next: usize,
     graph: Graph,
     customs: &'a [Arc<dyn CustomOp>],
-    /// By the number in the text, the value and the block that defines it.
+    /// For each value number in the text, the value and the block that defines it.
     values: HashMap<u32, (ValueId, BlockId)>,
-    /// By the number in the text, the blocks that have been closed.
+    /// For each block number in the text, its closed block.
     blocks: HashMap<u32, BlockId>,
     origins: HashMap<u32, OriginId>,
 }
 
 impl Parser<'_> {
-    // Tokens.
-
     fn peek(&self) -> &Token {
         &self.tokens[self.next].0
     }
@@ -74,7 +71,6 @@ impl Parser<'_> {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].0
     }
 
-    /// Returns the position of the next token.
     fn position(&self) -> Position {
         self.tokens[self.next].1
     }
@@ -83,7 +79,7 @@ impl Parser<'_> {
         self.next = (self.next + 1).min(self.tokens.len() - 1);
     }
 
-    /// Returns an error at the next token.
+    /// Returns an error at the position of the next token.
     fn expected<T>(&self, what: &str) -> Result<T> {
         let position = self.position();
         match self.peek() {
@@ -92,7 +88,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes a mark if it comes next.
+    /// Consumes a mark if it is the next token. Returns whether it was.
     fn take(&mut self, mark: &'static str) -> bool {
         let found = *self.peek() == Token::Mark(mark);
         if found {
@@ -119,7 +115,7 @@ impl Parser<'_> {
         Ok(string)
     }
 
-    /// Parses a number without sign or fraction that `T` can hold.
+    /// Parses an integer without a sign that fits into `T`.
     fn unsigned<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
         let position = self.position();
         let Token::Number(number) = self.peek() else { return self.expected(what) };
@@ -129,7 +125,7 @@ impl Parser<'_> {
         parsed.map_err(|_| position.error(message))
     }
 
-    /// Parses items between marks, separated by commas.
+    /// Parses comma-separated items between two marks.
     fn list<T>(
         &mut self,
         open: &'static str,
@@ -152,15 +148,13 @@ impl Parser<'_> {
         }
     }
 
-    // Values and types.
-
     fn value_number(&mut self) -> Result<u32> {
         let Token::Value(number) = *self.peek() else { return self.expected("a value such as `%0`") };
         self.advance();
         Ok(number)
     }
 
-    /// Parses a value that the block under construction defines.
+    /// Parses a reference to a value of the current block.
     fn value(&mut self) -> Result<ValueId> {
         let position = self.position();
         let number = self.value_number()?;
@@ -174,8 +168,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses values separated by commas; none if the next token is no value, or starts the definition of
-    /// one.
+    /// Parses comma-separated values. Returns no values if the next token is not a value or starts a
+    /// definition.
     fn operands(&mut self) -> Result<Vec<ValueId>> {
         let mut values = Vec::new();
         if !matches!(self.peek(), Token::Value(_)) || *self.peek_second() == Token::Mark(":") {
@@ -189,7 +183,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses `%3: f32[2]`: a number that nothing has yet, where it stands, and a type.
+    /// Parses a definition such as `%3: f32[2]`: a value number, its position and its type.
     fn typed(&mut self) -> Result<(u32, Position, Type)> {
         let position = self.position();
         let number = self.value_number()?;
@@ -213,8 +207,6 @@ impl Parser<'_> {
         check_type(&ty).map_err(|message| position.error(message))?;
         Ok(ty)
     }
-
-    // Items.
 
     fn graph(&mut self) -> Result<()> {
         if *self.peek() != Token::Word("graph".to_string()) {

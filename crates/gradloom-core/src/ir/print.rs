@@ -1,9 +1,9 @@
-//! The text form of a graph: what people read, what tests are written in, what goes to the browser's worker.
+//! The text form of a graph, for people, for tests and for transfer to the browser's worker.
 //!
-//! In: any graph, also a broken one (what does not exist is marked with `?`). Out: one op a line, with
-//! values, blocks and origins numbered densely in the order in which they appear. Always holds: the text of a
-//! graph that passes [`crate::verify::verify`] parses back to the same graph, bit for bit, with the numbers
-//! of the text as its ids.
+//! Any graph can be printed, including invalid ones, in which missing items are marked with `?`. Each op is
+//! printed on its own line. Values, blocks and origins are numbered densely in order of appearance. The text
+//! of a graph that passes [`crate::verify::verify`] parses back to the same graph, bit for bit, with the
+//! numbers of the text as its ids.
 //!
 //! ```text
 //! graph {
@@ -25,8 +25,8 @@
 //! }
 //! ```
 //!
-//! A block stands before the first op that runs it. `{:#}` leaves out the elements of large constants, for
-//! reading only.
+//! A block precedes the first op that runs it. `{:#}` omits the elements of large constants; that text cannot
+//! be parsed.
 
 mod kind;
 mod literal;
@@ -44,8 +44,8 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// Returns the text of one op as in the text form of the whole graph, with the numbers that it has
-    /// there, without its origin; large constants are left out.
+    /// Returns the text of one op as in the text form of the whole graph, with the same numbering, but
+    /// without its origin and without the elements of large constants.
     pub fn op_text(&self, op: OpId) -> String {
         let printer = Printer::new(self, true);
         let mut text = String::new();
@@ -66,7 +66,7 @@ impl Graph {
     }
 }
 
-/// Returns a string in quotes, as the parser reads it.
+/// Returns a quoted string in the parser's syntax.
 fn quote(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -82,7 +82,7 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-/// The numbers that things have in the text.
+/// Numbers of values, blocks and origins in the text.
 #[derive(Default)]
 struct Numbers {
     values: IdMap<ValueId, usize>,
@@ -92,10 +92,10 @@ struct Numbers {
 
 struct Printer<'g> {
     graph: &'g Graph,
-    /// True if the elements of large constants are left out.
+    /// True if the elements of large constants are omitted.
     elide: bool,
     numbers: Numbers,
-    /// For each op of the entry block, the blocks that stand before it.
+    /// Blocks printed before each op of the entry block.
     blocks_before: IdMap<OpId, Vec<BlockId>>,
     /// Origins in the order of their numbers.
     origins: Vec<OriginId>,
@@ -114,14 +114,14 @@ impl<'g> Printer<'g> {
         printer
     }
 
-    /// Walks over everything in the order in which it is printed.
+    /// Assigns numbers in printing order.
     fn number(&mut self) {
         let graph = self.graph;
         let mut placed = IdSet::from([graph.entry]);
         for &id in ops_of(graph, graph.entry) {
             let blocks = unplaced_blocks(graph, id, &mut placed);
             for &block in &blocks {
-                // The entry block is number 0 and has no header.
+                // The entry block implicitly has number 0 and is printed without a header.
                 let number = self.numbers.blocks.len() + 1;
                 self.numbers.blocks.insert(block, number);
                 self.number_values(&graph.blocks[block].params);
@@ -149,7 +149,7 @@ impl<'g> Printer<'g> {
     }
 
     fn number_values(&mut self, values: &[ValueId]) {
-        // What does not exist, as in broken graphs, gets no number.
+        // Values that do not exist, as in an invalid graph, get no number.
         for &value in values.iter().filter(|&&value| self.graph.values.get(value).is_some()) {
             let next = self.numbers.values.len();
             self.numbers.values.get_or_insert_with(value, || next);
@@ -261,14 +261,15 @@ fn ops_of(graph: &Graph, block: BlockId) -> &[OpId] {
     graph.blocks.get(block).map_or(&[], |block| &block.ops)
 }
 
-/// Returns the blocks that an op reaches and that are not placed yet, each after those that it runs itself.
+/// Returns the blocks reachable from an op that are not placed yet. Each block follows the blocks that its
+/// ops run.
 fn unplaced_blocks(graph: &Graph, id: OpId, placed: &mut IdSet<BlockId>) -> Vec<BlockId> {
     let callee = |id: OpId| {
         let block = graph.ops.get(id)?.kind.block()?;
         graph.blocks.get(block).map(|_| block)
     };
     let mut order = Vec::new();
-    // A stack of its own, not recursion: a broken graph may nest without end.
+    // Use an explicit stack instead of recursion, since an invalid graph may nest without bound.
     let mut path: Vec<(BlockId, usize)> = Vec::new();
     let mut enter = |path: &mut Vec<(BlockId, usize)>, id| {
         if let Some(block) = callee(id)

@@ -1,15 +1,14 @@
-//! Canonical form of attributes that no element depends on.
+//! Normalization of attributes beyond their effective range.
 //!
-//! A step that leads out of the range at once is the range's length, and a gap between fewer than two
-//! elements is 0. So steps and gaps of a graph are never larger than the extents beside them, and what later
-//! stages multiply with them stays countable.
+//! A step that immediately leaves the range becomes the length of the range, and a gap between fewer than two
+//! elements becomes 0. Steps and gaps in a graph therefore never exceed the extents of the op's operand or
+//! result, and later stages can multiply them without overflow.
 
 use super::{OpKind, Type, Window};
 
 impl OpKind {
-    /// Returns the same op with its steps and gaps limited: those without an effect get the value that is
-    /// kept in their place. `first` is the type of the first operand. Attributes that do not fit are left
-    /// for the shape rule to refuse.
+    /// Returns the same op with its steps and gaps normalized. `first` is the type of the first operand.
+    /// Invalid attributes are left for the shape rule to reject.
     pub(super) fn settled(mut self, first: Option<&Type>) -> Self {
         match &mut self {
             OpKind::Slice { start, limit, step } => {
@@ -24,7 +23,7 @@ impl OpKind {
                     if size == 1 {
                         *dilation = (*dilation).min(1);
                     }
-                    // The shortest step that leaves one window stands for all longer ones.
+                    // All longer steps leave one window as well, so they become the shortest such step.
                     if let Some(room) = (Window { size, step: 1, dilation: *dilation }).room(n) {
                         *step = (*step).min(room + 1);
                     }
@@ -48,7 +47,7 @@ mod tests {
     use crate::ir::infer::infer;
     use crate::ir::{Builder, DType, Graph, Number};
 
-    /// Returns every slice, window and pad of small axes, with attributes beyond what fits.
+    /// Returns all slices, windows and pads of small axes, including those with invalid attributes.
     fn kinds() -> Vec<(OpKind, Type)> {
         let mut kinds = Vec::new();
         for n in 0..6 {
@@ -64,7 +63,7 @@ mod tests {
         kinds
     }
 
-    /// Returns the positions of the operand that an op reads, by its attributes as they are.
+    /// Returns the operand positions that an op reads according to its attributes; `None` is padding.
     fn positions(kind: &OpKind, n: usize) -> Vec<Option<usize>> {
         match kind {
             OpKind::Slice { start, limit, step } => (start[0]..limit[0]).step_by(step[0]).map(Some).collect(),

@@ -1,4 +1,4 @@
-//! Element types, shapes, and the type of a value.
+//! Element types, shapes and value types.
 
 use super::Number;
 use std::fmt;
@@ -9,32 +9,33 @@ use std::ops::Deref;
 pub enum DType {
     /// IEEE 754 binary32.
     F32,
-    /// Two's complement, 32 bits; arithmetic wraps.
+    /// Two's complement, 32 bits. Arithmetic wraps.
     I32,
-    /// Unsigned, 32 bits; arithmetic wraps.
+    /// Unsigned, 32 bits. Arithmetic wraps.
     U32,
-    /// Truth value, stored as one byte: 0 or 1.
+    /// Boolean, stored as one byte: 0 or 1.
     Bool,
-    /// IEEE 754 binary16; see [`DType::is_for_memory`].
+    /// IEEE 754 binary16. See [`DType::is_for_memory`].
     F16,
-    /// The upper half of a binary32, rounded to the nearest, ties to even; see [`DType::is_for_memory`].
+    /// The upper half of a binary32, rounded to nearest with ties to even. See [`DType::is_for_memory`].
     BF16,
-    /// Unsigned, 8 bits; see [`DType::is_for_memory`].
+    /// Unsigned, 8 bits. See [`DType::is_for_memory`].
     U8,
-    /// Two's complement, 64 bits; see [`DType::is_for_memory`]. Kernels see two words, the low one first.
+    /// Two's complement, 64 bits. See [`DType::is_for_memory`]. Kernels access it as two words, the low one
+    /// first.
     I64,
 }
 
 impl DType {
-    /// Every element type.
+    /// All element types.
     pub const ALL: [DType; 8] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I64];
 
-    /// Element types that kernels see: numbers of 64 bits are two of 32 there.
+    /// Element types in kernels, where a 64-bit number is two 32-bit words.
     pub const IN_KERNELS: [DType; 7] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8];
 
-    /// Element types that ops compute on; the others are for memory: see [`DType::is_for_memory`].
+    /// Element types on which ops compute. The others are [only for memory](DType::is_for_memory).
     pub const COMPUTED: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
     /// Returns the number of bytes per element.
@@ -53,13 +54,13 @@ impl DType {
     }
 
     /// Returns whether values of this dtype are only stored, moved and converted, while ops compute in
-    /// another dtype. In a trace, an op on floats of 16 bits computes in f32 and rounds its result; one on
-    /// u8 or i64 computes in i32, and has a result of i32.
+    /// another dtype. In a trace, an op on 16-bit floats computes in f32 and rounds its result. An op on u8
+    /// or i64 computes in i32 and returns i32.
     pub fn is_for_memory(self) -> bool {
         self.computed() != self
     }
 
-    /// Returns the dtype in which ops compute on values of this one.
+    /// Returns the dtype in which ops compute on values of this dtype.
     #[must_use]
     pub fn computed(self) -> DType {
         match self {
@@ -69,8 +70,8 @@ impl DType {
         }
     }
 
-    /// Returns whether a cast is one step; others go through the dtypes in which ops compute on the two. A
-    /// u32 becomes i64 at once: an i32 cannot hold all of its numbers.
+    /// Returns whether a cast is a single conversion. Other casts go through the dtypes in which ops compute.
+    /// A u32 converts to i64 directly, because i32 cannot represent all its values.
     pub fn casts_to(self, other: DType) -> bool {
         let steps = |memory: DType, other: DType| {
             !memory.is_for_memory() || other == memory || other == memory.computed()
@@ -78,7 +79,8 @@ impl DType {
         steps(self, other) && steps(other, self) || (self, other) == (DType::U32, DType::I64)
     }
 
-    /// Returns a float rounded to this dtype, a narrow one, ties to even; beyond its range an infinity.
+    /// Returns a float rounded to this 16-bit float dtype, with ties to even. Values beyond its range become
+    /// infinite. Other dtypes return `x` unchanged.
     #[must_use]
     pub fn rounded(self, x: f64) -> f64 {
         let (bits, least) = match self {
@@ -89,7 +91,8 @@ impl DType {
         if x == 0.0 || !x.is_finite() {
             return x;
         }
-        // The distance of its neighbours, a power of two; that of the least normal number below it.
+        // The spacing of the dtype's numbers around `x`, a power of two. Subnormals have the spacing of the
+        // least normal number.
         let exponent = (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(least);
         let unit = f64::from_bits(((exponent - (bits - 1) + 1023) as u64) << 52);
         let rounded = (x / unit).round_ties_even() * unit;
@@ -100,12 +103,12 @@ impl DType {
         if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
-    /// Returns whether this is a signed or unsigned integer.
+    /// Returns whether this is a signed or unsigned integer dtype.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::I32 | DType::U32 | DType::U8 | DType::I64)
     }
 
-    /// Returns the least and the greatest number, for floats the infinities.
+    /// Returns the least and the greatest value, which are infinite for floats.
     pub fn range(self) -> (Number, Number) {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => {
@@ -140,7 +143,8 @@ impl fmt::Display for DType {
     }
 }
 
-/// Extents of a tensor, outermost first, row-major. Rank 0 is a scalar; an extent of 0 means no elements.
+/// Extents of a tensor, outermost first, in row-major order. Rank 0 is a scalar; an extent of 0 means no
+/// elements.
 #[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Shape(Vec<usize>);
 
@@ -150,8 +154,8 @@ impl Shape {
         Self(Vec::new())
     }
 
-    /// Returns the number of elements: the product of the extents (1 for a scalar), or `usize::MAX` if that
-    /// is larger.
+    /// Returns the number of elements: the product of the extents, saturating at `usize::MAX`. A scalar has
+    /// one element.
     pub fn elements(&self) -> usize {
         self.0.iter().fold(1, |product, &extent| product.saturating_mul(extent))
     }
@@ -170,8 +174,8 @@ impl Shape {
         strides
     }
 
-    /// Returns the shape that NumPy broadcasting gives (right-aligned, extents equal or 1), if there is
-    /// one.
+    /// Returns the shape that both broadcast to under NumPy's rules (right-aligned, extents equal or 1), or
+    /// `None` if they are incompatible.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());
         let extent = |s: &Shape, axis: usize| {
@@ -189,7 +193,7 @@ impl Shape {
             .map(Shape)
     }
 
-    /// Returns the shape without the given axes.
+    /// Returns the shape with the given axes removed.
     pub fn without(&self, axes: &[usize]) -> Shape {
         Shape(self.0.iter().enumerate().filter(|(a, _)| !axes.contains(a)).map(|(_, &n)| n).collect())
     }
@@ -241,12 +245,12 @@ impl fmt::Debug for Shape {
 pub struct Type {
     /// Element type.
     pub dtype: DType,
-    /// The shape.
+    /// Extents of the axes.
     pub shape: Shape,
 }
 
 impl Type {
-    /// Creates a type from its parts.
+    /// Creates a type from a dtype and a shape.
     pub fn new(dtype: DType, shape: impl Into<Shape>) -> Self {
         Self { dtype, shape: shape.into() }
     }
@@ -261,8 +265,8 @@ impl Type {
         self.shape.elements()
     }
 
-    /// Returns the type of the same bytes for kernels, which have no integers of 64 bits: an i64 is two
-    /// words, along one more axis. Other dtypes stay as they are.
+    /// Returns the type of the same bytes in kernels, which have no 64-bit integers: an i64 becomes two i32
+    /// words along an additional last axis. Other dtypes are unchanged.
     #[must_use]
     pub fn in_words(&self) -> Self {
         match self.dtype {
@@ -271,7 +275,7 @@ impl Type {
         }
     }
 
-    /// Returns the number of bytes that the elements take, without padding.
+    /// Returns the number of bytes of the elements, without padding.
     pub fn bytes(&self) -> u64 {
         (self.elements() as u64).saturating_mul(self.dtype.bytes() as u64)
     }
@@ -283,8 +287,8 @@ impl fmt::Display for Type {
     }
 }
 
-/// Returns the permutation that undoes another: axis `i` of a tensor is axis `inverse[i]` after its axes
-/// were put in the order of `perm`.
+/// Returns the inverse of a permutation: axis `i` of a tensor becomes axis `inverse[i]` when its axes are
+/// permuted by `perm`.
 pub fn inverse_permutation(perm: &[usize]) -> Vec<usize> {
     let mut inverse = vec![0; perm.len()];
     for (position, &axis) in perm.iter().enumerate() {
