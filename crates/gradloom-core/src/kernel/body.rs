@@ -1,43 +1,46 @@
-//! The expression of a fused kernel over `rows x columns` positions, for no target in particular.
+//! The target-independent expression of a fused kernel over `rows x columns` positions.
 //!
-//! Positions are numbered row by row. A node has one element for each position, for each row, or one in total
-//! ([`Level`]); a node of a higher level may use nodes of lower ones, whose elements are then repeated. Views
-//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. A target splits a body by rows,
-//! or, without reductions, by any rectangle of positions.
+//! Positions are numbered row by row. A node has one element per position, one per row, or one in total
+//! ([`Level`]). A node of a higher level may use nodes of lower levels, whose elements are then repeated.
+//! Views are not nodes but the [`Layout`](super::Layout)s of the operands. A target splits a body by rows or,
+//! without reductions, into arbitrary rectangles of positions.
 //!
-//! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.
+//! Invariants, checked by [`Body::check`]: the operands of a node precede it, and levels and dtypes agree.
 
 use crate::decimal::Decimal;
 use crate::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 use std::fmt;
 
-/// The level of a node: it decides how many elements the node has.
+/// The level of a node, which determines its number of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// One element.
     Uniform,
-    /// One element for each row.
+    /// One element per row.
     Row,
-    /// One element for each position.
+    /// One element per position.
     Element,
 }
 
 impl Level {
-    /// All levels, from the fewest elements to the most.
+    /// All levels, in ascending order of their number of elements.
     pub const ALL: [Level; 3] = [Level::Uniform, Level::Row, Level::Element];
 }
 
-/// Index of a node in [`Body::nodes`].
+/// An index into [`Body::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// Returns the id of the node at a position; bodies have far fewer than 2^32.
+    /// Returns the id of the node at an index.
+    ///
+    /// # Panics
+    /// Panics if the index does not fit into 32 bits.
     pub fn new(position: usize) -> Self {
         Self(u32::try_from(position).expect("a body has fewer than 2^32 nodes"))
     }
 
-    /// Returns the position in [`Body::nodes`].
+    /// Returns the index in [`Body::nodes`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -52,42 +55,43 @@ impl fmt::Display for NodeId {
 /// The computation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// A number; uniform.
+    /// A constant of level `Uniform`.
     Constant(Number),
-    /// The launch's operand of this index. Its layout has as many elements as the node, in the order of the
-    /// positions.
+    /// The launch's read with this index. Its layout has the same number of elements as the node, in the
+    /// order of the positions.
     Load(usize),
-    /// Number of the column, from 0; i32, level `Element`.
+    /// The column index, from 0, as i32 of level `Element`.
     Column,
-    /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue
-    /// of a product, or of [attention](super::Kernel::Attention).
+    /// The f32 elements of the preceding matrix product, one per position. Occurs only in the epilogue of a
+    /// product or of [attention](super::Kernel::Attention).
     Accumulator,
-    /// A function of one node; not `Detach`.
+    /// A function of one node, except `Detach`.
     Unary(UnaryOp, NodeId),
-    /// A function of two nodes of one dtype. Integer division and remainder, which trap, are never fused.
+    /// A function of two nodes of the same dtype. Integer division and remainder trap and are therefore never
+    /// fused.
     Binary(BinaryOp, [NodeId; 2]),
-    /// A comparison of two nodes of one dtype; bool.
+    /// A comparison of two nodes of the same dtype, as bool.
     Compare(CompareOp, [NodeId; 2]),
     /// (condition, where true, where false).
     Select([NodeId; 3]),
-    /// Conversion to the node's dtype.
+    /// A conversion to the node's dtype.
     Cast(NodeId),
-    /// The node itself, an i32; an element outside `0..extent` is an index trap.
+    /// The node itself, an i32. An element outside `0..extent` is an index trap.
     CheckIndex {
-        /// The index that is checked.
+        /// The checked index.
         index: NodeId,
-        /// Number of elements of the indexed axis.
+        /// Extent of the indexed axis.
         extent: usize,
     },
-    /// The node's elements, repeated up to this node's level.
+    /// The operand's elements, repeated up to this node's level.
     Repeat(NodeId),
-    /// All elements of each row of a node of level `Element` together; level `Row`. f32 is accumulated in
-    /// f32.
+    /// The reduction of each row of a node of level `Element`, at level `Row`. f32 elements are accumulated
+    /// in f32.
     Reduce(ReduceOp, NodeId),
 }
 
 impl NodeKind {
-    /// Returns the nodes that this one uses.
+    /// Returns the operands of this node.
     pub fn operands(&self) -> &[NodeId] {
         match self {
             NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &[],
@@ -101,7 +105,7 @@ impl NodeKind {
         }
     }
 
-    /// Returns the nodes that this one uses, to be renamed.
+    /// Returns the operands of this node for renumbering.
     pub fn operands_mut(&mut self) -> &mut [NodeId] {
         match self {
             NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &mut [],
@@ -116,52 +120,52 @@ impl NodeKind {
     }
 }
 
-/// One value of the expression.
+/// A value of the expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The computation.
     pub kind: NodeKind,
-    /// Dtype of its elements.
+    /// Dtype of the node's elements.
     pub dtype: DType,
-    /// The level, which decides how many elements it has.
+    /// Level of the node, which determines its number of elements.
     pub level: Level,
 }
 
-/// A store of a body: a result in memory.
+/// A store of a body's result to memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
-    /// The node's elements, repeated up to `level`, in the order of the positions.
+    /// Stores the node's elements, repeated up to `level`, in the order of the positions.
     Value {
-        /// The node that is written.
+        /// The stored node.
         node: NodeId,
-        /// The level of the result, at least that of the node.
+        /// Level of the result, at least that of the node.
         level: Level,
-        /// Index of the launch's result.
+        /// Index of the launch's write.
         write: usize,
     },
-    /// The elements of each column together: one result for each column, from a node of level `Element`.
+    /// Stores the reduction of each column of a node of level `Element`.
     ColumnReduce {
         /// The reduction.
         op: ReduceOp,
-        /// The node that is reduced.
+        /// The reduced node.
         node: NodeId,
-        /// Index of the launch's result, of `parts x columns` elements.
+        /// Index of the launch's write, which has `parts x columns` elements.
         write: usize,
-        /// Number of results of each column: 1, or as many as a target cut the rows into, however it likes;
-        /// a kernel that follows combines them.
+        /// Number of partial results per column. 1, or the number of parts into which a target splits the
+        /// rows; a subsequent kernel combines the partial results.
         parts: usize,
     },
 }
 
 impl Store {
-    /// Returns the node that is stored.
+    /// Returns the stored node.
     pub fn node(&self) -> NodeId {
         match *self {
             Store::Value { node, .. } | Store::ColumnReduce { node, .. } => node,
         }
     }
 
-    /// Returns the index of the launch's result.
+    /// Returns the index of the launch's write.
     pub fn write(&self) -> usize {
         match *self {
             Store::Value { write, .. } | Store::ColumnReduce { write, .. } => write,
@@ -172,29 +176,29 @@ impl Store {
 /// A fused expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Rows; independent of each other, but for [`Store::ColumnReduce`].
+    /// Number of rows. They are independent of each other except for [`Store::ColumnReduce`].
     pub rows: usize,
-    /// Positions in a row.
+    /// Number of positions in a row.
     pub columns: usize,
-    /// The expression; operands precede users.
+    /// Nodes of the expression. Operands precede their users.
     pub nodes: Vec<Node>,
-    /// The results in memory, one store for each.
+    /// Stores of the results, one per result.
     pub stores: Vec<Store>,
 }
 
 impl Body {
-    /// Returns the number of elements of a node or store of this level.
+    /// Returns the number of elements of a node or store at this level.
     pub fn elements(&self, level: Level) -> usize {
         match level {
             Level::Uniform => 1,
             Level::Row => self.rows,
-            // A body that was not planned may have any numbers: the plan's verifier compares them with its
-            // operands'.
+            // An unplanned body may have arbitrary extents, which the plan's verifier compares with those of
+            // its operands.
             Level::Element => self.rows.saturating_mul(self.columns),
         }
     }
 
-    /// Iterates over the ids of all nodes, in order.
+    /// Iterates over the ids of all nodes in order.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len()).map(NodeId::new)
     }
@@ -204,7 +208,7 @@ impl Body {
         &self.nodes[id.index()]
     }
 
-    /// Returns, for each node, the number of reductions that come before it, one after the other.
+    /// Returns, for each node, the length of the longest chain of reductions up to and including it.
     pub fn reduction_depths(&self) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -215,22 +219,22 @@ impl Body {
         depths
     }
 
-    /// Returns whether rows must stay whole.
+    /// Returns whether the body reduces along rows, so that rows must not be split.
     pub fn has_row_reductions(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))
     }
 
-    /// Returns whether the body combines the elements of columns.
+    /// Returns whether the body reduces along columns.
     pub fn has_column_reductions(&self) -> bool {
         self.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }))
     }
 
-    /// Returns whether running the body can trap.
+    /// Returns whether the body can trap.
     pub fn can_trap(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckIndex { .. }))
     }
 
-    /// Returns the kind in plans and profiles: `map`, `row`, `reduce`.
+    /// Returns the kind in plans and profiles: `map`, `row` or `reduce`.
     pub fn name(&self) -> &'static str {
         let stores_elements =
             self.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Element, .. }));
@@ -241,10 +245,10 @@ impl Body {
         }
     }
 
-    /// Checks what the module's comment promises.
+    /// Checks the invariants in the module documentation.
     ///
     /// # Errors
-    /// A description of the problem, for the verifier's message.
+    /// Returns a description of the violation, for the verifier's message.
     pub fn check(&self) -> Result<(), String> {
         for (i, node) in self.nodes.iter().enumerate() {
             self.check_node(i, node)?;
@@ -279,7 +283,7 @@ impl Body {
             NodeKind::Column => node.level == Level::Element && node.dtype == DType::I32,
             NodeKind::Repeat(a) => of(*a).dtype == node.dtype && of(*a).level <= node.level,
             NodeKind::Accumulator => {
-                // Of rows, attention has a number each.
+                // Attention also has one number per row, the log-sum-exp.
                 matches!(node.level, Level::Element | Level::Row) && node.dtype == DType::F32
             }
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
@@ -305,7 +309,7 @@ impl Body {
             (NodeKind::Reduce(..) | NodeKind::Repeat(_), _) | (_, None) => true,
             (_, Some(highest)) => node.level == highest,
         };
-        // They are words in memory.
+        // Kernels access an i64 as two words.
         if right && level && node.dtype != DType::I64 {
             Ok(())
         } else {
@@ -314,7 +318,7 @@ impl Body {
     }
 }
 
-/// One line a node and a store.
+/// Prints one line per node and store.
 impl fmt::Display for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, node) in self.nodes.iter().enumerate() {

@@ -6,27 +6,27 @@ use crate::ir::AttentionSpec;
 use crate::ir::{BlockFormat, DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
 
-/// A strided window into the bytes that a value owns.
+/// A strided window into the buffer of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// The value that owns the bytes; a view's access names the value that it views.
+    /// The value that owns the buffer. For a view, this is the viewed value.
     pub buffer: ValueId,
     /// Element type.
     pub dtype: DType,
-    /// Elements of the buffer, in order.
+    /// Positions of the elements in the buffer.
     pub layout: Layout,
-    /// Format of the blocks that the elements, bytes, make up; only for the right operand of a product,
-    /// which sums along blocks. Lowering sets it for targets that read blocks.
+    /// Format of the blocks that the elements, which are bytes, encode. Set only for the right operand of a
+    /// product that contracts along blocks, by the lowering for targets that read blocks.
     pub blocks: Option<BlockFormat>,
 }
 
 impl Access {
-    /// Returns the position of the first element, in bytes from the start of the buffer.
+    /// Returns the byte offset of the first element in the buffer.
     pub fn start(&self) -> u64 {
         self.layout.offset as u64 * self.dtype.bytes() as u64
     }
 
-    /// Returns the position of the end of the last element, in bytes from the start of the buffer.
+    /// Returns the byte offset of the end of the last element in the buffer.
     pub fn end(&self) -> u64 {
         self.layout.end() as u64 * self.dtype.bytes() as u64
     }
@@ -35,41 +35,43 @@ impl Access {
 /// The computation of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// The op, on the reads as operands and the writes as results. Never a leaf, a view or a block op.
+    /// The op, with the reads as operands and the writes as results. Never a leaf, a view or a block op.
     Op(OpKind),
     /// A fused expression over the reads.
     Loop(Body),
-    /// A matrix product of the first two reads and what follows from it, position by position: row i, column
-    /// j of the epilogue are row i and column j of the product, all products of a batch below each other. The
-    /// epilogue has no row reductions; its loads name the launch's reads, from index 2.
+    /// A matrix product of the first two reads, followed by an elementwise epilogue: row i, column j of the
+    /// epilogue is row i, column j of the product, where the products of a batch are stacked along the rows.
+    /// The epilogue has no row reductions. Its loads index the launch's reads, from index 2.
     Dot {
-        /// The axes of the product.
+        /// Axes of the product.
         axes: DotAxes,
-        /// The expression that is computed from the product.
+        /// Expression computed from the product.
         epilogue: Body,
     },
-    /// Attention and what follows from it row by row, which has the results' place: row i of the epilogue is
-    /// row i of the output, those of all heads and sequences below each other. The accumulator is an element
-    /// of the output, or, of level `Row`, the log-sum-exp. Loads name the launch's reads, from behind
-    /// attention's on. Lowering makes it for targets that compute it.
+    /// Attention, followed by a row-wise epilogue whose results replace those of attention: row i of the
+    /// epilogue is row i of the output, where the outputs of all heads and sequences are stacked along the
+    /// rows. The accumulator is an element of the output or, at level `Row`, the log-sum-exp. Loads index the
+    /// launch's reads, starting after those of attention. The lowering creates this kernel for targets that
+    /// support it.
     Attention {
-        /// The attributes of attention.
+        /// Attributes of attention.
         spec: AttentionSpec,
-        /// The expression that is computed from its results.
+        /// Expression computed from the results of attention.
         epilogue: Body,
     },
-    /// Independent kernels, run together.
+    /// Independent kernels that run in one launch.
     Group(Vec<Part>),
-    /// Copies the read to the write, element by element in the order of the layouts' axes (of equal shapes).
+    /// Copies the read to the write, element by element in the order of the layouts' axes. The shapes are
+    /// equal.
     Copy,
-    /// Reads (value, one i32 scalar start for each axis); replaces that window of the write. Out of range is
-    /// an index trap.
+    /// Reads (value, one i32 scalar start per axis) and replaces that window of the write. A window out of
+    /// bounds is an index trap.
     WriteRegion,
 }
 
 impl Kernel {
-    /// Returns whether the kernel can write windows with gaps: into a value that several results share, or
-    /// in another order of axes.
+    /// Returns whether the kernel supports non-contiguous writes, such as windows of a buffer shared by
+    /// several results or permuted axes.
     pub fn writes_strided(&self) -> bool {
         match self {
             Kernel::WriteRegion
@@ -81,7 +83,7 @@ impl Kernel {
         }
     }
 
-    /// Returns the expression of a fused kernel.
+    /// Returns the expression of a fused kernel, if it is one.
     pub fn body(&self) -> Option<&Body> {
         match self {
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => Some(body),
@@ -107,23 +109,24 @@ impl Kernel {
     }
 }
 
-/// One kernel of a [`Kernel::Group`]; it numbers its reads and writes from 0.
+/// A kernel of a [`Kernel::Group`], with its reads and writes numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// The kernel; not a group.
+    /// The kernel, which is not a group.
     pub kernel: Kernel,
-    /// The range of its reads among those of the launch.
+    /// Range of its reads among those of the launch.
     pub reads: Range<usize>,
-    /// The range of its writes among those of the launch.
+    /// Range of its writes among those of the launch.
     pub writes: Range<usize>,
-    /// Division of its work among threads where it runs by itself.
+    /// Division of the work among threads when the part runs alone.
     pub schedule: Schedule,
-    /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
+    /// Byte range of its scratch in the launch's workspace. Parts run concurrently, so the ranges are
+    /// disjoint.
     pub workspace: Range<u64>,
 }
 
 impl Part {
-    /// Returns a launch as the only part of a group.
+    /// Returns a launch as a part that covers all its reads and writes.
     pub fn whole(launch: &Launch) -> Self {
         Self {
             kernel: launch.kernel.clone(),
@@ -134,7 +137,7 @@ impl Part {
         }
     }
 
-    /// Returns the part of a launch as a launch of its own.
+    /// Returns the part of a launch as a separate launch.
     pub fn alone(&self, launch: &Launch) -> Launch {
         Launch {
             op: launch.op,
@@ -152,46 +155,46 @@ impl Part {
 /// The phase of a step in which a launch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Before the guards are checked: writes nothing that persists.
+    /// Runs before the guards are checked, and writes no persistent values.
     Compute,
-    /// After the guards held: may write parameters and states.
+    /// Runs after the guards have passed, and may write parameters and states.
     Commit,
 }
 
-/// One kernel's call.
+/// An invocation of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// The op that asked for it, for messages and profiles.
+    /// The op that produced the launch, for messages and profiles.
     pub op: OpId,
     /// The kernel.
     pub kernel: Kernel,
-    /// The operands.
+    /// Operands.
     pub reads: Vec<Access>,
-    /// Results: every element is written. Contiguous, unless [`Kernel::writes_strided`]. Several may be
-    /// windows of one buffer, which they fill together.
+    /// Results, every element of which is written. Contiguous unless [`Kernel::writes_strided`]. Several
+    /// results may be windows that together fill one buffer.
     pub writes: Vec<Access>,
-    /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each
-    /// element before it writes that element.
+    /// Pairs (write, read) that may alias if their layouts are equal, because the kernel reads each element
+    /// before it writes that element.
     pub may_alias: Vec<(usize, usize)>,
-    /// Division of its work among threads, chosen when it was lowered.
+    /// Division of the work among threads, chosen by the lowering.
     pub schedule: Schedule,
-    /// Scratch bytes that the kernel needs while it runs.
+    /// Number of bytes of scratch memory that the kernel needs while it runs.
     pub workspace: u64,
-    /// The phase in which it runs.
+    /// Phase in which the launch runs.
     pub phase: Phase,
 }
 
-/// The pairs of [`Launch::may_alias`], for many questions about one launch: a list of reads for each write.
+/// The pairs of [`Launch::may_alias`], grouped into a list of reads per write for repeated queries.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
-    /// The end of each list, where the next one starts.
+    /// End of the list of each write, where the next list starts.
     ends: Vec<usize>,
     reads: Vec<usize>,
 }
 
 impl Aliases {
-    /// Collects pairs (write, read); or, for the writes that may take the place of a read, pairs the other
-    /// way around.
+    /// Collects pairs (write, read). With the pairs reversed, the lists contain the writes that may alias
+    /// each read.
     pub fn new(pairs: &[(usize, usize)]) -> Self {
         let mut ends = vec![0; pairs.iter().map(|&(write, _)| write + 1).max().unwrap_or(0)];
         for &(write, _) in pairs {
@@ -209,12 +212,12 @@ impl Aliases {
         Self { ends, reads }
     }
 
-    /// Returns whether a write may take the place of a read.
+    /// Returns whether a write may alias a read.
     pub fn contains(&self, write: usize, read: usize) -> bool {
         self.reads_of(write).contains(&read)
     }
 
-    /// Returns the reads whose place a write may take, in the order of the pairs.
+    /// Returns the reads that a write may alias, in the order of the pairs.
     pub fn reads_of(&self, write: usize) -> &[usize] {
         let Some(&end) = self.ends.get(write) else { return &[] };
         let start = write.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -222,37 +225,37 @@ impl Aliases {
     }
 }
 
-/// Bytes that a launch may overwrite, for many questions about one launch.
+/// The buffers that a launch may overwrite, prepared for repeated queries.
 #[derive(Debug)]
 pub struct Overwrites<'l> {
     launch: &'l Launch,
     aliases: Aliases,
-    /// The buffers that the launch reads and the numbers of the reads, sorted.
+    /// Buffer and index of each of the launch's reads, sorted.
     reads: Vec<(ValueId, usize)>,
 }
 
 impl<'l> Overwrites<'l> {
-    /// Collects the pairs and reads of a launch.
+    /// Collects the pairs and the reads of a launch.
     pub fn new(launch: &'l Launch) -> Self {
         let mut reads: Vec<_> = launch.reads.iter().enumerate().map(|(r, read)| (read.buffer, r)).collect();
         sort(&mut reads);
         Self { launch, aliases: Aliases::new(&launch.may_alias), reads }
     }
 
-    /// Returns the reads whose place a write may take, as far as that read is concerned.
+    /// Returns the reads that a write may alias, regardless of other reads of the same buffer.
     pub fn reads_of(&self, write: usize) -> &[usize] {
         self.aliases.reads_of(write)
     }
 
-    /// Returns whether a buffer may have the bytes of one that the launch reads: as far as each of the writes
-    /// that fill it is concerned, which may be several.
+    /// Returns whether the buffer `written` may share the bytes of the buffer `read`. All writes to `written`
+    /// must allow it.
     pub fn allow_buffer(&self, written: ValueId, read: ValueId) -> bool {
         let mut writes = self.launch.writes.iter().enumerate().filter(|(_, write)| write.buffer == written);
         writes.all(|(w, _)| self.allow(w, read))
     }
 
-    /// Returns whether a write may take the bytes of a buffer that the launch reads: every read of that
-    /// buffer must allow it, or look at other bytes.
+    /// Returns whether a write may overwrite a buffer that the launch reads. Every read of that buffer must
+    /// be allowed to alias the write or be disjoint from it.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let Access { layout, dtype, .. } = &self.launch.writes[write];
         let allows = |r: usize| {

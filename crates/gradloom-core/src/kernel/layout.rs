@@ -1,29 +1,27 @@
-//! Strided layouts, and the algebra that turns view ops into them.
+//! Strided layouts and the transformations that view ops apply to them.
 //!
-//! Always holds for what the functions here return: two layouts of one shape that name the same elements are
-//! equal, because the strides of axes of extent 1, which no element depends on, are set to what row-major
-//! order would have there.
+//! Invariant: two layouts of the same shape that address the same elements are equal, because the strides of
+//! axes of extent 1, which do not affect any element, are set to their values in row-major order.
 
 use crate::collections::sort_by;
 use crate::ir::Shape;
 
-/// Elements of a buffer that a tensor has, in order: element `(i0, i1, ..)` is at
-/// `offset + i0·strides[0] + ..`.
+/// Positions of a tensor's elements in a buffer: element `(i0, i1, ..)` is at `offset + i0·strides[0] + ..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// First element, in elements from the start of the buffer.
+    /// Offset of the first element, in elements from the start of the buffer.
     pub offset: usize,
-    /// The shape.
+    /// Extents of the axes.
     pub shape: Shape,
-    /// Strides in elements; 0 repeats.
+    /// Strides in elements. A stride of 0 repeats elements.
     pub strides: Vec<usize>,
 }
 
 impl Layout {
-    /// Creates a layout from its parts. Strides of axes of extent 1 are replaced.
+    /// Creates a layout from its fields. Normalizes the strides of axes of extent 1.
     ///
     /// # Panics
-    /// When there is not one stride for each axis.
+    /// Panics if the number of strides differs from the number of axes.
     pub fn new(offset: usize, shape: Shape, mut strides: Vec<usize>) -> Self {
         assert_eq!(strides.len(), shape.rank(), "a stride for each axis of {shape}");
         for axis in (0..shape.rank()).rev().filter(|&axis| shape[axis] == 1) {
@@ -32,7 +30,7 @@ impl Layout {
         Self { offset, shape, strides }
     }
 
-    /// Creates a row-major layout, from the start of the buffer.
+    /// Creates a row-major layout that begins at the start of the buffer.
     pub fn contiguous(shape: &Shape) -> Self {
         Self { offset: 0, shape: shape.clone(), strides: shape.strides() }
     }
@@ -42,14 +40,14 @@ impl Layout {
         Self::new(0, shape.clone(), vec![0; shape.rank()])
     }
 
-    /// Returns whether the elements stand next to each other in row-major order, from any offset.
+    /// Returns whether the elements are contiguous in row-major order, at any offset.
     pub fn is_contiguous(&self) -> bool {
         let natural = self.shape.strides();
         self.shape.elements() == 0
             || (0..self.shape.rank()).all(|a| self.shape[a] == 1 || self.strides[a] == natural[a])
     }
 
-    /// Axis i of the result is axis `perm[i]`.
+    /// Permutes the axes: axis i of the result is axis `perm[i]`.
     pub fn permute(&self, perm: &[usize]) -> Self {
         let shape: Vec<usize> = perm.iter().map(|&a| self.shape[a]).collect();
         Self::new(self.offset, shape.into(), perm.iter().map(|&a| self.strides[a]).collect())
@@ -62,21 +60,22 @@ impl Layout {
         Self::new(self.offset, shape.clone(), strides)
     }
 
-    /// Takes elements `start, start + step, ..` below `limit` of each axis.
+    /// Selects the elements `start, start + step, ..` below `limit` of each axis.
     pub fn slice(&self, start: &[usize], limit: &[usize], step: &[usize]) -> Self {
         let rank = self.shape.rank();
         let shape: Vec<usize> = (0..rank).map(|a| (limit[a] - start[a]).div_ceil(step[a])).collect();
-        // An empty slice may start at the very end; keep its offset inside the buffer.
+        // An empty slice may start at the very end. Keep its offset inside the buffer.
         let offset = match shape.contains(&0) {
             true => self.offset,
             false => self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>(),
         };
-        // A step that is never taken may be of any size.
+        // A step between fewer than two elements is unused and may be arbitrarily large.
         let strides = (0..rank).map(|a| if shape[a] > 1 { self.strides[a] * step[a] } else { 0 }).collect();
         Self::new(offset, shape.into(), strides)
     }
 
-    /// Takes windows over the last axes; see [`crate::ir::OpKind::Windows`]. `shape` is the result's.
+    /// Creates sliding windows over the last axes; see [`crate::ir::OpKind::Windows`]. `shape` is the
+    /// resulting shape.
     pub fn windows(&self, shape: &Shape, step: &[usize], dilation: &[usize]) -> Self {
         let first = self.shape.rank() - step.len();
         let mut strides = self.strides.clone();
@@ -87,7 +86,7 @@ impl Layout {
         Self::new(self.offset, shape.clone(), strides)
     }
 
-    /// Returns the layout of the same elements in another shape, or `None` if no strides can say that.
+    /// Returns the layout of the same elements in another shape, or `None` if no strides can represent it.
     pub fn reshape(&self, shape: &Shape) -> Option<Self> {
         if shape.elements() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
@@ -114,8 +113,8 @@ impl Layout {
         Some(Self::new(self.offset, shape.clone(), strides))
     }
 
-    /// Returns the fewest (extent, stride) pairs, outermost first, that visit the same elements in the same
-    /// order. Axes of extent 1 vanish.
+    /// Returns the minimal (extent, stride) pairs, outermost first, that visit the same elements in the same
+    /// order. Omits axes of extent 1.
     pub fn collapsed(&self) -> Vec<(usize, usize)> {
         let mut groups: Vec<(usize, usize)> = Vec::new();
         for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
@@ -133,8 +132,9 @@ impl Layout {
         groups
     }
 
-    /// Returns (stride, extent) of the axes that reach other elements, from the widest stride to the
-    /// narrowest; neighbours that follow each other without a gap are one. Axes of stride 0 repeat elements.
+    /// Returns (stride, extent) of the axes in descending order of strides, merging axes without gaps. Omits
+    /// axes that do not address further elements: those of extent 1, and those of stride 0, which repeat
+    /// elements.
     fn by_stride(&self) -> Vec<(usize, usize)> {
         let axes = self.shape.iter().zip(&self.strides).map(|(&n, &s)| (s, n));
         let mut axes: Vec<(usize, usize)> = axes.filter(|&(s, n)| n != 1 && s != 0).collect();
@@ -151,8 +151,8 @@ impl Layout {
         merged
     }
 
-    /// Returns whether no element of the buffer has two places in the layout. False also for some layouts
-    /// without such an element: those whose axes interleave.
+    /// Returns whether the layout addresses no element of the buffer more than once. May return false for an
+    /// injective layout whose axes interleave.
     pub fn is_injective(&self) -> bool {
         if self.shape.elements() == 0 {
             return true;
@@ -167,13 +167,13 @@ impl Layout {
         !repeats && spans.into_iter().all(|fits| fits)
     }
 
-    /// Returns whether two layouts surely have no element in common: they lie behind each other, or beside
-    /// each other in rows of one pitch.
+    /// Returns whether two layouts definitely have no element in common: one ends before the other starts, or
+    /// they occupy different columns of rows with the same pitch.
     pub fn is_disjoint(&self, other: &Layout) -> bool {
         if self.end() <= other.offset || other.end() <= self.offset {
             return true;
         }
-        // Elements next to each other, and the axes around them.
+        // Returns the length of contiguous runs and the axes around them.
         fn runs(axes: &[(usize, usize)]) -> (usize, &[(usize, usize)]) {
             match axes {
                 [outer @ .., (1, width)] => (*width, outer),
@@ -192,9 +192,9 @@ impl Layout {
             && beside
     }
 
-    /// Returns the position in the buffer of the last element, plus 1: the buffer must have that many
-    /// elements. 0 when there are none, and [`usize::MAX`], which no buffer has, when that is not
-    /// countable.
+    /// Returns one more than the position of the last element, which is the minimum number of elements of the
+    /// buffer. Returns 0 if the layout is empty, and saturates at [`usize::MAX`], which exceeds the size of
+    /// any buffer.
     pub fn end(&self) -> usize {
         if self.shape.elements() == 0 {
             return 0;
@@ -256,7 +256,7 @@ mod tests {
         assert!(!rows.slice(&[0, 0], &[1, 6], &[1, 1]).broadcast(&[4, 6].into()).is_injective());
     }
 
-    /// Returns every layout of rank 2 at most with extents to 3, strides to 4 and offsets to 3.
+    /// Returns all layouts of rank at most 2 with extents up to 3, strides up to 4 and offsets up to 3.
     fn small_layouts() -> Vec<Layout> {
         let mut axes = vec![vec![]];
         for rank in 0..2 {

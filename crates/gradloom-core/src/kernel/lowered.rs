@@ -1,4 +1,4 @@
-//! The result of lowering: launches, and the place of each value's elements.
+//! The result of lowering: launches and the location of each value's elements.
 
 use super::{Access, Launch, Layout};
 use crate::collections::IdMap;
@@ -7,18 +7,18 @@ use crate::ir::{Graph, Id, OpKind, Type, ValueId};
 /// A graph lowered for one target.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// Launches in an order in which they can run; all in the compute phase until the plan decides.
+    /// Launches in a valid execution order. All are in the compute phase until the plan assigns their phases.
     pub launches: Vec<Launch>,
-    /// The buffer and layout of the elements of each value of the entry block.
+    /// Buffer and layout of each value of the entry block.
     pub access: IdMap<ValueId, Access>,
-    /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they
-    /// have.
+    /// Type of the buffer of each value that owns one. The buffer of a constant may have fewer elements than
+    /// the constant.
     pub buffers: IdMap<ValueId, Type>,
     next: usize,
 }
 
 impl Lowered {
-    /// Leaves and constants of a graph in place, without launches.
+    /// Creates the buffers of a graph's leaves and constants, without launches.
     pub fn leaves(graph: &Graph) -> Self {
         let mut lowered = Self {
             launches: Vec::new(),
@@ -48,7 +48,7 @@ impl Lowered {
         lowered
     }
 
-    /// Gives a value bytes of its own.
+    /// Allocates a buffer for a value.
     pub fn own(&mut self, value: ValueId, ty: Type, layout: Layout) -> Access {
         let access = Access { buffer: value, dtype: ty.dtype, layout, blocks: None };
         self.buffers.insert(value, ty);
@@ -56,7 +56,7 @@ impl Lowered {
         access
     }
 
-    /// Contiguous bytes for a temporary that no value of the graph stands for.
+    /// Allocates a contiguous buffer for a temporary that is not a value of the graph.
     pub fn temporary(&mut self, ty: Type) -> Access {
         let value = ValueId::from_index(self.next);
         self.next += 1;

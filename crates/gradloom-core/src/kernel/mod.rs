@@ -1,8 +1,8 @@
 //! Kernels and launches over strided windows of buffers.
 //!
-//! In: kernels for no target in particular ([`crate::fuse`]), lowered for one target (`gradloom-codegen`).
-//! Out: [`Launch`]es, which the plan schedules and places without knowing the target. A [`Body`] says what a
-//! fused kernel computes; views have become [`Layout`]s.
+//! [`crate::fuse`] creates target-independent kernels, which `gradloom-codegen` lowers for a target. The
+//! resulting [`Launch`]es are scheduled and placed by the plan, independently of the target. A [`Body`] is
+//! the expression of a fused kernel, in which views have become [`Layout`]s.
 
 mod body;
 mod launch;

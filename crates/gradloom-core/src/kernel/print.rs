@@ -1,11 +1,11 @@
-//! Kernels as text: one line each, and the expression of a fused kernel.
+//! Prints launches and the expressions of fused kernels as text.
 
 use super::{Access, Body, Kernel, Launch, Layout, Lowered, Part, Schedule};
 use crate::collections::sort;
 use crate::ir::Graph;
 use std::fmt::{self, Write};
 
-/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones, and the format of blocks.
+/// Prints `%3 f32[8, 4]`, followed by non-contiguous strides, a nonzero offset and the block format, if any.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Access { buffer, dtype, layout, blocks } = self;
@@ -25,7 +25,7 @@ impl fmt::Display for Access {
 }
 
 impl Lowered {
-    /// Returns the launches as text: what each reads and writes, and its schedule.
+    /// Returns a listing of the launches with their reads, writes and schedules.
     pub fn print(&self, graph: &Graph) -> String {
         let mut text = String::new();
         for (number, launch) in self.launches.iter().enumerate() {
@@ -65,8 +65,8 @@ impl Launch {
 }
 
 impl Kernel {
-    /// Returns the kernel in one line: `row [1024 x 128]`, `dot [64 x 32] with epilogue`, `group of 3`,
-    /// `gather`.
+    /// Returns a one-line description of the kernel, such as `row [1024 x 128]`, `dot [64 x 32] with
+    /// epilogue`, `group of 3` or `gather`.
     pub fn title(&self) -> String {
         let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
         match self {
@@ -78,8 +78,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the expression of a fused kernel, a line for each node and store; nothing for kernels that
-    /// are one op. Parts of a group that compute the same over other extents are shown once.
+    /// Returns the expression of a fused kernel, with one line per node and store, or an empty string for a
+    /// single op. Lists parts of a group with the same expression only once.
     pub fn listing(&self) -> String {
         match self {
             Kernel::Group(parts) => group(parts),
