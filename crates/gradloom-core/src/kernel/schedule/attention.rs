@@ -5,20 +5,19 @@ use crate::ir::{AttentionSpec, DType};
 /// A kernel of attention or of its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionKernel {
-    /// Output and log-sum-exp.
+    /// Computes the output and the log-sum-exp.
     Forward,
-    /// Part of the gradient: dq, and for the next kernel the product of each query's output with its
-    /// cotangent.
+    /// Computes dq, and for the next kernel the dot product of each query's output with its cotangent.
     Queries,
-    /// Part of the gradient: dk and dv.
+    /// Computes dk and dv.
     Keys,
 }
 
 impl AttentionKernel {
-    /// All of them.
+    /// All kernels.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Queries, Self::Keys];
 
-    /// Returns the name of its dispatches.
+    /// Returns the label of the kernel's dispatches.
     pub fn label(self) -> &'static str {
         match self {
             Self::Forward => "attention",
@@ -27,7 +26,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Returns the number of rows that are shared out: of queries, or of keys, of each sequence and head.
+    /// Returns the number of rows divided among threads: queries or keys per sequence and head.
     pub fn rows(self, problem: &AttentionProblem) -> usize {
         match self {
             Self::Forward | Self::Queries => problem.queries,
@@ -35,7 +34,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Returns the number of heads that have such rows.
+    /// Returns the number of heads with such rows.
     pub fn heads(self, problem: &AttentionProblem) -> usize {
         match self {
             Self::Forward | Self::Queries => problem.heads,
@@ -43,35 +42,35 @@ impl AttentionKernel {
         }
     }
 
-    /// Returns the number of sequences times heads that have such rows.
+    /// Returns the number of sequences times the number of heads with such rows.
     pub fn pairs(self, problem: &AttentionProblem) -> usize {
         problem.batch * self.heads(problem)
     }
 }
 
-/// An op and its extents.
+/// An attention op with its extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionProblem {
-    /// Keys that a query sees, and the factor on scores.
+    /// Attributes of attention, with the visible keys and the scale.
     pub spec: AttentionSpec,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Heads of the queries: a multiple of those of the keys.
+    /// Number of query heads, a multiple of `key_heads`.
     pub heads: usize,
-    /// Heads of keys and values.
+    /// Number of key and value heads.
     pub key_heads: usize,
-    /// Queries of a sequence.
+    /// Number of queries per sequence.
     pub queries: usize,
-    /// Keys of a sequence, at most.
+    /// Maximum number of keys per sequence.
     pub keys: usize,
-    /// Elements of a query or key.
+    /// Number of elements of a query or key.
     pub depth: usize,
-    /// Elements of a value.
+    /// Number of elements of a value.
     pub value_depth: usize,
 }
 
 impl AttentionProblem {
-    /// Creates a problem; `shapes` are those of q, k, v, and `table` is that of the block table.
+    /// Creates a problem from the shapes of q, k and v and of the block table, if any.
     pub fn new(spec: &AttentionSpec, shapes: [&[usize]; 3], table: Option<&[usize]>) -> Self {
         let [q, k, v] = shapes;
         Self {
@@ -86,44 +85,44 @@ impl AttentionProblem {
         }
     }
 
-    /// Returns the number of sequences times heads.
+    /// Returns the number of sequences times the number of query heads.
     pub fn pairs(&self) -> usize {
         self.batch * self.heads
     }
 
-    /// Returns the number of query heads that read one key head.
+    /// Returns the number of query heads per key head.
     pub fn sharing(&self) -> usize {
         self.heads / self.key_heads.max(1)
     }
 
-    /// Returns whether a query may see fewer keys than there are.
+    /// Returns whether some keys may be invisible to a query.
     pub fn hides_keys(&self) -> bool {
         self.spec.causal || self.spec.key_length
     }
 
-    /// Returns the number of bytes of one f32 for each query: the product of its output with its cotangent,
-    /// which the gradient's second kernel has from the first.
+    /// Returns the number of bytes of one f32 per query: the dot product of its output with its cotangent,
+    /// which the first kernel of the gradient passes to the second.
     pub fn means_bytes(&self) -> u64 {
         4 * (self.pairs() as u64 * self.queries as u64).max(1)
     }
 }
 
-/// Division of a block of scores among threads. Thread (down, across) has the rows `down + i * row_threads`
-/// and the columns `across + j * column_threads`, so that neighbours read neighbouring rows.
+/// Division of a block of scores among threads. Thread (down, across) computes the rows `down + i *
+/// row_threads` and the columns `across + j * column_threads`, so that adjacent threads read adjacent rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
-    /// Rows of a thread.
+    /// Number of rows per thread.
     pub rows_each: usize,
-    /// Columns of a thread: 2 or 4.
+    /// Number of columns per thread: 2 or 4.
     pub columns_each: usize,
-    /// Threads along rows.
+    /// Number of threads along the rows.
     pub row_threads: usize,
-    /// Threads along columns.
+    /// Number of threads along the columns.
     pub column_threads: usize,
 }
 
 impl AttentionTile {
-    /// Creates a tile from its fields, in their order.
+    /// Creates a tile from its fields, in declaration order.
     pub const fn new(
         rows_each: usize,
         columns_each: usize,
@@ -133,45 +132,45 @@ impl AttentionTile {
         Self { rows_each, columns_each, row_threads, column_threads }
     }
 
-    /// Returns the number of rows of a block.
+    /// Returns the number of rows in a block.
     pub fn rows(&self) -> usize {
         self.rows_each * self.row_threads
     }
 
-    /// Returns the number of columns of a block.
+    /// Returns the number of columns in a block.
     pub fn columns(&self) -> usize {
         self.columns_each * self.column_threads
     }
 
-    /// Returns the number of invocations of a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn threads(&self) -> usize {
         self.row_threads * self.column_threads
     }
 
-    /// Returns the number of items of a block of scores, each of which has a thread's columns: one more for
-    /// each row than there are threads, which spreads rows over the banks.
+    /// Returns the number of items of a block of scores. An item contains the columns of a thread. Each row
+    /// has one item of padding, which avoids bank conflicts between rows.
     pub fn score_items(&self) -> usize {
         self.rows() * (self.column_threads + 1)
     }
 
-    /// Returns the number of items of one number for each row and thread across.
+    /// Returns the number of items of an array with one number per row and thread along the columns.
     pub fn share_items(&self) -> usize {
         self.rows() * self.column_threads
     }
 
-    /// Returns the distance from row to row of a block with rows of so many elements, in vectors of four
-    /// elements: an odd number, for the same reason.
+    /// Returns the row pitch of a block with rows of `width` elements, in vectors of four elements. The pitch
+    /// is odd to avoid bank conflicts.
     pub fn pitch(width: usize) -> usize {
         width.div_ceil(4) | 1
     }
 
-    /// Returns the number of bytes of workgroup memory that a kernel's blocks take.
+    /// Returns the number of bytes of workgroup memory for the kernel's blocks.
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let block = |rows: usize, width: usize| 16 * rows * Self::pitch(width);
         let (rows, columns) = (self.rows(), self.columns());
         let (scores, shares) = (4 * self.columns_each * self.score_items(), 4 * self.share_items());
         let (keys, values) = (block(rows + columns, problem.depth), problem.value_depth);
-        // What is said of queries and keys when the step runs is shared, too.
+        // The run-time bounds of queries and keys are in workgroup memory, too.
         let bounds = if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 };
         let blocks = match kernel {
             AttentionKernel::Forward => keys + block(columns, values) + scores + shares,
@@ -182,61 +181,62 @@ impl AttentionTile {
     }
 }
 
-/// Rows and columns of a matrix that a subgroup multiplies.
+/// Number of rows and of columns of a matrix that a subgroup multiplies.
 pub const MATRIX: usize = 16;
 
-/// A block of 64 rows that four subgroups have, by matrices of floats of 16 bits: each a strip of 16.
+/// A block of 64 rows computed by four subgroups with 16-bit float matrix instructions. Each subgroup
+/// computes a strip of 16 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionMatrices {
-    /// Invocations of a subgroup.
+    /// Number of invocations in a subgroup.
     pub subgroup: usize,
-    /// Columns of scores that are in workgroup memory at a time: a multiple of [`MATRIX`] that divides
+    /// Number of score columns in workgroup memory at a time: a multiple of [`MATRIX`] that divides
     /// [`AttentionMatrices::ROWS`].
     pub columns: usize,
 }
 
 impl AttentionMatrices {
-    /// Subgroups of a workgroup.
+    /// Number of subgroups in a workgroup.
     pub const STRIPS: usize = 4;
-    /// Rows of a block.
+    /// Number of rows in a block.
     pub const ROWS: usize = Self::STRIPS * MATRIX;
 
-    /// Returns the number of invocations of a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn threads(&self) -> usize {
         Self::STRIPS * self.subgroup
     }
 
-    /// Returns the distance from row to row of a block, in vectors of four elements: loads of matrices take
-    /// 16 bytes of several rows.
+    /// Returns the row pitch of a block, in vectors of four elements. It is padded because matrix loads
+    /// access 16 bytes of several rows.
     pub fn pitch(width: usize) -> usize {
         width / 4 + 2
     }
 
-    /// Returns the number of bytes of workgroup memory that a kernel takes.
+    /// Returns the number of bytes of workgroup memory for a kernel.
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
         let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
-        // Of f32, and as many of 16 bits.
+        // f32 scores, and their 16-bit copies.
         let scores = (4 + 2) * kinds * Self::ROWS * self.columns;
         blocks + scores + if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 }
     }
 }
 
-/// A workgroup for each query of the heads that share a key head: a few neighbouring invocations have a key
-/// together.
+/// A workgroup per query and group of heads that share a key head. A few adjacent invocations divide the
+/// elements of a key among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionLanes {
-    /// Invocations of a workgroup: a multiple of [`AttentionLanes::SUBGROUP`].
+    /// Number of invocations in a workgroup: a multiple of [`AttentionLanes::SUBGROUP`].
     pub threads: usize,
-    /// Elements of a key or value that an invocation has: [`AttentionLanes::FOUR`], or twice as many of keys
-    /// and values of 16 bits.
+    /// Number of elements of a key or value per invocation: [`AttentionLanes::FOUR`], or twice as many for
+    /// 16-bit keys and values.
     pub each: usize,
 }
 
 impl AttentionLanes {
-    /// Invocations of a subgroup, within which sums over a key's elements are made.
+    /// Number of invocations in a subgroup, within which the sums over a key's elements are computed.
     pub const SUBGROUP: u32 = 32;
-    /// Elements of an invocation, at least.
+    /// Minimum number of elements per invocation.
     pub const FOUR: usize = 4;
 
     /// Returns the number of workgroups.
@@ -244,32 +244,32 @@ impl AttentionLanes {
         problem.batch * problem.key_heads * problem.queries
     }
 
-    /// Returns the number of invocations that have a key or value together.
+    /// Returns the number of invocations that share a key or value.
     pub fn lanes(&self, problem: &AttentionProblem) -> usize {
         problem.depth.max(problem.value_depth).div_ceil(self.each).next_power_of_two()
     }
 
-    /// Returns the number of keys that are taken at a time.
+    /// Returns the number of keys processed at a time.
     pub fn slots(&self, problem: &AttentionProblem) -> usize {
         self.threads / self.lanes(problem)
     }
 
-    /// Returns the number of keys that an invocation loads at the same time. With eight in large
-    /// workgroups, of which there are few, a step of GPT-2 124M with one text takes 0.274 instead of 0.289
-    /// ms on an H200; in smaller ones, of which a multiprocessor has many, one with 32 texts takes 0.517
-    /// instead of 0.508 ms.
+    /// Returns the number of keys that an invocation loads at the same time. In large workgroups, of which
+    /// there are few, loading eight reduces the time of a step of GPT-2 124M with one text from 0.289 to
+    /// 0.274 ms on an H200. In smaller ones, of which a multiprocessor runs many, loading eight increases the
+    /// time of a step with 32 texts from 0.508 to 0.517 ms.
     pub fn ahead(&self, problem: &AttentionProblem) -> usize {
         if self.threads >= 512 && Self::has_few(problem) { 8 } else { 4 }
     }
 
-    /// Returns whether an invocation has the sums of so few queries that it can load many keys at the same
-    /// time.
+    /// Returns whether an invocation accumulates the sums of so few queries that it can load many keys at the
+    /// same time.
     pub fn has_few(problem: &AttentionProblem) -> bool {
         problem.sharing() <= 2
     }
 
-    /// Returns the number of bytes of workgroup memory: of each subgroup and each head a maximum, a sum,
-    /// and a sum of values.
+    /// Returns the number of bytes of workgroup memory: a maximum, a sum and a weighted sum of values per
+    /// subgroup and head.
     pub fn bytes(&self, problem: &AttentionProblem) -> usize {
         let subgroups = self.threads / Self::SUBGROUP as usize;
         problem.sharing() * subgroups * (8 + 4 * self.each * self.lanes(problem)) + 16
@@ -279,50 +279,49 @@ impl AttentionLanes {
 /// Division of rows among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionChoice {
-    /// A workgroup has a block of them, which meets blocks of the others in workgroup memory.
+    /// A workgroup computes a block of rows, and stages blocks of the other operand in workgroup memory.
     Block(AttentionTile),
-    /// The same by matrix instructions, of operands that are rounded to 16 bits.
+    /// Like `Block`, with matrix instructions on operands rounded to 16 bits.
     Matrices(AttentionMatrices),
-    /// A few queries over many keys, where subgroups exchange values.
+    /// A few queries over many keys, where values are exchanged within subgroups.
     Lanes(AttentionLanes),
-    /// An invocation has so many of its own: more than one only on devices that compute on a CPU.
+    /// Each invocation computes this many rows alone. More than one only on devices that run on a CPU.
     Own {
-        /// Rows of an invocation.
+        /// Number of rows per invocation.
         rows: usize,
     },
 }
 
-/// Schedule of the kernels of attention, or of its gradient.
+/// Schedule of the kernels of attention or of its gradient.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionSchedule {
-    /// The extents.
+    /// The op and its extents.
     pub problem: AttentionProblem,
-    /// The kernels in order, each with its choice.
+    /// Kernels in execution order, each with its division of rows.
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
-    /// Dtype to which matrix instructions round the operands: floats of 16 bits.
+    /// 16-bit float dtype to which matrix instructions round the operands.
     pub half: DType,
-    /// True if it is known which invocation has which element of a matrix sum, so that scores stay in
+    /// True if the mapping of a matrix accumulator's elements to invocations is known, so that scores stay in
     /// registers.
     pub fragments: bool,
-    /// Subgroup size of a kernel that computes the products of outputs with their cotangents by itself;
-    /// `None` without such a kernel. Both kernels of the gradient need these products; with it, the two can
-    /// run at the same time.
+    /// Subgroup size of a separate kernel that computes the dot products of outputs with their cotangents, or
+    /// `None` without such a kernel. Both kernels of the gradient need these products; with the separate
+    /// kernel, the two can run concurrently.
     pub means_apart: Option<u32>,
-    /// Invocations of a workgroup in which each has rows of its own.
+    /// Number of invocations in a workgroup in which each computes rows alone.
     pub workgroup: usize,
-    /// Number of rows from which a workgroup of this kind has rows of a single head; with fewer rows, it
-    /// may have those of several heads.
+    /// Number of rows from which such a workgroup contains rows of a single head only. With fewer rows, it
+    /// may contain rows of several heads.
     pub together_from: usize,
 }
 
 impl AttentionSchedule {
-    /// Returns whether the kernel can compute what follows from attention row by row: lanes have whole
-    /// rows.
+    /// Returns whether the kernel supports a row-wise epilogue. Only lanes have whole rows.
     pub fn takes_epilogue(&self) -> bool {
         matches!(self.kernels[..], [(AttentionKernel::Forward, AttentionChoice::Lanes(_))])
     }
 
-    /// Returns the number of bytes of scratch.
+    /// Returns the number of bytes of scratch memory.
     pub fn workspace(&self) -> u64 {
         match self.kernels.iter().all(|(kernel, _)| *kernel == AttentionKernel::Forward) {
             true => 0,

@@ -1,22 +1,22 @@
-//! Schedule of the parts of a group that compute the same.
+//! Schedule for parts of a group with the same expression.
 
-/// Schedule of one kernel that runs many parts, which compute the same over different numbers of elements.
+/// Schedule of one kernel for many parts that compute the same expression on different numbers of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSchedule {
-    /// Invocations of a workgroup that combine their results.
+    /// Number of invocations in a workgroup that combine their results.
     pub workgroup: usize,
-    /// Invocations of a subgroup, if they exchange values in subgroups.
+    /// Number of invocations in a subgroup, if values are exchanged within subgroups.
     pub subgroup: Option<u32>,
-    /// Lanes of a column whose elements are added up, and columns of a workgroup.
+    /// Number of lanes that sum a column, and number of columns in a workgroup.
     pub columns: [usize; 2],
-    /// Elements of a part that one workgroup adds up, at most.
+    /// Maximum number of elements of a part that a single workgroup sums.
     pub short: usize,
-    /// Bytes of scratch that parts take which run together: they have it one after the other.
+    /// Number of bytes of scratch memory for parts that run together. The parts use it one after the other.
     pub workspace: u64,
 }
 
 impl GroupSchedule {
-    /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the
-    /// work.
+    /// Number of elements per workgroup: a few per invocation, so that finding the part is a small fraction
+    /// of the work.
     pub const CHUNK: usize = 1024;
 }

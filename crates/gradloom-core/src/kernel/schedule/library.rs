@@ -1,13 +1,14 @@
-//! Products by a library.
+//! Schedule of products computed by a library.
 
-/// Schedule of a matrix product by a library of the device's vendor.
+/// Schedule of a matrix product computed by a library of the device's vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibrarySchedule {
-    /// Bytes of scratch that it may use.
+    /// Number of bytes of scratch memory that the library may use.
     pub workspace: u64,
-    /// Rows and columns of the result, and the length of its sums, as they are computed: beyond the product's
-    /// own where zeros lie behind the operands' rows, or where what is computed lies behind the result's.
+    /// Rows, columns and contraction length computed by the library. They exceed those of the product if the
+    /// operands' rows are followed by zero padding, or if there is room for the excess results after those of
+    /// the product.
     pub extents: [usize; 3],
-    /// True if operands in f32 are rounded to TF32.
+    /// True if f32 operands are rounded to TF32.
     pub rounds: bool,
 }

@@ -1,7 +1,7 @@
-//! Schedules: the division of a launch's work among a device's threads, as values.
+//! Schedules, which describe the division of a launch's work among a device's threads.
 //!
-//! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels
-//! are written from it.
+//! Lowering chooses a schedule once and stores it in the launch. The schedule determines the size of the
+//! scratch memory and the generated kernels.
 
 mod attention;
 mod group;
@@ -25,36 +25,36 @@ pub use scatter::ScatterSchedule;
 use super::Kernel;
 use crate::ir::OpKind;
 
-/// Division of a launch's work among a device's threads.
+/// The division of a launch's work among a device's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// An invocation for each position, or whatever the kernel does by itself.
+    /// One invocation per position, or a division fixed by the kernel itself.
     Whole,
-    /// Rows of a fused expression that reduces.
+    /// Rows of a fused expression with reductions.
     Rows(RowSchedule),
-    /// A workgroup of so many invocations, a power of two, for each axis that is reduced.
+    /// One workgroup with this many invocations, a power of two, per reduced row.
     Axes(u32),
-    /// Parts that compute the same together.
+    /// Parts of a group that have the same expression.
     Group(GroupSchedule),
     /// A matrix product.
     Product(ProductSchedule),
     /// Attention, or its gradient.
     Attention(AttentionSchedule),
-    /// Updates of rows by number.
+    /// Updates of rows by index.
     Scatter(ScatterSchedule),
     /// A cumulative reduction of long rows.
     Cumulate(CumulateSchedule),
-    /// Rows in order.
+    /// A sort of rows.
     Sort(SortSchedule),
-    /// A matrix product by a library of the device's vendor.
+    /// A matrix product computed by a library of the device's vendor.
     Library(LibrarySchedule),
-    /// A user's op, with the bytes of scratch that its kernels ask for.
+    /// A user-defined op, with the number of bytes of scratch memory that its kernels request.
     Custom(u64),
 }
 
 impl Schedule {
-    /// Returns the number of bytes of scratch that the schedule takes for a kernel. Scratch that the parts
-    /// of a group take by themselves is not counted.
+    /// Returns the number of bytes of scratch memory that the schedule requires for a kernel, excluding the
+    /// scratch memory of a group's individual parts.
     pub fn workspace(&self, kernel: &Kernel) -> u64 {
         match (kernel, self) {
             (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),

@@ -3,19 +3,19 @@
 use crate::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Schedule of a cumulative reduction: a workgroup for each piece of a row.
+/// Schedule of a cumulative reduction, with one workgroup per piece of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CumulateSchedule {
     /// Number of rows.
     pub rows: usize,
-    /// Elements of a row that an invocation takes one after the other.
+    /// Number of elements of a row that an invocation processes sequentially.
     pub each: usize,
-    /// Pieces of a row.
+    /// Number of pieces per row.
     pub pieces: usize,
 }
 
 impl CumulateSchedule {
-    /// Returns the number of bytes of scratch: a word for each piece, if rows have several.
+    /// Returns the number of bytes of scratch memory: a word per piece if rows have several pieces.
     pub fn workspace(&self) -> u64 {
         if self.pieces > 1 { 4 * self.rows as u64 * self.pieces as u64 } else { 0 }
     }
@@ -26,36 +26,38 @@ impl CumulateSchedule {
 pub struct SortSchedule {
     /// Number of rows.
     pub rows: usize,
-    /// Elements of a row.
+    /// Number of elements per row.
     pub extent: usize,
-    /// Number of elements that are wanted.
+    /// Number of sorted elements to return per row.
     pub count: usize,
-    /// The way to do it.
+    /// Sorting method.
     pub method: SortMethod,
 }
 
-/// A way to put rows in order.
+/// A method of sorting rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SortMethod {
-    /// Workgroups sort parts of so many elements, and hand on the first of each, until there is one part.
+    /// Workgroups sort parts of this many elements and pass on the first elements of each part, until one
+    /// part remains.
     Parts(usize),
-    /// Tiles of so many elements are sorted digit by digit, the lowest first.
+    /// A radix sort, which sorts tiles of this many elements by one digit at a time, starting with the
+    /// lowest.
     Digits(usize),
 }
 
-/// Values of a digit.
+/// Number of values of a digit.
 pub const DIGIT_VALUES: usize = 16;
 
 impl SortSchedule {
-    /// Returns the number of parts of a row, or its tiles.
+    /// Returns the number of parts or tiles per row.
     pub fn parts(&self) -> usize {
         match self.method {
             SortMethod::Parts(elements) | SortMethod::Digits(elements) => self.extent.div_ceil(elements),
         }
     }
 
-    /// Returns the number of elements of a row before each round that sorts parts of this many, if that is
-    /// the method.
+    /// Returns the number of elements per row before each round of [`SortMethod::Parts`]. Empty for other
+    /// methods.
     pub fn rounds(&self) -> Vec<usize> {
         let SortMethod::Parts(part) = self.method else { return Vec::new() };
         let mut rounds = vec![self.extent];
@@ -67,9 +69,9 @@ impl SortSchedule {
         rounds
     }
 
-    /// Returns the parts of the scratch: for [`SortMethod::Parts`], lists of indices that a round writes
-    /// and the next one reads, in turns; for [`SortMethod::Digits`], two lists of keys with their indices,
-    /// which passes write in turns, and the number of times that each tile has each digit.
+    /// Returns the byte ranges of the scratch memory. For [`SortMethod::Parts`]: two lists of indices, which
+    /// alternate between being written by a round and read by the next. For [`SortMethod::Digits`]: two lists
+    /// of keys and two of indices, which passes write alternately, and the histogram of digits per tile.
     pub fn scratch(&self) -> Vec<Range<u64>> {
         let rows = self.rows as u64;
         let words: Vec<u64> = match self.method {
@@ -90,7 +92,7 @@ impl SortSchedule {
             .collect()
     }
 
-    /// Returns the number of bytes of scratch.
+    /// Returns the number of bytes of scratch memory.
     pub fn workspace(&self) -> u64 {
         self.scratch().last().map_or(0, |last| last.end)
     }

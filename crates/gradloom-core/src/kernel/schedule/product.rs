@@ -1,57 +1,56 @@
-//! Schedule of a matrix product: its tiles.
+//! Schedules of matrix products.
 
 use crate::ir::DType;
 
-/// Path of the operands' elements to the threads of a workgroup.
+/// The path of the operands' elements to the threads of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
-    /// Each thread loads what it needs into registers, as vectors; no barriers.
+    /// Each thread loads its elements as vectors into registers, without barriers.
     Registers,
-    /// The same element by element, in a loop over single terms: for devices that take vectors apart, where
-    /// loads are most of what a kernel costs, to run and to compile.
+    /// Like `Registers`, but scalar by scalar, in a loop over single terms. For devices that split vectors
+    /// into scalars, where loads dominate the cost of running and compiling a kernel.
     Scalars,
-    /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other
-    /// is read.
+    /// Tiles are staged in workgroup memory, in this many buffers: 1, or 2 for double buffering.
     Workgroup(u32),
-    /// The same in one buffer, by so many groups of threads: each has an equal share of the terms in a tile
-    /// of its own, and their sums are added up at the end. A workgroup without enough threads to hide its
-    /// loads has more that way.
+    /// Like `Workgroup` with one buffer, but with this many groups of threads. Each group processes an equal
+    /// share of the terms in a separate tile, and their sums are added at the end. This adds threads to
+    /// workgroups that have too few to hide the latency of their loads.
     Sliced(u32),
-    /// Registers, of few rows: the threads of a workgroup share out the terms. There are so many for each
-    /// four columns, whose sums are added up at the end; `thread_m` is `m`.
+    /// Like `Registers`, for products of few rows: this many threads divide the terms of each four columns,
+    /// and their sums are added at the end. `thread_m` equals `m`.
     Lanes(u32),
 }
 
-/// A tile of the portable kernel: a workgroup computes `m` x `n` results, `k` terms at a time; each thread
-/// `thread_m` x `thread_n`.
+/// A tile of the portable kernel. A workgroup computes `m` x `n` results, staging `k` terms at a time; each
+/// thread computes `thread_m` x `thread_n` results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
-    /// Rows.
+    /// Number of rows.
     pub m: u32,
-    /// Columns.
+    /// Number of columns.
     pub n: u32,
-    /// Terms of the sums that are staged together; a multiple of 4.
+    /// Number of terms of the sums that are staged together; a multiple of 4.
     pub k: u32,
-    /// Rows of a thread: 1, 2 or a multiple of 4.
+    /// Number of rows per thread: 1, 2 or a multiple of 4.
     pub thread_m: u32,
-    /// Columns of a thread: a multiple of 4, or with [`Staging::Scalars`] as rows.
+    /// Number of columns per thread: a multiple of 4, or with [`Staging::Scalars`] also 1 or 2.
     pub thread_n: u32,
     /// Staging of the operands' elements.
     pub staging: Staging,
 }
 
 impl Tile {
-    /// Returns the number of threads of a workgroup.
+    /// Returns the number of threads in a workgroup.
     pub fn threads(&self) -> u32 {
         self.group() * self.slices()
     }
 
-    /// Returns the number of threads that compute the same terms.
+    /// Returns the number of threads in a group, which compute the same terms.
     pub fn group(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)
     }
 
-    /// Returns the number of groups of threads.
+    /// Returns the number of groups of threads, which compute different terms.
     pub fn slices(&self) -> u32 {
         match self.staging {
             Staging::Sliced(slices) | Staging::Lanes(slices) => slices,
@@ -59,8 +58,8 @@ impl Tile {
         }
     }
 
-    /// Returns the number of bytes of workgroup memory, with a column of padding for either operand's
-    /// layout.
+    /// Returns the number of bytes of workgroup memory, including a column of padding for either layout of
+    /// the operands.
     pub fn workgroup_memory(&self) -> u32 {
         match self.staging {
             Staging::Registers | Staging::Scalars => 0,
@@ -72,12 +71,13 @@ impl Tile {
         }
     }
 
-    /// Returns whether the tile is well formed.
+    /// Returns whether the fields are consistent.
     pub fn is_well_formed(&self) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
         if let Staging::Lanes(slices) = self.staging {
-            // Subgroups of 32 have whole groups of columns, and a thread at most one result.
+            // Each subgroup of 32 covers all columns of the workgroup one or more times, and a thread stores
+            // at most one result.
             return [self.thread_m, self.thread_n, self.k] == [self.m, 4, 4]
                 && (1..=8).contains(&self.m)
                 && (self.n / 4).is_power_of_two()
@@ -103,24 +103,24 @@ impl Tile {
     }
 }
 
-/// A tile of the kernel with matrix instructions: each subgroup computes `subgroup_m` x `subgroup_n` results.
+/// A tile of the kernel with matrix instructions. Each subgroup computes `subgroup_m` x `subgroup_n` results.
 ///
-/// Without buffers, operands are loaded into registers: of few rows, so that the right operand is read once.
-/// All subgroups then compute the results of the tile, from a share of the terms each; `k` is 16 for each
-/// subgroup.
+/// Without buffers, operands are loaded directly into registers. This suits products of few rows, where the
+/// right operand is read only once. All subgroups then compute the same results of the tile from different
+/// terms, and `k` is 16 per subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CooperativeTile {
-    /// Rows of a workgroup.
+    /// Number of rows per workgroup.
     pub m: u32,
-    /// Columns of a workgroup.
+    /// Number of columns per workgroup.
     pub n: u32,
-    /// Terms of the sums that are staged together; a multiple of 16.
+    /// Number of terms of the sums that are staged together; a multiple of 16.
     pub k: u32,
-    /// Rows of a subgroup; a multiple of 16.
+    /// Number of rows per subgroup; a multiple of 16.
     pub subgroup_m: u32,
-    /// Columns of a subgroup; a multiple of 16.
+    /// Number of columns per subgroup; a multiple of 16.
     pub subgroup_n: u32,
-    /// Buffers in workgroup memory: none, 1 or 2.
+    /// Number of buffers in workgroup memory: 0, 1 or 2.
     pub buffers: u32,
 }
 
@@ -130,12 +130,12 @@ impl CooperativeTile {
         Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
 
-    /// Returns whether operands go from memory to registers.
+    /// Returns whether operands are loaded directly into registers.
     pub fn is_streamed(&self) -> bool {
         self.buffers == 0
     }
 
-    /// Returns the number of subgroups of a workgroup.
+    /// Returns the number of subgroups in a workgroup.
     pub fn subgroups(&self) -> u32 {
         if self.is_streamed() {
             return self.k / 16;
@@ -143,28 +143,27 @@ impl CooperativeTile {
         (self.m / self.subgroup_m) * (self.n / self.subgroup_n)
     }
 
-    /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
+    /// Row pitch of results in workgroup memory, in `f32`, padded to avoid bank conflicts.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
-    /// Returns the distance between rows of results in workgroup memory of a tile without buffers, in
-    /// `f32`.
+    /// Returns the row pitch of results in workgroup memory, in `f32`, for a tile without buffers.
     pub fn streamed_pitch(&self) -> u32 {
         self.n + 4
     }
 
-    /// Returns the number of bytes of workgroup memory: padded tiles of operands of 16 bits, or of f32, and
-    /// 16 rows of results for each subgroup; without buffers, all results of each.
+    /// Returns the number of bytes of workgroup memory: padded tiles of 16-bit or f32 operands, and 16 rows
+    /// of results per subgroup. Without buffers, all results of each subgroup.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
         if self.is_streamed() {
             return self.subgroups() * self.m * self.streamed_pitch() * 4;
         }
-        // A tile is padded along the axis whose neighbours are stored together, whichever that is.
+        // A tile is padded along its contiguous axis, which may be either axis.
         let bytes = if operands == DType::F32 { 4 } else { 2 };
         let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * bytes;
         self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * Self::RESULT_PITCH * 4
     }
 
-    /// Returns whether the tile is well formed.
+    /// Returns whether the fields are consistent.
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
             return *self == Self::streamed([self.m, self.n], self.k / 16)
@@ -178,27 +177,27 @@ impl CooperativeTile {
     }
 }
 
-/// Kernel that computes a product.
+/// The kernel that computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Scalars and vectors: everywhere.
+    /// Scalars and vectors, supported by all devices.
     Portable(Tile),
-    /// Matrix instructions, operands of 16 bits or in TF32, and sums in `f32`.
+    /// Matrix instructions with 16-bit or TF32 operands and `f32` sums.
     Cooperative(CooperativeTile),
 }
 
-/// One of the ways to compute a product.
+/// A method of computing a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProductChoice {
     /// The kernel.
     pub method: Method,
-    /// Parts into which the sums are cut, at most; more than 1 needs scratch and a second kernel. Parts are
-    /// whole staged tiles long, so there may be fewer.
+    /// Maximum number of parts into which the sums are split (split-K). More than one part requires scratch
+    /// memory and a second kernel. A part is a whole number of staged tiles, so there may be fewer parts.
     pub parts: u32,
 }
 
 impl ProductChoice {
-    /// Returns the rows and columns of a workgroup's tile, and the terms staged together.
+    /// Returns the rows and columns of a workgroup's tile and the number of terms staged together.
     pub fn extents(&self) -> (u32, u32, u32) {
         match self.method {
             Method::Portable(tile) => (tile.m, tile.n, tile.k),
@@ -206,7 +205,7 @@ impl ProductChoice {
         }
     }
 
-    /// Returns the choice with no more parts than have terms, but at least one.
+    /// Returns the choice without parts that have no terms, but with at least one part.
     #[must_use]
     pub fn without_empty_parts(mut self, k: usize) -> Self {
         let parts = k.div_ceil(self.part_length(k)).max(1);
@@ -214,7 +213,7 @@ impl ProductChoice {
         self
     }
 
-    /// Returns the length of each part of the sums but the last, a whole number of staged tiles.
+    /// Returns the length of each part of the sums except the last, a whole number of staged tiles.
     pub fn part_length(&self, k: usize) -> usize {
         let step = self.extents().2 as usize;
         k.div_ceil(self.parts.max(1) as usize).div_ceil(step).max(1) * step
@@ -224,17 +223,16 @@ impl ProductChoice {
 /// Schedule of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProductSchedule {
-    /// Its tiles, and the parts of its sums, none of which is empty.
+    /// Method and number of parts. No part is empty.
     pub choice: ProductChoice,
-    /// Dtype in which matrix instructions take the operands: floats of 16 bits, or f32, which they round to
-    /// TF32.
+    /// Operand dtype of the matrix instructions: a 16-bit float, or f32, which they round to TF32.
     pub operands: DType,
-    /// True if the rounding errors of operands are multiplied, too.
+    /// True if the rounding errors of the operands are also multiplied, as in 3xTF32.
     pub splits: bool,
-    /// Invocations of a subgroup, where subgroups compute matrices.
+    /// Number of invocations in a subgroup, if subgroups compute matrices.
     pub subgroup: u32,
-    /// Invocations of a workgroup of the kernel that adds up parts.
+    /// Number of invocations in a workgroup of the kernel that adds the parts.
     pub adding: u32,
-    /// Bytes of scratch, for the parts.
+    /// Number of bytes of scratch memory for the parts.
     pub workspace: u64,
 }

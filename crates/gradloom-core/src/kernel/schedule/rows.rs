@@ -1,39 +1,39 @@
-//! Schedule of the rows of a body that reduces.
+//! Schedule of the rows of a body with reductions.
 
 use crate::kernel::{Body, Store};
 use crate::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again
-/// for each pass.
+/// Maximum number of positions of a row that an invocation keeps in registers. For longer rows, each pass
+/// recomputes the values.
 const UNROLLED: usize = 8;
-/// The same of positions in groups of four neighbours, which are loaded together.
+/// Like [`UNROLLED`], for positions in groups of four, which are loaded together.
 const UNROLLED_IN_FOURS: usize = 16;
 
-/// Schedule of a body's rows: a workgroup has `slots` rows at a time, `lanes` invocations on each, and goes
-/// through `steps` of them.
+/// Schedule of a body's rows. A workgroup processes `slots` rows at a time, each with `lanes` invocations, in
+/// `steps` steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowSchedule {
-    /// Invocations of a row; a power of two.
+    /// Number of invocations per row; a power of two.
     pub lanes: usize,
-    /// Rows of a workgroup at a time.
+    /// Number of rows that a workgroup processes at a time.
     pub slots: usize,
-    /// Rows that a slot takes one after the other.
+    /// Number of rows that a slot processes sequentially.
     pub steps: usize,
-    /// Positions of an invocation in a row.
+    /// Number of positions of a row per invocation.
     pub each: usize,
-    /// True if its positions are groups of four neighbours, but for up to three at the end of a row that is
-    /// not unrolled.
+    /// True if the positions of an invocation are groups of four adjacent ones. A row that is not unrolled
+    /// may end with up to three single positions.
     pub fours: bool,
-    /// Workgroups along the rows: as many partial results has a column.
+    /// Number of workgroups along the rows, which is also the number of partial results per column.
     pub groups: usize,
-    /// Workgroups along the columns; more than one only where nothing is reduced along rows, and positions
-    /// are in registers.
+    /// Number of workgroups along the columns. More than one only if there are no row reductions and
+    /// positions are kept in registers.
     pub blocks: usize,
-    /// Invocations of a subgroup, if lanes exchange values in subgroups.
+    /// Number of invocations in a subgroup, if lanes exchange values within subgroups.
     pub subgroup: Option<u32>,
-    /// Lanes of a column, and columns of a workgroup, of the second kernel, which combines the partial
-    /// results of columns; `None` without one.
+    /// Lanes per column and columns per workgroup of the second kernel, which combines the partial results of
+    /// columns, or `None` without such a kernel.
     pub finishing: Option<[usize; 2]>,
 }
 
@@ -43,7 +43,7 @@ impl RowSchedule {
         self.each <= if self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
     }
 
-    /// Returns the number of invocations of a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn workgroup(&self) -> usize {
         self.lanes * self.slots
     }
@@ -53,14 +53,14 @@ impl RowSchedule {
         self.subgroup.map_or(1, |size| size as usize).min(self.lanes)
     }
 
-    /// Returns the scratch of the partial results of the column reduction of this number.
+    /// Returns the scratch range of the partial results of the column reduction with this index.
     pub fn partials(&self, body: &Body, number: usize) -> Range<u64> {
         let bytes = (4 * self.groups as u64 * body.columns as u64).max(4);
         let start = number as u64 * bytes.next_multiple_of(ALIGNMENT);
         start..start + bytes
     }
 
-    /// Returns the number of bytes of scratch.
+    /// Returns the number of bytes of scratch memory.
     pub fn workspace(&self, body: &Body) -> u64 {
         let columns = body.stores.iter().filter(|store| matches!(store, Store::ColumnReduce { .. })).count();
         match (self.finishing, columns) {

@@ -1,34 +1,34 @@
-//! Schedule of updates of rows by number.
+//! Schedule of updates of rows by index.
 
 use crate::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Schedule of a scatter: updates are sorted by row, some of each batch together, before they are added.
+/// Schedule of a scatter. The updates of a batch are sorted by row, chunk by chunk, before they are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScatterSchedule {
-    /// Independent groups of rows and updates.
+    /// Number of independent groups of rows and updates.
     pub batches: usize,
-    /// Updates of a batch that are sorted together; 0 if they are in order as they come.
+    /// Number of updates of a batch that are sorted together, or 0 if the updates are already sorted.
     pub width: usize,
-    /// Number of parts into which the updates of a batch are cut.
+    /// Number of chunks into which the updates of a batch are split.
     pub chunks: usize,
-    /// Invocations that find the place of one update.
+    /// Number of invocations that find the sorted position of one update.
     pub lanes: usize,
-    /// Updates of a row that are on their way at the same time.
+    /// Number of updates of a row that are loaded at the same time.
     pub ahead: usize,
 }
 
 impl ScatterSchedule {
-    /// Returns the byte ranges of the two words of scratch that each place has: the update there, and the
-    /// number of updates of the row whose updates start there. Behind the first words are the numbers of
-    /// the chunk that is sorted now, and of the one after the chunk that is added.
+    /// Returns the byte ranges of two arrays in the scratch memory, with a word per sorted position: the
+    /// update at the position, and the number of updates of the row whose updates start there. The first
+    /// array is followed by two counters: the chunk being sorted, and the chunk after the one being added.
     pub fn scratch(&self) -> [Range<u64>; 2] {
         let bytes = 4 * (self.batches as u64 * self.width as u64 + 2);
         let second = bytes.next_multiple_of(ALIGNMENT);
         [0..bytes, second..second + bytes]
     }
 
-    /// Returns the number of bytes of scratch.
+    /// Returns the number of bytes of scratch memory.
     pub fn workspace(&self) -> u64 {
         if self.width == 0 { 0 } else { self.scratch()[1].end }
     }
