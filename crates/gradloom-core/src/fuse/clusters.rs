@@ -1,23 +1,22 @@
-//! The choice of the ops that become one kernel: a partition of the nodes into clusters that is refined by
-//! merging two at a time.
+//! Selects the ops that form one kernel. The nodes are partitioned into clusters, which are merged pairwise.
 //!
-//! Always holds: the clusters' order is one in which they can run, so there is no cycle between them; all
-//! nodes of a cluster are needed at the same time (all by the step itself, or all by updates only), and
-//! change from step to step, or none of them.
+//! Invariants: the clusters are in a valid execution order, so there are no cycles between them. All nodes of
+//! a cluster have the same phase (needed by the step itself, or only by updates), and either all or none of
+//! them have the same results in every step.
 
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
 use crate::ir::{CostClass, OpKind};
 
-/// Ops of a cluster at most, where a function that takes many instructions counts for several. Every stage
-/// behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
-/// machine code fits a second-level cache. Chains that are longer have so much to compute for each element
-/// that storing one of them every so often costs next to nothing.
+/// Maximum number of ops in a cluster, where expensive functions count as several ops. This bounds the size
+/// of bodies in later stages, so that kernels compile in reasonable time on any device and their machine code
+/// fits into a second-level cache. Longer chains compute so much per element that storing an intermediate
+/// value at intervals costs almost nothing.
 pub const MOST_OPS: usize = 256;
 
-/// Returns the number of ops that an op counts as in [`MOST_OPS`]: drivers take seconds for a kernel of a
-/// hundred functions, of thirty with many branches, or of ten with loops.
+/// Returns the number of ops that an op counts as in [`MOST_OPS`]. Drivers take seconds to compile a kernel
+/// with a hundred functions, thirty functions with many branches, or ten with loops.
 pub(super) fn size(kind: &OpKind) -> usize {
     let class = match kind {
         OpKind::Unary(op) => op.cost_class(),
@@ -32,54 +31,54 @@ pub(super) fn size(kind: &OpKind) -> usize {
     }
 }
 
-/// The form of the kernel that a cluster becomes.
+/// The form of a cluster's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A fused loop.
     Loop,
-    /// A matrix product with what follows from it; the product's node.
+    /// A matrix product with an epilogue. Contains the product's node.
     Dot(usize),
-    /// One op that fusion leaves whole.
+    /// A single op that is not fused.
     Opaque,
 }
 
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Its nodes, in order.
+    /// Nodes of the cluster in order.
     pub(super) nodes: Vec<usize>,
-    /// The size that counts towards [`MOST_OPS`].
+    /// Number of ops that count towards [`MOST_OPS`].
     size: usize,
     pub(super) shape: Shape,
     pub(super) domain: Domain,
     pub(super) commit: bool,
-    /// True if its results are the same in every step.
+    /// True if the results are the same in every step.
     pub(super) once: bool,
-    /// The greatest depth of its nodes.
+    /// Maximum depth of the nodes.
     pub(super) depth: usize,
-    /// True if it needs whole rows.
+    /// True if the cluster requires whole rows.
     pub(super) reduces_columns: bool,
 }
 
 pub(super) struct Clusters<'f, 'g> {
     pub(super) facts: &'f Facts<'g>,
-    /// Empty once merged into another.
+    /// All clusters. A cluster that was merged into another has no nodes.
     all: Vec<Cluster>,
     of_node: Vec<usize>,
-    /// Clusters in an order in which they can run; gaps where one was merged.
+    /// Clusters in a valid execution order. Merged clusters leave gaps.
     order: Vec<Option<usize>>,
     position: Vec<usize>,
-    /// For each cluster, the last search that found it among those that need the first of two, and those that
-    /// the second needs.
+    /// Index of the last search that reached each cluster, among the dependents of the first of two clusters
+    /// (`after`) and the dependencies of the second (`before`).
     after: Vec<usize>,
     before: Vec<usize>,
     searches: usize,
 }
 
-/// Clusters that move when two become one.
+/// Clusters that move when two clusters are merged.
 enum Moved {
-    /// Clusters that move behind the second, as they need the first.
+    /// Dependents of the first cluster, which move after the second.
     After(Vec<usize>),
-    /// Clusters that move before the first, as the second needs them.
+    /// Dependencies of the second cluster, which move before the first.
     Before(Vec<usize>),
 }
 
@@ -127,12 +126,12 @@ impl<'f, 'g> Clusters<'f, 'g> {
         &self.all[cluster]
     }
 
-    /// Iterates over the clusters in an order in which they can run.
+    /// Iterates over the clusters in a valid execution order.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = usize> {
         self.order.iter().copied().flatten()
     }
 
-    /// Returns whether nothing outside of `user` reads what `cluster` computes.
+    /// Returns whether only `user` reads the results of `cluster`.
     pub(super) fn only_used_by(&self, cluster: usize, user: usize) -> bool {
         self.all[cluster].nodes.iter().all(|&node| {
             let needed =
@@ -141,8 +140,8 @@ impl<'f, 'g> Clusters<'f, 'g> {
         })
     }
 
-    /// Merges two clusters, if one kernel can compute both and nothing runs between them that one needs and
-    /// that needs the other.
+    /// Merges two clusters if one kernel can compute both and no cluster between them depends on one and is a
+    /// dependency of the other. Returns whether they were merged.
     pub(super) fn try_merge(&mut self, a: usize, b: usize) -> bool {
         if a == b {
             return false;
@@ -155,7 +154,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         true
     }
 
-    /// Returns the domain and shape of the merged cluster; `None` if one kernel cannot compute both.
+    /// Returns the domain and shape of the merged cluster, or `None` if one kernel cannot compute both.
     fn fits(&self, first: usize, second: usize) -> Option<(Domain, Shape)> {
         let (a, b) = (&self.all[first], &self.all[second]);
         let shape = match (a.shape, b.shape) {
@@ -170,7 +169,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         let mut splits = Vec::new();
         for &node in &a.nodes {
             for used in self.facts.uses(node).filter(|used| self.of(used.user) == second) {
-                // The rows of a column are not all there before the kernel has ended.
+                // The rows of a column are complete only after the kernel has ended.
                 let complete = !matches!(self.facts.nodes[node].class, Class::ReduceRows { .. });
                 match used.link {
                     _ if !used.fusible || !complete => return None,
@@ -181,7 +180,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             }
         }
         let domain = a.domain.unify(b.domain, splits)?;
-        // The product's result must be what has one element for each position.
+        // The product's result must have one element per position.
         let dot_is_whole = match shape {
             Shape::Dot(node) => self.facts.nodes[node].elements == domain.elements,
             _ => true,
@@ -189,12 +188,12 @@ impl<'f, 'g> Clusters<'f, 'g> {
         dot_is_whole.then_some((domain, shape))
     }
 
-    /// Returns the clusters between `first` and `second` that must move for the two to stand in one place:
-    /// those that need `first`, or those that `second` needs, whichever are fewer; `None` if a cluster both
-    /// needs `first` and is needed by `second`.
+    /// Returns the clusters between `first` and `second` that must move so that the two can be merged: the
+    /// dependents of `first` or the dependencies of `second`, whichever are fewer. Returns `None` if a
+    /// cluster between them is both.
     ///
-    /// Both are searched for in turns, and each search would find a cycle, so the smaller one is all that it
-    /// takes: a merge of ops that are far apart costs no look at everything between them.
+    /// The two searches alternate, and either would find such a cluster, so the shorter search is sufficient.
+    /// Merging distant ops therefore does not require visiting all clusters between them.
     fn between(&mut self, first: usize, second: usize) -> Option<Moved> {
         self.searches += 1;
         let (start, end) = (self.position[first], self.position[second]);
@@ -236,7 +235,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         unreachable!("there are as many clusters as nodes")
     }
 
-    /// Puts all of `first` into `second`.
+    /// Moves all nodes of `first` into `second`.
     fn merge(&mut self, first: usize, second: usize, domain: Domain, shape: Shape) {
         let nodes = std::mem::take(&mut self.all[first].nodes);
         for &node in &nodes {
@@ -252,8 +251,8 @@ impl<'f, 'g> Clusters<'f, 'g> {
         (into.domain, into.shape) = (domain, shape);
     }
 
-    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need
-    /// `first`, or where `first` stands, before which come those that `second` needs.
+    /// Moves the merged cluster to the position of `second`, followed by the dependents of `first`, or to the
+    /// position of `first`, preceded by the dependencies of `second`.
     fn reorder(&mut self, first: usize, second: usize, moved: &Moved) {
         let (start, end) = (self.position[first], self.position[second]);
         self.order[start] = None;
@@ -287,7 +286,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
     }
 }
 
-/// Merges two sorted lists of numbers.
+/// Merges two sorted lists.
 fn merged(a: &[usize], b: &[usize]) -> Vec<usize> {
     let mut merged = Vec::with_capacity(a.len() + b.len());
     let mut rest = b;

@@ -1,6 +1,6 @@
-//! Minimum cuts of small networks whose vertices, not edges, have capacities.
+//! Minimum cuts of small networks with capacities on vertices instead of edges.
 //!
-//! By augmenting paths (Ford and Fulkerson, 1956), breadth first (Edmonds and Karp, 1972).
+//! Uses augmenting paths (Ford and Fulkerson, 1956), found by breadth-first search (Edmonds and Karp, 1972).
 
 use std::collections::VecDeque;
 
@@ -12,15 +12,15 @@ const UNBOUNDED: u64 = u64::MAX / 4;
 struct Arc {
     to: usize,
     capacity: u64,
-    /// Position of the arc back in the other end's list.
+    /// Index of the reverse arc in the list of `to`.
     back: usize,
 }
 
-/// A network from a source to a sink.
+/// A flow network from a source to a sink.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// Arcs by point. Points 0 and 1 are source and sink; a vertex is two points, its entrance and, next, its
-    /// exit.
+    /// Outgoing arcs of each point. Points 0 and 1 are the source and the sink. A vertex consists of two
+    /// consecutive points, its entrance and its exit.
     arcs: Vec<Vec<Arc>>,
 }
 
@@ -31,7 +31,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// Adds a vertex that can be cut at this cost.
+    /// Adds a vertex that can be cut at this cost. Returns its index.
     pub(super) fn vertex(&mut self, cost: u64) -> usize {
         let entrance = self.arcs.len();
         self.arcs.extend([Vec::new(), Vec::new()]);
@@ -39,17 +39,17 @@ impl Network {
         entrance / 2 - 1
     }
 
-    /// Adds an edge: `to` follows from `from`.
+    /// Adds an edge, which cannot be cut.
     pub(super) fn edge(&mut self, from: usize, to: usize) {
         self.arc(exit(from), entrance(to), UNBOUNDED);
     }
 
-    /// Connects a vertex to the source: it follows from nothing in the network.
+    /// Adds an edge from the source to a vertex.
     pub(super) fn feed(&mut self, vertex: usize) {
         self.arc(SOURCE, entrance(vertex), UNBOUNDED);
     }
 
-    /// Connects a vertex to the sink: it is wanted.
+    /// Adds an edge from a vertex to the sink.
     pub(super) fn drain(&mut self, vertex: usize) {
         self.arc(exit(vertex), SINK, UNBOUNDED);
     }
@@ -60,8 +60,8 @@ impl Network {
         self.arcs[to].push(Arc { to: from, capacity: 0, back: here });
     }
 
-    /// Returns the cheapest vertices of which one is on every way from the source to the sink; of equal
-    /// cuts, the one nearest to the source.
+    /// Returns the vertices of a minimum cut, which intersects every path from the source to the sink. Among
+    /// equal cuts, returns the one nearest to the source.
     pub(super) fn minimum_cut(mut self) -> Vec<usize> {
         loop {
             let reached = self.search();
@@ -74,8 +74,7 @@ impl Network {
         }
     }
 
-    /// Returns, for each point that can be reached, the arc that leads there, as (from, position in its
-    /// list).
+    /// Returns, for each reachable point, the arc that leads to it, as (from, index in its list).
     fn search(&self) -> Vec<Option<(usize, usize)>> {
         let mut reached = vec![None; self.arcs.len()];
         reached[SOURCE] = Some((SOURCE, usize::MAX));
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_is_no_way_back() {
-        // The dead end follows from the root, too: nothing flows from there to the root's other follower.
+        // The dead end is a successor of the root, too. No flow may return through it to the other successor.
         let mut network = Network::default();
         let [root, dead_end, wanted] = [1, 10, 1].map(|cost| network.vertex(cost));
         network.feed(root);
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_free_vertex_is_cut_and_flow_is_sent_back() {
-        // Two ways share a middle; the shortest first way must be undone in part.
+        // Two paths share a middle section. Part of the flow along the first, shortest path must be reversed.
         let mut network = Network::default();
         let [a, b, c, d] = [2, 2, 2, 2].map(|cost| network.vertex(cost));
         let free = network.vertex(0);

@@ -1,19 +1,19 @@
-//! The positions that a kernel runs over: their number, and their split into rows.
+//! The domain of a kernel: the number of positions and their division into rows.
 
-/// Positions of a kernel.
+/// The positions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Domain {
     /// Number of positions.
     pub(super) elements: usize,
-    /// Rows and columns, once something asks for a split.
+    /// Number of rows and columns, if a division into rows is required.
     pub(super) split: Option<(usize, usize)>,
 }
 
 impl Domain {
-    /// Returns the domain in which both can run, if what either computes has one element for each position,
-    /// for each row, or one in all.
+    /// Returns the common domain of two kernels, in which each computes one element per position, one per
+    /// row, or one in total. Returns `None` if there is none.
     ///
-    /// `splits` are those that the values between the two ask for.
+    /// `splits` are the divisions into rows that the values between the two require.
     pub(super) fn unify(
         self,
         other: Domain,
@@ -31,7 +31,7 @@ impl Domain {
         if smaller == elements {
             return Some(Domain { elements, split });
         }
-        // The one with fewer elements becomes a matter of rows. It must not have rows of its own.
+        // The kernel with fewer elements becomes row-wise, so it must not have rows itself.
         let small = if self.elements == smaller { self } else { other };
         let by_rows = split.is_some_and(|(rows, _)| rows == smaller);
         (small.split.is_none() && (by_rows || smaller == 1)).then_some(Domain { elements, split })

@@ -1,7 +1,7 @@
-//! Makes kernels of clusters: expressions over operands in memory, and the results that are stored.
+//! Converts clusters to kernels, with expressions over operands in memory and stored results.
 //!
-//! Always holds: a body computes what it stores from its loads alone; what another cluster did not store is
-//! computed again.
+//! Invariant: a body computes its stores from its loads alone, and recomputes the values that other clusters
+//! did not store.
 
 use super::KernelSpec;
 use super::clusters::{Cluster, Clusters, Shape};
@@ -13,7 +13,7 @@ use crate::collections::SortedMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ScatterOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
 
-/// Returns the kernels in an order in which they can run.
+/// Returns the kernels in a valid execution order.
 pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lowered) -> Vec<KernelSpec> {
     let mut kernels = Vec::new();
     for cluster in clusters.in_order() {
@@ -26,7 +26,7 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
     kernels
 }
 
-/// Returns a value's window into the memory of the value behind its views.
+/// Returns the access to a view's elements in the memory of its source value.
 pub(super) fn access(source: &ViewSource, memory: &Lowered) -> Access {
     let Access { buffer, dtype, .. } = memory.access[&source.value];
     Access { buffer, dtype, layout: source.layout.clone(), blocks: None }
@@ -51,7 +51,7 @@ fn own(facts: &Facts<'_>, value: ValueId, memory: &mut Lowered) -> Access {
     memory.own(value, ty.clone(), facts.source(value).layout.clone())
 }
 
-/// Returns the kernel of a loop or a product; `None` if nothing of it needs to be stored.
+/// Returns the kernel of a loop or a product, or `None` if none of its results are stored.
 fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Lowered) -> Option<KernelSpec> {
     let left: Vec<usize> =
         cluster.nodes.iter().copied().filter(|&node| stored[facts.op(node).results[0].index()]).collect();
@@ -88,7 +88,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         let store = builder.store(node, write);
         builder.body.stores.push(store);
     }
-    // A trap should point at the op that has the index.
+    // Report traps at the op that has the index.
     if let Some(&node) = cluster
         .nodes
         .iter()
@@ -108,7 +108,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
     Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit, once: cluster.once })
 }
 
-/// Makes one row of a map whose operands all run as its positions do: it needs no rows.
+/// Converts a map to a single row if its loads are contiguous or uniform, and no node is row-wise.
 fn in_one_row(body: &mut Body, reads: &[Access]) {
     let straight = body.nodes.iter().all(|node| match node.kind {
         NodeKind::Load(read) => node.level == Level::Uniform || reads[read].layout.is_contiguous(),
@@ -119,7 +119,8 @@ fn in_one_row(body: &mut Body, reads: &[Access]) {
     }
 }
 
-/// Returns the rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.
+/// Returns the rows and columns of a map without a required division: rows along the last axis, if it is long
+/// enough.
 fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usize) {
     const SHORT: usize = 16;
     let shape = &facts.graph.ty(facts.op(node).results[0]).shape;
@@ -134,7 +135,7 @@ fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usiz
 /// The source of a node's operand.
 enum OperandSource<'a> {
     Number(Number, DType),
-    /// The kernel computes it, for the first time or again.
+    /// A value computed in this kernel.
     Computed(ValueId),
     /// Elements in memory, with their dtype.
     Read(&'a ViewSource, DType),
@@ -147,9 +148,9 @@ struct Builder<'a, 'g> {
     memory: &'a Lowered,
     body: Body,
     reads: Vec<Access>,
-    /// Nodes of the body by the value that they compute.
+    /// Node of the body that computes each value.
     known: SortedMap<ValueId, NodeId>,
-    /// Loads by what they read, how, and at which level.
+    /// Loads with their buffer, layout and level.
     loads: Vec<(ValueId, Layout, Level, NodeId)>,
     numbers: Vec<(Number, DType, NodeId)>,
 }
@@ -191,8 +192,8 @@ impl<'a> Builder<'a, '_> {
         if present == level { node } else { self.push(NodeKind::Repeat(node), dtype, level) }
     }
 
-    /// Returns the node that computes a value, behind those that it is computed from. Works on a list of
-    /// its own and not by recursion: bodies may be deep.
+    /// Returns the node that computes a value, after adding the nodes of its operands. Uses an explicit stack
+    /// instead of recursion because expressions may be deep.
     fn value(&mut self, value: ValueId) -> NodeId {
         let mut pending: Vec<(ValueId, Vec<NodeId>)> = vec![(value, Vec::new())];
         while let Some((value, operands)) = pending.last_mut() {
@@ -200,7 +201,7 @@ impl<'a> Builder<'a, '_> {
             let position = operands.len();
             let next = match op.kind {
                 _ if self.known.contains_key(value) => None,
-                // Its operands are those of the product.
+                // The operands are those of the product.
                 OpKind::Dot(_) => None,
                 OpKind::Scatter { .. } => [0, 2, 1].get(position).map(|&i| op.operands[i]),
                 _ => op.operands.get(position).copied(),
@@ -225,7 +226,7 @@ impl<'a> Builder<'a, '_> {
         self.known[&value]
     }
 
-    /// Adds the node that computes a value from its operands' nodes.
+    /// Adds the node that computes a value from the nodes of its operands.
     fn computed(&mut self, value: ValueId, x: &[NodeId]) -> NodeId {
         let number = self.facts.node_of(value).expect("leaves are loaded");
         let kind = &self.facts.op(number).kind;
@@ -265,7 +266,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Appends a check of the row's index, and a node that is true in the column that the index names.
+    /// Adds a check of the row's index, and returns a node that is true in the indexed column.
     fn is_index(&mut self, index: NodeId, columns: usize) -> NodeId {
         let index = self.apply(NodeKind::CheckIndex { index, extent: columns }, DType::I32);
         let column = self.push(NodeKind::Column, DType::I32, Level::Element);
@@ -282,7 +283,6 @@ impl<'a> Builder<'a, '_> {
         node
     }
 
-    /// Returns the node of an operand.
     fn operand(&mut self, operand: ValueId) -> NodeId {
         let source = self.operand_source(operand);
         self.operand_node(source)
@@ -299,7 +299,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Returns the source of an operand: a node of this body, or memory.
+    /// Returns the source of an operand: a constant, a computation in this body, or memory.
     fn operand_source(&self, operand: ValueId) -> OperandSource<'a> {
         let source = self.facts.source(operand);
         let ty = self.facts.graph.ty(source.value);
@@ -341,7 +341,7 @@ impl<'a> Builder<'a, '_> {
         node
     }
 
-    /// Returns the least level at which an operand can be read, and its layout there.
+    /// Returns the lowest level at which an operand can be read, and its layout at that level.
     fn level_of(&self, layout: Layout) -> (Level, Layout) {
         let elements = layout.shape.elements();
         let whole = self.body.rows * self.body.columns;

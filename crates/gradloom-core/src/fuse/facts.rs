@@ -1,8 +1,9 @@
-//! Facts about a graph that fusion needs: each op's role, and its users with the views between them.
+//! Properties of a graph that fusion requires: the role of each op, and the users of each value with the
+//! views between them.
 //!
-//! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them),
-//! numbered in order; for each operand the value behind its views and its layout there; for each value its
-//! users.
+//! [`Facts`] are collected from a graph without block ops. They contain the computing ops (all ops except
+//! views and leaves), numbered in order, the source value and layout of each operand, and the users of each
+//! value.
 
 use super::link::Link;
 use crate::collections::IdMap;
@@ -15,9 +16,9 @@ use crate::kernel::{Layout, Lowered};
 /// The role of an op in fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// One result for each position, from the operands there.
+    /// Computes each position from the operands at that position.
     Map,
-    /// A reshape that no strides can say: the same elements in the same order.
+    /// A reshape that strides cannot represent, which keeps the order of elements.
     Move,
     /// Reduces the columns of each row.
     ReduceColumns { rows: usize, columns: usize },
@@ -25,16 +26,16 @@ pub(super) enum Class {
     ReduceRows { rows: usize, columns: usize },
     /// Gathers one element of each row.
     Pick { rows: usize, columns: usize },
-    /// Adds a number to one element of each row.
+    /// Updates one element of each row.
     Put { rows: usize, columns: usize },
-    /// A matrix product; its result has a row for each row of each product.
+    /// A matrix product. The rows of all products of a batch are stacked.
     Dot { rows: usize, columns: usize },
-    /// A kernel of its own.
+    /// A separate, unfused kernel.
     Opaque,
 }
 
 impl Class {
-    /// Returns the number of rows and of columns that the class requires; `None` if any split will do.
+    /// Returns the number of rows and columns that the class requires, or `None` if any division works.
     pub(super) fn split(self) -> Option<(usize, usize)> {
         match self {
             Class::Map | Class::Move | Class::Opaque => None,
@@ -46,75 +47,76 @@ impl Class {
         }
     }
 
-    /// Returns whether the op needs whole rows.
+    /// Returns whether the op requires whole rows.
     pub(super) fn reduces_columns(self) -> bool {
         matches!(self, Class::ReduceColumns { .. } | Class::Pick { .. })
     }
 }
 
-/// A value seen through views.
+/// A value accessed through views.
 #[derive(Clone, Debug)]
 pub(super) struct ViewSource {
-    /// A leaf, or the result of an op that computes.
+    /// A leaf or the result of a computing op.
     pub(super) value: ValueId,
-    /// Layout over the value's elements, taken as contiguous.
+    /// Layout over the value's elements, assuming that they are contiguous.
     pub(super) layout: Layout,
-    /// True if there is a barrier among the views.
+    /// True if one of the views is a barrier.
     pub(super) waits: bool,
 }
 
-/// A use of a value by an op that computes.
+/// A use of a value by a computing op.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
-    /// The user's number.
+    /// Index of the user's node.
     pub(super) user: usize,
-    /// The relation of the operand's elements to the value's.
+    /// Relation of the operand's elements to those of the value.
     pub(super) link: Link,
-    /// True if a fused kernel could compute the value instead of reading it.
+    /// True if a fused kernel can compute the value instead of reading it.
     pub(super) fusible: bool,
 }
 
-/// A node that depends on constants alone, and can run when the program is loaded.
+/// A node that depends only on constants and can run when the program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Once {
-    /// Arithmetic, comparisons and choices on constants: computing it where it is used is cheaper than
-    /// reading it.
+    /// Arithmetic, comparisons and selections on constants, which are cheaper to compute at each use than to
+    /// read.
     Light,
-    /// Worth keeping.
+    /// A computation whose result is worth storing.
     Heavy,
 }
 
-/// An op that computes.
+/// A computing op.
 pub(super) struct Node {
     pub(super) op: OpId,
     pub(super) class: Class,
-    /// Elements of the first result, or of the operand of a reduction.
+    /// Number of elements of the first result or, for a reduction, of its operand.
     pub(super) elements: usize,
-    /// True if only updates need it.
+    /// True if only updates need the node.
     pub(super) commit: bool,
-    /// Set if its results are the same in every step.
+    /// Set if the results are the same in every step.
     pub(super) once: Option<Once>,
-    /// Matrix products and kernels of their own on the longest way to it.
+    /// Number of matrix products and unfused kernels on the longest path that ends with the node.
     pub(super) depth: usize,
 }
 
 pub(super) struct Facts<'g> {
     pub(super) graph: &'g Graph,
     pub(super) nodes: Vec<Node>,
-    /// The node that computes a value.
+    /// Node that computes each value.
     node_of: Vec<Option<usize>>,
     sources: Vec<Option<ViewSource>>,
-    /// For each value, the depth at which it is available; a barrier's is that of what it waits for, too.
+    /// Depth at which each value is available. The result of a barrier is available only after the awaited
+    /// value.
     available: Vec<usize>,
     uses: Vec<Vec<Use>>,
-    /// Values that are the same in every step.
+    /// True for values that are the same in every step.
     constant: Vec<bool>,
-    /// Values that something outside of the fused kernels reads.
+    /// True for values that are read outside the fused kernels.
     pub(super) needed: Vec<bool>,
 }
 
 impl<'g> Facts<'g> {
-    /// Collects the facts of a graph; `memory` knows where leaves are.
+    /// Collects the properties of a graph. `memory` contains the locations of the leaves.
     pub(super) fn new(graph: &'g Graph, memory: &Lowered, fuse: bool) -> Self {
         let count = graph.values.len();
         let mut facts = Self {
@@ -147,7 +149,7 @@ impl<'g> Facts<'g> {
         facts
     }
 
-    /// Notes where a leaf's or a view's elements are; `false` for an op that computes.
+    /// Records the source of a leaf or a view. Returns `false` for a computing op.
     fn view(&mut self, op: &Op, memory: &Lowered) -> bool {
         let Some(&result) = op.results.first() else { return false };
         let source = if let Some(access) = memory.access.get(&result) {
@@ -162,7 +164,7 @@ impl<'g> Facts<'g> {
                 OpKind::Windows { step, dilation, .. } => {
                     Some(x.layout.windows(&self.graph.ty(result).shape, step, dilation))
                 }
-                // What has 64 bits is two words in memory.
+                // In memory, a 64-bit number consists of two words.
                 OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier | OpKind::Words => Some(x.layout.clone()),
                 _ => None,
             };
@@ -184,7 +186,7 @@ impl<'g> Facts<'g> {
             let (value, link) = (source.value, self.link(source));
             let fusible = !matches!(class, Class::Dot { .. } | Class::Opaque)
                 && (class != Class::Move || position == 0)
-                // What is read behind a barrier is there before, unless computing it again is cheap.
+                // A value read through a barrier must exist before, unless recomputing it is cheap.
                 && !(source.waits && self.is_heavy(value));
             self.uses[value.index()].push(Use { user: number, link, fusible });
         }
@@ -205,13 +207,14 @@ impl<'g> Facts<'g> {
             self.available[result.index()] = depth;
         }
         let once = self.once(op, class);
-        // What runs when the program is loaded is there for the step and for its updates.
+        // Values computed when the program is loaded are available to the step and to its updates.
         let commit = commit && once.is_none();
         self.nodes.push(Node { op: id, class, elements, commit, once, depth });
     }
 
-    /// Returns whether the op's results are the same in every step. An op that can trap is not counted: a
-    /// step must fail, not loading. Users' code is not trusted to be a function of its operands.
+    /// Returns whether the results of the op are the same in every step. Ops that can trap are excluded,
+    /// because a trap must fail a step, not the loading of the program. User-defined ops are excluded,
+    /// because they may have side effects.
     fn is_constant(&self, op: &Op) -> bool {
         match op.kind {
             OpKind::Constant { .. } | OpKind::Iota { .. } => true,
@@ -224,7 +227,7 @@ impl<'g> Facts<'g> {
         }
     }
 
-    /// Returns whether a node whose results are the same in every step is worth keeping; `None` for other
+    /// Returns whether a node with the same results in every step is worth storing, or `None` for other
     /// nodes.
     fn once(&self, op: &Op, class: Class) -> Option<Once> {
         if !self.constant[op.results.first()?.index()] {
@@ -242,8 +245,8 @@ impl<'g> Facts<'g> {
         Some(if light && !op.operands.iter().any(heavy) { Once::Light } else { Once::Heavy })
     }
 
-    /// Returns whether the node of a value combines elements, as a reduction does, or follows a product
-    /// directly, so that one kernel computes both.
+    /// Returns whether the node of a value combines elements, as a reduction does, or directly follows a
+    /// product, so that one kernel computes both.
     fn is_heavy(&self, value: ValueId) -> bool {
         let class = |value: ValueId| self.node_of[value.index()].map(|node| self.nodes[node].class);
         match class(value) {
@@ -286,11 +289,11 @@ impl<'g> Facts<'g> {
         }
     }
 
-    /// Returns the class of a gather, if it takes one element of each row of a value that a fused kernel
-    /// computes.
+    /// Returns the class of a gather if it selects one element of each row of a value computed by a fused
+    /// kernel, or `None`.
     fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
-        // Smaller elements have no sum.
+        // Only 4-byte elements can be summed.
         let computed =
             self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype.bytes() == 4;
         (x.rank() == batch + 1 && index.rank() == batch && computed)
@@ -298,7 +301,7 @@ impl<'g> Facts<'g> {
             .filter(has_numbered_columns)
     }
 
-    /// Returns the class of a scatter, if it updates one element of each row.
+    /// Returns the class of a scatter if it updates one element of each row, or `None`.
     fn put(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
         let known = self.splat(operands[0]).is_some() || self.is_computed_in_place(operands[0]);
@@ -307,14 +310,14 @@ impl<'g> Facts<'g> {
             .filter(has_numbered_columns)
     }
 
-    /// Returns whether a fused kernel computes the operand, in the order in which it is used.
+    /// Returns whether a fused kernel computes the operand in the order in which it is used.
     fn is_computed_in_place(&self, operand: ValueId) -> bool {
         let source = self.source(operand);
         let map = self.node_of[source.value.index()].map(|node| self.nodes[node].class);
         matches!(map, Some(Class::Map | Class::Put { .. })) && self.link(source) == Link::Same
     }
 
-    /// Returns the buffer and layout of a value's elements.
+    /// Returns the source of a value, which is the value itself unless it is a view.
     pub(super) fn source(&self, value: ValueId) -> &ViewSource {
         self.sources[value.index()].as_ref().expect("operands come before their users")
     }
@@ -323,13 +326,13 @@ impl<'g> Facts<'g> {
         Link::of(&source.layout, self.elements(source.value))
     }
 
-    /// Returns the number of elements of a value as kernels see them: an i64 is two words.
+    /// Returns the number of elements of a value in kernels, where an i64 is two words.
     pub(super) fn elements(&self, value: ValueId) -> usize {
         let ty = self.graph.ty(value);
         ty.elements() * if ty.dtype == DType::I64 { 2 } else { 1 }
     }
 
-    /// Returns the node that computes a value; `None` for leaves.
+    /// Returns the node that computes a value, or `None` for leaves.
     pub(super) fn node_of(&self, value: ValueId) -> Option<usize> {
         self.node_of[value.index()]
     }
@@ -349,17 +352,17 @@ impl<'g> Facts<'g> {
         self.op(node).results.iter().flat_map(|result| &self.uses[result.index()])
     }
 
-    /// Returns the number of bytes that reading a leaf takes.
+    /// Returns the number of bytes to read for a leaf.
     pub(super) fn leaf_bytes(&self, value: ValueId) -> u64 {
         let ty = self.graph.ty(value);
         match self.graph.defining_op(value).map(|op| &op.kind) {
-            // One axis is in memory.
+            // Only one axis is in memory.
             Some(OpKind::Iota { axis, .. }) => (ty.shape[*axis] * ty.dtype.bytes()) as u64,
             _ => ty.bytes(),
         }
     }
 
-    /// Returns the number that all elements of a splat constant are; `None` for other values.
+    /// Returns the value of a splat constant, or `None` for other values.
     pub(super) fn splat(&self, value: ValueId) -> Option<Number> {
         let source = self.source(value).value;
         match &self.graph.defining_op(source)?.kind {
@@ -369,8 +372,8 @@ impl<'g> Facts<'g> {
     }
 }
 
-/// Returns, for each result of attention that is only ever permuted in one way (heads back beside each
-/// other), that way. It can be written so at once.
+/// Returns, for each permuted result of attention, the permutation if it is the same for all permutes (which
+/// usually makes heads adjacent again), or `None`. Attention can write the permuted result directly.
 fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     let mut orders: IdMap<ValueId, Option<Vec<usize>>> = IdMap::new();
     for (_, op) in graph.entry_ops() {
@@ -379,7 +382,7 @@ fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
         let attention = graph
             .defining_op(value)
             .is_some_and(|op| matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionGrad(_)));
-        // Rows stay whole.
+        // Rows must stay contiguous.
         if attention && perm.len() == 4 && perm[3] == 3 {
             let known = orders.get_or_insert_with(value, || Some(perm.clone()));
             if known.as_ref() != Some(perm) {
@@ -390,13 +393,13 @@ fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     orders
 }
 
-/// Returns the layout of a value whose memory is contiguous once its axes are permuted.
+/// Returns the layout of a value that is contiguous after a permutation of its axes.
 fn ordered(shape: &Shape, perm: &[usize]) -> Layout {
     let permuted: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
     Layout::contiguous(&permuted.into()).permute(&inverse_permutation(perm))
 }
 
-/// Returns the class of an op without fusion: everything is a kernel of its own.
+/// Returns the class of an op without fusion, where each op is a separate kernel.
 fn unfused(kind: &OpKind) -> Class {
     match kind {
         OpKind::Reshape { .. } => Class::Move,
@@ -404,17 +407,17 @@ fn unfused(kind: &OpKind) -> Class {
     }
 }
 
-/// Returns the class of a reduction: a fused one over leading or trailing axes, those of extent 1 aside;
-/// one over axes in the middle is a kernel of its own.
+/// Returns the class of a reduction. A reduction over leading or trailing axes, ignoring axes of extent 1,
+/// can be fused; a reduction over axes in the middle is a separate kernel.
 fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
-    /// Longer rows are not left to one thread, if there is but one.
+    /// Maximum number of elements that one thread reduces if there is only one row.
     const LONG: usize = 16 * 1024;
     let reduced: usize = axes.iter().map(|&axis| shape[axis]).product();
     let kept = shape.elements() / reduced;
     let of: Vec<bool> =
         (0..shape.rank()).filter(|&axis| shape[axis] != 1).map(|axis| axes.contains(&axis)).collect();
     let (leading, trailing) = (of.is_sorted_by(|a, b| a >= b), of.is_sorted());
-    // The sum of many numbers is split among threads; see `Store::ColumnReduce`.
+    // A sum of many numbers is split among threads; see `Store::ColumnReduce`.
     let long = reduced > LONG && op.splits();
     match (leading, trailing) {
         (true, true) if long && kept == 1 => Class::ReduceRows { rows: reduced, columns: 1 },
@@ -424,18 +427,19 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     }
 }
 
-/// Returns whether an i32 can number the columns, as [`NodeKind::Column`](crate::kernel::NodeKind::Column)
-/// does.
+/// Returns whether i32 can represent the column indices, as
+/// [`NodeKind::Column`](crate::kernel::NodeKind::Column) requires.
 fn has_numbered_columns(class: &Class) -> bool {
     class.split().is_some_and(|(_, columns)| i32::try_from(columns).is_ok())
 }
 
-/// Returns the number of columns of the product: the free extents of the right operand.
+/// Returns the number of columns of the product, which is the number of free elements of the right operand.
 fn dot_columns(axes: &DotAxes, rhs: &Shape) -> usize {
     DotAxes::free(rhs.rank(), &axes.rhs_batch, &axes.rhs_contract).iter().map(|&axis| rhs[axis]).product()
 }
 
-/// Returns, for each op by id, whether only updates need it. What can trap is needed by the step itself.
+/// Returns, for each op by id, whether only updates need it. Ops that can trap are always needed by the step
+/// itself.
 fn commit_only(graph: &Graph) -> Vec<bool> {
     let mut late = vec![true; graph.ops.len()];
     let mut stack: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();

@@ -1,17 +1,18 @@
-//! Independent kernels that run as one launch.
+//! Grouping of independent kernels into single launches.
 //!
-//! The updates of all parameters are maps of the commit that do not need each other: one launch. So are the
-//! sums that the norm of all gradients is made of, which are then written next to each other, so that the
-//! next kernel adds them up. Sibling products (queries, keys and values) share an operand and are ready at
-//! the same time; on GPUs, lowering finds them (`codegen/lower/products.rs`).
+//! The updates of all parameters are independent maps of the commit, which become one launch. The partial
+//! sums of the norm of all gradients are also one launch. They are written contiguously, so that the next
+//! kernel can add them. Sibling products (queries, keys and values) share an operand and are ready at the
+//! same time; on GPUs, lowering groups them (`codegen/lower/products.rs`).
 
 use super::{Fusion, KernelSpec};
 use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part, Schedule};
 
-/// Joins kernels that can run as one launch. `watched` are the values that something outside of the kernels
-/// reads, and `targets` the parameters and states whose next values they are, both behind their views.
+/// Groups kernels that can run as one launch. `watched` contains the values that are read outside the
+/// kernels. `targets` maps the next value of a parameter or state to that parameter or state. Neither
+/// contains views.
 pub(super) fn group(
     watched: &IdSet<ValueId>,
     targets: &IdMap<ValueId, ValueId>,
@@ -22,7 +23,7 @@ pub(super) fn group(
     if fusion == Fusion::SumsApart { kernels } else { products(kernels) }
 }
 
-/// Groups the loops of the commit that are equally far from its start.
+/// Groups the loops of the commit that have the same distance from its start.
 fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let (commit, mut compute): (Vec<_>, Vec<_>) = kernels.into_iter().partition(|kernel| kernel.commit);
     let mut level_of: IdMap<ValueId, usize> = IdMap::new();
@@ -34,7 +35,7 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
         levels.resize_with(levels.len().max(level + 1), Vec::new);
         levels[level].push(kernel);
     }
-    // Kernels of one level do not need each other.
+    // Kernels of the same level are independent.
     for level in levels {
         let (loops, others): (Vec<_>, Vec<_>) =
             level.into_iter().partition(|kernel| matches!(kernel.kernel, Kernel::Loop(_)));
@@ -46,8 +47,8 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
     compute
 }
 
-/// Splits kernels so that none reads a parameter or state whose next value another of its batch writes: the
-/// group could not write it in place.
+/// Splits kernels into batches in which no kernel reads a parameter or state whose next value another one
+/// writes, because the group could not write it in place.
 fn batches(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
     struct Batch {
         reads: IdSet<ValueId>,
@@ -73,8 +74,8 @@ fn batches(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
     batches.into_iter().map(|batch| batch.members).collect()
 }
 
-/// Has a `concat` written by those that compute its operands, where they can: the sums of one group of
-/// loops, or the gradients of attention.
+/// Lets the kernels that compute the operands of a `concat` write its result directly, where possible: the
+/// sums of one group of loops, or the gradients of attention.
 fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     let mut uses = Uses::before(at, &kernels);
@@ -93,7 +94,8 @@ fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelS
                     uses = Uses::before(at, &kernels);
                     continue;
                 }
-                // Nothing else read the parts. The concat has become a kernel that does nothing.
+                // No other kernel reads the parts. The concat becomes an empty kernel, which is removed
+                // below.
                 uses.written.insert(whole.buffer, (join.parts[0].kernel, join.parts[0].write));
                 kernels[at].reads.clear();
                 kernels[at].writes.clear();
@@ -107,8 +109,8 @@ fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelS
     kernels
 }
 
-/// Returns the kernels, of which those that write the parts of `whole` are one launch in the place of the
-/// concat `at`, and how many they are.
+/// Combines the kernels that write the parts of `whole` into one launch at the position of the concat `at`.
+/// Returns all kernels and the number of combined kernels.
 fn wait(
     mut kernels: Vec<KernelSpec>,
     at: usize,
@@ -118,7 +120,7 @@ fn wait(
     let offsets: IdMap<ValueId, usize> = parts.iter().map(|part| (part.buffer, part.layout.offset)).collect();
     for read in kernels.iter_mut().flat_map(|kernel| &mut kernel.reads) {
         if let Some(offset) = offsets.get(&read.buffer) {
-            // Other kernels read a single element of a part.
+            // Other kernels read a part, which is a single element.
             read.buffer = whole;
             read.layout.offset += offset;
         }
@@ -138,19 +140,19 @@ fn wait(
     (kept, members.len())
 }
 
-/// A `concat` that the kernels of its operands write, window by window.
+/// A `concat` whose result is written window by window by the kernels of its operands.
 struct Join {
     parts: Vec<Piece>,
-    /// True if they become one launch in its place.
+    /// True if these kernels are combined into one launch at the position of the `concat`.
     wait: bool,
 }
 
-/// One operand of a `concat`.
+/// An operand of a `concat`.
 struct Piece {
     kernel: usize,
     write: usize,
     buffer: ValueId,
-    /// The part of the joined value that it writes.
+    /// Window of the result that the operand's kernel writes.
     layout: Layout,
 }
 
@@ -172,7 +174,7 @@ impl Join {
             (starts[axis], limits[axis]) = (start, end);
             let window = whole.slice(&starts, &limits, &vec![1; limits.len()]);
             let layout = within(&window, read, &kernels[kernel].writes[write])?;
-            // What was itself joined has more elements than the one that is looked at.
+            // A value that was itself joined has more elements than the write found here.
             if watched.contains(&buffer) || !seen.insert(buffer) || writers > 1 {
                 return None;
             }
@@ -195,17 +197,17 @@ impl Join {
                 && part.layout.shape.elements() == 1
                 && (kernel.commit, kernel.once) == (join.commit, join.once)
         });
-        // Those that wait are computed together, in the place of the concat: none before it may read them.
+        // The kernels move to the position of the concat, so no kernel before it may read their results.
         let unread = !parts.iter().any(|part| uses.last_read.contains_key(&part.buffer));
         (small && unread).then_some(Self { parts, wait: true })
     }
 }
 
-/// Writers and readers of each value, seen from one kernel.
+/// Writers and readers of each value, from the perspective of one kernel.
 struct Uses {
-    /// The last kernel before it that writes a value, and which of its writes that is.
+    /// The last preceding kernel that writes each value, and the index of that write.
     written: IdMap<ValueId, (usize, usize)>,
-    /// The last kernel before it that reads a value.
+    /// The last preceding kernel that reads each value.
     last_read: IdMap<ValueId, usize>,
     /// Number of reads of each value by all kernels.
     readers: IdMap<ValueId, usize>,
@@ -223,17 +225,18 @@ impl Uses {
         uses
     }
 
-    /// Adds the kernel after those that were added.
+    /// Adds the next kernel.
     fn add(&mut self, at: usize, kernel: &KernelSpec) {
         self.last_read.extend(kernel.reads.iter().map(|read| (read.buffer, at)));
-        // Of two writes of one value, the first counts.
+        // If a kernel writes a value twice, the first write is recorded.
         let writes = kernel.writes.iter().enumerate().rev();
         self.written.extend(writes.map(|(write, access)| (access.buffer, (at, write))));
     }
 }
 
-/// Returns the layout of a result in the joined value, when the view of it that is joined becomes `window`;
-/// `None` if the view is not the whole result in row-major order, or if no strides express the layout.
+/// Returns the layout of a write in the joined value, given the `window` for the view of it that is joined.
+/// Returns `None` if the view is not the whole result in row-major order, or if no strides represent the
+/// layout.
 fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     let all = read.layout.is_contiguous()
         && read.layout.offset == 0
@@ -241,7 +244,7 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     if !all {
         return None;
     }
-    // The result's axes in the order of its memory.
+    // Axes of the write in the order of its memory.
     let mut order: Vec<usize> = (0..write.layout.shape.rank()).collect();
     sort_by_key(&mut order, |&axis| {
         std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis]))
@@ -251,7 +254,7 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     Some(placed.permute(&inverse_permutation(&order)))
 }
 
-/// Groups products without epilogues that read the same left or right operand and stand next to each other.
+/// Groups consecutive products that share a left or right operand.
 fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut grouped: Vec<KernelSpec> = Vec::new();
     let mut pending: Vec<KernelSpec> = Vec::new();
@@ -279,7 +282,7 @@ fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     grouped
 }
 
-/// Returns one launch for several kernels, none of which needs another's result; `None` if there are none.
+/// Returns one launch for several independent kernels, or `None` if there are no kernels.
 pub fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
     if kernels.len() < 2 {
         return kernels.pop();

@@ -1,22 +1,22 @@
-//! The relation of an operand's elements to those of the value behind its views.
+//! The relation of a view's elements to those of its source value.
 
 use crate::kernel::Layout;
 
-/// The order of an operand's elements, compared with that of the value that it views.
+/// The order of a view's elements relative to its source value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// The same elements in the same order.
     Same,
-    /// Each of `rows` elements, `columns` times in a row.
+    /// Each of the `rows` elements, repeated `columns` times in succession.
     Rows { rows: usize, columns: usize },
-    /// The only element, again and again.
+    /// A single element, repeated.
     Splat,
-    /// Anything else: the value must be in memory.
+    /// Any other order, which requires the value to be in memory.
     Other,
 }
 
 impl Link {
-    /// Returns the link of a view with this layout to a contiguous value of so many elements.
+    /// Returns the link of a view with this layout to a contiguous value of `elements` elements.
     pub(super) fn of(layout: &Layout, elements: usize) -> Self {
         if layout.is_contiguous() && layout.shape.elements() == elements {
             return Link::Same;
@@ -31,7 +31,8 @@ impl Link {
     }
 }
 
-/// Returns the first element of each row of a layout, if each row of `columns` repeats one.
+/// Returns the layout of the first element of each row if every row of `columns` elements repeats one
+/// element.
 pub(super) fn row_layout(layout: &Layout, columns: usize) -> Option<Layout> {
     let mut left = columns;
     let mut axis = layout.shape.rank();

@@ -1,16 +1,16 @@
-//! The rules by which ops are put into one kernel, from the surest to the least sure.
+//! The rules for merging ops into kernels, from the most to the least certain benefit.
 //!
 //! 1. Chains and trees of maps become one map.
-//! 2. A matrix product takes the map that alone uses it: its result never reaches memory.
-//! 3. Maps and reductions along a row become one row kernel: softmax, normalisations, losses, and their
-//!    gradients. Sums over rows join the kernel that computes what they add up.
-//! 4. Kernels that read the same values and do not need each other become one, so that the values are read
-//!    once.
+//! 2. A matrix product takes the map that is its only user as an epilogue, so its result never reaches
+//!    memory.
+//! 3. Maps and reductions along rows become one row kernel: softmax, normalizations, losses and their
+//!    gradients. Sums over rows join the kernel that computes their operand.
+//! 4. Independent kernels that read the same values become one, so that the values are read once.
 //!
-//! With [`Fusion::SumsApart`], sums over rows join products last.
+//! With [`Fusion::SumsApart`], sums over rows are merged with products last.
 //!
-//! Clusters that are far apart (one in the forward and one in the backward pass) are merged only if the
-//! former is used by the latter alone: else everything between would have to wait.
+//! Distant clusters, such as one in the forward and one in the backward pass, are merged only if the latter
+//! is the only user of the former. Otherwise, everything between them would be delayed.
 
 use super::Fusion;
 use super::clusters::{Clusters, Shape};
@@ -19,10 +19,11 @@ use super::link::Link;
 use crate::collections::SortedSet;
 use crate::ir::ValueId;
 
-/// Uniform values of more ops than this are computed once, by a kernel of their own.
+/// Maximum number of ops of a uniform value that is recomputed by its user. Longer computations run once, in
+/// a separate kernel.
 const FEW: usize = 8;
 
-/// Kernels that read a value, among which each looks for one to become one with: those that come before it.
+/// Maximum number of preceding readers of a value with which merging is attempted for each reader.
 const SIBLINGS: usize = 64;
 
 pub(super) fn merge(clusters: &mut Clusters<'_, '_>, fusion: Fusion) {
@@ -44,7 +45,7 @@ pub(super) fn merge(clusters: &mut Clusters<'_, '_>, fusion: Fusion) {
     }
 }
 
-/// Merges clusters with those that compute their operands, where `wanted`.
+/// Merges clusters with the producers of their operands if `wanted` returns true.
 fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_, '_>, usize, usize) -> bool) {
     for node in 0..clusters.facts.nodes.len() {
         for position in 0..clusters.facts.op(node).operands.len() {
@@ -59,10 +60,10 @@ fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_,
     }
 }
 
-/// Returns whether a merge delays nothing that could run before.
+/// Returns whether merging two clusters does not delay other work.
 fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
     let (x, y) = (clusters.get(a), clusters.get(b));
-    // One number for many positions is computed anew by each task.
+    // A uniform value used at many positions is recomputed by each task.
     if x.domain.elements == 1 && y.domain.elements > 1 {
         return x.nodes.len() <= FEW && clusters.only_used_by(a, b);
     }
@@ -111,13 +112,13 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
             }
         }
         for i in 1..users.len() {
-            // Those before it may have been merged already.
+            // The preceding users may already have been merged.
             for j in (i.saturating_sub(SIBLINGS)..i).rev() {
                 let (a, b) = (users[j], users[i]);
                 let (x, y) = (clusters.get(a), clusters.get(b));
                 let alike = !x.nodes.is_empty() && !y.nodes.is_empty() && x.depth == y.depth;
                 if alike && x.domain.elements == y.domain.elements && clusters.try_merge(a, b) {
-                    // The merged cluster goes by the name of the later of the two.
+                    // The merged cluster keeps the id of the later cluster.
                     let name = if clusters.get(a).nodes.is_empty() { b } else { a };
                     users[i] = name;
                 }
@@ -127,7 +128,7 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
     scalars(clusters);
 }
 
-/// Merges numbers that are computed at the same depth into one kernel.
+/// Merges scalar computations of the same depth into one kernel.
 fn scalars(clusters: &mut Clusters<'_, '_>) {
     let found: Vec<usize> = clusters
         .in_order()
