@@ -1,20 +1,21 @@
-//! Fuses ops into few kernels, for no target in particular.
+//! Fuses ops into a small number of target-independent kernels.
 //!
-//! In: a graph after the passes. Out: [`Fused`]: a [`KernelSpec`] for each kernel, in an order in which they
-//! can run, over values in memory. Always holds: each kernel reads leaves and what earlier kernels wrote;
-//! views are not kernels but layouts of operands.
+//! Converts a graph after the passes to [`Fused`]: one [`KernelSpec`] per kernel, in a valid execution order,
+//! over values in memory. Each kernel reads only leaves and results of earlier kernels. Views are not kernels
+//! but layouts of operands.
 //!
-//! The way there:
+//! The steps are:
 //!
-//! 1. `facts`: what each op is to fusion (a map, a reduction along rows or over rows, a product, opaque), and
-//!    how operands line up with the values behind their views.
-//! 2. `merge`: ops are put into clusters by general rules; nothing knows a layer normalisation or a softmax
-//!    by name.
-//! 3. `stored`: which values reach memory. What is cheap to compute again from what is stored anyway is
-//!    computed again.
-//! 4. `emit`: a cluster becomes a [`Body`](crate::kernel::Body), alone or as the epilogue of a product.
-//! 5. `group`: independent kernels (the updates of all parameters, the squares of all gradients) become one
-//!    launch.
+//! 1. `facts`: determines the role of each op (a map, a reduction along or over rows, a product, opaque), and
+//!    how operands relate to the source values of their views.
+//! 2. `merge`: merges ops into clusters by general rules, without special cases such as layer normalization
+//!    or softmax.
+//! 3. `stored`: determines which values are written to memory. Values that are cheap to compute from stored
+//!    values are recomputed.
+//! 4. `emit`: converts each cluster to a [`Body`](crate::kernel::Body), alone or as the epilogue of a
+//!    product.
+//! 5. `group`: combines independent kernels, such as the updates of all parameters or the squares of all
+//!    gradients, into one launch.
 
 mod clusters;
 mod cut;
@@ -37,52 +38,52 @@ pub use group::as_one;
 /// A kernel with its operands and results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSpec {
-    /// The op that it is named after, for messages and profiles.
+    /// The op after which the kernel is named in messages and profiles.
     pub op: OpId,
-    /// The computation.
+    /// The computation of the kernel.
     pub kernel: Kernel,
-    /// The operands.
+    /// Operands of the kernel.
     pub reads: Vec<Access>,
-    /// The results.
+    /// Results of the kernel.
     pub writes: Vec<Access>,
-    /// True if only updates need it.
+    /// True if only updates need the kernel.
     pub commit: bool,
-    /// True if it depends on constants alone, so that it can run once, when the program is loaded.
+    /// True if the kernel depends only on constants, so that it can run once, when the program is loaded.
     pub once: bool,
 }
 
-/// A graph as kernels.
+/// A graph converted to kernels.
 #[derive(Clone, Debug)]
 pub struct Fused {
-    /// Kernels in an order in which they can run.
+    /// Kernels in a valid execution order.
     pub kernels: Vec<KernelSpec>,
-    /// The buffers and layouts of values; it has no launches yet.
+    /// Buffers and layouts of values, without launches.
     pub memory: Lowered,
 }
 
-/// Mode of fusion.
+/// The mode of fusion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fusion {
-    /// Merges ops into as few kernels as the rules find.
+    /// Merges ops into as few kernels as the rules allow.
     #[default]
     On,
-    /// The same for devices whose products cannot sum over their rows: such a sum rather joins a loop that
-    /// reads what the product computes. Lowering says which products run together.
+    /// Like `On`, but sums over rows are preferably merged with loops that read the same product. For devices
+    /// whose products cannot sum over their rows. Products are grouped by lowering.
     SumsApart,
-    /// A kernel for each op, to compare with.
+    /// Creates a kernel for each op, for comparison.
     Off,
 }
 
-/// Puts the ops of a graph into kernels.
+/// Converts the ops of a graph to kernels.
 ///
 /// # Errors
-/// When a block op is left: passes expand them first.
+/// Returns an error if the graph contains block ops or computations on i64, which passes must expand first.
 pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     if let Some((_, op)) = graph.entry_ops().find(|(_, op)| op.kind.block().is_some()) {
         let message = format!("{} was not expanded before fusion", op.kind.name());
         return Err(Error::new(ErrorKind::Internal, message));
     }
-    // They are seen as words.
+    // Kernels access i64 values as words.
     let has_i64 =
         |op: &Op| op.operands.iter().chain(&op.results).any(|&value| graph.ty(value).dtype == DType::I64);
     let stays = |kind: &OpKind| kind.is_external_leaf() || matches!(kind, OpKind::Words | OpKind::Barrier);
@@ -110,7 +111,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     Ok(Fused { kernels, memory })
 }
 
-/// Returns the values that something outside of the kernels reads.
+/// Returns the values that are read outside the kernels.
 pub fn watched(graph: &Graph) -> Vec<ValueId> {
     let mut values: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
     values.extend(graph.guards.iter().map(|g| g.value));
@@ -122,14 +123,14 @@ pub fn watched(graph: &Graph) -> Vec<ValueId> {
 }
 
 impl KernelSpec {
-    /// Returns whether running the kernel can fail on the values of its operands.
+    /// Returns whether the kernel can fail depending on the elements of its operands.
     pub fn can_trap(&self, graph: &Graph) -> bool {
         self.kernel.can_trap(graph, self.op)
     }
 }
 
 impl Kernel {
-    /// Returns whether running the kernel, on behalf of `op`, can fail on the values of its operands.
+    /// Returns whether the kernel, launched for `op`, can fail depending on the elements of its operands.
     pub fn can_trap(&self, graph: &Graph, op: OpId) -> bool {
         match self {
             Kernel::Op(kind) => {
@@ -140,7 +141,7 @@ impl Kernel {
                 Kernel::Op(OpKind::Attention(*spec)).can_trap(graph, op) || epilogue.can_trap()
             }
             Kernel::Group(parts) => parts.iter().any(|part| part.kernel.can_trap(graph, op)),
-            // Starts of windows are checked before the commit.
+            // The starts of windows are checked before the commit.
             Kernel::Copy | Kernel::WriteRegion => false,
         }
     }

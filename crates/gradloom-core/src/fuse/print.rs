@@ -1,4 +1,4 @@
-//! The text form of fused kernels: a header, what is read and written, and the expression.
+//! The text form of fused kernels: a header, the reads and writes, and the expression.
 
 use super::{Fused, KernelSpec};
 use crate::ir::Graph;
@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use std::fmt::Write;
 
 impl Fused {
-    /// Writes every kernel, in order.
+    /// Returns a listing of all kernels in order.
     pub fn print(&self, graph: &Graph) -> String {
         let mut text = String::new();
         for (number, kernel) in self.kernels.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! Decides which values are stored, and which every kernel that uses them computes again.
+//! Determines which values are stored, and which are recomputed by every kernel that uses them.
 //!
-//! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed
-//! from what is, in the kernel that needs it, by elementwise ops alone.
+//! Invariant: a value that is not stored can be computed from stored values by elementwise ops, in the kernel
+//! that needs it.
 //!
-//! A value that another cluster uses is either stored, or computed again there. The choice is a minimum cut
-//! between what cannot be computed again (leaves, results of products and reductions) and the values that
-//! the other cluster wants, where cutting at a value costs the bytes that are written and read if it is
-//! stored, and more if it has to stay until the backward pass. (The same idea for forward and backward
-//! passes: Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
+//! A value that another cluster uses is either stored or recomputed there. The choice is a minimum cut
+//! between the values that cannot be recomputed (leaves, and results of products and reductions) and the
+//! values that the other cluster needs. The cost of cutting at a value is the number of bytes written and
+//! read to store it, which is higher if it must be kept until the backward pass. (Horace He applies the same
+//! idea to forward and backward passes: "Min-cut optimal recomputation", AOTAutograd, 2022.)
 
 use super::clusters::{self, Clusters, Shape};
 use super::cut::Network;
@@ -17,14 +17,14 @@ use super::link::Link;
 use crate::collections::{IdSet, sort_by_key};
 use crate::ir::{Id, ValueId};
 
-/// Number of reads of a value that cost as much as keeping it in memory between the passes.
+/// Number of reads of a value whose cost equals that of keeping it in memory between the passes.
 const KEPT: u64 = 5;
 
-/// Ops that are computed again for one value at most, beyond those that others have asked for already.
+/// Maximum number of ops recomputed for one value, excluding those already recomputed for other values.
 const AGAIN: usize = 64;
-/// Ops that are computed again for each value of a kernel, on average: about what memory takes to write and
-/// read it, in the time of simple functions. The backward pass of a long chain wants so many of its values
-/// that it starts from one that is stored.
+/// Average number of ops recomputed per value of a kernel. This is about the number of simple functions that
+/// take as long as writing and reading the value. The backward pass of a long chain needs so many of the
+/// chain's values that it starts from a stored one.
 const AGAIN_FOR_EACH: usize = 8;
 
 /// Returns, for each value, whether a kernel writes it. Leaves are not written.
@@ -58,11 +58,11 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
             return !used.fusible;
         }
         let there = clusters.get(user);
-        // Computed when the program is loaded, and never again.
+        // Heavy values are computed when the program is loaded, and never recomputed.
         if facts.nodes[node].once == Some(Once::Heavy) && !there.once {
             return true;
         }
-        // A put can trap, which the commit must not.
+        // A `Put` can trap, which the commit must not do.
         let traps = matches!(class, Class::Put { .. }) && there.commit && !clusters.get(home).commit;
         let again = !traps
             && matches!(class, Class::Map | Class::Move | Class::Put { .. })
@@ -71,10 +71,10 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
     })
 }
 
-/// Returns whether a kernel over this domain can compute the value where it uses it.
+/// Returns whether a kernel over this domain can compute the value where it is used.
 pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
     let elements = facts.graph.ty(value).elements();
-    // Which column an index names depends on how positions are split.
+    // The column that an index refers to depends on the division into rows.
     if let Some(node) = facts.node_of(value)
         && let class @ Class::Put { .. } = facts.nodes[node].class
         && domain.split != class.split()
@@ -90,7 +90,8 @@ pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Do
     }
 }
 
-/// Stores what `cluster` uses of others, or what that follows from. `vertices` is memory to work in.
+/// Stores the values of other clusters that `cluster` uses, or values from which they can be computed.
+/// `vertices` is reusable working memory.
 fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool], vertices: &mut IdSet<ValueId>) {
     let facts = clusters.facts;
     let mut wanted = Vec::new();
@@ -112,7 +113,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool], vertice
     if wanted.is_empty() {
         return;
     }
-    // What values are computed from comes before them.
+    // Sort values so that they follow the values from which they are computed.
     sort_by_key(&mut wanted, |&value| facts.node_of(value));
     wanted.dedup();
     vertices.truncate(0);
@@ -141,14 +142,15 @@ struct Search<'a, 'g> {
     stored: &'a mut [bool],
     /// Values that the cluster reads in any case.
     read: Vec<ValueId>,
-    /// Values that are computed again, or that those are computed from.
+    /// Recomputed values, and the values from which they are computed.
     vertices: &'a mut IdSet<ValueId>,
-    /// Ops that compute them.
+    /// Number of ops that compute `vertices`.
     size: usize,
 }
 
 impl Search<'_, '_> {
-    /// Adds a value with all that it is computed from; stores it instead if that is too much.
+    /// Adds a value and all values from which it is computed. If they exceed the limits, stores the value
+    /// instead and returns false.
     fn take(&mut self, value: ValueId, most: usize) -> bool {
         let before = self.vertices.len();
         if !self.vertices.insert(value) {
@@ -174,16 +176,16 @@ impl Search<'_, '_> {
         true
     }
 
-    /// Returns the number of ops that computing a value once more, or reading it, counts as. Short
-    /// functions take a GPU or a vector unit no time beside memory accesses.
+    /// Returns the number of ops that recomputing or reading a value counts as. The time of short functions
+    /// is negligible on GPUs and vector units compared to memory accesses.
     fn size(&self, value: ValueId) -> usize {
         self.facts.node_of(value).map_or(1, |node| clusters::size(&self.facts.op(node).kind).div_ceil(4))
     }
 
-    /// Stores what is cheapest to read among all that the wanted values can be computed from.
+    /// Stores the values that are cheapest to read among those from which the wanted values can be computed.
     fn cut(&mut self, wanted: &[ValueId]) {
         let mut network = Network::default();
-        // The network numbers its vertices as they come, as their set does.
+        // The network numbers vertices in insertion order, which is that of the set.
         let vertex = |value: &ValueId| self.vertices.position(value).expect("it is computed again or read");
         for value in self.vertices.iter() {
             network.vertex(self.cost(*value));
@@ -203,7 +205,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns the values that this one can be computed from; `None` if it must be read.
+    /// Returns the values from which this one can be computed, or `None` if it must be read.
     fn operands(&self, value: ValueId) -> Option<Vec<ValueId>> {
         let node = self.facts.node_of(value)?;
         let class = self.facts.nodes[node].class;
@@ -219,7 +221,7 @@ impl Search<'_, '_> {
                 continue;
             }
             let source = self.facts.source(operand);
-            // The commit overwrites parameters and states: it should read no more of them than it must.
+            // The commit overwrites parameters and states, so it should read no more of them than necessary.
             let leaf = self.facts.node_of(source.value).is_none();
             if leaf && self.commit && !self.facts.nodes[node].commit {
                 return None;
@@ -235,13 +237,14 @@ impl Search<'_, '_> {
         Some(operands)
     }
 
-    /// Returns the cost of a cut at this value: the bytes that are moved, and some more where they stay in
-    /// memory from one pass to the other.
+    /// Returns the cost of a cut at this value: the number of bytes transferred, which is higher for values
+    /// that stay in memory between the passes.
     fn cost(&self, value: ValueId) -> u64 {
         let bytes = self.facts.graph.ty(value).bytes();
         let Some(node) = self.facts.node_of(value) else { return self.facts.leaf_bytes(value) };
         if self.facts.nodes[node].once.is_some() && !self.stored[value.index()] {
-            // Read in every step, and written but once; if there is no difference, it is not kept.
+            // The value is read in every step but written only once. The additional byte avoids storing it at
+            // equal cost.
             return bytes + 1;
         }
         let far = self.facts.nodes[node].depth < self.depth;
@@ -254,7 +257,7 @@ impl Search<'_, '_> {
                 (false, false) => KEPT * bytes,
             };
         }
-        // Written and read.
+        // The value is written once and read once.
         if far { KEPT * bytes + bytes } else { 2 * bytes }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
             return Err(commit.error(guard.value, format!("guard \"{}\" is {ty}, not f32", guard.name)));
         }
     }
-    // Whether the updates of a target seen so far are of regions.
+    // For each target, true if its updates seen so far are region updates.
     let mut regional: IdMap<ValueId, bool> = IdMap::new();
     for update in &graph.updates {
         let name = commit.update(update)?;
@@ -59,7 +59,7 @@ impl<'g> Commit<'g> {
         }
     }
 
-    /// Returns the type of a value that an op of the entry block must define.
+    /// Returns the type of a value, which must be defined in the entry block.
     fn ty(&self, value: ValueId, what: impl Fn() -> String) -> Result<&'g Type, VerifyError> {
         match self.homes.get(&value) {
             Some(home) if *home == self.graph.entry => Ok(self.graph.ty(value)),
@@ -76,7 +76,7 @@ impl<'g> Commit<'g> {
         }
     }
 
-    /// Checks one update by itself; returns the target's name.
+    /// Checks an update independently of the others. Returns the name of its target.
     fn update(&self, update: &Update) -> Result<&'g str, VerifyError> {
         let target = self.ty(update.target, || "an update's target".to_string())?;
         let leaf = self.graph.defining_op(update.target).map(|op| &op.kind);

@@ -1,27 +1,27 @@
-//! The error of a broken invariant.
+//! The error for a violated invariant.
 
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Graph, OpId, Origin};
 use std::fmt;
 
-/// A broken invariant: a bug of the stage that made the graph, or of the text's author.
+/// A violated invariant, caused by a bug in the stage that created the graph or by invalid text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// The invariant, and the way in which it is broken.
+    /// The invariant and its violation.
     pub message: String,
-    /// The op that breaks it, in its text form.
+    /// Text form of the op that violates the invariant.
     pub op: Option<String>,
-    /// The place of that op in the user's source.
+    /// Location of that op in the user's source.
     pub origin: Option<Origin>,
 }
 
 impl VerifyError {
-    /// Creates an error that no single op is to blame for.
+    /// Creates an error without an op.
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), op: None, origin: None }
     }
 
-    /// Creates an error in an op, which need not be well-formed.
+    /// Creates an error for an op, which may be malformed.
     pub(super) fn in_op(graph: &Graph, op: OpId, message: impl Into<String>) -> Self {
         let origin = graph.ops.get(op).and_then(|op| graph.origin(op)).cloned();
         Self { message: message.into(), op: Some(graph.op_text(op)), origin }

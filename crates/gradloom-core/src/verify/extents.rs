@@ -1,48 +1,49 @@
-//! Bounds on extents and on the attributes beside them, so that later stages multiply them without overflow.
+//! Bounds on extents and related attributes, so that later stages can multiply them without overflow.
 //!
-//! This is the one place where they are stated. Shape rules multiply and add extents without checks; these
-//! functions run before the rules do. What they let through:
+//! All such bounds are defined here. Shape rules multiply and add extents without checks, so these functions
+//! run before the rules. They guarantee:
 //!
-//! - A value has at most [`MAX_RANK`] axes. Its elements, and those of every part of its shape, are at most
-//!   [`MAX_ELEMENTS`]: offsets and strides are, too. Bytes are counted in 64 bits on every machine.
-//! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the
-//!   extent.
-//! - A pad's gap is at most the extent of its result, as are the amounts before and after.
-//! - An attention's scores are countable in 64 bits; heads and depths are at most [`MAX_HEAD`].
-//! - Extents that are joined add up to at most [`MAX_ELEMENTS`].
+//! - A value has at most [`MAX_RANK`] axes. Its number of elements, and that of every part of its shape, is
+//!   at most [`MAX_ELEMENTS`], and so are offsets and strides. Bytes are counted in 64 bits on all machines.
+//! - The step of a slice is at most the extent. The shape rule checks that start and limit are within the
+//!   operand.
+//! - The interior padding of a pad is at most the extent of its result, as are the low and high padding.
+//! - The number of scores of an attention fits into 64 bits. Heads and depths are at most [`MAX_HEAD`].
+//! - The sum of concatenated extents is at most [`MAX_ELEMENTS`].
 //!
-//! So a position, or a stride times a step or times a gap and 1, is at most twice that. Products over values,
-//! as operations of a matrix product or bytes of all values of a step, are not bounded: code that counts them
-//! saturates or checks.
+//! A position, a stride times a step, and a stride times one more than the interior padding are therefore at
+//! most twice [`MAX_ELEMENTS`]. Products over several values, such as the operations of a matrix product or
+//! the bytes of all values of a step, are not bounded, so code that computes them saturates or checks for
+//! overflow.
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 
-/// Elements that one value may have at most, an i64 counting twice: 2^45, or, where indices have 32 bits,
-/// half of what these count. Four bytes each are all that a process can address on today's machines, 128 TiB;
-/// so the bytes of thousands of values, or of one for each of thousands of tasks, add up within 64 bits. How
-/// many of them there is memory for is the device's to say.
+/// Maximum number of elements of a value, where an i64 counts twice: 2^45, or half of the index range on
+/// 32-bit machines. With four bytes each, these are 128 TiB, the address space of a process on current
+/// machines. The bytes of thousands of values, or of one value for each of thousands of tasks, therefore add
+/// up within 64 bits. The device determines how many values fit into memory.
 const MAX_ELEMENTS: usize = if usize::BITS == 64 { 1 << 45 } else { isize::MAX as usize };
 
-/// Axes of a value at most, as in NumPy and PyTorch.
+/// Maximum number of axes of a value, as in NumPy and PyTorch.
 const MAX_RANK: usize = 64;
 
-/// Scores of an attention at most.
+/// Maximum number of scores of an attention.
 const MAX_SCORES: u64 = 1 << 45;
 
-/// Heads of an attention, and elements of a head's vectors, at most: kernels have scratch for some rows of
-/// them for each thread.
+/// Maximum number of heads of an attention and of elements of a head's vectors. Kernels need scratch memory
+/// for several rows of them per thread.
 const MAX_HEAD: usize = 1 << 20;
 
 /// Returns whether the product of the extents and a factor is at most `most`. Each extent counts as at least
-/// 1: strides and partial products of a shape with a 0 must fit as well.
+/// 1, because the strides and partial products of a shape with a 0 must fit, too.
 fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
     let times = |product: u64, &n: &usize| product.checked_mul(n.max(1) as u64);
     extents.iter().try_fold(factor as u64, times).is_some_and(|product| product <= most)
 }
 
-/// Checks that the axes of a value are few, and that its bytes can be counted.
+/// Checks that the number of axes and the number of bytes of a value are within the limits.
 pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
-    // The words of an i64 are one more axis.
+    // The words of an i64 form an additional axis.
     let (rank, most) = (ty.shape.rank(), MAX_RANK - usize::from(ty.dtype == DType::I64));
     if rank > most {
         return Err(format!("a value has {rank} axes; {most} are the most"));
@@ -55,7 +56,7 @@ pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
     Err(format!("{ty} has more elements than {counters}"))
 }
 
-/// Checks that the shape rule of an op can be applied without overflow. The operands' types have passed
+/// Checks that the shape rule of an op does not overflow. Requires that the operands' types have passed
 /// [`check_type`].
 pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<(), String> {
     match kind {
@@ -65,7 +66,7 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
         | OpKind::Constant { ty, .. }
         | OpKind::Iota { ty, .. } => check_type(ty),
         OpKind::RandomBits { shape, .. } | OpKind::Reshape { shape } | OpKind::Broadcast { shape } => {
-            // The widest dtype of those that kernels see, or wider.
+            // Use the widest dtype in kernels, or i64 for an i64 operand.
             let dtype = operands.first().map_or(DType::F32, |&x| graph.ty(x).dtype);
             let dtype = if dtype == DType::I64 { dtype } else { DType::F32 };
             check_type(&Type::new(dtype, shape.clone()))
@@ -123,7 +124,7 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
                     return Err(format!("attention: {extent} {what}; there may be {MAX_HEAD} at most"));
                 }
             }
-            // No target makes the matrix of all scores, but each counts in it.
+            // No target stores the matrix of all scores, but all are counted.
             let table =
                 spec.extra_positions()[2].and_then(|table| graph.ty(*operands.get(table)?).shape.get(1));
             let blocks = table.copied().unwrap_or(1);

@@ -4,8 +4,8 @@ use super::VerifyError;
 use crate::collections::{SortedMap, SortedSet};
 use crate::ir::{DType, Graph, OpKind};
 
-/// Checks that inputs are named once; parameters and states share the store's namespace; scalars of one
-/// name have one dtype.
+/// Checks that the names of inputs are unique, that the names of parameters and states are unique in their
+/// shared namespace, and that scalars of the same name have the same dtype.
 pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
     let mut inputs = SortedSet::new();
     let mut stored = SortedSet::new();

@@ -1,10 +1,10 @@
-//! The invariants of a graph, checked between stages.
+//! Verification of a graph's invariants between stages.
 //!
-//! In: a graph from tracing, a pass, or the text form, possibly broken in any way. Out: nothing, or the first
-//! broken invariant with the op that breaks it. Always holds: it panics on no graph, and a graph that it
-//! accepts can be printed, evaluated and lowered without any further check of ids, types or order. Blocks
-//! that the entry block does not reach, and ops that are in no block, are not looked at: they are what
-//! rewrites leave behind.
+//! The graph may come from tracing, a pass or the text form, and may be malformed in any way. The verifier
+//! returns the first violated invariant with the op that violates it, and never panics. A verified graph can
+//! be printed, evaluated and lowered without further checks of ids, types or order. Blocks that are not
+//! reachable from the entry block, and ops that are in no block, are ignored, because rewrites leave them
+//! behind.
 
 mod commit;
 mod error;
@@ -20,26 +20,26 @@ pub use size::MAX_EXPANDED_OPS;
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, ValueId};
 
-/// Maximum depth to which blocks may nest: an op of the entry block that runs a block counts as one. Stages
-/// may recurse over blocks.
+/// Maximum nesting depth of blocks. An op of the entry block that runs a block counts as one level. The limit
+/// allows stages to recurse over blocks.
 pub const MAX_BLOCK_DEPTH: usize = 64;
 
-/// The block that defines each value that a reachable block defines.
+/// Defining block of each value of the reachable blocks.
 type Homes = IdMap<ValueId, BlockId>;
 
 /// Checks that the blocks of a graph expand to a bounded number of ops.
 ///
 /// # Errors
-/// When they make more than [`MAX_EXPANDED_OPS`] ops, nest deeper than [`MAX_BLOCK_DEPTH`], or run each other
-/// in a circle.
+/// Returns an error if the blocks expand to more than [`MAX_EXPANDED_OPS`] ops, are nested deeper than
+/// [`MAX_BLOCK_DEPTH`], or run each other recursively.
 pub(crate) fn check_expansion(graph: &Graph) -> Result<(), VerifyError> {
     size::check(graph, &structure::callees_first(graph)?)
 }
 
-/// Checks every invariant that [`Graph`] and [`crate::ir::OpKind`] state.
+/// Checks all invariants documented by [`Graph`] and [`crate::ir::OpKind`].
 ///
 /// # Errors
-/// The first invariant that does not hold, with the op in its text form and its place in the user's source.
+/// Returns the first violated invariant, with the op in its text form and its location in the user's source.
 pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
     if graph.blocks.get(graph.entry).is_none() {
         return Err(VerifyError::new(format!("the entry block {} does not exist", graph.entry)));

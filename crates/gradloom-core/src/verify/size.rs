@@ -1,28 +1,29 @@
-//! Bounds the number of ops that the blocks of a graph become when they are expanded.
+//! Limits the number of ops to which the blocks of a graph expand.
 //!
-//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many
-//! ops. Stages behind this one take time and memory in proportion to the ops, so a few lines of text must not
-//! stand for more than they can take.
+//! Returns the op whose block exceeds the limit. Later stages take time and memory proportional to the number
+//! of ops, so a short text must not expand to more ops than they can process. The ops must have passed their
+//! shape rules.
 
 use super::VerifyError;
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, Op, OpKind};
 
-/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops
-/// outside of blocks are not counted; one with many operands or axes counts for several, and a block without
-/// ops for one.
+/// Maximum number of ops to which all blocks of a graph may expand, where each op counts once per execution.
+/// Ops outside blocks are not counted. An op with many operands or axes counts as several, and a block
+/// without ops counts as one.
 pub const MAX_EXPANDED_OPS: usize = 1 << 18;
 
-/// Operands and axes that count for one op.
+/// Number of operands and axes that count as one op.
 const FEW: usize = 16;
 
-/// Returns the number of ops that an op counts for.
+/// Returns the number of ops that an op counts as.
 fn weight(graph: &Graph, op: &Op) -> usize {
     let axes: usize = op.results.iter().map(|&value| graph.ty(value).shape.rank()).sum();
     1 + (op.operands.len() + axes) / FEW
 }
 
-/// Checks a graph whose reachable blocks these are, each after those that it runs.
+/// Checks the reachable blocks of a graph, which are in an order in which each follows the blocks that it
+/// runs.
 pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), VerifyError> {
     let mut ops_of: IdMap<BlockId, usize> = IdMap::new();
     for &block in callees_first {
@@ -36,7 +37,8 @@ pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), Veri
             };
             let once = ops_of[&callee].max(1);
             let expanded = match op.kind {
-                // Each trip takes slices of what is stacked apart, and those that it leaves are put together.
+                // Each iteration slices the stacked operands, and the stacked results are concatenated from
+                // slices.
                 OpKind::Repeat { trip, .. } => {
                     let all = op.operands.iter().chain(&op.results);
                     let slices: usize = all.map(|&value| 2 + graph.ty(value).shape.rank() / FEW).sum();

@@ -1,11 +1,11 @@
-//! Ids, order, closedness and types of the ops in the blocks that the entry block reaches.
+//! Checks of ids, order, closedness and types of the ops in reachable blocks.
 
 use super::{Homes, MAX_BLOCK_DEPTH, VerifyError, check_extents, check_type, size};
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Definition, Graph, Op, OpId, Type, ValueId, infer};
 
-/// Checks all reachable blocks, each after those that it runs, because the shape rule of an op reads its
-/// block.
+/// Checks all reachable blocks, each after the blocks that it runs, because the shape rule of an op depends
+/// on the block that the op runs.
 pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
     let mut check = Structure { graph, homes: IdMap::new(), listed: IdSet::new() };
     let blocks = callees_first(graph)?;
@@ -22,10 +22,10 @@ pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
     Ok(check.homes)
 }
 
-/// Returns the reachable blocks in an order in which each comes after the blocks that its ops run.
+/// Returns the reachable blocks in an order in which each follows the blocks that its ops run.
 pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
-    // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how
-    // many of its ops are done.
+    // Use an explicit stack instead of recursion, because the depth is not checked yet. An entry contains a
+    // block and the number of its visited ops.
     let mut path: Vec<(BlockId, usize)> = vec![(graph.entry, 0)];
     let mut done = Vec::new();
     let mut seen = IdSet::from([graph.entry]);
@@ -62,7 +62,7 @@ pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> 
 struct Structure<'g> {
     graph: &'g Graph,
     homes: Homes,
-    /// Ops seen so far: each stands in one block, once.
+    /// Ops seen so far. Each op must be in one block, once.
     listed: IdSet<OpId>,
 }
 
@@ -112,7 +112,7 @@ impl Structure<'_> {
         Ok(())
     }
 
-    /// Checks that the results' types are what the shape rule gives.
+    /// Checks that the types of the results match the shape rule.
     fn check_types(&self, op: &Op) -> Result<(), String> {
         let graph = self.graph;
         check_extents(graph, &op.kind, &op.operands)?;

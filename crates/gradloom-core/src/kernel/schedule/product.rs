@@ -125,7 +125,8 @@ pub struct CooperativeTile {
 }
 
 impl CooperativeTile {
-    /// Creates a tile without buffers, of 16 or 32 rows and 16 or 32 columns: two or four of each lane.
+    /// Creates a tile without buffers, with 16 or 32 rows and 16 or 32 columns. A lane loads terms of two or
+    /// four columns.
     pub const fn streamed([m, n]: [u32; 2], subgroups: u32) -> Self {
         Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
