@@ -1,8 +1,8 @@
-//! Writes updates to the store: in place where the launch that computes the next value may write the target's
-//! bytes, by a copy at the end of the commit otherwise.
+//! Placement of updates in the store. An update is written in place if the launch that computes the next
+//! value may overwrite the target, and is otherwise copied at the end of the commit.
 //!
-//! Every read of a parameter or state sees its value from the start of the step, whatever the order of the
-//! commit.
+//! Every read of a parameter or state returns its value at the start of the step, regardless of the order of
+//! the commit.
 
 use super::copies;
 use super::order::CommitOrder;
@@ -11,17 +11,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase, Schedule};
 
-/// The decisions of [`place`].
+/// The result of [`place`].
 pub(super) struct Committed {
-    /// Buffers that are the bytes of a parameter or state: buffer to target.
+    /// The target parameter or state of each buffer that is written in place.
     pub(super) in_place: IdMap<ValueId, ValueId>,
-    /// The buffer and layout of each output.
+    /// Buffer and layout of each output.
     pub(super) outputs: Vec<(String, Access)>,
     /// Values that must be finite before the commit.
     pub(super) guards: Vec<(String, Access)>,
 }
 
-/// Decides for each update, and adds the copies that are needed to `launches`.
+/// Decides for each update whether it is written in place, and adds the necessary copies to `launches`.
 pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Launch>) -> Result<Committed> {
     let targets: IdSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
     let mut snapshots = Snapshots { targets: &targets, copies: IdMap::new(), launches: Vec::new() };
@@ -31,10 +31,11 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         .iter()
         .map(|o| (o.name.clone(), snapshots.before_commit(graph, lowered, o.value)))
         .collect();
-    // Guards are looked at before the commit, so that they may be read where they stand.
+    // Guards are checked before the commit, so they can be read from their original locations.
     let guards: Vec<(String, Access)> =
         graph.guards.iter().map(|g| (g.name.clone(), lowered.access[&g.value].clone())).collect();
-    // Buffers that must stay where they are: read after the commit, or already the bytes of another target.
+    // Buffers that must not move, because they are read after the commit or already share the bytes of
+    // another target.
     let mut kept: IdSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
 
     let mut order = CommitOrder::new(launches);
@@ -89,7 +90,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
     Ok(Committed { in_place, outputs, guards })
 }
 
-/// Copies of values whose bytes the commit overwrites while something still reads them.
+/// Copies of values that are still read after the commit overwrites them.
 struct Snapshots<'t> {
     targets: &'t IdSet<ValueId>,
     copies: IdMap<ValueId, Access>,
@@ -97,8 +98,8 @@ struct Snapshots<'t> {
 }
 
 impl Snapshots<'_> {
-    /// Returns an access at which the value can be read during and after the commit: its own place, unless
-    /// that is a parameter or state that this step updates.
+    /// Returns an access to the value that remains valid during and after the commit. This is a copy if the
+    /// value is in a parameter or state that this step updates.
     fn before_commit(&mut self, graph: &Graph, lowered: &mut Lowered, value: ValueId) -> Access {
         let access = lowered.access[&value].clone();
         if !self.targets.contains(&access.buffer) {
@@ -123,8 +124,7 @@ impl Snapshots<'_> {
     }
 }
 
-/// Returns whether the bytes of the target can take the source, as far as the launch that computes it is
-/// concerned.
+/// Returns whether the launch that computes the source can write it directly to the target.
 fn can_write_in_place<'l>(
     lowered: &Lowered,
     launches: &'l [Launch],
@@ -142,7 +142,7 @@ fn can_write_in_place<'l>(
     }
     let Some(producer) = order.producer(source.buffer) else { return false };
     let launch = &launches[producer];
-    // Those that one launch computes follow each other.
+    // Buffers computed by the same launch are consecutive, so its overwrites are cached.
     if overwrites.as_ref().is_none_or(|(of, _)| *of != producer) {
         *overwrites = Some((producer, Overwrites::new(launch)));
     }

@@ -3,18 +3,18 @@
 use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Launch, NodeKind, Store};
 
-/// Returns whether a launch copies the bytes of `target` to others, as they are or with a part changed.
-/// `in_place` says whether a buffer is to be the target's own bytes.
+/// Returns whether a launch copies `target`, unchanged or partly changed, to a buffer for which `in_place`
+/// returns false. `in_place` returns whether a buffer shares the bytes of the target.
 ///
-/// A launch that computes a new tensor from all of them makes no copy. A copy of a scalar does not count:
-/// the starts of windows are kept for the commit.
+/// A launch that computes a new tensor from the whole target is not a copy. Copies of scalars are allowed,
+/// because the starts of windows are kept for the commit.
 pub(super) fn copies(launch: &Launch, target: ValueId, in_place: &dyn Fn(ValueId) -> bool) -> bool {
     copies_any(&launch.kernel, &launch.reads, &launch.writes, &|read: &Access, write: &Access| {
         read.buffer == target && read.layout.shape.rank() > 0 && !in_place(write.buffer)
     })
 }
 
-/// Returns whether the kernel copies one of the reads to one of the writes for which `forbidden` holds.
+/// Returns whether the kernel copies a read to a write for which `forbidden` returns true.
 fn copies_any(
     kernel: &Kernel,
     reads: &[Access],

@@ -1,28 +1,26 @@
-//! The least cost of a launch: floating-point operations, and bytes that must move.
+//! Minimum cost of a launch: floating-point operations and bytes transferred.
 //!
-//! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on
-//! data.
+//! The [`Cost`] of a launch depends only on shapes and memory locations, never on data.
 //!
-//! Operations are those of [`OpKind::flops`], the count that rooflines are drawn with. Bytes are those of the
-//! distinct elements that a kernel must read and write once: what a broadcast repeats is read once, and so
-//! is an operand that comes twice.
+//! Operations are counted as in [`OpKind::flops`], the count used for rooflines. Bytes are those of the
+//! distinct elements that a kernel must read or write once. A broadcast element and an operand that occurs
+//! twice are read once.
 //!
-//! Counts that 64 bits cannot hold, such as those of a product of views that repeat an element, are
-//! `u64::MAX`.
+//! Counts saturate at `u64::MAX`, for example for a product of views that repeat an element.
 
 use super::{Plan, Region};
 use crate::ir::{DType, OpKind, Shape, product};
 use crate::kernel::{Access, Body, Kernel, Launch, Layout, NodeKind, Store};
 use std::ops::{Add, AddAssign};
 
-/// The least cost of a launch.
+/// The minimum cost of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Floating-point operations. 0 for a user's op, about which nothing is known.
+    /// Number of floating-point operations. 0 for a user-defined op, whose cost is unknown.
     pub flops: u64,
-    /// Bytes of the distinct elements that are read.
+    /// Number of bytes of the distinct elements that are read.
     pub bytes_read: u64,
-    /// Bytes of the elements that are written.
+    /// Number of bytes of the elements that are written.
     pub bytes_written: u64,
 }
 
@@ -50,8 +48,8 @@ impl AddAssign for Cost {
     }
 }
 
-/// Returns the cost of a launch of the plan. The plan tells where results take the place of operands: what
-/// is not touched there costs nothing.
+/// Returns the cost of a launch of the plan. The plan determines which results are written in place, where
+/// untouched elements cost nothing.
 pub fn cost(plan: &Plan, launch: &Launch) -> Cost {
     kernel(plan, &launch.kernel, &launch.reads, &launch.writes)
 }
@@ -84,7 +82,7 @@ fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
     let flops = kind.flops(&types(reads), &types(writes));
     match kind {
         OpKind::Scatter { .. } => scatter_add(plan, flops, reads, writes),
-        // The rows that are picked, not the table.
+        // Only the selected rows are read, not the whole table.
         OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => {
             let indices = distinct_bytes(&reads[1..]);
             let bytes_written = bytes(&writes[0]);
@@ -101,14 +99,14 @@ fn types(accesses: &[Access]) -> Vec<(DType, &Shape)> {
     accesses.iter().map(|access| (access.dtype, &access.layout.shape)).collect()
 }
 
-/// Returns the cost of a scatter that adds. In place, only the rows that are added to are read and written.
+/// Returns the cost of a scatter. In place, it reads and writes only the updated rows.
 fn scatter_add(plan: &Plan, flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
     let updates = reads[2].layout.shape.elements() as u64;
     let whole = all(flops, reads, writes);
     if !in_place(plan, &reads[0], &writes[0]) {
         return whole;
     }
-    // More updates than rows come back to rows that are in the cache.
+    // Repeated updates of a row hit the cache.
     let touched = updates.saturating_mul(reads[2].dtype.bytes() as u64).min(bytes(&writes[0]));
     Cost { flops, bytes_read: distinct_bytes(&reads[1..]).saturating_add(touched), bytes_written: touched }
 }
@@ -145,7 +143,7 @@ fn body_flops(body: &Body) -> u64 {
     sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
 }
 
-/// Returns the number of bytes of the distinct elements of an access: an axis of stride 0 repeats.
+/// Returns the number of bytes of the distinct elements of an access. An axis of stride 0 repeats elements.
 fn bytes(access: &Access) -> u64 {
     let Layout { shape, strides, .. } = &access.layout;
     if shape.elements() == 0 {
@@ -155,13 +153,13 @@ fn bytes(access: &Access) -> u64 {
     product(distinct.chain([access.dtype.bytes()]))
 }
 
-/// Returns the number of bytes of accesses, of which equal ones count once.
+/// Returns the total number of bytes of the accesses, counting equal accesses once.
 fn distinct_bytes(accesses: &[Access]) -> u64 {
     let first = |i: usize| !accesses[..i].contains(&accesses[i]);
     sum((0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])))
 }
 
-/// Returns whether the two are the same bytes.
+/// Returns whether the two accesses refer to the same bytes.
 fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
     let place = |access: &Access| -> Option<(Region, u64)> {
         let buffer = plan.buffer(access.buffer)?;
@@ -181,7 +179,7 @@ mod tests {
     use crate::kernel::{Level, Node, NodeId, Part, Phase, Schedule};
     use crate::plan::{Buffer, Role, Totals};
 
-    /// Returns a contiguous f32 access of its own buffer.
+    /// Returns a contiguous f32 access to a separate buffer.
     fn f32(buffer: usize, shape: &[usize]) -> Access {
         let layout = Layout::contiguous(&Shape::from(shape));
         Access { buffer: ValueId::from_index(buffer), dtype: DType::F32, layout, blocks: None }
@@ -191,8 +189,8 @@ mod tests {
         Access { dtype: DType::I32, ..f32(buffer, shape) }
     }
 
-    /// Returns the cost where every buffer is at the offset of its number times 1 MB, but for those named
-    /// in pairs, which share theirs.
+    /// Returns the cost in a plan where each buffer is at 1 MiB times its number, except that the first
+    /// buffer of each pair in `shared` is at the location of the second.
     fn cost_of(
         kernel: Kernel,
         reads: Vec<Access>,
@@ -260,7 +258,8 @@ mod tests {
         let reads = vec![f32(0, &[2, 3]), f32(1, &[3, 5])];
         let plain = cost_of(Kernel::Op(OpKind::Dot(axes.clone())), reads.clone(), vec![f32(2, &[2, 5])], &[]);
         assert_eq!(plain, [60, 84, 40]);
-        // With a bias added and the sum of each column, and the product itself not kept.
+        // The product with a bias and a sum of each column in the epilogue, where the product itself is not
+        // stored.
         let element = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
         let epilogue = Body {
             rows: 2,
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(fused, [60 + 10 + 10, 84 + 20, 20]);
     }
 
-    /// Returns `y = exp(x - mean(x))`, as a row kernel would compute it.
+    /// Returns the body of `y = exp(x - mean(x))` as a row kernel.
     fn centred() -> Body {
         let node = |kind, level| Node { kind, dtype: DType::F32, level };
         Body {
@@ -349,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_is_the_largest_count() {
-        // Views that repeat one element 2^58 times take few bytes, and a product of two of them very many
+        // Views that repeat one element 2^58 times occupy few bytes, but their product takes a huge number of
         // operations.
         let wide = |number: usize, shape: &[usize]| {
             let mut access = f32(number, &vec![1; shape.len()]);
@@ -388,7 +387,7 @@ mod tests {
         let far = 1 << 50;
         let reads = vec![wide(0, &[1, 1, far, 1]), wide(1, &[1, 1, far, 1]), wide(2, &[1, 1, far, 1])];
         let writes = vec![wide(3, &[1, 1, far, 1]), wide(4, &[1, 1, far])];
-        // Nor does it take a look at each query.
+        // The count does not iterate over the queries.
         assert_eq!(cost_of(Kernel::Op(OpKind::Attention(spec)), reads, writes, &[])[0], u64::MAX);
     }
 }

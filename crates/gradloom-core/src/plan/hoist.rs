@@ -1,15 +1,15 @@
-//! Finds launches that are the same in every step. They run once, when the program is loaded.
+//! Finds launches whose results are the same in every step. They run once, when the program is loaded.
 //!
-//! In: the launches that are needed, in order. Out: those that read constants alone, directly or through each
-//! other, and the others. Always holds: what is hoisted cannot trap, so that loading cannot fail on values;
-//! no step writes what it wrote, and what it wrote is no update's next value (the commit would have to copy
-//! that, instead of computing it in place).
+//! A launch is hoisted if it reads only constants and results of other hoisted launches. It must not be able
+//! to trap, so that loading cannot fail depending on values. No step may write its results, and they must not
+//! be the next value of an update, because the commit would have to copy that value instead of computing it
+//! in place.
 
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{Graph, OpKind, ValueId};
 use crate::kernel::{Kernel, Launch, Lowered};
 
-/// Returns the launches to hoist, and those that stay.
+/// Returns the launches to hoist and the remaining launches.
 pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> (Vec<Launch>, Vec<Launch>) {
     let mut constant: IdSet<ValueId> = graph
         .entry_ops()
@@ -17,7 +17,7 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
         .map(|(_, op)| op.results[0])
         .collect();
     let next: IdSet<ValueId> = graph.updates.iter().map(|u| lowered.access[&u.value].buffer).collect();
-    // Several launches may fill one buffer together; one that waits for the step keeps the others.
+    // Several launches may fill one buffer together. If one of them must run in the step, so must the others.
     let mut writer: IdMap<ValueId, usize> = IdMap::new();
     let mut shared: IdSet<ValueId> = IdSet::new();
     for (i, write) in launches.iter().enumerate().flat_map(|(i, l)| l.writes.iter().map(move |w| (i, w))) {
@@ -37,7 +37,7 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
     })
 }
 
-/// Returns whether the results follow from the operands alone. Users' code is not trusted to keep to that.
+/// Returns whether the results depend only on the operands. User-defined ops are not assumed to be pure.
 fn is_function(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),

@@ -1,41 +1,43 @@
-//! The plan as JSON, for tools. [`Plan::to_json`] documents the keys.
+//! JSON form of the plan for tools. [`Plan::to_json`] documents the keys.
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;
 use crate::json::{Json, count, numbers, object, text};
 use crate::kernel::{Access, Launch, Phase};
 
-/// Changes when a key is renamed or taken away, or its meaning changes; not when keys are added.
+/// Version of the format. It changes when a key is renamed or removed or its meaning changes, but not when
+/// keys are added.
 const VERSION: u64 = 1;
 
 impl Plan {
-    /// Returns the plan as one JSON object, without white space. `graph` is the one that was planned.
+    /// Returns the plan as a JSON object without white space. `graph` is the graph that was planned.
     ///
-    /// - `version`: 1; another number when keys change their meaning or go away
+    /// - `version`: 1; changes when keys are removed or change their meaning
     /// - `totals`: bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`,
     ///   `bytes_read`, `bytes_written` of all launches
-    /// - `first_commit`: the first launch that runs after the guards held; the number of launches if there
-    ///   is none
-    /// - `peak_moment`: the first moment at which most bytes of the step arena are taken
-    /// - `launches`: in order; see below
+    /// - `first_commit`: the first launch that runs after the guards have passed, or the number of launches
+    ///   if there is none
+    /// - `peak_moment`: the first moment at which the use of the step arena is highest
+    /// - `launches`: the launches in order, with the keys below
     /// - `hoisted`: launches that run once, when the program is loaded: `kernel`, `op`, `reads`, `writes`
     /// - `buffers`: `value`, the number in the graph's text (`%3`) or `copy 0`; `name`, a leaf's name or the
-    ///   op with its place; `role` and `region`, as [`Role::name`] and
+    ///   op with its location; `role` and `region`, as in [`Role::name`] and
     ///   [`Region::name`](super::Region::name); `dtype`, `shape`, `bytes`; `offset` in the region, in bytes;
-    ///   `first` and `last`, the launches between which it lives
+    ///   `first` and `last`, the first and last launch of its lifetime
     /// - `outputs`, `guards`: `name` and `access`
-    /// - `memory`: `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role,
-    ///   for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay)
+    /// - `memory`: `live`, the number of bytes of the step arena in use at each moment; `roles`, the same by
+    ///   role, for roles that use any bytes; `stays`, as `[buffer, first moment, end]` (see
+    ///   [`Stay`](super::Stay))
     ///
     /// A launch has `name`, `kernel`, `phase` (`compute` or `commit`), `op`, `origin` (`file:line:column` or
-    /// null), `reads` and `writes` (lists of accesses), `producers` (launches that wrote what it reads),
+    /// null), `reads` and `writes` (lists of accesses), `producers` (launches that wrote its operands),
     /// `workspace`, `flops`, `bytes_read`, `bytes_written`, and `listing`, the expression of a fused kernel
     /// or null.
     ///
     /// An access has `buffer`, an index into `buffers`, `shape`, and, unless the elements are contiguous from
     /// the start of the buffer, `start` and `strides` in elements.
     ///
-    /// Numbers are integers; those above 2^53 lose digits in readers that know float64 alone.
+    /// Numbers are integers. Those above 2^53 lose precision in readers that use float64 for all numbers.
     pub fn to_json(&self, graph: &Graph) -> String {
         let view = self.view(graph);
         let timeline = self.timeline();

@@ -1,8 +1,8 @@
 //! Offsets in the step arena and the constants.
 //!
-//! Buffers that a launch may compute in place share bytes; the groups are placed by size, largest first, each
-//! at the lowest offset where it meets no other group that lives at the same time. (Greedy by size: Pisarchyk
-//! and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.)
+//! Buffers that a launch may compute in place share bytes. These groups are placed by size, largest first,
+//! each at the lowest offset where it does not overlap a group that is live at the same time. (Greedy by
+//! size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.)
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Id};
 use crate::kernel::Overwrites;
 
-/// Buffers that share bytes one after the other.
+/// Buffers that use the same bytes one after the other.
 struct SharedBytes {
     members: Vec<usize>,
     bytes: u64,
@@ -18,7 +18,7 @@ struct SharedBytes {
     last: usize,
 }
 
-/// Bytes that a group has, and when; a list of them is in the order of `start`.
+/// Byte range and lifetime of a placed group. Lists of these are sorted by `start`.
 struct Placed {
     start: u64,
     end: u64,
@@ -26,8 +26,8 @@ struct Placed {
     last: usize,
 }
 
-/// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple
-/// of `segment`; bytes are not used again for `distance` launches behind their last use.
+/// Sets the offsets in the regions `Constants` and `Step` and the totals. No value crosses a multiple of
+/// `segment`. Bytes are not reused for `distance` launches after their last use.
 pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
@@ -61,7 +61,7 @@ pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     plan.totals.step = end;
 }
 
-/// Returns the first place from `offset` on for bytes that do not reach across a multiple of `segment`.
+/// Returns the first location at or after `offset` where the bytes do not cross a multiple of `segment`.
 fn fit(offset: u64, bytes: u64, segment: u64) -> u64 {
     let behind = offset % segment;
     if behind + bytes <= segment { offset } else { offset - behind + segment }
@@ -77,7 +77,7 @@ fn place_constants(plan: &mut Plan, segment: u64) {
     plan.totals.constants = end;
 }
 
-/// Puts the scalars at the start of the step arena; gives where the rest of it starts.
+/// Places the scalars at the start of the step arena. Returns the aligned end of the scalars.
 fn place_scalars(plan: &mut Plan) -> u64 {
     let mut end = 0;
     for buffer in plan.buffers.iter_mut().filter(|b| b.role == Role::Scalar) {
@@ -88,25 +88,25 @@ fn place_scalars(plan: &mut Plan) -> u64 {
 }
 
 impl Plan {
-    /// Returns the number of bytes of the per-step block of scalars, at the start of the step arena.
+    /// Returns the number of bytes of the per-step block of scalars, which is at the start of the step arena.
     pub fn scalar_bytes(&self) -> u64 {
         let scalars = self.buffers.iter().filter(|b| b.role == Role::Scalar);
         scalars.map(|b| b.bytes.next_multiple_of(SCALAR_ALIGNMENT)).sum()
     }
 
-    /// Returns the same plan with bytes of its own for every value of the step arena. It takes far more
-    /// memory; a wrong result that it does not have points at the placement.
+    /// Returns the same plan without memory reuse in the step arena. This takes far more memory, but helps to
+    /// debug: if a wrong result disappears, the placement is at fault.
     pub fn without_sharing(mut self) -> Self {
         self.place_apart(u64::MAX);
         self
     }
 
     /// Returns the same plan for a device whose buffers have at most `segment` bytes, a multiple of
-    /// [`ALIGNMENT`]: no value of the step arena or the constants reaches across a multiple of it.
-    /// `sharing` says whether values of the arena share bytes over time. What fits as it is stays as it is.
+    /// [`ALIGNMENT`]: no value of the step arena or the constants crosses a multiple of it. `sharing`
+    /// determines whether values of the arena reuse memory. A plan that already fits is unchanged.
     ///
     /// # Errors
-    /// When a value is larger than a segment: the largest of them.
+    /// Returns an error that names the largest value if it is larger than a segment.
     pub fn in_segments(mut self, graph: &Graph, segment: u64, sharing: bool) -> Result<Self> {
         let cut = |b: &&Buffer| matches!(b.region, Region::Step | Region::Constants);
         if let Some(large) = self.buffers.iter().filter(cut).max_by_key(|b| b.bytes)
@@ -117,7 +117,7 @@ impl Plan {
             let error = Error::new(ErrorKind::Plan, message)
                 .note(format!("it is `{}`, {}", report::label(graph, large), large.ty))
                 .help("make the batch, the context or the vocabulary smaller, or use another device");
-            // Copies are no values of the graph.
+            // Copies are not values of the graph.
             let is_value = large.value.index() < graph.values.len();
             let op = if is_value { graph.defining_op(large.value) } else { None };
             return Err(match op.and_then(|op| Some((graph.origin(op)?, op))) {
@@ -134,9 +134,9 @@ impl Plan {
         Ok(self)
     }
 
-    /// Returns the same plan for a device that runs launches side by side: for `distance` launches after
-    /// its last use, the memory of a value, and scratch, is given to no other, as a launch waits for all
-    /// that used its bytes before. It takes a little more memory.
+    /// Returns the same plan for a device that runs launches concurrently. The memory of a value and scratch
+    /// memory are not reused for `distance` launches after their last use, because a launch waits for all
+    /// earlier users of its bytes. The plan takes slightly more memory.
     #[must_use]
     pub fn side_by_side(mut self, distance: usize) -> Self {
         place(&mut self, u64::MAX, distance);
@@ -169,7 +169,7 @@ impl Plan {
     }
 }
 
-/// Joins each result with an operand that dies at its launch, where the launch may alias the two.
+/// Groups each result with an operand whose lifetime ends at its launch, if the launch may alias the two.
 fn groups(plan: &Plan) -> Vec<SharedBytes> {
     let mut group_of: Vec<Option<usize>> = vec![None; plan.buffers.len()];
     let mut groups: Vec<SharedBytes> = Vec::new();
@@ -183,7 +183,7 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
             last,
         });
     };
-    // Inputs first: no launch writes them.
+    // Place inputs first, because no launch writes them.
     for (i, buffer) in plan.buffers.iter().enumerate() {
         if buffer.region == Region::Step && buffer.role == Role::Input {
             start(&mut groups, &mut group_of, i);
@@ -200,11 +200,11 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
             let dying = overwrites.reads_of(w).iter().find_map(|&r| {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
-                // A library's result may have a few rows that what takes its place does not have.
+                // The buffer of a library's result may have a few more rows than the buffer that replaces it.
                 let more = plan.buffers[operand].bytes.wrapping_sub(buffer.bytes);
                 let dies = plan.buffers[operand].last == time
                     && (more == 0 || more < buffer.bytes / 64)
-                    // Nor has another result taken the bytes already.
+                    // No other result may have taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
                     && overwrites.allow_buffer(buffer.value, plan.buffers[operand].value);
                 dies.then_some(group)

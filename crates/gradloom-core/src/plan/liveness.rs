@@ -1,4 +1,4 @@
-//! Lifetimes of buffers: the first and the last launch between which their bytes are needed.
+//! Lifetimes of buffers: the first and last launch between which their bytes are needed.
 
 use super::{Buffer, Role};
 use crate::collections::IdMap;
@@ -15,7 +15,7 @@ pub(super) fn set(
     let end = launches.len();
     for buffer in buffers.iter_mut() {
         (buffer.first, buffer.last) = match buffer.role {
-            // The caller may leave out an input that nothing reads, but writes it before the first launch.
+            // Inputs are written before the first launch. The caller may omit inputs that no launch reads.
             Role::Input | Role::Scalar => (0, 0),
             Role::Parameter | Role::Frozen | Role::State | Role::Constant | Role::Hoisted => (0, end),
             Role::Next | Role::Output | Role::Temporary => (usize::MAX, 0),
@@ -33,7 +33,7 @@ pub(super) fn set(
         buffer.first = buffer.first.min(end);
         buffer.last = end;
     }
-    // Guards are looked at between the last compute launch and the first of the commit.
+    // Guards are checked between the last compute launch and the first commit launch.
     let commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(end);
     for (_, access) in guards {
         let buffer = &mut buffers[index[&access.buffer]];

@@ -1,9 +1,9 @@
-//! Memory planning: launches in order, buffers with lifetimes and offsets.
+//! Memory planning: ordered launches and buffers with lifetimes and offsets.
 //!
-//! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public,
-//! printable value that the runtime executes as it stands. Always holds (checked by [`verify`]): every launch
-//! reads values that were written and not overwritten; compute launches write nothing that persists; a
-//! launch that reads a parameter or state sees its value from the start of the step.
+//! A [`Plan`] is made from a graph, its launches for one target and the layout of the store. It is a public,
+//! printable value that the runtime executes without changes. Invariants, checked by [`verify`]: every launch
+//! reads values that were written and not overwritten; compute launches write no persistent values; a launch
+//! that reads a parameter or state reads its value at the start of the step.
 
 mod commit;
 mod copies;
@@ -33,13 +33,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Id, OpKind, Origin, ValueId};
 use crate::kernel::{Launch, Lowered};
 
-/// Schedules launches and places buffers.
+/// Orders launches and places buffers.
 ///
-/// `limit` bounds the step arena, in bytes.
+/// `limit` is the maximum size of the step arena in bytes.
 ///
 /// # Errors
-/// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the
-/// arena would exceed the limit; the message names the largest values.
+/// Returns an error if the store lacks a parameter or state of the graph, if an update that must alias
+/// cannot, or if the arena would exceed the limit. In the last case, the notes list the largest values.
 pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<u64>) -> Result<Plan> {
     let ordered = schedule::order(graph, &mut lowered);
     let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);
@@ -74,7 +74,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
     Ok(plan)
 }
 
-/// Returns the buffers that launches, outputs or the caller use, in a fixed order, with their roles.
+/// Returns the buffers used by launches, outputs or the caller, in a deterministic order, with their roles.
 fn used_buffers(
     graph: &Graph,
     lowered: &Lowered,
@@ -123,7 +123,8 @@ fn used_buffers(
         .collect()
 }
 
-/// Parameters and states at the store's offsets, and what is written in place at those of its target.
+/// Places parameters and states at the store's offsets, and values written in place at the offsets of their
+/// targets.
 fn place_in_store(
     graph: &Graph,
     plan: &mut Plan,
@@ -153,7 +154,8 @@ fn place_in_store(
     Ok(())
 }
 
-/// Returns the error of a plan that does not fit, with the largest values that live at its fullest moment.
+/// Returns the error for a plan that exceeds the limit. It lists the largest values at the moment of peak
+/// use.
 fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
@@ -168,9 +170,9 @@ fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
     error.help("make the batch or the context smaller")
 }
 
-/// Returns the place in the source of the op that a buffer is the result of, and the op's name.
+/// Returns the location and the name of the op that computes a buffer.
 fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
-    // Copies are no values of the graph.
+    // Copies are not values of the graph.
     if buffer.value.index() >= graph.values.len() {
         return None;
     }
@@ -178,10 +180,11 @@ fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
     Some((graph.origin(op)?.clone(), op.kind.name()))
 }
 
-/// Bytes that a store, or all values of a step, may take at most, as if none shared its place with another.
+/// Maximum number of bytes of a store, or of all values of a step without memory reuse.
 const MOST_BYTES: u64 = u64::MAX >> 9;
 
-/// Refuses what no memory could hold: bytes are added up without checks from here on.
+/// Returns an error if the values exceed any possible memory. Later code adds their bytes without overflow
+/// checks.
 fn check_countable(graph: &Graph, buffers: &[Buffer]) -> Result<()> {
     let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
     let total = sizes.into_iter().try_fold(0_u64, |total, bytes| total.checked_add(bytes?));

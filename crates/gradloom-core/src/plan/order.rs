@@ -1,8 +1,8 @@
-//! The order of the launches of the commit, in which writes over a parameter or state follow the reads of its
-//! old value.
+//! The order of the launches of the commit, in which the launches that overwrite a parameter or state follow
+//! those that read its old value.
 //!
-//! In: launches, those of the commit last, in an order in which they can run. Out: another such order. Always
-//! holds: the accepted writes and the data flow together have no cycle.
+//! Launches are reordered from one valid execution order, with the commit last, to another. Invariant: the
+//! data flow and the accepted writes together have no cycle.
 
 use crate::collections::IdMap;
 use crate::ir::ValueId;
@@ -10,17 +10,17 @@ use crate::kernel::{Launch, Phase};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Partial order of the launches of the commit, which are numbered from the first of them.
+/// A partial order of the launches of the commit, which are numbered from the first of them.
 pub(super) struct CommitOrder {
     first: usize,
-    /// Launches that must come later.
+    /// Launches that must follow each launch.
     successors: Vec<Vec<usize>>,
     producer: IdMap<ValueId, usize>,
     readers: IdMap<ValueId, Vec<usize>>,
 }
 
 impl CommitOrder {
-    /// Returns the order that the data flow asks for.
+    /// Returns the order required by the data flow.
     pub(super) fn new(launches: &[Launch]) -> Self {
         let first = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
         let mut order = Self {
@@ -41,13 +41,13 @@ impl CommitOrder {
         order
     }
 
-    /// Returns the index of the launch of the commit that computes a buffer.
+    /// Returns the index of the commit launch that computes a buffer, if any.
     pub(super) fn producer(&self, buffer: ValueId) -> Option<usize> {
         self.producer.get(&buffer).map(|i| self.first + i)
     }
 
-    /// Lets all other launches that read `target` precede the one that computes `buffer`; changes nothing
-    /// and returns `false` if one of them needs what that launch computes.
+    /// Requires all other launches that read `target` to precede the launch that computes `buffer`. Changes
+    /// nothing and returns `false` if one of them depends on that launch.
     pub(super) fn write_after_reads(&mut self, buffer: ValueId, target: ValueId) -> bool {
         let Some(&writer) = self.producer.get(&buffer) else { return false };
         let readers: Vec<usize> = self
@@ -77,7 +77,7 @@ impl CommitOrder {
         true
     }
 
-    /// Puts launches in order; those that need not move stay where they are.
+    /// Sorts the launches topologically. Launches that need not move keep their order.
     pub(super) fn apply(self, launches: &mut Vec<Launch>) {
         let mut waiting = vec![0; self.successors.len()];
         self.successors.iter().flatten().for_each(|&i| waiting[i] += 1);

@@ -1,4 +1,4 @@
-//! The plan as text.
+//! Text form of the plan.
 
 use super::view::Names;
 use super::{Buffer, Plan};
@@ -7,8 +7,8 @@ use crate::ir::{Graph, Id};
 use crate::kernel::{Access, Launch, Layout};
 use std::fmt::{self, Write};
 
-/// Returns the name of a buffer in reports: a leaf's name, or the op that computes it with its place in the
-/// source.
+/// Returns the name of a buffer in reports: a leaf's name, or the op that computes it with its source
+/// location.
 pub fn label(graph: &Graph, buffer: &Buffer) -> String {
     if buffer.value.index() >= graph.values.len() {
         return "copy".to_string();
@@ -23,8 +23,8 @@ pub fn label(graph: &Graph, buffer: &Buffer) -> String {
     }
 }
 
-/// Returns the buffers of the step arena that live when it is fullest, largest first; of those that share
-/// bytes, one.
+/// Returns the buffers of the step arena that are live at the moment of peak use, largest first. Of buffers
+/// that share bytes, only one is returned.
 pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     let timeline = plan.timeline();
     let mut alive: Vec<&Buffer> = timeline.at(timeline.peak()).map(|i| &plan.buffers[i]).collect();
@@ -32,17 +32,18 @@ pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     alive
 }
 
-/// Returns a line for each of the five largest buffers of [`at_peak`], for the refusal of a plan.
+/// Returns a description of each of the five largest buffers of [`at_peak`], for the error of a plan that is
+/// too large.
 pub(crate) fn largest(graph: &Graph, plan: &Plan) -> Vec<String> {
     let line = |b: &Buffer| format!("{} {} takes {} bytes", label(graph, b), b.ty, b.bytes);
     at_peak(plan).into_iter().take(5).map(line).collect()
 }
 
-/// Writes bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
+/// Formats a number of bytes in the largest unit with a value of at least 1: `12.3 MB` is 12.3 million bytes.
 pub fn human_bytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1_000 => return format!("{bytes} B"),
-        // Bounds such that one decimal never rounds up to 1000.0.
+        // With these bounds, rounding to one decimal never yields 1000.0.
         1_000..999_950 => (1e3, "kB"),
         999_950..999_950_000 => (1e6, "MB"),
         _ => (1e9, "GB"),
@@ -51,7 +52,7 @@ pub fn human_bytes(bytes: u64) -> String {
 }
 
 impl Plan {
-    /// Writes the totals, the largest values of the step arena, and every launch.
+    /// Returns a report with the totals, the largest values of the step arena, and every launch.
     pub fn report(&self, graph: &Graph) -> String {
         let mut text = String::new();
         self.write_report(graph, &mut text).expect("a string takes all text");
@@ -120,9 +121,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes an access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the
-    /// type of the access, its start and strides (in elements, unless they are the usual ones), region and
-    /// offset in bytes.
+    /// Formats an access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the owner of the bytes, the type of the
+    /// access, its start and non-contiguous strides in elements, and the region and offset in bytes.
     fn access_text(&self, names: &Names, access: &Access) -> String {
         let Layout { offset, shape, strides } = &access.layout;
         let mut text = format!("{} {}{shape}", names.of(access.buffer), access.dtype);

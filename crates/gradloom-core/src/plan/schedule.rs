@@ -1,14 +1,15 @@
-//! The order of launches: compute first, then the commit group.
+//! The order of launches: compute launches, then the commit.
 //!
-//! Whatever outputs, guards and traps depend on is computed before the commit, so that a failure finds
-//! nothing written. What only updates need runs in the commit, where it can write in place.
+//! Everything that outputs, guards and traps depend on is computed before the commit, so that no state has
+//! been written when a failure occurs. Launches that only updates need run in the commit, where they can
+//! write in place.
 
 use crate::collections::{IdMap, sort_by_key};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::{Launch, Lowered, Phase};
 
-/// Returns the launches that are needed, with their phases, compute before commit, otherwise in the given
-/// order.
+/// Returns the needed launches with their phases. Compute launches precede commit launches; otherwise the
+/// order is unchanged.
 pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     let launches = std::mem::take(&mut lowered.launches);
     let producer: IdMap<ValueId, usize> =
@@ -31,7 +32,7 @@ pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
         values.filter_map(|v| producer.get(&buffer(&v)).copied()).collect()
     };
     let read = needed(&mut graph.outputs.iter().map(|o| o.value).chain(graph.guards.iter().map(|g| g.value)));
-    // Starts of regions are checked before the commit, so they are computed before it.
+    // The starts of regions are checked, and therefore computed, before the commit.
     let starts = needed(&mut graph.updates.iter().flat_map(|u| u.region.iter().flatten().copied()));
     let updates = needed(&mut updated.into_iter());
     let trapping = reachable(&launches, &producer, &updates)
@@ -50,7 +51,7 @@ pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     ordered
 }
 
-/// Launches that the given ones depend on, themselves among them.
+/// Returns the given launches and all launches on which they depend.
 fn reachable(launches: &[Launch], producer: &IdMap<ValueId, usize>, roots: &[usize]) -> Vec<usize> {
     let mut seen = vec![false; launches.len()];
     let mut stack = roots.to_vec();

@@ -1,25 +1,26 @@
-//! The layout of a store: names, types and offsets of parameters and states, stable while programs come and
-//! go.
+//! The layout of a store: names, types and offsets of parameters and states, which remain stable across
+//! programs.
 
 use super::{ALIGNMENT, MOST_BYTES};
 use crate::collections::SortedMap;
 use crate::decimal::Decimal;
 use crate::ir::{Graph, Number, OpKind, Type};
 
-/// One parameter or state.
+/// A parameter or state in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreEntry {
-    /// Path, as `h.0.attn.c_attn.weight`.
+    /// Path, such as `h.0.attn.c_attn.weight`.
     pub name: String,
     /// Element type and shape.
     pub ty: Type,
-    /// The value of every element at the start, for a state; parameters are filled by their initialisers.
+    /// Initial value of all elements of a state. `None` for parameters, which are filled by their
+    /// initializers.
     pub init: Option<Number>,
-    /// Bytes from the start of the store.
+    /// Offset in bytes from the start of the store.
     pub offset: u64,
 }
 
-/// All entries of a store. It only grows, so offsets stay.
+/// All entries of a store. Entries are only added, so offsets remain valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreLayout {
     entries: Vec<StoreEntry>,
@@ -28,11 +29,12 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// Adds the parameters and states of a graph that are not there yet; nothing if one of them does not
-    /// agree.
+    /// Adds the parameters and states of a graph that are not in the store yet. Adds nothing if one of them
+    /// conflicts with an entry.
     ///
     /// # Errors
-    /// When an entry of that name has another type, or a state another initial value.
+    /// Returns an error if an entry with the same name has another type or initial value, or if the store
+    /// would exceed the maximum size.
     pub fn extend(&mut self, graph: &Graph) -> Result<(), String> {
         let mut added = Vec::new();
         let mut bytes = self.bytes;
@@ -71,7 +73,7 @@ impl StoreLayout {
         Ok(())
     }
 
-    /// Returns the entry of this name.
+    /// Returns the entry with this name.
     pub fn get(&self, name: &str) -> Option<&StoreEntry> {
         self.by_name.get(name).map(|&i| &self.entries[i])
     }
@@ -81,7 +83,7 @@ impl StoreLayout {
         &self.entries
     }
 
-    /// Returns the number of bytes of all entries with their padding.
+    /// Returns the number of bytes of all entries, including padding.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,63 +1,63 @@
 //! Use of the step arena over time, by buffer.
 //!
-//! In: a plan with lifetimes and offsets. Out: a [`Timeline`] over moments: moment `i` is while launch `i`
-//! runs, and the last moment, after all launches, is when the caller reads outputs. Always holds: a byte that
-//! is taken is counted once; where a launch writes a result over an operand that dies there, the bytes are
-//! the result's.
+//! A [`Timeline`] is computed from a plan with lifetimes and offsets. Moment `i` is the execution of launch
+//! `i`. The last moment, after all launches, is when the caller reads outputs. Each byte in use is counted
+//! once: if a launch overwrites an operand with its result, the bytes belong to the result.
 
 use super::{Buffer, Plan, Region, Role};
 use crate::collections::sort_by_key;
 use std::ops::Range;
 
-/// The time for which a buffer owns its bytes of the step arena.
+/// The time during which a buffer occupies its bytes of the step arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// Place in [`Plan::buffers`].
+    /// Index into [`Plan::buffers`].
     pub buffer: usize,
-    /// Moments from the first to before the end; empty for an operand of the first launch that is written
-    /// over there.
+    /// Moments in which the buffer occupies its bytes. Empty for an operand of the first launch that this
+    /// launch overwrites.
     pub moments: Range<usize>,
 }
 
-/// The step arena over time.
+/// The use of the step arena over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Every buffer of the arena that has bytes, by offset and then by time.
+    /// All nonempty buffers of the arena, sorted by offset, then by time.
     pub stays: Vec<Stay>,
     bytes: Vec<[u64; Role::ALL.len()]>,
 }
 
 impl Timeline {
-    /// Returns the number of moments: one more than there are launches.
+    /// Returns the number of moments, which is one more than the number of launches.
     pub fn moments(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the number of bytes that are taken at a moment, without padding.
+    /// Returns the number of bytes in use at a moment, excluding padding.
     pub fn bytes(&self, moment: usize) -> u64 {
         self.bytes[moment].iter().sum()
     }
 
-    /// Returns the number of bytes that buffers of this role take at a moment.
+    /// Returns the number of bytes that buffers of this role occupy at a moment.
     pub fn bytes_of(&self, role: Role, moment: usize) -> u64 {
         self.bytes[moment][role as usize]
     }
 
-    /// Returns the first of the moments at which most bytes are taken.
+    /// Returns the first moment of peak use.
     pub fn peak(&self) -> usize {
         let fullest =
             (0..self.moments()).max_by_key(|&moment| (self.bytes(moment), std::cmp::Reverse(moment)));
         fullest.expect("there is a moment after the last launch")
     }
 
-    /// Returns the buffers that have bytes at a moment, as places in [`Plan::buffers`], by offset.
+    /// Returns the buffers that occupy bytes at a moment as indices into [`Plan::buffers`], in the order of
+    /// offsets.
     pub fn at(&self, moment: usize) -> impl Iterator<Item = usize> {
         self.stays.iter().filter(move |stay| stay.moments.contains(&moment)).map(|stay| stay.buffer)
     }
 }
 
 impl Plan {
-    /// Returns the step arena over time.
+    /// Returns the use of the step arena over time.
     pub fn timeline(&self) -> Timeline {
         let in_arena = |(_, b): &(usize, &Buffer)| b.region == Region::Step && b.bytes > 0;
         let mut stays: Vec<Stay> = self
@@ -78,7 +78,7 @@ impl Plan {
                 *end = start.min(*end);
             }
         }
-        // What comes and goes at each moment, then the sums.
+        // Compute the changes at each moment, then their prefix sums.
         let moments = self.launches.len() + 1;
         let mut changes = vec![[0_i64; Role::ALL.len()]; moments + 1];
         for stay in &stays {
@@ -94,9 +94,9 @@ impl Plan {
         Timeline { bytes: bytes.collect(), stays }
     }
 
-    /// Buffers that hold something that launch `launch` or a later one, or the caller, still needs: an
-    /// operand that dies there and the result that takes its bytes are both among them. `launch` may be the
-    /// number of launches: what is left at the end.
+    /// Returns the buffers whose contents are needed by launch `launch`, a later one, or the caller. Includes
+    /// both an operand whose lifetime ends there and the result that overwrites it. If `launch` is the number
+    /// of launches, returns the buffers that are live at the end.
     pub fn live_at(&self, launch: usize) -> impl Iterator<Item = &Buffer> {
         self.buffers.iter().filter(move |b| b.first <= launch && launch <= b.last)
     }

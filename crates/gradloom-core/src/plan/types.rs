@@ -1,26 +1,26 @@
-//! The plan as a value.
+//! The plan as a data structure.
 
 use crate::collections::IdMap;
 use crate::ir::{Type, ValueId};
 use crate::kernel::{Access, Launch, Phase};
 
-/// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a
-/// binding, and more than the widest vector registers ask for.
+/// Alignment of all buffers except scalars, in bytes. All WebGPU devices support it for the offset of a
+/// binding, and it exceeds the alignment of the widest vector registers.
 pub const ALIGNMENT: u64 = 256;
 
-/// Alignment of the scalars, which stand next to each other at the start of the step arena: one write brings
-/// them there.
+/// Alignment of scalars, which are contiguous at the start of the step arena so that a single write transfers
+/// them.
 pub const SCALAR_ALIGNMENT: u64 = 4;
 
-/// The memory that a buffer is part of.
+/// The memory region that contains a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
-    /// The store: parameters and states, shared by programs; the offset is that of the
+    /// The store, which contains parameters and states and is shared by programs. Offsets are those of the
     /// [`super::StoreLayout`].
     Store,
-    /// Constants of the program, filled once when it is loaded, and what is computed from them then.
+    /// Constants of the program and values computed from them, filled once when the program is loaded.
     Constants,
-    /// The program's step arena: inputs, scalars, temporaries and outputs.
+    /// The step arena of the program, which contains inputs, scalars, temporaries and outputs.
     Step,
 }
 
@@ -41,27 +41,27 @@ impl Region {
 pub enum Role {
     /// A parameter that the program updates.
     Parameter,
-    /// A parameter that the program only reads: frozen, or of a forward program. Another program over the
-    /// store may update it.
+    /// A parameter that the program only reads, because it is frozen or the program is a forward program.
+    /// Other programs that share the store may update it.
     Frozen,
     State,
-    /// The next value of a parameter or state, written in place: over the bytes of the present one.
+    /// The next value of a parameter or state, written in place over its current value.
     Next,
     Constant,
-    /// Computed from constants when the program is loaded; the same in every step.
+    /// A value computed from constants when the program is loaded, which is the same in every step.
     Hoisted,
-    /// Data of one step. The step may overwrite it after its last use, so it is set before every step.
+    /// Data of one step. It is set before every step, because the step may overwrite it after its last use.
     Input,
-    /// One number of the per-step block at the start of the arena; set before every step, and never
+    /// A scalar of the per-step block at the start of the arena. It is set before every step and never
     /// overwritten.
     Scalar,
-    /// Holds a value that the caller reads; lives to the end.
+    /// A value that the caller reads, which is live until the end.
     Output,
     Temporary,
 }
 
 impl Role {
-    /// Every role, in the order of the enum.
+    /// All roles, in declaration order.
     pub const ALL: [Role; 10] = [
         Role::Parameter,
         Role::Frozen,
@@ -91,85 +91,88 @@ impl Role {
         }
     }
 
-    /// Returns whether the buffer holds its value before the first launch of a step.
+    /// Returns whether the buffer contains its value before the first launch of a step.
     pub fn exists_before(self) -> bool {
         !matches!(self, Role::Next | Role::Output | Role::Temporary)
     }
 }
 
-/// The bytes of one value.
+/// A range of bytes that contains one value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// The value that owns the bytes.
+    /// Value that owns the bytes.
     pub value: ValueId,
-    /// Its type. A constant may have fewer elements than its value: one for a splat, one axis for an iota.
+    /// Type of the buffer. A constant's buffer may have fewer elements than its value: one for a splat, one
+    /// axis for an iota.
     pub ty: Type,
-    /// The role of the value.
+    /// Role of the buffer.
     pub role: Role,
-    /// Bytes, not rounded.
+    /// Size in bytes, not rounded up.
     pub bytes: u64,
-    /// The memory that it is part of.
+    /// Region that contains the buffer.
     pub region: Region,
-    /// Bytes from the start of the region.
+    /// Offset in bytes from the start of the region.
     pub offset: u64,
-    /// Index of the launch that first writes it; 0 for what exists before.
+    /// Index of the first launch that writes it, or 0 if it exists before the first launch.
     pub first: usize,
-    /// Index of the last launch that uses it; the number of launches for what the caller reads or what
-    /// persists.
+    /// Index of the last launch that uses it, or the number of launches if it persists or the caller reads
+    /// it.
     pub last: usize,
 }
 
-/// Bytes by region.
+/// The number of bytes in each region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Parameters and states of the store that this program uses.
+    /// Number of bytes of the parameters and states that this program uses.
     pub store: u64,
-    /// Constants, and what is computed from them when the program is loaded.
+    /// Number of bytes of constants and of values computed from them when the program is loaded.
     pub constants: u64,
-    /// The step arena.
+    /// Number of bytes of the step arena.
     pub step: u64,
-    /// Scratch of the largest launch, for all threads; of several launches where they run side by side.
+    /// Number of bytes of scratch memory for the largest launch, including all threads. If launches run
+    /// concurrently, for several launches.
     pub workspace: u64,
 }
 
 impl Totals {
-    /// Returns the number of bytes that running the program takes, in all.
+    /// Returns the total number of bytes required to run the program.
     pub fn peak(&self) -> u64 {
-        // Scratch is not part of what planning checks to be countable.
+        // The planner does not bound the size of scratch memory.
         (self.store + self.constants + self.step).saturating_add(self.workspace)
     }
 }
 
-/// The launches of a program in order, and the place of every buffer.
+/// The ordered launches of a program and the location of every buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Launches that run once, when the program is loaded: they read constants, and what they write is the
-    /// same in every step. No step counts or repeats them.
+    /// Launches that run once, when the program is loaded. They read only constants, and their results are
+    /// the same in every step. They are not part of any step.
     pub hoisted: Vec<Launch>,
-    /// Compute launches, then commit launches.
+    /// Compute launches, followed by commit launches.
     pub launches: Vec<Launch>,
-    /// All buffers.
+    /// All buffers of the program.
     pub buffers: Vec<Buffer>,
-    /// The buffer of each value that owns bytes.
+    /// Index of the buffer of each value that owns bytes.
     pub buffer_of: IdMap<ValueId, usize>,
-    /// The buffer and layout of each output, by name.
+    /// Name, buffer and layout of each output.
     pub outputs: Vec<(String, Access)>,
-    /// Values that must be finite before the commit, by name.
+    /// Name, buffer and layout of each value that must be finite before the commit.
     pub guards: Vec<(String, Access)>,
-    /// Start of the scratch of each launch; 0 for all unless they run [side by side](Plan::side_by_side).
+    /// Offset of each launch's scratch in the workspace. All are 0 unless launches run [side by
+    /// side](Plan::side_by_side).
     pub scratch: Vec<u64>,
-    /// Bytes by region.
+    /// Number of bytes in each region.
     pub totals: Totals,
 }
 
 impl Plan {
-    /// Returns the buffer behind an access.
+    /// Returns the buffer of a value that owns bytes.
     pub fn buffer(&self, value: ValueId) -> Option<&Buffer> {
         self.buffer_of.get(&value).map(|&i| &self.buffers[i])
     }
 
-    /// Returns the index of the first launch that runs after the guards held; the number of launches if
-    /// there is none.
+    /// Returns the index of the first launch that runs after the guards have passed, or the number of
+    /// launches if there is none.
     pub fn first_commit(&self) -> usize {
         self.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(self.launches.len())
     }

@@ -9,10 +9,10 @@ use crate::ir::{Graph, ValueId};
 use crate::kernel::Phase;
 
 /// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no
-/// launch of the commit can trap. Checks all that [`super::verify`] does, too.
+/// launch of the commit can trap. Includes the checks of [`super::verify`].
 ///
 /// # Errors
-/// [`crate::error::ErrorKind::Verify`], naming the launch or the target.
+/// Returns [`crate::error::ErrorKind::Verify`], naming the launch or the target.
 pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     structure::check(plan)?;
     let contents = replay(plan)?;
@@ -40,7 +40,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
         };
         let right = match updates.get(&target) {
             None => kept,
-            // To update a value to itself is to keep it.
+            // Updating a value to itself keeps it.
             Some(values) => updated || (kept && values.iter().all(|&value| is_same(graph, value, target))),
         };
         if !right {
@@ -51,7 +51,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a value is the other one, perhaps seen through views. Which views is not looked at.
+/// Returns whether a value is the other value or a view of it. The kinds of views are not checked.
 fn is_same(graph: &Graph, mut value: ValueId, other: ValueId) -> bool {
     while value != other {
         match graph.defining_op(value) {
