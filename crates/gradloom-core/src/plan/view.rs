@@ -1,14 +1,13 @@
-//! A plan together with its graph, for display: names, places in the source, producers and consumers.
+//! A plan combined with its graph for display, which adds names, source locations, producers and consumers.
 //!
-//! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML
-//! forms of a plan are written from.
+//! The text, JSON and HTML forms of a plan are written from its [`LaunchView`]s.
 
 use super::{Buffer, Cost, Plan, cost, report};
 use crate::collections::{IdMap, sort};
 use crate::ir::{Graph, Id, Op, Origin, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Phase};
 
-/// A plan and the graph that it was made of.
+/// A plan and the graph from which it was made.
 #[derive(Debug)]
 pub struct PlanView<'p> {
     plan: &'p Plan,
@@ -19,8 +18,7 @@ pub struct PlanView<'p> {
 }
 
 impl Plan {
-    /// Returns the plan with the names and places that its graph knows. `graph` is the one that was
-    /// planned.
+    /// Combines the plan with names and source locations of its graph. `graph` is the graph that was planned.
     pub fn view<'p>(&'p self, graph: &'p Graph) -> PlanView<'p> {
         let mut producers = vec![Vec::new(); self.launches.len()];
         let mut consumers = vec![Vec::new(); self.launches.len()];
@@ -40,47 +38,49 @@ impl Plan {
 }
 
 impl<'p> PlanView<'p> {
-    /// Returns the plan that is viewed.
+    /// Returns the viewed plan.
     pub fn plan(&self) -> &'p Plan {
         self.plan
     }
 
-    /// Returns all launches, in order.
+    /// Returns all launches in order.
     pub fn launches(&self) -> impl ExactSizeIterator<Item = LaunchView<'_>> {
         (0..self.plan.launches.len()).map(|i| self.launch(i))
     }
 
-    /// Returns a launch by its place in the order; panics if there is none.
+    /// Returns the launch with this index.
+    ///
+    /// # Panics
+    /// Panics if the index is out of range.
     pub fn launch(&self, index: usize) -> LaunchView<'_> {
         LaunchView { view: self, index, launch: &self.plan.launches[index] }
     }
 
-    /// Returns the number of a value in the text form of the graph, `%3`; `copy 0`, `copy 1`, .. for copies
-    /// that lowering or the plan added.
+    /// Returns the name of a value in the text form of the graph, such as `%3`. Copies added by lowering or
+    /// planning are named `copy 0`, `copy 1`, ..
     pub fn value_name(&self, value: ValueId) -> String {
         self.names.of(value)
     }
 
-    /// Returns the plan as one JSON object: [`Plan::to_json`].
+    /// Returns the plan as a JSON object; see [`Plan::to_json`].
     pub fn to_json(&self) -> String {
         self.plan.to_json(self.graph)
     }
 
-    /// Returns the name of a buffer: a leaf's name, or the op that computes it with its place in the
-    /// source.
+    /// Returns the name of a buffer: a leaf's name, or the op that computes it with its source location.
     pub fn label(&self, buffer: &Buffer) -> String {
         report::label(self.graph, buffer)
     }
 }
 
-/// Totals, the largest values of the step arena, and every launch: [`Plan::report`].
+/// Prints the totals, the largest values of the step arena, and every launch; see [`Plan::report`].
 impl std::fmt::Display for PlanView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.plan.report(self.graph))
     }
 }
 
-/// One launch of a plan.
+/// A launch of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchView<'v> {
     view: &'v PlanView<'v>,
@@ -89,23 +89,23 @@ pub struct LaunchView<'v> {
 }
 
 impl<'v> LaunchView<'v> {
-    /// Returns the launch's position in the order of launches.
+    /// Returns the launch's index in the order of launches.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Returns the launch, with all of its accesses.
+    /// Returns the launch with its accesses.
     pub fn launch(&self) -> &'v Launch {
         self.launch
     }
 
-    /// Returns the phase: before or after the guards are checked.
+    /// Returns the phase of the launch.
     pub fn phase(&self) -> Phase {
         self.launch.phase
     }
 
-    /// Returns a short description: `row [1024 x 128]`, `group of 148 map`; of other kernels with their
-    /// first result, as `attention f32[2, 4, 8, 16]`.
+    /// Returns a short description, such as `row [1024 x 128]` or `group of 148 map`. Other kernels are
+    /// followed by the type of their first result, such as `attention f32[2, 4, 8, 16]`.
     pub fn name(&self) -> String {
         match (&self.launch.kernel, self.launch.writes.first()) {
             (Kernel::Group(_), _) => {
@@ -119,42 +119,44 @@ impl<'v> LaunchView<'v> {
         }
     }
 
-    /// Returns the op that asked for it.
+    /// Returns the op that produced the launch.
     pub fn op(&self) -> &'v Op {
         &self.view.graph.ops[self.launch.op]
     }
 
-    /// Returns the place of that op in the user's source.
+    /// Returns the location of the op in the user's source.
     pub fn origin(&self) -> Option<&'v Origin> {
         self.view.graph.origin(self.op())
     }
 
-    /// Returns the buffers that it reads, each once, in the order of the reads.
+    /// Returns the distinct buffers that the launch reads, in the order of its reads.
     pub fn inputs(&self) -> Vec<&'v Buffer> {
         self.buffers(&self.launch.reads)
     }
 
-    /// Returns the buffers that it writes, each once, in the order of the writes.
+    /// Returns the distinct buffers that the launch writes, in the order of its writes.
     pub fn outputs(&self) -> Vec<&'v Buffer> {
         self.buffers(&self.launch.writes)
     }
 
-    /// Returns the launches that wrote what it reads, in order. What exists before the step has none.
+    /// Returns the launches that wrote the operands of this one, in order. Operands that exist before the
+    /// step have no producer.
     pub fn producers(&self) -> &'v [usize] {
         &self.view.producers[self.index]
     }
 
-    /// Returns the launches that read what it wrote, in order.
+    /// Returns the launches that read the results of this one, in order.
     pub fn consumers(&self) -> &'v [usize] {
         &self.view.consumers[self.index]
     }
 
-    /// Returns the floating-point operations and bytes that it takes at the least.
+    /// Returns the minimum number of floating-point operations and bytes.
     pub fn cost(&self) -> Cost {
         cost(self.view.plan, self.launch)
     }
 
-    /// Returns the expression of a fused kernel, one line for each node; nothing for other kernels.
+    /// Returns the expression of a fused kernel, with one line per node, or an empty string for other
+    /// kernels.
     pub fn listing(&self) -> String {
         self.launch.kernel.listing()
     }
@@ -170,8 +172,8 @@ impl<'v> LaunchView<'v> {
     }
 }
 
-/// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's
-/// own.
+/// Names of values as in the text form of a graph without blocks. Values added by lowering or planning are
+/// named `copy 0`, `copy 1`, ..
 #[derive(Debug)]
 pub(super) struct Names {
     numbers: IdMap<ValueId, usize>,

@@ -1,4 +1,4 @@
-//! Follows the bytes from launch to launch, to know which value each range of memory holds.
+//! Simulates the launches to determine which value each byte range contains.
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
@@ -7,28 +7,29 @@ use crate::error::Result;
 use crate::ir::{Type, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Overwrites, Phase};
 
-/// The content of a range of bytes.
+/// The content of a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A value; of a parameter or state, the one from the start of the step.
+    /// A value. For a parameter or state, its value at the start of the step.
     Value(ValueId),
-    /// The next value of this parameter or state, all or part of which a copy has written.
+    /// The next value of this parameter or state, written in whole or in part by a copy.
     Updated(ValueId),
 }
 
-/// Contents of memory. Buffers without bytes always hold their value.
+/// The contents of memory. Empty buffers always contain their values.
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
-    /// Disjoint stretches: region and first byte to end and content.
+    /// Disjoint byte ranges: (region, start) to (end, content).
     stretches: SortedMap<(Region, u64), (u64, Content)>,
-    /// Number of elements of each buffer that the last launch to write to it has written.
+    /// Number of elements written to each buffer by the last launch that writes to it.
     written: IdMap<ValueId, usize>,
 }
 
-/// Runs through all launches.
+/// Simulates all launches.
 ///
 /// # Errors
-/// When something that is read is not there (any more), or a launch writes where it still reads.
+/// Returns an error if a launch reads a value that is missing or overwritten, or overwrites an operand that
+/// it still reads.
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
     let mut contents = Contents { plan, stretches: SortedMap::new(), written: IdMap::new() };
     for buffer in &plan.buffers {
@@ -63,7 +64,7 @@ impl Contents<'_> {
         self.plan.buffer(value).expect("the structure was checked")
     }
 
-    /// Returns the content of a buffer's bytes, if it is the same for all of them.
+    /// Returns the content of a buffer's bytes if it is uniform.
     pub(super) fn of(&self, buffer: &Buffer) -> Option<Content> {
         if buffer.bytes == 0 {
             return Some(Content::Value(buffer.value));
@@ -72,7 +73,7 @@ impl Contents<'_> {
         (end == buffer.offset + buffer.bytes).then_some(content)
     }
 
-    /// Sets the content of a buffer's bytes; returns the content that they had before, even in part.
+    /// Sets the content of a buffer's bytes. Returns a previous content of any of these bytes.
     fn put(&mut self, buffer: &Buffer, content: Content) -> Option<Content> {
         if buffer.bytes == 0 {
             return None;
@@ -106,8 +107,8 @@ impl Contents<'_> {
             .try_for_each(|(name, access)| self.check_read(access.buffer, &format!("guard {name:?}")))
     }
 
-    /// Checks that no result is written over an operand, unless the kernel can do that. What is read is
-    /// there, so operands do not overlap each other.
+    /// Checks that no result overwrites an operand, unless the kernel supports it. All operands are present,
+    /// so they do not overlap each other.
     fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
         operands.retain(|buffer| buffer.bytes > 0);
@@ -130,8 +131,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// Checks that no two results share bytes, unless they are windows of one buffer that have no element
-    /// in common.
+    /// Checks that no two results overlap, unless they are disjoint windows of the same buffer.
     fn check_results_apart(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut results: Vec<(&Buffer, &Access)> =
             launch.writes.iter().map(|write| (self.buffer(write.buffer), write)).collect();
@@ -170,7 +170,7 @@ impl Contents<'_> {
                 Role::Parameter | Role::State => Content::Updated(to.value),
                 _ => Content::Value(to.value),
             };
-            // A window leaves the rest as it was.
+            // Writing a window keeps the remaining elements.
             let present = [Some(Content::Value(to.value)), Some(Content::Updated(to.value))];
             if launch.kernel == Kernel::WriteRegion && !present.contains(&self.of(&to)) {
                 return Err(broken(format!("{name} writes a window of {}, which is not there", to.value)));
@@ -181,8 +181,8 @@ impl Contents<'_> {
     }
 }
 
-/// Returns the number of elements of a buffer that a result covers: what it writes, the ends of rows that
-/// only keep the next ones aligned, and a few rows behind the last one.
+/// Returns the number of elements of a buffer that a result covers: the written elements, the padding at the
+/// end of rows that aligns the next row, and a few additional rows after the last one.
 fn covered(layout: &Layout, ty: &Type) -> usize {
     let elements = layout.shape.elements();
     let (Some(&row), Some(&columns)) = (ty.shape.last(), layout.shape.last()) else { return elements };
@@ -199,9 +199,9 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
     }
 }
 
-/// Rows that are added make their number a multiple of so many.
+/// Additional rows round the number of rows up to a multiple of this.
 const FEW_ROWS: usize = 8;
-/// Rows that are padded start at multiples of at most so many bytes.
+/// Maximum alignment of padded rows in bytes.
 const ROW_ALIGNMENT: usize = 16;
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {

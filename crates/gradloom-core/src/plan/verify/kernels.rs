@@ -1,11 +1,10 @@
-//! Checks the operand indices and extents of fused kernels, which do no bounds checks themselves.
+//! Checks of the operand indices and extents of fused kernels, which have no bounds checks themselves.
 
 use crate::ir::DType;
 use crate::kernel::{Access, Body, Kernel, NodeKind, Schedule, Store};
 
-/// Checks fused kernels: their expressions are sound, their operands and results have as many elements as
-/// the nodes that load and store them, and each kernel has the scratch that its schedule takes. Kernels
-/// index by these numbers without bounds checks.
+/// Checks the expression of a fused kernel, the numbers of elements of its operands and results, and the size
+/// of its scratch memory. Kernels index memory accordingly without bounds checks.
 pub(super) fn check(
     kernel: &Kernel,
     schedule: &Schedule,
@@ -63,7 +62,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns whether an operand or result has elements of a node's dtype, or of 16 bits that stand for them.
+/// Returns whether an operand or result has elements of a node's dtype, or 16-bit floats for an f32 node.
 fn holds(access: &Access, dtype: DType) -> bool {
     access.dtype == dtype || access.dtype.is_float() && dtype == DType::F32
 }

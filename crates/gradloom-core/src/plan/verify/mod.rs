@@ -1,7 +1,7 @@
 //! The plan verifier.
 //!
-//! In: a plan, and for [`verify_commit`] its graph. Out: nothing, or the first broken promise. It does not
-//! use the code that makes plans: it follows the bytes from launch to launch.
+//! Returns the first violated invariant of a plan or, for [`verify_commit`], of a plan and its graph. It is
+//! independent of the planner's code and simulates the contents of memory from launch to launch.
 
 mod commit;
 mod contents;
@@ -13,13 +13,13 @@ pub use commit::verify_commit;
 use super::Plan;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Checks a plan by itself: accesses stay inside their buffers and buffers inside their regions; each launch
-/// reads only values that were written and not overwritten since, and overwrites an operand only where it
-/// may; guards are there before the commit and outputs after it; compute launches write nothing that
-/// persists; a parameter or state is read only as it was at the start of the step.
+/// Checks a plan: accesses are within their buffers, and buffers are within their regions; each launch reads
+/// only values that were written and not overwritten since, and overwrites an operand only if permitted;
+/// guards are present before the commit, and outputs after it; compute launches write no persistent values;
+/// parameters and states are read only with their values at the start of the step.
 ///
 /// # Errors
-/// [`ErrorKind::Verify`], naming the launch or the buffers.
+/// Returns [`ErrorKind::Verify`], naming the launch or the buffers.
 pub fn verify(plan: &Plan) -> Result<()> {
     structure::check(plan)?;
     contents::replay(plan)?;

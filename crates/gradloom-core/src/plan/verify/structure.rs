@@ -1,4 +1,4 @@
-//! Checks of single buffers, launches and accesses.
+//! Checks of individual buffers, launches and accesses.
 
 use super::super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
 use super::{broken, kernels};
@@ -58,7 +58,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
             return Err(broken(format!("{value} lives from {} to {}", buffer.first, buffer.last)));
         }
         let (region, size) = match buffer.role {
-            // The store may hold more than what this program uses.
+            // The store may contain more than this program uses.
             Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, u64::MAX),
             Role::Constant | Role::Hoisted => (Region::Constants, plan.totals.constants),
             Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
@@ -88,7 +88,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Checks that hoisted launches read constants alone, and write what no step writes.
+/// Checks that hoisted launches read only constants and write only hoisted values.
 fn check_hoisted(plan: &Plan) -> Result<()> {
     for (i, launch) in plan.hoisted.iter().enumerate() {
         let name = format!("hoisted launch {i} ({})", launch.kernel.name());
@@ -109,7 +109,7 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
 }
 
 fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Result<()> {
-    // What follows indexes the strides by axis.
+    // The following checks index the strides by axis.
     let has_strides = |access: &Access| access.layout.strides.len() == access.layout.shape.rank();
     if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {
         return Err(broken(format!("{name} sees {} without a stride for each axis", access.buffer)));
@@ -142,7 +142,7 @@ fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Resul
     Ok(())
 }
 
-/// Checks that an access is to a buffer that exists, and within its bytes; returns the buffer.
+/// Checks that an access refers to an existing buffer and is within its bounds. Returns the buffer.
 fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p Buffer> {
     let Some(buffer) = plan.buffer(access.buffer) else {
         return Err(broken(format!("{name} uses {}, which has no buffer", access.buffer)));
@@ -160,7 +160,7 @@ fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p B
     Ok(buffer)
 }
 
-/// Checks that leaves change only in the commit, and only by copies.
+/// Checks that persistent values change only in the commit, and that leaves change only by copies.
 fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
     let persists = buffer.region != Region::Step;
     if persists && launch.phase == Phase::Compute {
