@@ -1,20 +1,21 @@
 //! Checks that every trainable parameter has a gradient.
 //!
-//! A parameter without one is nearly always a mistake in the model (a layer that was built and never called,
-//! a stray `detach`), and training it would silently do nothing; so it is an error unless the parameter is
-//! frozen.
+//! A missing gradient is nearly always a mistake in the model, such as a layer that is never called or a
+//! stray `detach`. Training would silently leave the parameter unchanged, so this is an error unless the
+//! parameter is frozen.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, ValueId};
 
-/// Checks that each of the `(name, value)` parameters has a gradient, in the order in which [`super::append`]
-/// returned them.
+/// Checks that each of the `(name, value)` parameters has a gradient. `gradients` is the result of
+/// [`super::append`] in the same order.
 ///
 /// # Errors
-/// [`ErrorKind::MissingGradient`], naming every parameter without a gradient, at the place of the first.
+/// Returns [`ErrorKind::MissingGradient`], naming all parameters without a gradient, at the location of the
+/// first.
 ///
 /// # Panics
-/// When there are not as many gradients as parameters.
+/// Panics if the numbers of gradients and parameters differ.
 pub fn coverage(graph: &Graph, params: &[(&str, ValueId)], gradients: &[Option<ValueId>]) -> Result<()> {
     assert_eq!(params.len(), gradients.len(), "a gradient, or its absence, for each parameter");
     let missing: Vec<_> =

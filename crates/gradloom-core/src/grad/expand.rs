@@ -1,27 +1,27 @@
-//! Inlining of block ops: `repeat` becomes its trips, `checkpoint` its block.
+//! Inlining of block ops: `repeat` becomes its iterations, `checkpoint` its block.
 //!
-//! In: a graph. Out: the same graph, whose entry block runs no other block, and which of its ops came out of
-//! a `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's
-//! handles stay valid; inlined ops keep their origins.
+//! After inlining, the entry block runs no other block. Values of the entry block keep their ids and
+//! meanings, so the caller's handles remain valid, and inlined ops keep their origins. The positions of ops
+//! from a `checkpoint` are returned.
 
 use crate::collections::{IdMap, IdSet, SortedMap};
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
 use crate::verify::check_expansion;
 use std::ops::Range;
 
-/// Positions in the entry block of the ops of one `checkpoint`. Two segments are nested or apart.
+/// Positions in the entry block of the ops of one `checkpoint`. Any two segments are nested or disjoint.
 pub(super) type Segment = Range<usize>;
 
-/// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them. A graph whose blocks
-/// the verifier refuses for what they would become stays as it is.
+/// Inlines the `repeat` and `checkpoint` ops of the entry block, including nested ones. Leaves the graph
+/// unchanged if the verifier rejects the expansion of its blocks.
 pub fn expand_blocks(graph: &mut Graph) {
     if check_expansion(graph).is_ok() {
         expand_segments(graph);
     }
 }
 
-/// Inlines the blocks of a graph that passed [`check_expansion`]; returns where each `checkpoint` went, inner
-/// ones before those around them.
+/// Inlines the blocks of a graph that passed [`check_expansion`]. Returns the segment of each `checkpoint`,
+/// inner ones before the enclosing ones.
 pub(super) fn expand_segments(graph: &mut Graph) -> Vec<Segment> {
     let mut segments = Vec::new();
     if !graph.entry_ops().any(|(_, op)| op.kind.block().is_some()) {
@@ -39,12 +39,12 @@ pub(super) fn expand_segments(graph: &mut Graph) -> Vec<Segment> {
     segments
 }
 
-/// Appends what a block op computes to the entry block, as the definition of the block op's results.
+/// Appends the ops of a block op to the entry block, so that they define the block op's results.
 fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
     let (operands, old) = (graph.ops[id].operands.clone(), graph.ops[id].results.clone());
     let first = graph.blocks[graph.entry].ops.len();
     let inlined = inline(graph, id, &operands, segments);
-    // A result gets its old id only where an inlined op defines it and no other result claimed it before.
+    // A result keeps its old id only if an inlined op defines it and no other result has claimed it.
     let mut claimed: IdSet<ValueId> = IdSet::new();
     let inlined: Vec<_> = inlined
         .into_iter()
@@ -65,7 +65,7 @@ fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
     }
 }
 
-/// Appends what a block op computes on the given operands; returns its results.
+/// Appends the ops of a block op with the given operands. Returns its results.
 fn inline(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     match graph.ops[id].kind {
         OpKind::Repeat { .. } => repeat(graph, id, operands, segments),
@@ -99,14 +99,14 @@ fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<
     let types: Vec<_> = graph.ops[id].results[carried.len()..].iter().map(|&v| graph.ty(v).clone()).collect();
     let mut builder = Builder::new(graph, origin);
     for (ty, slices) in types.into_iter().zip(slices) {
-        // No trip has no slice to take the type from.
+        // Without iterations, there is no slice that determines the type.
         let stack = if slices.is_empty() { builder.splat(&ty, 0.0) } else { stack(&mut builder, &slices) };
         carried.push(stack);
     }
     carried
 }
 
-/// Appends the ops of a block with the given values for its parameters; returns its results.
+/// Appends the ops of a block with the given values for its parameters. Returns its results.
 fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let body = graph.blocks[block].clone();
     let mut values: SortedMap<ValueId, ValueId> =
@@ -123,7 +123,7 @@ fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut V
     body.results.iter().map(|v| values[v]).collect()
 }
 
-/// Appends element `index` of the first axis, without that axis.
+/// Appends element `index` of the first axis, with that axis removed.
 fn slice_of(builder: &mut Builder<'_>, whole: ValueId, index: usize) -> ValueId {
     let shape = builder.shape(whole);
     let (mut start, mut limit) = (vec![0; shape.rank()], shape.to_vec());
@@ -132,27 +132,27 @@ fn slice_of(builder: &mut Builder<'_>, whole: ValueId, index: usize) -> ValueId 
     builder.reshape(kept, &shape[1..])
 }
 
-/// Appends the values along a new first axis.
+/// Appends the concatenation of the values along a new first axis.
 fn stack(builder: &mut Builder<'_>, slices: &[ValueId]) -> ValueId {
     let shape = [&[1], &builder.shape(slices[0])[..]].concat();
     let kept: Vec<_> = slices.iter().map(|&slice| builder.reshape(slice, shape.clone())).collect();
     builder.op(OpKind::Concat { axis: 0 }, &kept)
 }
 
-/// Appends a second definition of a value: the reshape to its own shape.
+/// Appends a second definition of a value, as a reshape to the same shape.
 fn copy(graph: &mut Graph, id: OpId, value: ValueId) -> ValueId {
     let shape = graph.ty(value).shape.clone();
     let origin = graph.ops[id].origin;
     Builder::new(graph, origin).op(OpKind::Reshape { shape }, &[value])
 }
 
-/// Returns whether an op of the entry block at or after a position defines the value.
+/// Returns whether an op at or after position `first` of the entry block defines the value.
 fn is_defined_since(graph: &Graph, first: usize, value: ValueId) -> bool {
     let Definition::Result(op, _) = graph.values[value].definition else { return false };
     graph.blocks[graph.entry].ops[first..].contains(&op)
 }
 
-/// Exchanges the places where two values of one type are defined.
+/// Exchanges the definitions of two values of the same type.
 fn swap_definitions(graph: &mut Graph, a: ValueId, b: ValueId) {
     let (at_a, at_b) = (graph.values[a].definition, graph.values[b].definition);
     for (value, at) in [(a, at_b), (b, at_a)] {

@@ -1,14 +1,13 @@
-//! Reverse mode on the IR: the backward pass as more ops of the same graph.
+//! Reverse-mode differentiation on the IR, which appends the backward pass to the same graph.
 //!
-//! In: a graph, a rank-0 `f32` loss in its entry block, and the values to differentiate with respect to. Out:
-//! the same graph with the backward ops appended, and the gradients. Always holds: every [`ValueId`] from
-//! before keeps its meaning; a gradient has the type of the value that it belongs to; a new op has the origin
-//! of the op that it differentiates; ops that are not between `wrt` and the loss get no cotangent. A rule for
-//! an op of a `checkpoint` reads values that were computed again (`recompute`); the rest is as without it, so
-//! gradients have the same bits.
+//! The loss must be a rank-0 `f32` value of the entry block. Existing [`ValueId`]s keep their meanings; a
+//! gradient has the type of its value, except that 16-bit floats have f32 gradients; a new op has the origin
+//! of the op that it differentiates; ops that are not between `wrt` and the loss get no cotangent. The rules
+//! of ops of a `checkpoint` read recomputed values (`recompute`). Everything else is the same as without it,
+//! so gradients are bitwise identical.
 //!
-//! `rules` has one rule a primitive; this file walks the graph and adds up the cotangents of a value's
-//! consumers.
+//! `rules` contains one rule per primitive. This file traverses the graph and adds the cotangents from all
+//! users of a value.
 
 mod coverage;
 mod expand;
@@ -27,16 +26,17 @@ use recompute::Recomputation;
 use rules::Site;
 
 /// Appends the backward ops to the entry block and returns the gradient of `loss` with respect to each value
-/// in `wrt`; `None` where no differentiable path leads from the value to the loss.
+/// in `wrt`, or `None` if no differentiable path leads from the value to the loss.
 ///
-/// `loss` is an `f32` scalar; `seed`, its cotangent, is one too, and 1 when absent (a loss scale otherwise).
-/// Block ops of the entry block are inlined first, as [`expand_blocks`] does. What a `checkpoint` computes is
-/// not kept for the backward ops but computed once more, after the cotangent of its result.
+/// `loss` is an `f32` scalar. `seed` is its cotangent, also an `f32` scalar, such as a loss scale; the
+/// default is 1. Block ops of the entry block are inlined first, as by [`expand_blocks`]. Values computed in
+/// a `checkpoint` are not kept for the backward ops but recomputed after the cotangent of its result is
+/// available.
 ///
 /// # Errors
-/// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op
-/// that has no gradient; the graph may then have grown by ops that nothing uses. [`ErrorKind::Verify`] when
-/// its blocks make too many ops.
+/// Returns [`ErrorKind::NotDifferentiable`] if the loss is not an `f32` scalar or depends on `wrt` through an
+/// op without a gradient. Unused ops may then remain in the graph. Returns [`ErrorKind::Verify`] if its
+/// blocks expand to too many ops.
 pub fn append(
     graph: &mut Graph,
     loss: ValueId,
@@ -77,7 +77,7 @@ fn backward(
     Ok(wrt.iter().map(|value| cotangents[value.index()]).collect())
 }
 
-/// Returns, for each value by id, whether it is of the entry block and depends differentiably on `wrt`.
+/// Returns, for each value by id, whether it is in the entry block and depends differentiably on `wrt`.
 fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     let mut active = vec![false; graph.values.len()];
     for &value in wrt {
@@ -95,8 +95,7 @@ fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     active
 }
 
-/// Applies the rule of one op of the forward pass, if a cotangent arrives at its results and some operand
-/// wants one.
+/// Applies the rule of a forward op if its results have a cotangent and an operand needs one.
 fn propagate(
     graph: &mut Graph,
     position: usize,
@@ -133,8 +132,8 @@ fn propagate(
     Ok(())
 }
 
-/// Returns the type of a value's cotangent: of floats of 16 bits it is f32, so that small ones and long
-/// sums keep their bits.
+/// Returns the type of a value's cotangent. For 16-bit floats it is f32, which preserves the precision of
+/// small values and long sums.
 fn cotangent_type(ty: &Type) -> Type {
     Type::new(ty.dtype.computed(), ty.shape.clone())
 }
@@ -152,7 +151,7 @@ fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {
     })
 }
 
-/// Returns the error with the origin of an op, if that is known.
+/// Adds the location of an op to the error, if known.
 fn place(graph: &Graph, op: &Op, error: Error) -> Error {
     match graph.origin(op) {
         Some(origin) => error.at(origin.clone(), op.kind.name()),

@@ -1,32 +1,31 @@
-//! Computes the ops of a `checkpoint` a second time where the backward pass needs them.
+//! Recomputes the ops of a `checkpoint` where the backward pass needs them.
 //!
-//! In: the ops of the forward pass and the segments among them that `checkpoint` marked. Out: for each op
-//! that is differentiated, the op as its rule shall see it: with operands and results that were computed
-//! again. Always holds: a copy reads what is outside of its segment through a [`OpKind::Barrier`] that waits
-//! for the cotangent with which the segment is entered, so that it is not merged with the original, nor can
-//! run before; random bits keep their site, hence their numbers; the copies of a nested segment are copied
-//! again.
+//! Given the forward ops and the segments marked by `checkpoint`, returns each differentiated op with
+//! recomputed operands and results. A copy reads values from outside its segment through a
+//! [`OpKind::Barrier`] that waits for the cotangent with which the segment is entered, so that the copy is
+//! neither merged with the original nor run early. Random bits keep their site and therefore their values.
+//! The copies of a nested segment are copied again.
 
 use super::expand::Segment;
 use crate::collections::{IdSet, SortedMap};
 use crate::ir::{Builder, Graph, Op, OpId, OpKind, ValueId};
 
-/// The copies that the walk over the forward ops, last to first, is using.
+/// The copies in use during the traversal of the forward ops from last to first.
 pub(super) struct Recomputation<'f> {
-    /// The ops of the forward pass in order.
+    /// Forward ops in order.
     pub(super) forward: &'f [OpId],
-    /// Inner ones before those around them, the last ones of the forward pass at the end.
+    /// Segments in forward order, inner ones before the enclosing ones.
     segments: Vec<Segment>,
-    /// The segments that the walk is in and that have been computed again, from the outermost inwards.
+    /// Recomputed segments that contain the current op, from the outermost to the innermost.
     entered: Vec<Copies>,
-    /// All ops that were added.
+    /// All added ops.
     added: IdSet<OpId>,
 }
 
-/// One segment, computed again.
+/// A recomputed segment.
 struct Copies {
     segment: Segment,
-    /// The copy of each value that the segment defines.
+    /// Copy of each value that the segment defines.
     values: SortedMap<ValueId, ValueId>,
 }
 
@@ -35,15 +34,16 @@ impl<'f> Recomputation<'f> {
         Self { forward, segments, entered: Vec::new(), added: IdSet::new() }
     }
 
-    /// Returns an op of the forward pass with the values that its rule may read. `cotangent` arrives at the
-    /// op.
+    /// Returns a forward op with the values that its rule may read. `cotangent` is a cotangent of the op's
+    /// results.
     pub(super) fn op(&mut self, graph: &mut Graph, position: usize, cotangent: ValueId) -> Op {
         self.entered.retain(|copies| copies.segment.contains(&position));
-        // Segments that lie behind will not be entered any more.
+        // Segments after the current position are not entered any more.
         while self.segments.last().is_some_and(|segment| segment.start > position) {
             self.segments.pop();
         }
-        // A segment stands after those inside it: the other way round, the outer ones come first.
+        // In `segments`, inner segments precede the enclosing ones; the reverse order starts with the outer
+        // ones.
         let around: Vec<Segment> =
             self.segments.iter().rev().filter(|segment| segment.contains(&position)).cloned().collect();
         for segment in around.into_iter().skip(self.entered.len()) {
@@ -56,13 +56,12 @@ impl<'f> Recomputation<'f> {
         op
     }
 
-    /// Returns the innermost copy of a value, or the value itself outside of all segments that were
-    /// entered.
+    /// Returns the innermost copy of a value, or the value itself if no entered segment defines it.
     fn present(&self, value: ValueId) -> ValueId {
         self.entered.iter().rev().find_map(|copies| copies.values.get(&value).copied()).unwrap_or(value)
     }
 
-    /// Appends the ops of a segment once more.
+    /// Appends copies of the ops of a segment.
     fn enter(&mut self, graph: &mut Graph, segment: Segment, cotangent: ValueId) {
         let first_new = graph.blocks[graph.entry].ops.len();
         let mut values = SortedMap::new();
@@ -70,7 +69,8 @@ impl<'f> Recomputation<'f> {
         for &id in &self.forward[segment.clone()] {
             let op = graph.ops[id].clone();
             if is_constant(&op.kind) {
-                // There is nothing to save, and passes see through constants but not through barriers.
+                // A copy of a constant would save nothing, and passes fold constants but not through
+                // barriers.
                 continue;
             }
             let mut builder = Builder::new(graph, op.origin);

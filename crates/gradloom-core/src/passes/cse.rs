@@ -1,7 +1,8 @@
-//! Common subexpressions: of ops that compute the same from the same operands, the first one stays.
+//! Common subexpression elimination, which keeps the first of several ops that compute the same result from
+//! the same operands.
 //!
-//! Operands of commutative ops count as a set. Leaves are the same if their names (and types) are, and random
-//! bits if their sites and keys are, since the generator is a function of those.
+//! The order of the operands of commutative ops is ignored. Leaves are equal if their names and types are.
+//! Random bits are equal if their sites and keys are, since the generator is a function of these.
 
 use super::rewriter::{Candidate, rebuild};
 use crate::collections::{bucket, sort};
@@ -11,13 +12,13 @@ use std::iter;
 /// Merges equal ops within each block.
 pub fn cse(graph: &Graph) -> Graph {
     let mut seen: Vec<Seen> = Vec::new();
-    // The last op that was seen of each bucket of a hash table.
+    // The last op seen in each bucket of a hash table.
     let mut last: Vec<Option<usize>> = vec![None; graph.ops.len()];
     rebuild(
         graph,
         |_| true,
         |builder, op| {
-            // A value of one block cannot be used in another.
+            // The block is part of the key because a value of one block cannot be used in another.
             let key = key(builder.graph.cursor, op);
             let last = bucket(&key, &mut last);
             let mut alike = iter::successors(*last, |&known| seen[known].before);
@@ -31,7 +32,7 @@ pub fn cse(graph: &Graph) -> Graph {
     )
 }
 
-/// An op that was seen, and the one before it in its bucket.
+/// An op that was seen, with the index of the previous one in its bucket.
 struct Seen {
     key: Key,
     results: Vec<ValueId>,

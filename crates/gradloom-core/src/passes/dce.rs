@@ -1,12 +1,12 @@
-//! Dead code: ops that no output, update or guard needs.
+//! Dead code elimination, which removes ops that no output, update or guard needs.
 //!
-//! Inputs stay, being the signature of the call. An op that could fail on its operands (an index out of
-//! range) goes with the rest when nothing reads its results.
+//! Inputs are kept because they are part of the call's signature. Unused ops are removed even if they could
+//! trap, for example because of an index out of range.
 
 use super::rewriter::rebuild;
 use crate::ir::{Definition, Graph, Id, OpId, OpKind, ValueId};
 
-/// Removes what nothing needs, in all blocks.
+/// Removes unneeded ops from all blocks.
 pub fn dce(graph: &Graph) -> Graph {
     let needed = needed_ops(graph);
     rebuild(graph, |id: OpId| needed[id.index()], |_, _| None)
@@ -27,7 +27,7 @@ fn needed_ops(graph: &Graph) -> Vec<bool> {
         debug_assert!(op.operands.is_empty());
     }
     while let Some(value) = waiting.pop() {
-        // A parameter of a block needs the op that runs the block, which is needed already.
+        // A block parameter needs the op that runs the block, which is already marked as needed.
         let Definition::Result(id, _) = graph.values[value].definition else { continue };
         if std::mem::replace(&mut needed[id.index()], true) {
             continue;

@@ -1,18 +1,18 @@
-//! Constant folding: ops whose operands are all constants become constants, and tables of one number become
-//! that number.
+//! Constant folding, which replaces ops whose operands are all constants by constants, and constants with
+//! equal elements by splats.
 //!
-//! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the
-//! result meets float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
-//! Products and attention of constants stay: they run once, when a program is loaded. Always holds: an op
-//! that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
-//! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
+//! The reference evaluator computes the results in float64 without rounding. Like all numbers in the IR, they
+//! are rounded to float32 only when a backend fills the buffer, so a chain of folded ops is rounded once.
+//! Products and attention of constants are not folded; they run once, when the program is loaded. An op that
+//! would trap or overflow float32 is not folded, so that it does so when the step runs. No constant with more
+//! than [`MAX_ELEMENTS`] elements is created, unless it is a splat.
 
 use super::rewriter::{Candidate, rebuild};
 use super::splat_of;
 use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::reference::{HostTensor, apply_simple, is_simple};
 
-/// Elements that a folded op may read in one operand, or write in one result.
+/// Maximum number of elements in an operand or result of a folded op.
 pub const MAX_ELEMENTS: usize = 4096;
 
 /// Folds constants in all blocks.
@@ -28,7 +28,7 @@ pub fn fold(graph: &Graph) -> Graph {
     )
 }
 
-/// Returns the results of an op whose operands are constants, where folding is worth it.
+/// Returns the results of an op with constant operands, if folding is worthwhile.
 fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Literal)>> {
     if let OpKind::Constant { ty, data: Literal::Dense(numbers) } = op.kind {
         return uniform(ty, numbers).map(|data| vec![(ty.clone(), data)]);
@@ -56,8 +56,8 @@ fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
     }
 }
 
-/// Returns the number that all elements of the result are, found without looking at them one by one, so at
-/// any size.
+/// Returns the value of all elements of the result if it is a splat. Does not evaluate individual elements,
+/// so the size is unlimited.
 fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
     let numbers: Vec<Number> = op.operands.iter().map(|&v| splat_of(graph, v)).collect::<Option<_>>()?;
     match op.kind {
@@ -85,7 +85,7 @@ fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
     }
 }
 
-/// Runs one op on constants; `None` if it traps.
+/// Evaluates an op on constants. Returns `None` if it traps or overflows float32.
 fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, Literal)>> {
     let mut graph = Graph::new();
     let mut builder = Builder::new(&mut graph, None);
@@ -98,7 +98,7 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
     let values: Vec<_> = operands.iter().map(|(ty, data)| HostTensor::from_literal(ty, data)).collect();
     let results = apply_simple(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
     let constants: Vec<_> = results.iter().map(literal).collect();
-    // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to
+    // A number beyond the range of float32 would overflow on a device and affect later ops. Leave such ops to
     // the device.
     let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
     let fits = |(ty, data): &(Type, Literal)| match data {
@@ -108,14 +108,14 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
     constants.iter().all(fits).then_some(constants)
 }
 
-/// Returns a tensor as a constant's type and data.
+/// Returns a tensor as the type and data of a constant.
 fn literal(tensor: &HostTensor) -> (Type, Literal) {
     let numbers: Vec<Number> = (0..tensor.len()).map(|i| tensor.get(i)).collect();
     let data = uniform(&tensor.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
     (tensor.ty.clone(), data)
 }
 
-/// Returns the data of a constant whose elements are all the same, or that has none.
+/// Returns a splat if all elements are equal or if there are no elements.
 fn uniform(ty: &Type, numbers: &[Number]) -> Option<Literal> {
     let first = numbers.first().copied().unwrap_or(Number::of(ty.dtype, 0.0));
     numbers.iter().all(|number| *number == first).then_some(Literal::Splat(first))

@@ -1,8 +1,8 @@
-//! Rewrites that keep a graph's meaning: the same outputs, updates and guards from the same leaves.
+//! Rewrites that preserve the meaning of a graph: the same outputs, updates and guards from the same leaves.
 //!
-//! In: a graph after differentiation and the optimizer. Out: a graph with less work. Always holds: a pass
-//! keeps the inputs, the names of leaves and outputs, the origins of what stays, and the order of what stays;
-//! it renames values. [`pipeline`] is the ordered list.
+//! Passes run after differentiation and the optimizer and reduce the amount of work. A pass keeps the inputs,
+//! the names of leaves and outputs, and the origins and order of the remaining ops. It renumbers values.
+//! [`pipeline`] contains the ordered list of passes.
 
 pub mod cse;
 pub mod dce;
@@ -19,12 +19,12 @@ pub use pipeline::{PIPELINE, Pass, PassReport, now, run};
 
 use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
 
-/// Returns the kind and operands of the op behind a value.
+/// Returns the kind and operands of the op that defines a value.
 fn definition(graph: &Graph, value: ValueId) -> Option<(&OpKind, &[ValueId])> {
     graph.defining_op(value).map(|op| (&op.kind, op.operands.as_slice()))
 }
 
-/// Returns the number that all elements of a value are, if the value is a constant of one number.
+/// Returns the value of all elements of a splat constant, or `None` for other values.
 fn splat_of(graph: &Graph, value: ValueId) -> Option<Number> {
     match &graph.defining_op(value)?.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => Some(*number),

@@ -1,9 +1,9 @@
-//! Attention, kept whole: its gradient is an op of its own.
+//! Attention, which is differentiated by a dedicated op.
 
 use super::{ATTENTION_HELP, Rule, refusal, refuse, rest_none, some};
 use crate::ir::{AttentionSpec, OpKind};
 
-/// Returns the rule: (dq, dk, dv) = attention_grad(operands, output, log-sum-exp, cotangent of the output).
+/// Returns the rule (dq, dk, dv) = attention_grad(operands, output, log-sum-exp, cotangent of the output).
 /// See [`OpKind::AttentionGrad`] for the formulas.
 pub(super) fn rule(spec: AttentionSpec) -> Option<Rule<'static>> {
     if spec.block_table {

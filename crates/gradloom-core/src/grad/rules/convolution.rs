@@ -1,11 +1,11 @@
-//! Convolution: both cotangents are convolutions, too.
+//! Convolution, whose cotangents are computed by a convolution and a matrix product over windows.
 
 use super::{Rule, some};
 use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::passes::expand::padded;
 
-/// Returns the rule: dx = the cotangent, with zeros between its elements, convolved with the weights in
-/// reverse; dw = windows of x times the cotangent, summed over batch and positions.
+/// Returns the rule. dx is the convolution of g, dilated with zeros, with the reversed weights. dw is the
+/// product of g with windows of x, summed over the batch and positions.
 pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
     some(move |b, s| {
         let (x, weights, g) = (s.x(0), s.x(1), s.g());
@@ -18,12 +18,13 @@ pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
 fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g: ValueId) -> ValueId {
     let (ws, gs, axes) = (b.shape(weights), b.shape(g), spec.stride.len());
     if x.elements() == 0 {
-        // All positions may lie in the padding, and the weights then fit into no part of the cotangent.
+        // All positions may lie in the padding, in which case the weights do not fit into the cotangent.
         let ty = Type::new(DType::F32, x.clone());
         let zero = Literal::Splat(Number::of(DType::F32, 0.0));
         return b.op(OpKind::Constant { ty, data: zero }, &[]);
     }
-    // Zeros between and around, so that every element of x has its sum; what lies outside of x is cut off.
+    // Insert zeros between and around the elements, so that every element of x has a sum, and cut off the
+    // elements outside x.
     let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
     let (mut start, mut limit) = (vec![0; axes + 2], vec![0; axes + 2]);
     (limit[0], limit[1]) = (gs[0], gs[1]);
@@ -40,7 +41,7 @@ fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g
     let padded = b.op(OpKind::Pad { low, high, interior, value }, &[g]);
     let cut = b.op(OpKind::Slice { start, limit, step: vec![1; axes + 2] }, &[padded]);
     let reversed = in_reverse(b, weights);
-    // Of each group, inputs and outputs change places.
+    // Swap the inputs and outputs of each group.
     let (outputs, channels) = (ws[0] / spec.groups, ws[1]);
     let apart = b.reshape(reversed, [&[spec.groups, outputs, channels], &ws[2..]].concat());
     let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..axes + 3).collect();
@@ -57,7 +58,7 @@ fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g
     b.op(OpKind::Conv(back), &[cut, turned])
 }
 
-/// Returns the weights with the elements of all spatial axes in reverse.
+/// Returns the weights with all spatial axes reversed.
 fn in_reverse(b: &mut Builder<'_>, weights: ValueId) -> ValueId {
     let shape = b.shape(weights);
     let places: usize = shape[2..].iter().product();
@@ -77,10 +78,11 @@ fn in_reverse(b: &mut Builder<'_>, weights: ValueId) -> ValueId {
 fn of_weights(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: &Shape, g: ValueId) -> ValueId {
     let (xs, gs, axes) = (b.shape(x), b.shape(g), spec.stride.len());
     let padded = padded(b, spec, x);
-    // A window for each place in the weights: the positions that see it.
+    // One window per position in the weights, containing the positions that use it.
     let (size, step, dilation) = (gs[2..].to_vec(), spec.dilation.clone(), spec.stride.clone());
     let windows = b.op(OpKind::Windows { size, step, dilation }, &[padded]);
-    // There may be more than places in the weights, where the stride does not divide the padded extent.
+    // There may be more windows than positions in the weights if the stride does not divide the padded
+    // extent.
     let found = b.shape(windows);
     let mut limit = found.to_vec();
     limit[2..axes + 2].copy_from_slice(&weights[2..]);
@@ -95,8 +97,8 @@ fn of_weights(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: &Shape,
     let seen = b.reshape(seen, [&[xs[0], groups, xs[1] / groups], &weights[2..], &gs[2..]].concat());
     let g = b.reshape(g, [&[gs[0], groups, gs[1] / groups], &gs[2..]].concat());
     let positions = |first: usize| -> Vec<usize> { (first..first + axes).collect() };
-    // Sums over the batch, too, would want a copy of g with other neighbours; so would one product for each
-    // image, unless the results of all are fewer than what they are made of.
+    // A product that also sums over the batch needs a transposed copy of g. Use a product per image instead,
+    // unless their results together have more elements than g.
     let apart = weights.elements() <= gs.elements() / gs[0].max(1);
     let dw = if apart {
         let product = DotAxes {

@@ -1,11 +1,11 @@
-//! Users' ops: the rule is [`crate::ir::CustomOp::gradient`], and what it returns is checked.
+//! User-defined ops. The rule is [`crate::ir::CustomOp::gradient`], whose results are checked.
 
 use super::{Rule, refusal, some};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Builder, ValueId};
 use std::sync::Arc;
 
-/// Returns the rule of the custom op with this number.
+/// Returns the rule of the custom op with this index.
 pub(super) fn rule(id: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let custom = Arc::clone(&b.graph.customs[id]);

@@ -1,4 +1,4 @@
-//! The generalised matrix product: each operand's cotangent is a product of `g` with the other operand.
+//! The generalized matrix product. The cotangent of an operand is a product of `g` with the other operand.
 
 use super::{Rule, Site, both};
 use crate::collections::sort;
@@ -6,8 +6,8 @@ use crate::ir::{Builder, DotAxes, ValueId, inverse_permutation};
 use std::ops::Range;
 
 /// Returns the rule. With batch axes B, free axes I of the left and J of the right operand, and contracted
-/// axes K, `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, the operands' axes being in any order. So, again in
-/// any order,
+/// axes K, the product is `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, where the axes of the operands are in
+/// any order. Therefore, again in any order,
 ///
 /// - `dl[B, I, K] = Σ_J g[B, I, J] · r[B, J, K]`,
 /// - `dr[B, J, K] = Σ_I g[B, I, J] · l[B, I, K]`.
@@ -24,14 +24,14 @@ pub(super) fn rule(axes: &DotAxes) -> Option<Rule<'_>> {
     )
 }
 
-/// One operand of the product, and where its axes are.
+/// An operand of the product and its axes.
 struct Side<'a> {
     value: ValueId,
     batch: &'a [usize],
     contract: &'a [usize],
     /// Axes in neither list.
     free: Vec<usize>,
-    /// The positions of the free axes in `g`.
+    /// Positions of the free axes in `g`.
     free_in_g: Range<usize>,
 }
 
@@ -46,18 +46,18 @@ fn sides<'a>(b: &Builder<'_>, s: &Site<'_>, axes: &'a DotAxes) -> [Side<'a>; 2] 
     [lhs, rhs]
 }
 
-/// Appends the cotangent of `target`: `g` times `other`, over the free axes of `other`.
+/// Appends the cotangent of `target`, which is the product of `g` with `other` over the free axes of `other`.
 fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_>) -> ValueId {
     let batch_of_g: Vec<_> = (0..target.batch.len()).collect();
     let free_of_other: Vec<_> = other.free_in_g.clone().collect();
-    // What a product leaves of `other` are its contracted axes in ascending order; each is paired with one of
+    // The product keeps the contracted axes of `other` in ascending order. Each is paired with an axis of
     // `target`.
     let mut pairs: Vec<_> = other.contract.iter().zip(target.contract).collect();
     sort(&mut pairs);
     let contracted: Vec<_> = pairs.into_iter().map(|(_, &axis)| axis).collect();
 
-    // The axes of `target` in the order in which a product gives them. The product that needs no permutation
-    // is better.
+    // The axes of `target` in the order in which the product returns them. Prefer the product that needs no
+    // permutation.
     let other_first = [target.batch, &contracted, &target.free].concat();
     let (product, order) = if other_first.is_sorted() {
         let axes = DotAxes {

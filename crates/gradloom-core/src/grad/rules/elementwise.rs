@@ -1,5 +1,5 @@
-//! Elementwise ops, whose derivatives are in their table ([`crate::ir`]). Conventions at kinks and ties are
-//! PyTorch's.
+//! Elementwise ops, whose derivatives are defined in their tables ([`crate::ir`]). At kinks and ties they
+//! follow the conventions of PyTorch.
 
 use super::{Rule, Site, first, rest_none, some, zeros_like};
 use crate::ir::{BinaryOp, Builder, CompareOp, CompositeOp, DType, Literal, OpKind, UnaryOp, ValueId};
@@ -10,7 +10,7 @@ pub(super) fn unary(op: UnaryOp) -> Option<Rule<'static>> {
     first(move |b, s| gradient(b, s.g(), s.x(0), s.y()))
 }
 
-/// Returns the rule of a function that is made of others: dx = g · slope.
+/// Returns the rule of a composite function: dx = g · slope.
 pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
     first(move |b, s| {
         let slope = op.slope(b, s.x(0), s.y());
@@ -18,8 +18,7 @@ pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule of a function of two operands. Those on integers are never asked, since integers take
-/// no cotangent.
+/// Returns the rule of a function of two operands. It is not called for integers, which have no cotangent.
 pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
     let gradients = op.gradients()?;
     some(move |b, s| {
@@ -33,7 +32,7 @@ pub(super) fn select() -> Option<Rule<'static>> {
     some(|b, s| {
         let zeros = zeros_like(b, s.g());
         if s.needs(2) && !s.needs(1) && is_rectifier(b, s) {
-            // The result is kept for what follows; so the condition need not be.
+            // The result is kept for later ops, so comparing it avoids keeping the condition.
             let cut = b.compare(CompareOp::Le, s.y(), zeros);
             let db = b.select(cut, zeros, s.g());
             return Ok(rest_none(s, [None, None, Some(db)]));
@@ -44,7 +43,7 @@ pub(super) fn select() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns whether the op is `x <= 0 ? 0 : x`, whose result is above 0, or NaN, exactly where x is.
+/// Returns whether the op is `x <= 0 ? 0 : x`, whose result is positive or NaN exactly where x is.
 fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     let compared = b.graph.defining_op(s.x(0)).is_some_and(|op| {
         op.kind == OpKind::Compare(CompareOp::Le) && op.operands[0] == s.x(2) && is_zero(b, op.operands[1])
@@ -52,7 +51,7 @@ fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     compared && is_zero(b, s.x(1))
 }
 
-/// Returns whether the value is a constant 0, perhaps repeated.
+/// Returns whether the value is a constant 0, possibly broadcast.
 fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     b.graph.defining_op(value).is_some_and(|op| match &op.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => number.as_f64() == 0.0,
@@ -61,7 +60,7 @@ fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     })
 }
 
-/// Returns the rule of a cast: dx = g between floats; integers and bools pass nothing on.
+/// Returns the rule of a cast: dx = g between floats. No gradient flows through integers and bools.
 pub(super) fn cast(to: DType) -> Option<Rule<'static>> {
     if !to.is_float() {
         return None;

@@ -1,10 +1,10 @@
-//! Windows and rows at positions that are known only when the step runs. Reading and adding are each other's
-//! adjoints.
+//! Windows and rows at positions that are known only at run time. Reading and adding are adjoint to each
+//! other.
 
 use super::{Rule, first, rest_none, some, zeros_like};
 use crate::ir::{CompareOp, DType, OpKind, ScatterOp, Type};
 
-/// Returns the rule: dx = zeros with the window replaced by g.
+/// Returns the rule: dx is zeros with the window replaced by g.
 pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     first(|b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -13,7 +13,8 @@ pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g with the window replaced by zeros; the update's cotangent is the window of g.
+/// Returns the rule: dx is g with the window replaced by zeros, and the update's cotangent is the window of
+/// g.
 pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     some(|b, s| {
         let starts = &s.op.operands[2..];
@@ -29,7 +30,7 @@ pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = zeros with every row of g added to the row that was read.
+/// Returns the rule: dx is zeros with every row of g added to the row that was read.
 pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     first(move |b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -37,7 +38,7 @@ pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g; the cotangent of an update is the row of g that it was added to.
+/// Returns the rule: dx = g, and the cotangent of an update is the row of g to which it was added.
 pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let du = s.needs(2).then(|| b.op(OpKind::Gather { batch }, &[s.g(), s.x(1)]));
@@ -45,8 +46,8 @@ pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g with the rows that were replaced at 0; the cotangent of an update is the row of
-/// g that it replaced, unless a later update replaced that again.
+/// Returns the rule: dx is g with the replaced rows set to 0. The cotangent of an update is the row of g that
+/// it replaced, or 0 if a later update replaced that row again.
 pub(super) fn scatter(batch: usize) -> Option<Rule<'static>> {
     let set = move || OpKind::Scatter { op: ScatterOp::Set, batch };
     some(move |b, s| {
@@ -56,7 +57,7 @@ pub(super) fn scatter(batch: usize) -> Option<Rule<'static>> {
             b.op(set(), &[s.g(), index, zeros])
         });
         let du = s.needs(2).then(|| {
-            // Updates are numbered, and each row keeps the number of the last.
+            // Number the updates, so that each row contains the number of its last update.
             let ty = Type::new(DType::I32, b.shape(index));
             let flat = Type::new(DType::I32, [ty.elements()]);
             let numbers = b.op(OpKind::Iota { ty: flat, axis: 0 }, &[]);

@@ -1,9 +1,9 @@
-//! One rule a primitive: the cotangents of an op's operands from those of its results.
+//! Differentiation rules, one per primitive, which compute the cotangents of an op's operands from those of
+//! its results.
 //!
-//! In the formulas, `x`, `a`, `b` are operands, `y` is the result, `g` the cotangent of the result, and `dx`
-//! the cotangent of `x`. A rule gives every operand a cotangent of the operand's type, or none where nothing
-//! flows; it may skip operands that [`Site::needs`] rules out, and reads results instead of computing them
-//! again.
+//! In the formulas, `x`, `a` and `b` are operands, `y` is the result, `g` is the cotangent of the result, and
+//! `dx` is the cotangent of `x`. A rule returns a cotangent for each operand, or `None` if no gradient flows.
+//! It may skip operands for which [`Site::needs`] is false, and reads results instead of recomputing them.
 
 mod attention;
 mod convolution;
@@ -19,15 +19,15 @@ use super::cotangent_type;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Builder, Graph, Op, OpKind, ReduceOp, ScatterOp, Shape, ValueId};
 
-/// The cotangents of the operands, in order.
+/// Cotangents of the operands, in order.
 pub(super) type Cotangents = Vec<Option<ValueId>>;
 
-/// Appends what computes the cotangents of the operands.
+/// Appends the computation of the operands' cotangents.
 pub(super) type Rule<'a> = Box<dyn Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + 'a>;
 
-/// The op being differentiated, and what arrives at it.
+/// A differentiated op with the cotangents of its results.
 pub(super) struct Site<'a> {
-    /// The op that is differentiated.
+    /// The differentiated op.
     pub(super) op: &'a Op,
     /// Cotangent of each result; `None` is zero.
     pub(super) cotangents: &'a [Option<ValueId>],
@@ -36,7 +36,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Returns the operand of this index.
+    /// Returns the operand with this index.
     fn x(&self, index: usize) -> ValueId {
         self.op.operands[index]
     }
@@ -46,7 +46,8 @@ impl Site<'_> {
         self.op.results[0]
     }
 
-    /// Returns the cotangent of the only result: a rule runs only when one arrives.
+    /// Returns the cotangent of the only result. It exists because rules run only if a result has a
+    /// cotangent.
     fn g(&self) -> ValueId {
         self.cotangents[0].expect("the rule of an op with one result runs when its cotangent arrives")
     }
@@ -57,19 +58,20 @@ impl Site<'_> {
     }
 }
 
-/// The behaviour of a gradient at an op.
+/// The behaviour of gradients at an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differentiability {
-    /// The cotangent flows on to the operands.
+    /// The gradient flows to the operands.
     Flows,
-    /// It ends: the op has no operands, is constant between its jumps, or gives integers. Not an error.
+    /// The gradient stops, because the op has no operands, is piecewise constant, or returns integers. This
+    /// is not an error.
     Stops,
-    /// Asking for it is an error.
+    /// Differentiating the op is an error.
     Refused,
 }
 
-/// Returns the behaviour of a gradient at an op of this kind. A custom op counts as
-/// [`Differentiability::Flows`]; it may still refuse.
+/// Returns the behaviour of gradients at an op of this kind. A custom op is [`Differentiability::Flows`], but
+/// its differentiation may still fail.
 pub fn differentiability(kind: &OpKind) -> Differentiability {
     match kind {
         OpKind::Attention(spec) if spec.block_table => Differentiability::Refused,
@@ -81,7 +83,7 @@ pub fn differentiability(kind: &OpKind) -> Differentiability {
     }
 }
 
-/// Returns the rule of an op, or `None` where gradients stop.
+/// Returns the rule of an op, or `None` if gradients stop at it.
 pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
     match kind {
         OpKind::Input { .. }
@@ -143,7 +145,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
 
 const ATTENTION_HELP: &str = "write attention with matmul and softmax where a second derivative is needed";
 
-/// Makes the result of a rule optional, as the table of rules needs it.
+/// Converts a closure to an optional rule, as returned by the rule table.
 fn some<'a>(rule: impl Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + 'a) -> Option<Rule<'a>> {
     Some(Box::new(rule))
 }
@@ -153,7 +155,7 @@ fn first<'a>(dx: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a) -> Option
     some(move |b, s| Ok(rest_none(s, [Some(dx(b, s))])))
 }
 
-/// Returns the rule of an op with two operands; each part runs only where it is wanted.
+/// Returns the rule of an op with two operands. Each closure runs only if its cotangent is needed.
 fn both<'a>(
     da: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
     db: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
@@ -165,19 +167,19 @@ fn both<'a>(
     })
 }
 
-/// Returns the given cotangents for the first operands, none for the others.
+/// Returns the given cotangents for the first operands and `None` for the others.
 fn rest_none<const N: usize>(s: &Site<'_>, cotangents: [Option<ValueId>; N]) -> Cotangents {
     let mut all = cotangents.to_vec();
     all.resize(s.op.operands.len(), None);
     all
 }
 
-/// Returns the rule of an op that has no gradient.
+/// Returns the rule of an op without a gradient, which returns an error.
 fn refuse<'a>(message: &'a str, help: &'a str) -> Option<Rule<'a>> {
     some(move |b, s| Err(refusal(b.graph, s.op, message, help)))
 }
 
-/// Returns the error of an op that has no gradient.
+/// Returns the error of an op without a gradient.
 fn refusal(graph: &Graph, op: &Op, message: &str, help: &str) -> Error {
     let name = op.kind.name();
     let error = Error::new(ErrorKind::NotDifferentiable, format!("cannot differentiate {name}: {message}"))
@@ -185,7 +187,7 @@ fn refusal(graph: &Graph, op: &Op, message: &str, help: &str) -> Error {
     super::place(graph, op, error)
 }
 
-/// Repeats `x`, which lost `axes` in a reduction of something of the given shape, along those axes.
+/// Broadcasts `x` along `axes`, which a reduction removed from `shape`, back to `shape`.
 fn spread(b: &mut Builder<'_>, x: ValueId, shape: &Shape, axes: &[usize]) -> ValueId {
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(axis, &n)| if axes.contains(&axis) { 1 } else { n }).collect();
@@ -193,13 +195,13 @@ fn spread(b: &mut Builder<'_>, x: ValueId, shape: &Shape, axes: &[usize]) -> Val
     b.broadcast(kept, shape)
 }
 
-/// Appends zeros of the type of a cotangent of `like`.
+/// Appends zeros of the type of `like`'s cotangent.
 fn zeros_like(b: &mut Builder<'_>, like: ValueId) -> ValueId {
     let ty = cotangent_type(b.graph.ty(like));
     b.splat(&ty, 0.0)
 }
 
-/// Appends the sum over `axes`, which vanish.
+/// Appends the sum over `axes`, which are removed from the shape.
 fn sum(b: &mut Builder<'_>, x: ValueId, axes: &[usize]) -> ValueId {
     b.reduce(ReduceOp::Sum, x, axes)
 }

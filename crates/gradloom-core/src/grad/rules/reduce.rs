@@ -1,4 +1,4 @@
-//! Reductions over axes. `spread` repeats a reduced value along the axes that it lost.
+//! Reductions over axes. `spread` broadcasts a reduced value along the removed axes.
 
 use super::rows::others;
 use super::{Rule, Site, refusal, rest_none, spread, sum, zeros_like};
@@ -21,8 +21,8 @@ pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
     })
 }
 
-/// Appends dx = spread(g / n) where x = y, n being the number of such elements; 0 elsewhere (everywhere, if
-/// y is NaN).
+/// Appends dx = spread(g / n) where x = y, with n the number of such elements, and 0 elsewhere. If y is NaN,
+/// dx is 0 everywhere.
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     let x = s.x(0);
     let shape = b.shape(x);
@@ -36,8 +36,8 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     b.select(ties, share, zeros)
 }
 
-/// Appends dx_i = g · (product of the elements before x_i) · (product of those behind it). Nothing is
-/// divided or selected, so that it holds at zeros too, and so do its own derivatives.
+/// Appends dx_i = g · (product of the elements before x_i) · (product of the elements after x_i). Without
+/// divisions and selections, this and its derivatives are also valid at zeros.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> Result<ValueId> {
     let x = s.x(0);
     let shape = b.shape(x);
@@ -49,7 +49,7 @@ fn prod(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> Result<ValueId> {
         let message = format!("a product of {factors} elements has too many to be differentiated");
         return Err(refusal(b.graph, s.op, &message, "multiply over one axis at a time"));
     }
-    // As rows, of the reduced axes one after the other.
+    // Convert x to rows over the reduced axes.
     let (mut order, reduced): (Vec<usize>, Vec<usize>) =
         (0..shape.rank()).partition(|axis| !axes.contains(axis));
     let extents = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Cumulative reductions along rows, and rows in order.
+//! Cumulative reductions along rows, and sorting of rows.
 
 use super::{Rule, Site, first, rest_none, some, zeros_like};
 use crate::ir::{Builder, CompareOp, DType, Number, OpKind, ReduceOp, ScatterOp, ValueId};
@@ -6,34 +6,34 @@ use crate::ir::{Builder, CompareOp, DType, Number, OpKind, ReduceOp, ScatterOp, 
 /// Returns the rule of a cumulative reduction.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool) -> Option<Rule<'static>> {
     first(move |b, s| match op {
-        // dx_i: the sum of g over all results that x_i is part of.
+        // dx_i is the sum of g over all results that depend on x_i.
         ReduceOp::Sum => sum_back(b, s.g(), reverse),
         ReduceOp::Prod => prod(b, s, reverse),
         ReduceOp::Max | ReduceOp::Min => extreme(b, s, reverse),
     })
 }
 
-/// Appends sums from the other end.
+/// Appends cumulative sums in the opposite direction.
 fn sum_back(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
     b.op(OpKind::Cumulate { op: ReduceOp::Sum, reverse: !reverse }, &[x])
 }
 
-/// Appends dx_i = (product of the elements before x_i) · S_i, with `S_i = g_i + x_next · S_next`: the sum
-/// over the results from i on of g times the product of the elements between. Nothing is divided or
-/// selected, so that it holds at zeros too, and so do its own derivatives.
+/// Appends dx_i = (product of the elements before x_i) · S_i with `S_i = g_i + x_next · S_next`, which is the
+/// sum over the results from i on of g times the product of the elements between. Without divisions and
+/// selections, this and its derivatives are also valid at zeros.
 fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     let (x, mut sums) = (s.x(0), s.g());
     let n = *b.shape(x).last().expect("rows have an axis");
     if n == 0 {
         return zeros_like(b, x);
     }
-    // Of as many results, from i on, as twice the distance: of half of them, and of the half behind, with the
-    // product of the elements up to there.
+    // By doubling: the sum over the next 2 · distance results is the sum over the first half plus the sum
+    // over the second half times the product of the elements between.
     let part = |b: &mut Builder<'_>, x: ValueId, from: usize, to: usize| {
         let mut limit = b.shape(x).to_vec();
         let rank = limit.len();
         let mut start = vec![0; rank];
-        // What is next lies at the lower end where the walk began at the upper one.
+        // In reverse, the next elements have lower indices.
         let length = limit[rank - 1];
         (start[rank - 1], limit[rank - 1]) = if reverse { (length - to, length - from) } else { (from, to) };
         b.op(OpKind::Slice { start, limit, step: vec![1; rank] }, &[x])
@@ -56,7 +56,8 @@ fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.mul(before, sums)
 }
 
-/// Returns the products of the elements of a row that the walk meets before each one.
+/// Appends, for each element of a row, the product of the elements before it, or after it if `reverse` is
+/// set.
 pub(super) fn others(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId {
     let shape = b.shape(x);
     let (axis, n) = (shape.rank() - 1, *shape.last().expect("rows have an axis"));
@@ -74,7 +75,8 @@ pub(super) fn others(b: &mut Builder<'_>, x: ValueId, reverse: bool) -> ValueId 
     shifted(b, met, 1, 1.0, reverse)
 }
 
-/// Appends so many elements of this value to each row, behind the others or before them.
+/// Pads each row with `by` elements of this value, after the others if `behind` is set, otherwise before
+/// them.
 fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool) -> ValueId {
     let rank = b.shape(x).rank();
     let (none, mut more) = (vec![0; rank], vec![0; rank]);
@@ -84,7 +86,8 @@ fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool)
     b.op(OpKind::Pad { low, high, interior: none, value }, &[x])
 }
 
-/// Appends dx = every g_k added to the element that is y_k; of equals, to the one that the walk met last.
+/// Appends dx, in which every g_k is added to the element equal to y_k. Among equal elements, it is the last
+/// one in the direction of the reduction.
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     let x = s.x(0);
     let ty = crate::ir::Type::new(DType::I32, b.shape(x));
@@ -100,7 +103,7 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.op(OpKind::Scatter { op: ScatterOp::Add, batch: axis }, &[zeros, index, s.g()])
 }
 
-/// Returns the rule: dx = every g added to the element that came there.
+/// Returns the rule: dx adds every g to the element from which it was moved.
 pub(super) fn sort() -> Option<Rule<'static>> {
     some(|b, s| {
         let Some(g) = s.cotangents[0] else { return Ok(vec![None]) };

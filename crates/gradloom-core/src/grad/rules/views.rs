@@ -1,4 +1,4 @@
-//! Views and data movement: the adjoint moves each element of the cotangent back to where it came from.
+//! Views and data movement. The adjoint moves each element of the cotangent back to its source.
 
 use super::{Rule, first, some};
 use crate::ir::{DType, Number, OpKind, ValueId, inverse_permutation};
@@ -11,12 +11,12 @@ pub(super) fn reshape() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g with its axes put back.
+/// Returns the rule: dx is g with the inverse permutation of axes.
 pub(super) fn permute(perm: &[usize]) -> Option<Rule<'_>> {
     first(|b, s| b.permute(s.g(), &inverse_permutation(perm)))
 }
 
-/// Returns the rule: dx = g summed over the repeated axes.
+/// Returns the rule: dx is g summed over the repeated axes.
 pub(super) fn broadcast() -> Option<Rule<'static>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -24,7 +24,7 @@ pub(super) fn broadcast() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g spread out by the step, with zeros for the elements that were left out.
+/// Returns the rule: dx is g spread out by the step, with zeros for the elements that were omitted.
 pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let (whole, part) = (b.shape(s.x(0)), b.shape(s.g()));
@@ -40,8 +40,8 @@ pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// Returns the rule: dx = the elements of g where those of x went; nothing flows to the pad value, which is
-/// a constant.
+/// Returns the rule: dx is the slice of g that corresponds to x. No gradient flows to the padding value,
+/// which is a constant.
 pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -56,7 +56,7 @@ pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// Returns the rule: dx_i = the part of g that came from x_i.
+/// Returns the rule: dx_i is the part of g that came from x_i.
 pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let whole = b.shape(s.g());
@@ -76,15 +76,15 @@ pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = every element of g added where it came from. One place in all windows is a slice
-/// with gaps, and so is one window in all its places: whichever are fewer are added up.
+/// Returns the rule: dx adds every element of g to its source. The same position of all windows is a strided
+/// slice, and so are all positions of one window. The sum is over whichever slices are fewer.
 pub(super) fn windows<'a>(size: &'a [usize], step: &'a [usize], dilation: &'a [usize]) -> Option<Rule<'a>> {
     first(move |b, s| {
         let (whole, result) = (b.shape(s.x(0)), b.shape(s.g()));
         let (rank, axes) = (whole.rank(), size.len());
         let counts = result[rank - axes..rank].to_vec();
         let by_place = size.iter().product::<usize>() <= counts.iter().product();
-        // The axes of `chosen` have one element each in turn; those of the others lie `apart` in x.
+        // Iterate over the axes of `chosen`. The elements of the other axes have the distance `apart` in x.
         let (chosen, others) = if by_place { (size, &counts[..]) } else { (&counts[..], size) };
         let (start, apart) = if by_place { (dilation, step) } else { (step, dilation) };
         let offset = if by_place { rank } else { rank - axes };

@@ -1,8 +1,8 @@
-//! Convolutions as matrix products over windows.
+//! Expansion of convolutions to matrix products over windows.
 
 use crate::ir::{Builder, ConvSpec, DType, DotAxes, Number, OpKind, ValueId};
 
-/// Appends x with the zeros around it.
+/// Appends x with zero padding.
 pub(crate) fn padded(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId) -> ValueId {
     if spec.low.iter().chain(&spec.high).all(|&n| n == 0) {
         return x;
@@ -13,7 +13,7 @@ pub(crate) fn padded(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId) -> ValueI
     b.op(OpKind::Pad { low, high, interior, value: Number::of(DType::F32, 0.0) }, &[x])
 }
 
-/// Appends the convolution as a product: of the weights with windows of x.
+/// Appends the convolution as the product of the weights with windows of x.
 pub(crate) fn expand(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: ValueId) -> ValueId {
     let (xs, ws, axes, groups) = (b.shape(x), b.shape(weights), spec.stride.len(), spec.groups);
     let result = spec.result_shape(&xs, &ws).expect("the graph is verified");

@@ -1,5 +1,5 @@
-//! Replaces ops that no device computes by those that they are made of: composite functions, convolutions,
-//! numbers of 64 bits.
+//! Replaces ops that no device implements by equivalent ops: composite functions, convolutions and 64-bit
+//! numbers.
 
 mod convolution;
 mod words;
@@ -8,7 +8,7 @@ use super::rewriter::rebuild;
 use crate::ir::{DType, Graph, OpKind};
 pub(crate) use convolution::padded;
 
-/// Returns the graph without ops that are made of others.
+/// Returns the graph with such ops expanded.
 pub fn expand(graph: &Graph) -> Graph {
     let expands = |kind: &OpKind| matches!(kind, OpKind::Composite(_) | OpKind::Conv(_));
     let has_i64 = graph.values.iter().any(|(_, value)| value.ty.dtype == DType::I64);

@@ -1,13 +1,12 @@
-//! Numbers of 64 bits as pairs of words: no kernel has them.
+//! Expansion of 64-bit numbers to pairs of words, since kernels do not support them.
 //!
-//! In: an op that moves i64, or converts to or from it. Out: ops on i32 with one more axis, the last, of the
-//! low and the high word. Always holds: what is left of i64 are leaves, views of words as i64 and back, and
-//! operands of blocks, until those are inlined.
+//! Ops that move i64 values or convert from or to i64 become ops on i32 with an additional last axis of the
+//! low and the high word. The remaining i64 values are leaves, conversions between words and i64, and
+//! operands of blocks that are not inlined yet.
 
 use crate::ir::{BinaryOp, Builder, DType, Graph, Literal, Number, OpKind, Shape, Type, ValueId, words_of};
 
-/// Appends the ops that stand for an op with operands or a result of i64; `None` for an op that is left as
-/// it is.
+/// Appends the replacement of an op with i64 operands or results. Returns `None` if the op is unchanged.
 pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -> Option<ValueId> {
     let is_i64 = |b: &Builder<'_>, x: ValueId| b.graph.ty(x).dtype == DType::I64;
     match (kind, operands) {
@@ -15,7 +14,7 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
             let words = constant(b, &ty.shape, data);
             return Some(b.op(OpKind::Words, &[words]));
         }
-        // There and back.
+        // Two inverse conversions cancel.
         (OpKind::Words, &[x]) => return of_words(b, x),
         (OpKind::Cast { dtype: DType::I32 }, &[x]) if is_i64(b, x) => return Some(checked(b, x)),
         (OpKind::Cast { dtype: DType::I64 }, &[x]) => return Some(extended(b, x)),
@@ -34,7 +33,7 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
             b.op(OpKind::Slice { start: with(start, 0), limit: with(limit, 2), step: with(step, 1) }, &x)
         }
         OpKind::Windows { .. } => {
-            // They are over the last axes.
+            // Windows are over the last axes, so move the words to the front.
             let rank = b.shape(x[0]).rank() - 1;
             let first = b.op(OpKind::Permute { perm: [rank].into_iter().chain(0..rank).collect() }, &x);
             let windows = b.op(kind.clone(), &[first]);
@@ -42,7 +41,8 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
             b.op(OpKind::Permute { perm }, &[windows])
         }
         OpKind::Pad { low, high, interior, value } => {
-            // Where zeros are around what differs from the number, zeros are the number.
+            // XOR with the padding value before and after, so that padding with zeros yields the padding
+            // value.
             let number = repeated(b, &b.shape(x[0]), *value);
             let differs = b.binary(BinaryOp::Xor, x[0], number);
             let (low, high, interior) = (with(low, 0), with(high, 0), with(interior, 0));
@@ -65,14 +65,14 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
             x.push(b.splat(&Type::scalar(DType::I32), 0.0));
             b.op(OpKind::DynamicUpdateSlice, &x)
         }
-        // The words' axis is the last of each element's, of what is joined, of rows.
+        // The words are on the last axis, so indices of rows and of concatenated axes are unchanged.
         kind => b.op(kind.clone(), &x),
     };
     Some(b.op(OpKind::Words, &[moved]))
 }
 
-/// Updates of regions of i64 states as updates of the whole: a region has a start for each axis of its
-/// target, and none for words.
+/// Replaces region updates of i64 states by whole updates, because a region has a start for each axis of its
+/// target but none for the words.
 pub(super) fn expand_updates(graph: &mut Graph) {
     let mut whole: Vec<crate::ir::Update> = Vec::new();
     for update in std::mem::take(&mut graph.updates) {
@@ -81,7 +81,7 @@ pub(super) fn expand_updates(graph: &mut Graph) {
             whole.push(update);
             continue;
         };
-        // Later regions are written over earlier ones.
+        // Later regions overwrite earlier ones.
         let earlier = whole.iter().position(|before| before.target == target);
         let x = earlier.map_or(target, |i| whole[i].value);
         let mut b = Builder::new(graph, None);
@@ -95,7 +95,7 @@ pub(super) fn expand_updates(graph: &mut Graph) {
     graph.updates = whole;
 }
 
-/// Returns the value that is the words of `x`, or of which `x` is the words, if an op says so.
+/// Returns the operand of the `Words` op that defines `x`, if any.
 fn of_words(b: &Builder<'_>, x: ValueId) -> Option<ValueId> {
     b.graph.defining_op(x).filter(|op| op.kind == OpKind::Words).map(|op| op.operands[0])
 }
@@ -114,7 +114,7 @@ fn constant(b: &mut Builder<'_>, shape: &Shape, data: &Literal) -> ValueId {
     b.op(OpKind::Constant { ty, data }, &[])
 }
 
-/// Appends the words of one number, repeated in a shape whose last axis is that of words.
+/// Appends the words of one number, broadcast to a shape whose last axis is that of the words.
 fn repeated(b: &mut Builder<'_>, shape: &Shape, number: Number) -> ValueId {
     let words = words_of(number);
     if words[0] == words[1] {
@@ -128,8 +128,8 @@ fn repeated(b: &mut Builder<'_>, shape: &Shape, number: Number) -> ValueId {
     b.broadcast(pair, shape)
 }
 
-/// Converts i64 to i32. A number out of its range is a trap: the low word is looked up in a row of one
-/// element, at an index that is 0 if the high word is its sign.
+/// Appends the conversion of i64 to i32. A number out of range traps: the low word is gathered from a row of
+/// one element, at an index that is 0 only if the high word is the sign extension of the low word.
 fn checked(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let (shape, words) = (b.shape(x), words(b, x));
     let half = |b: &mut Builder<'_>, i: usize| {
@@ -146,7 +146,7 @@ fn checked(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.op(OpKind::Gather { batch: shape.rank() }, &[low, index])
 }
 
-/// Converts i32 or u32 to i64.
+/// Appends the conversion of i32 or u32 to i64.
 fn extended(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let ty = b.ty(x);
     let low = b.cast(x, DType::I32);
@@ -157,7 +157,7 @@ fn extended(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.op(OpKind::Words, &[words])
 }
 
-/// Fills all bits of each element with its sign.
+/// Appends the sign of each element in all its bits.
 fn sign(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let bits = b.splat_like(x, 31.0);
     b.binary(BinaryOp::Shr, x, bits)
