@@ -1,8 +1,8 @@
-//! The ordered list of passes, and how it is run.
+//! The ordered list of passes and its execution.
 //!
-//! The list is repeated until a round changes nothing, since one pass makes work for another (folding a
-//! condition lets `select` go, merging equal ops makes branches equal). Two rounds are the rule: one that
-//! works and one that finds nothing.
+//! The list is repeated until a round changes nothing, since passes create opportunities for each other:
+//! folding a condition can make a `select` redundant, and merging equal ops can make branches equal. There
+//! are usually two rounds, the second of which changes nothing.
 
 use super::rewriter::same;
 use super::{cse, dce, expand, fold, simplify, sums};
@@ -12,16 +12,16 @@ use crate::ir::Graph;
 use std::fmt;
 use std::time::Duration;
 
-/// A rewrite with its name.
+/// A named rewrite.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
-    /// The name in reports.
+    /// Name in reports.
     pub name: &'static str,
-    /// The rewrite: a graph with the same meaning.
+    /// The rewrite, which returns a graph with the same meaning.
     pub run: fn(&Graph) -> Graph,
 }
 
-/// Every pass, in order.
+/// All passes in order.
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "expand_blocks", run: expand_blocks },
     Pass { name: "expand", run: expand::expand },
@@ -32,7 +32,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "dce", run: dce::dce },
 ];
 
-/// Rounds after which a pipeline that still changes something is stopped; the graph is right at any time.
+/// Maximum number of rounds. Stopping early is safe because the graph is valid after each pass.
 const MAX_ROUNDS: usize = 8;
 
 /// The report of one run of a pass.
@@ -40,13 +40,13 @@ const MAX_ROUNDS: usize = 8;
 pub struct PassReport {
     /// Name of the pass.
     pub name: &'static str,
-    /// Round of the list that it was part of, from 1.
+    /// Round of the list, from 1.
     pub round: usize,
-    /// Ops of the entry block before.
+    /// Number of ops in the entry block before the pass.
     pub ops_before: usize,
-    /// Ops of the entry block after.
+    /// Number of ops in the entry block after the pass.
     pub ops_after: usize,
-    /// Wall-clock time, where there is a clock (not in `wasm32-unknown-unknown`).
+    /// Wall-clock time, or `None` without a clock (on `wasm32-unknown-unknown`).
     pub time: Option<Duration>,
 }
 
@@ -60,7 +60,8 @@ impl fmt::Display for PassReport {
     }
 }
 
-/// Runs [`PIPELINE`] until it changes nothing; the reports are in the order in which the passes ran.
+/// Runs [`PIPELINE`] repeatedly until it changes nothing. The reports are in the order in which the passes
+/// ran.
 pub fn run(mut graph: Graph) -> (Graph, Vec<PassReport>) {
     let mut reports = Vec::new();
     for round in 1..=MAX_ROUNDS {
@@ -83,10 +84,10 @@ pub fn run(mut graph: Graph) -> (Graph, Vec<PassReport>) {
     (graph, reports)
 }
 
-/// Runs one more rewrite, after the list, and reports on it as on the others.
+/// Runs an additional rewrite after the list and appends its report.
 ///
 /// # Errors
-/// The rewrite's.
+/// Returns the error of the rewrite.
 pub fn run_last(
     graph: Graph,
     reports: &mut Vec<PassReport>,
@@ -111,7 +112,7 @@ fn expand_blocks(graph: &Graph) -> Graph {
     graph
 }
 
-/// Returns the time, where there is a clock: `Instant::now` panics in browsers.
+/// Returns the current time, or `None` in browsers, where `Instant::now` panics.
 pub fn now() -> Option<std::time::Instant> {
     let has_clock = cfg!(not(all(target_arch = "wasm32", target_os = "unknown")));
     has_clock.then(std::time::Instant::now)

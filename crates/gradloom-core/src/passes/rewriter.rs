@@ -1,27 +1,27 @@
-//! The walk that all rebuilding passes share.
+//! The traversal shared by all passes that rebuild the graph.
 //!
-//! In: a graph and a rule. Out: a new graph, made by walking the old one in order and asking the rule what
-//! stands for each op. Always holds: values that the rule sees are values of the new graph, whose ops are
-//! already rewritten; what the old graph does not reach is gone; ids are compact.
+//! A new graph is created by visiting the ops of the old graph in order and replacing each according to a
+//! rule. The rule receives values of the new graph, whose ops are already rewritten. Unreachable parts of the
+//! old graph are dropped, and ids are compact.
 
 use crate::collections::IdMap;
 use crate::ir::{
     Arena, Block, BlockId, Builder, Graph, Guard, Id, Op, OpId, OpKind, Output, Update, ValueId,
 };
 
-/// An op of the old graph, about to enter the new one.
+/// An op of the old graph that is about to be added to the new one.
 pub(super) struct Candidate<'a> {
     /// The op in the old graph.
     pub(super) old: &'a Op,
-    /// The primitive; its blocks are those of the new graph.
+    /// Kind of the op, with blocks of the new graph.
     pub(super) kind: &'a OpKind,
-    /// The op's operands in the new graph.
+    /// Operands in the new graph.
     pub(super) operands: &'a [ValueId],
 }
 
-/// Rebuilds the ops for which `stays` holds; no other op may use the results of the rest. The rule gives the
-/// values that stand for an op's results, or `None` for the op as it is. Its builder adds to the new graph,
-/// with the op's origin.
+/// Rebuilds the ops for which `stays` returns true. They must not use the results of other ops. The rule
+/// returns the replacements for an op's results, or `None` to keep the op. Its builder appends to the new
+/// graph with the op's origin.
 pub(super) fn rebuild(
     old: &Graph,
     stays: impl Fn(OpId) -> bool,
@@ -57,9 +57,9 @@ struct Walk<'a> {
     old: &'a Graph,
     stays: &'a dyn Fn(OpId) -> bool,
     rule: RuleRef<'a>,
-    /// The new value of each value of the old graph.
+    /// New value of each value of the old graph.
     values: Vec<Option<ValueId>>,
-    /// The new block of each block that an op runs.
+    /// New block of each block that an op runs.
     blocks: IdMap<BlockId, BlockId>,
 }
 
@@ -72,7 +72,7 @@ impl Walk<'_> {
         old.iter().map(|&v| self.value(v)).collect()
     }
 
-    /// Rebuilds the ops of a block under the cursor of the new graph.
+    /// Rebuilds the ops of a block at the cursor of the new graph.
     fn ops(&mut self, new: &mut Graph, block: BlockId) {
         for &id in &self.old.blocks[block].ops {
             if (self.stays)(id) {
@@ -95,7 +95,8 @@ impl Walk<'_> {
         if let Some(results) = (self.rule)(&mut Builder::new(new, old.origin), &candidate) {
             self.replace(new, old, &results);
         } else {
-            // Values are replaced by those of equal types, so the same op has results of the same types.
+            // Replacements have the types of the replaced values, so the result types of the op are
+            // unchanged.
             let types = old.results.iter().map(|&result| self.old.ty(result).clone());
             let op = new.add_typed(kind, operands, types, old.origin);
             self.replace(new, old, &new.ops[op].results);
@@ -109,7 +110,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the new graph's version of a block that an op runs.
+    /// Returns the rebuilt version of a block that an op runs.
     fn block(&mut self, new: &mut Graph, block: BlockId) -> BlockId {
         if let Some(&done) = self.blocks.get(&block) {
             return done;
@@ -129,8 +130,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns whether two graphs have the same ops in the same order, and the same outputs, updates and
-/// guards.
+/// Returns whether two graphs have the same ops in the same order, and the same outputs, updates and guards.
 pub(super) fn same(a: &Graph, b: &Graph) -> bool {
     fn parts(graph: &Graph) -> (&Arena<OpId, Op>, &Arena<BlockId, Block>) {
         (&graph.ops, &graph.blocks)

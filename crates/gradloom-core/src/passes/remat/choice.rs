@@ -1,40 +1,40 @@
-//! The order in which values are given up: fewest operations for each byte saved first.
+//! The order in which values are given up, by ascending number of operations per byte saved.
 //!
-//! In: the forward pass. Out: sets of ops to compute again, one added to the other; each set frees the
-//! results of one op that was kept. Always holds: whatever a chosen op reads is a leaf, is kept, or is
-//! chosen, too; products and attention are chosen only after everything that saves bytes without them.
+//! Returns cumulative sets of forward ops to recompute. Each set frees the results of one kept op. Whatever a
+//! chosen op reads is a leaf, kept, or also chosen. Products and attention are chosen only when no other op
+//! saves any more bytes.
 //!
-//! Giving up a value brings in what it was computed from and is not kept (its chain): that is computed again,
-//! or, where it is small or expensive, kept from then on. Of equal layers, the first is given up first: its
-//! values live longest.
+//! Giving up a value requires the values from which it was computed and which are not kept (its chain). These
+//! are recomputed or, if they are small or expensive, kept from then on. Of equal layers, the first is given
+//! up first, because its values live longest.
 
 use super::cost::{is_expensive, operations};
 use super::live::{Forward, is_constant};
 use crate::collections::IdSet;
 use crate::ir::{Id, OpId};
 
-/// Size, as a share of the bytes to save, up to which a value is kept rather than computed again.
+/// Size, relative to the bytes to save, up to which a value is kept instead of recomputed.
 const SMALL: f64 = 1.0 / 16.0;
 
-/// The ops and values that giving up one value needs, as far as they were followed.
+/// The ops and values required to give up one value, as far as they were followed.
 struct Chain {
-    /// The ops to compute again; the first is the one whose results are given up.
+    /// Ops to recompute. The first is the op whose results are given up.
     ops: Vec<OpId>,
-    /// Ops whose results must be kept for that, and were not.
+    /// Ops whose results must be kept for this and are not kept yet.
     kept: Vec<OpId>,
     price: Price,
 }
 
-/// Operations for each byte saved; infinite where nothing is saved.
+/// The number of operations per byte saved, which is infinite if nothing is saved.
 #[derive(Clone, Copy)]
 struct Price {
-    /// A lower bound: following a chain further adds operations and takes bytes away.
+    /// Lower bound. Following a chain further adds operations and reduces the saved bytes.
     least: f64,
     /// True if the whole chain was followed, or enough of it to show that nothing is saved.
     is_exact: bool,
 }
 
-/// Returns the sets in the order in which to add them.
+/// Returns the sets in the order in which they should be added.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
     let mut choice = Choice::new(forward);
     let mut sets = Vec::new();
@@ -47,21 +47,21 @@ pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
     sets
 }
 
-/// Chains of deep models reach back to the first layer, so they are followed no further than is needed to
-/// see that another is cheaper, and again only after one of their ops has been kept or chosen.
+/// The state of the selection. Chains of deep models reach back to the first layer, so they are followed only
+/// until another one is known to be cheaper, and again only after one of their ops has been kept or chosen.
 struct Choice<'f, 'g> {
     forward: &'f Forward<'g>,
-    /// Ops whose results stay alive until the backward pass reads them.
+    /// Ops whose results remain alive until the backward pass reads them.
     kept: IdSet<OpId>,
-    /// Ops to compute again.
+    /// Ops to recompute.
     chosen: IdSet<OpId>,
-    /// True if products and attention may be computed again.
+    /// True if products and attention may be recomputed.
     expensive: bool,
-    /// The price of each op that is kept and may be computed again, by id.
+    /// Price of each kept op that may be recomputed, by id.
     prices: Vec<Option<Price>>,
-    /// The ops whose chains, as far as they were followed, an op is part of, by id.
+    /// For each op by id, the ops whose followed chains contain it.
     parts: Vec<Vec<OpId>>,
-    /// The ops of the chain that is being followed.
+    /// Ops of the chain being followed.
     seen: IdSet<OpId>,
 }
 
@@ -78,7 +78,7 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// Prices everything that is kept.
+    /// Computes the prices of all kept ops.
     fn begin(&mut self, expensive: bool) {
         self.expensive = expensive;
         self.prices = vec![None; self.forward.graph.ops.len()];
@@ -89,7 +89,7 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// Prices an op that is kept, if it can be computed again. Its chain is followed to a price of `limit`.
+    /// Computes the price of a kept op if it can be recomputed. Follows its chain up to a price of `limit`.
     fn price(&mut self, op: OpId, limit: f64) {
         if self.is_repeatable(op) {
             let chain = self.chain(op, limit);
@@ -103,7 +103,7 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// Returns the op with the lowest price, and of equal ones the first.
+    /// Returns the op with the lowest price, or the first of several.
     fn cheapest(&mut self) -> Option<OpId> {
         loop {
             let priced = |&op: &OpId| Some((self.prices[op.index()]?, op));
@@ -118,14 +118,14 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// Gives up the results of an op: the ops to compute again.
+    /// Gives up the results of an op. Returns the ops to recompute.
     fn give_up(&mut self, op: OpId) -> Vec<OpId> {
         let chain = self.chain(op, f64::INFINITY);
         self.prices[op.index()] = None;
         self.kept.remove(&op);
         self.kept.extend(&chain.kept);
         self.chosen.extend(&chain.ops);
-        // The op itself was there before; what comes in with it ends other chains.
+        // The op itself was already part of other chains, but the ops added with it now end them.
         let new = chain.ops[1..].iter().chain(&chain.kept);
         let changed: IdSet<OpId> =
             new.flat_map(|part| std::mem::take(&mut self.parts[part.index()])).collect();
@@ -141,8 +141,8 @@ impl<'f, 'g> Choice<'f, 'g> {
         self.forward.is_repeatable(op) && (self.expensive || !is_expensive(&self.forward.graph.ops[op]))
     }
 
-    /// Returns the chain that giving up the results of an op takes, which is kept and may be computed
-    /// again; followed until the price is above `limit`.
+    /// Returns the chain required to give up the results of an op, which must be kept and recomputable.
+    /// Follows the chain until the price exceeds `limit`.
     fn chain(&mut self, op: OpId, limit: f64) -> Chain {
         let forward = self.forward;
         let bytes = forward.bytes(op);
@@ -184,7 +184,7 @@ mod tests {
     use crate::ir::{Graph, parse};
     use std::fmt::Write;
 
-    /// Returns the same order, with every chain followed to its end before each choice.
+    /// Returns the same order, following every chain to its end before each choice.
     fn order_in_full(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
         let mut choice = Choice::new(forward);
         let mut sets = Vec::new();
@@ -201,7 +201,7 @@ mod tests {
         sets
     }
 
-    /// Builds layers with a residual stream that is not kept: chains reach back to the first of them.
+    /// Builds layers with a residual stream that is not kept, so that chains reach back to the first layer.
     fn layers(count: usize) -> Graph {
         let mut text = "graph {\n%0: f32[64, 64] = input \"x\"\n%1: f32[64, 64] = param \"w\"\n".to_owned();
         let (mut next, mut stream, mut read) = (2, 0, Vec::new());

@@ -1,20 +1,21 @@
-//! The cost of computing an op once more, for comparing ops with each other.
+//! The cost of recomputing an op, for comparison between ops.
 //!
-//! In: an op. Out: a number of operations. They are those of the arithmetic, with a weight for functions that
-//! take many instructions; an op that only moves elements counts one for each. Real times differ by what is
-//! fused and what is cached, but the order hardly does: elementwise ops and reductions are cheap for the
-//! bytes that they make, products and attention are not.
+//! The cost is the number of arithmetic operations, with weights for expensive functions. An op that only
+//! moves elements costs one operation per element. Actual times depend on fusion and caching, but their order
+//! hardly does: elementwise ops and reductions are cheap relative to the bytes that they produce, whereas
+//! products and attention are not.
 
 use crate::ir::{CostClass, Graph, Op, OpKind};
 
-/// Returns the number of operations that compute the results of an op.
+/// Returns the number of operations required to compute the results of an op.
 pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     let elements = |value| graph.ty(value).shape.iter().map(|&extent| extent as f64).product::<f64>();
     let results: f64 = op.results.iter().map(|&value| elements(value)).sum();
     match &op.kind {
         OpKind::Unary(function) => results * weight(function.cost_class()),
         OpKind::Binary(function) => results * weight(function.cost_class()),
-        // Ten rounds of two multiplications and some, for four words: Salmon et al., SC'11.
+        // Ten rounds, each with two multiplications and a few other operations, produce four words (Salmon et
+        // al., SC'11).
         OpKind::RandomBits { .. } => results * 20.0,
         OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
         // Four passes over the digits of each element.
@@ -24,7 +25,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
             2.0 * results * axes.lhs_contract.iter().map(|&axis| shape[axis] as f64).product::<f64>()
         }
         OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
-            // Two products forward and five backward, of which a causal mask leaves half.
+            // Two products in the forward pass and five in the backward pass, halved by a causal mask.
             let (q, k) = (elements(op.operands[0]), &graph.ty(op.operands[1]).shape);
             let products = if matches!(op.kind, OpKind::Attention(_)) { 2.0 } else { 5.0 };
             2.0 * products * q * k[2] as f64 * if spec.causal { 0.5 } else { 1.0 }
@@ -34,7 +35,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     }
 }
 
-/// Returns whether an op is computed again only if nothing cheaper is enough.
+/// Returns whether an op should be recomputed only if cheaper ops are not sufficient.
 pub(super) fn is_expensive(op: &Op) -> bool {
     matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
 }

@@ -1,25 +1,25 @@
-//! The results of the forward pass that later ops read: which are kept, and which of those can be computed
-//! again.
+//! The results of the forward pass that later ops read: which ones are kept, and which of those can be
+//! recomputed.
 //!
-//! In: a graph without block ops and the last op of its forward pass. Out: [`Forward`]. Views own no bytes: a
-//! reader of a view reads the op behind it, its source.
+//! [`Forward`] is created from a graph without block ops and the last op of its forward pass. Views own no
+//! bytes, so a reader of a view reads its source, the op that owns the bytes.
 
 use crate::collections::IdSet;
 use crate::ir::{Definition, Graph, Id, Op, OpId, OpKind, ValueId};
 
-/// The ops of a graph, with where the forward pass ends.
+/// The ops of a graph and the end of its forward pass.
 pub(super) struct Forward<'g> {
     pub(super) graph: &'g Graph,
-    /// Position of each op in the entry block, by id; `usize::MAX` for ops elsewhere.
+    /// Position of each op in the entry block, by id; `usize::MAX` for other ops.
     position: Vec<usize>,
-    /// Position of the op that ends the forward pass.
+    /// Position of the last op of the forward pass.
     end: usize,
     /// Ops whose results are read by name or persist.
     pinned: IdSet<OpId>,
 }
 
 impl<'g> Forward<'g> {
-    /// Finds the forward pass of `graph`, which ends with the op that computes `last`.
+    /// Finds the forward pass of `graph`, whose last op computes `last`.
     pub(super) fn new(graph: &'g Graph, last: ValueId) -> Self {
         let mut position = vec![usize::MAX; graph.ops.len()];
         for (i, (id, _)) in graph.entry_ops().enumerate() {
@@ -41,7 +41,7 @@ impl<'g> Forward<'g> {
         }
     }
 
-    /// Returns the op that owns the bytes behind a value.
+    /// Returns the op that owns the bytes of a value.
     pub(super) fn source(&self, value: ValueId) -> OpId {
         let mut op = self.definition(value);
         while self.graph.ops[op].kind.is_view() {
@@ -50,28 +50,28 @@ impl<'g> Forward<'g> {
         op
     }
 
-    /// Returns the position in the entry block.
+    /// Returns the position of an op in the entry block.
     pub(super) fn position(&self, op: OpId) -> usize {
         self.position[op.index()]
     }
 
-    /// Returns whether an op stands after the forward pass.
+    /// Returns whether an op is after the forward pass.
     pub(super) fn is_late(&self, op: OpId) -> bool {
         self.position(op) > self.end
     }
 
-    /// Returns the sources of what an op reads; none for leaves.
+    /// Returns the sources of the values that an op reads.
     pub(super) fn reads(&self, op: &'g Op) -> impl Iterator<Item = OpId> + '_ {
-        // A barrier does not read the value that it waits for.
+        // A barrier does not read the awaited value.
         let read = if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };
         op.operands[..read].iter().map(|&value| self.source(value))
     }
 
-    /// Returns whether an op of the forward pass may be computed a second time, late.
+    /// Returns whether a forward op may be recomputed in the backward pass.
     pub(super) fn is_repeatable(&self, op: OpId) -> bool {
         let Op { kind, operands, .. } = &self.graph.ops[op];
         let constant = |&value: &ValueId| is_constant(&self.graph.ops[self.source(value)].kind);
-        // A user's code has an unknown cost. What depends on constants alone is a constant.
+        // User-defined ops have unknown costs. Values that depend only on constants are constants too.
         !kind.is_external_leaf()
             && !is_constant(kind)
             && !matches!(kind, OpKind::Custom(_))
@@ -80,7 +80,7 @@ impl<'g> Forward<'g> {
             && !operands.iter().all(constant)
     }
 
-    /// Returns the ops of the forward pass that own bytes which are read later.
+    /// Returns the forward ops that own bytes that are read after the forward pass.
     pub(super) fn kept(&self) -> IdSet<OpId> {
         let late = self.graph.entry_ops().filter(|(id, op)| self.is_late(*id) && !op.kind.is_view());
         let read = late.flat_map(|(_, op)| self.reads(op));
@@ -93,7 +93,7 @@ impl<'g> Forward<'g> {
     }
 }
 
-/// Returns whether an op's value is known without running anything.
+/// Returns whether an op's value is known without running any launch.
 pub(super) fn is_constant(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Constant { .. } | OpKind::Iota { .. })
 }

@@ -1,11 +1,11 @@
-//! Rematerialisation: values of the forward pass are computed again in the backward pass instead of kept,
-//! until the step fits into a memory budget.
+//! Rematerialization, which recomputes values of the forward pass in the backward pass instead of keeping
+//! them, until the step fits into a memory budget.
 //!
-//! In: a graph after the other passes, where its forward pass ends, a number of bytes, and a way to plan a
-//! graph. Out: a graph with the same meaning and bits whose planned peak is within the budget, or the error
-//! that says how far it could be brought. Always holds: as few values are given up as meet the budget, in the
-//! order of `choice.rs`; it is the real plan that is held against the budget, with all that fusion and
-//! sharing of bytes save.
+//! Given a graph after the other passes, the end of its forward pass, a budget in bytes and a function that
+//! plans a graph, returns a graph with bitwise identical results whose planned peak is within the budget.
+//! Otherwise, returns an error with the lowest peak that was found. As few values as necessary are given up,
+//! in the order of `choice.rs`. The budget is compared with the actual plan, which includes the savings of
+//! fusion and memory reuse.
 
 mod choice;
 mod cost;
@@ -18,30 +18,29 @@ use crate::ir::{Graph, OpId, ValueId};
 use crate::plan::{Plan, report};
 use live::Forward;
 
-/// Number of prefixes that are planned before the search narrows down.
+/// Number of prefixes that are planned before the bisection.
 const PROBES: usize = 8;
-/// The bisection ends when this share of the values, or one, is in question.
+/// The bisection ends when the interval is one value or this fraction of all values.
 const SHARE: usize = 128;
 
-/// Returns the ops of the forward pass that are worth computing again: sets in the order in which to add
-/// them, each of which frees the results of one op that is kept. The forward pass ends with the op that
-/// computes `last`.
+/// Returns the forward ops that are worth recomputing, as cumulative sets. Each set frees the results of one
+/// kept op. The last op of the forward pass computes `last`.
 pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
     choice::order(&Forward::new(graph, last))
 }
 
-/// Returns the graph in which everything after the forward pass reads copies of what the `chosen` ops
-/// compute. They must be some first sets of [`candidates`], together.
+/// Returns the graph in which all ops after the forward pass read copies of the results of the `chosen` ops.
+/// These must be the union of a prefix of [`candidates`].
 pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     rewrite::rewrite(&Forward::new(graph, last), last, chosen)
 }
 
-/// Brings the peak ([`crate::plan::Totals::peak`]) of a step down to `budget` bytes. The forward pass ends
-/// with the op that computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
+/// Reduces the peak ([`crate::plan::Totals::peak`]) of a step to at most `budget` bytes. The last op of the
+/// forward pass computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
 ///
 /// # Errors
-/// When the budget cannot be met: the message names the least number of bytes that was found, and the
-/// largest values.
+/// Returns an error if the budget cannot be met. The message contains the lowest peak that was found, and the
+/// notes list the largest values.
 pub fn fit(
     graph: &Graph,
     last: ValueId,
@@ -60,7 +59,8 @@ pub fn fit(
         let plan = plan(&graph)?;
         Ok((graph, plan))
     };
-    // The peak need not fall with every value, so probes come before the bisection.
+    // The peak does not necessarily decrease with every value, so probe several prefixes before the
+    // bisection.
     let probes = PROBES.min(sets.len());
     let (mut misses, mut least) = (0, (graph.clone(), first));
     for probe in 1..=probes {
@@ -78,8 +78,8 @@ pub fn fit(
     Err(too_small(&least.0, &least.1, budget))
 }
 
-/// Returns the graph with the fewest values given up, more than `misses` and at most `fits`, as far as a
-/// bisection down to `step` of them finds it.
+/// Returns the graph with the fewest values given up, more than `misses` and at most `fits`, found by
+/// bisection to a resolution of `step` values.
 fn narrow(
     mut misses: usize,
     mut fits: usize,
@@ -100,7 +100,7 @@ fn narrow(
     Ok(graph)
 }
 
-/// Returns the error of a budget that cannot be kept.
+/// Returns the error for a budget that cannot be met.
 fn too_small(graph: &Graph, plan: &Plan, budget: u64) -> Error {
     let (peak, totals) = (plan.totals.peak(), &plan.totals);
     let mut error = Error::new(

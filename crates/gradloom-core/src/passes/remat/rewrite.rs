@@ -1,16 +1,15 @@
-//! The graph in which chosen ops of the forward pass are computed a second time for their late readers.
+//! Rewriting of the graph so that chosen forward ops are recomputed for their late readers.
 //!
-//! In: the forward pass and the ops to compute again. Out: a graph with the same meaning. Always holds: a
-//! copy stands right before its first reader, so it lives no longer than needed; it reads what is kept
-//! through a [`OpKind::Barrier`], so that no pass merges it with the original.
+//! A copy is placed directly before its first reader, so it is live no longer than necessary. It reads kept
+//! values through a [`OpKind::Barrier`], so that no pass merges it with the original.
 
 use super::live::{Forward, is_constant};
 use crate::collections::{IdMap, IdSet, sort_by_key};
 use crate::ir::{Builder, Graph, Id, OpId, OpKind, ValueId};
 use crate::passes::dce::dce;
 
-/// Lets all ops after the forward pass read copies of the `chosen` ops' results. `last` ends the forward
-/// pass.
+/// Replaces the operands of all ops after the forward pass by copies of the `chosen` ops' results. The last
+/// op of the forward pass computes `last`.
 pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     let mut graph = forward.graph.clone();
     graph.cursor = graph.entry;
@@ -35,7 +34,7 @@ pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &IdSet<OpId>
     dce(&graph)
 }
 
-/// Returns the chosen ops, and the views of what they compute.
+/// Returns, for each op by id, whether it is chosen or a view of a chosen op's result.
 fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<bool> {
     let mut repeated = vec![false; forward.graph.ops.len()];
     for &id in ops.iter().filter(|&&id| !forward.is_late(id)) {
@@ -48,20 +47,21 @@ fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<
 
 struct Copies<'f, 'g> {
     forward: &'f Forward<'g>,
-    /// For each op by id, true if it is computed again and has no copy yet.
+    /// For each op by id, true if it is recomputed and has no copy yet.
     repeated: Vec<bool>,
     /// The copy of each value that has one.
     values: IdMap<ValueId, ValueId>,
-    /// The values that copies read in place of values that are kept.
+    /// The values that copies read in place of kept values.
     barriers: IdMap<ValueId, ValueId>,
-    /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may
-    /// be what their reader reads, too, and could not be fused with it if they had to come between.
+    /// Results of the last two products of the backward pass. Copies wait for the earlier one, because the
+    /// reader of a copy may also read the later product and could not be fused with it if the copy had to run
+    /// between them.
     products: [ValueId; 2],
 }
 
 impl Copies<'_, '_> {
-    /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not
-    /// there yet.
+    /// Appends the copy of a value and of the values from which it is computed, as far as they are recomputed
+    /// and have no copies yet.
     fn make(&mut self, graph: &mut Graph, value: ValueId) {
         let mut needed: Vec<OpId> = Vec::new();
         let mut waiting = vec![value];

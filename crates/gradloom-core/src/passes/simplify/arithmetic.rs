@@ -11,7 +11,7 @@ pub(super) fn unary(b: &mut Builder<'_>, op: UnaryOp, x: ValueId) -> Option<Valu
         _ => None,
     };
     match (op, inner) {
-        // Differentiation is over when passes run.
+        // Passes run after differentiation, so `Detach` has no effect any more.
         (Detach, _) => Some(x),
         (Neg, Some((Neg, y))) | (Not, Some((Not, y))) => Some(y),
         (Abs, Some((Abs, _))) | (Sign, Some((Sign, _))) | (Floor, Some((Floor, _))) => Some(x),
@@ -22,7 +22,7 @@ pub(super) fn unary(b: &mut Builder<'_>, op: UnaryOp, x: ValueId) -> Option<Valu
 
 pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) -> Option<ValueId> {
     let (left, right) = (splat_of(b.graph, x), splat_of(b.graph, y));
-    // What can be removed on the right can be removed on the left of a commutative op.
+    // A neutral right operand can be removed, and so can a neutral left operand of a commutative op.
     let removed = right
         .filter(|n| is_right_neutral(op, *n))
         .map(|_| x)
@@ -43,7 +43,7 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
             Some(emit(b, OpKind::Binary(BinaryOp::Add), &[x, y]))
         }
         BinaryOp::Mul | BinaryOp::Div => {
-            // Not for the division of integers: -(i32::MIN) wraps to itself.
+            // Exclude integer division, because -(i32::MIN) wraps to itself.
             let exact = op == BinaryOp::Mul || b.ty(x).dtype.is_float();
             if let (true, Some(nx), Some(ny)) = (exact, negated(b, x), negated(b, y)) {
                 return Some(emit(b, OpKind::Binary(op), &[nx, ny]));
@@ -61,13 +61,13 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
         BinaryOp::Min | BinaryOp::Max => (x == y).then_some(x),
         BinaryOp::Pow => match right? {
             Number::Float(2.0) => Some(b.mul(x, x)),
-            // Also where the base is NaN.
+            // This also holds if the base is NaN.
             Number::Float(0.0) => Some(b.splat_like(x, 1.0)),
             _ => None,
         },
         BinaryOp::And | BinaryOp::Or => match number {
             _ if x == y => Some(x),
-            // What is not neutral wins.
+            // A number that is not neutral determines the result.
             Some(Number::Bool(_)) => Some(if right.is_some() { y } else { x }),
             _ => None,
         },
@@ -75,12 +75,12 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
     }
 }
 
-/// Returns whether `x op number` is `x`, for every x.
+/// Returns whether `x op number` equals `x` for all x.
 fn is_right_neutral(op: BinaryOp, number: Number) -> bool {
     let zero = number == Number::Float(0.0) || number == Number::Int(0) || number == Number::Bool(false);
     let one = number == Number::Float(1.0) || number == Number::Int(1);
     match op {
-        // 0 + -0 is 0, so that only -0 is neutral; 0 - 0 is 0 and -0 - 0 is -0.
+        // 0 + -0 is 0, so only -0 is neutral for addition. 0 - 0 is 0 and -0 - 0 is -0.
         BinaryOp::Add => number == Number::Float(-0.0) || number == Number::Int(0),
         BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => zero,
         BinaryOp::Mul | BinaryOp::Div | BinaryOp::Pow => one,
@@ -89,7 +89,7 @@ fn is_right_neutral(op: BinaryOp, number: Number) -> bool {
     }
 }
 
-/// Returns `1 / number`, if that and every product with it are what the division would give: powers of two.
+/// Returns `1 / number` for powers of two, where multiplying by it returns the same result as the division.
 fn exact_reciprocal(number: f64) -> Option<f64> {
     let reciprocal = 1.0 / number;
     let power_of_two = number.is_normal() && number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;

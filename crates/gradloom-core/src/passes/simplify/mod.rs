@@ -1,8 +1,8 @@
-//! Algebra: ops that need not be computed, or that a cheaper op computes.
+//! Algebraic simplification, which removes ops or replaces them by cheaper ones.
 //!
-//! Always holds: a result keeps its bits in float32, up to the payload of a NaN. So `x * 1` goes and `x * 0`
-//! does not (NaN), `x - 0` goes and `x + 0` does not (`-0`), and nothing is reassociated but a sum with
-//! updates that are scattered, which are added one by one.
+//! Results are bitwise identical in float32, except for the payload of a NaN. `x * 1` and `x - 0` are
+//! therefore removed, but `x * 0` (NaN) and `x + 0` (`-0`) are not. The only reassociation is that of a sum
+//! with scattered updates, which are added one by one.
 
 mod arithmetic;
 mod movement;
@@ -26,7 +26,7 @@ pub fn simplify(graph: &Graph) -> Graph {
     )
 }
 
-/// Returns a value that equals the op's result, if a rule finds one that is cheaper.
+/// Returns a cheaper value that equals the op's result, if a rule finds one.
 fn simplified(b: &mut Builder<'_>, kind: &OpKind, x: &[ValueId]) -> Option<ValueId> {
     match kind {
         OpKind::Unary(op) => arithmetic::unary(b, *op, x[0]),
@@ -44,12 +44,12 @@ fn simplified(b: &mut Builder<'_>, kind: &OpKind, x: &[ValueId]) -> Option<Value
     }
 }
 
-/// Adds an op with one result, or what it simplifies to.
+/// Appends an op with one result, or its simplification.
 fn emit(b: &mut Builder<'_>, kind: OpKind, operands: &[ValueId]) -> ValueId {
     simplified(b, &kind, operands).unwrap_or_else(|| b.op(kind, operands))
 }
 
-/// Returns the number of reads of each value, by id. A barrier does not read the value that it waits for.
+/// Returns the number of reads of each value, by id. A barrier does not read the awaited value.
 pub(super) fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
     let read = |op: &Op| if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };

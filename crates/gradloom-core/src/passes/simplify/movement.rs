@@ -1,11 +1,11 @@
-//! Views and data movement: identities, and two in a row as one.
+//! Views and data movement: identities, and merging of consecutive ops.
 
 use super::super::definition;
 use super::super::rewriter::Candidate;
 use super::emit;
 use crate::ir::{Builder, DotAxes, Id, OpKind, Shape, ValueId};
 
-/// Simplifies a reduction over nothing, or over axes of one element: it only drops axes.
+/// Simplifies a reduction over no axes or over axes of extent 1, which only removes axes.
 pub(super) fn reduce(b: &mut Builder<'_>, axes: &[usize], x: ValueId) -> Option<ValueId> {
     let shape = b.shape(x);
     let trivial = axes.iter().all(|&axis| shape[axis] == 1);
@@ -31,7 +31,7 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
     let shape = b.shape(x);
     if perm.iter().filter(|&&axis| shape[axis] != 1).is_sorted() {
-        // The elements keep their order.
+        // The order of elements is unchanged.
         let shape = perm.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
         return Some(emit(b, OpKind::Reshape { shape }, &[x]));
     }
@@ -44,9 +44,9 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
 }
 
-/// Simplifies the transpose of a product that nothing else needs: it is the product of the operands the
-/// other way round. (The gradient of a table that is an output layer, too, is added to the table's other
-/// gradient, row by row.)
+/// Simplifies the transpose of a product that has no other use to the product of the swapped operands. (The
+/// gradient of a table that is also an output layer is thereby added row by row to the table's other
+/// gradient.)
 pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     let OpKind::Permute { perm } = op.kind else { return None };
     let (OpKind::Dot(axes), x) = definition(b.graph, op.operands[0])? else { return None };
@@ -101,8 +101,8 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
             // An empty slice starts where the inner one does, which is in range.
             for a in axes.filter(|&a| count(a) > 0) {
                 starts[a] = start1[a] + start[a] * step1[a];
-                // The last element lies in the operand, so this overflows nothing; a step that is not taken
-                // might.
+                // The last element is within the operand, so this cannot overflow. A step between fewer than
+                // two elements might.
                 if count(a) > 1 {
                     steps[a] = step[a] * step1[a];
                 }
@@ -110,7 +110,7 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
             }
             Some(emit(b, OpKind::Slice { start: starts, limit: limits, step: steps }, &[inner]))
         }
-        // Of joined tensors, only one may be read.
+        // The slice may read only one of the concatenated tensors.
         (OpKind::Concat { axis }, parts) => {
             let axis = *axis;
             let mut offset = 0;
@@ -138,12 +138,12 @@ pub(super) fn pad(b: &mut Builder<'_>, [low, high, interior]: [&[usize]; 3], x: 
     (0..shape.rank()).all(nothing).then_some(x)
 }
 
-/// Operands of a concatenation that others are joined into, at most: a chain of them takes no square of its
-/// length, and doublings do not become their number of parts.
+/// Maximum number of operands of a concatenation after merging nested ones. This avoids quadratic time for a
+/// chain of concatenations and exponential growth for repeated doubling.
 const MOST_PARTS: usize = 256;
 
 pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<ValueId> {
-    // Nested ones are joined at once, and what is empty adds nothing.
+    // Flatten nested concatenations, and omit empty parts.
     let mut parts = Vec::with_capacity(x.len());
     for &value in x {
         match definition(b.graph, value) {
@@ -168,8 +168,9 @@ pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<
     (parts != x).then(|| emit(b, OpKind::Concat { axis }, &parts))
 }
 
-/// Simplifies a stack, whose parts were given an outer axis: the parts are joined along their own outermost
-/// axis, and then reshaped. Other joins of them share that.
+/// Simplifies a stack, whose parts were reshaped to have an additional outer axis. The parts are concatenated
+/// along their own outermost axis and then reshaped, so that other concatenations of them can share the
+/// result.
 fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
     let mut inner = Vec::with_capacity(parts.len());
     let mut shape = b.shape(parts[0]).to_vec();
@@ -188,7 +189,7 @@ fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Optio
     })
 }
 
-/// Returns the tensor that was cut into exactly these parts, in this order.
+/// Returns the tensor that was split into exactly these parts in this order.
 fn split_of(b: &Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
     let mut whole = None;
     let mut reached = 0;

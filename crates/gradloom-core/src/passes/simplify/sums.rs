@@ -4,11 +4,11 @@ use super::super::rewriter::Candidate;
 use super::super::{definition, splat_of};
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ScatterOp, ValueId};
 
-/// Simplifies `scatter_add(0, index, updates) + x` to `scatter_add(x, index, updates)`, unless the former
-/// is needed by itself.
+/// Simplifies `scatter_add(0, index, updates) + x` to `scatter_add(x, index, updates)`, unless the former has
+/// other uses.
 ///
-/// This is the gradient of a table that is both gathered from and multiplied with (tied embeddings). The
-/// updates are then added to `x` one by one instead of to each other first, which may round differently.
+/// This occurs in the gradient of a table that is both gathered from and used in a product (tied embeddings).
+/// The updates are then added to `x` one by one instead of to each other first, which may round differently.
 pub(super) fn add_to_scattered(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     if *op.kind != OpKind::Binary(BinaryOp::Add) {
         return None;

@@ -1,9 +1,9 @@
-//! Sums of many terms, which become one op.
+//! Joining of the terms of long sums.
 //!
-//! A value that is used many times has a gradient of as many terms, each added to those before: of the
-//! parts of a split tensor, of a weight with which every step of a recurrent layer multiplies. Here a sum
-//! is seen whole, so that its length costs nothing. Always holds: at each element the same numbers are
-//! added, perhaps in another order.
+//! The gradient of a value with many uses is a sum of as many terms, each added to the previous ones.
+//! Examples are the parts of a split tensor, and a weight used in every step of a recurrent layer. This pass
+//! processes a sum as a whole, so that its length costs nothing. At each element, the same numbers are added,
+//! possibly in another order.
 
 mod pads;
 mod products;
@@ -13,7 +13,7 @@ use super::rewriter::{Candidate, rebuild};
 use super::simplify::use_counts;
 use crate::ir::{BinaryOp, Builder, Graph, Id, OpKind, ValueId};
 
-/// Joins the terms of the sums of all blocks.
+/// Joins the terms of sums in all blocks.
 pub fn sums(graph: &Graph) -> Graph {
     let old = Old::new(graph);
     rebuild(
@@ -32,7 +32,7 @@ pub fn sums(graph: &Graph) -> Graph {
                 joined.push(value);
             }
             let values = terms.iter().map(|term| term.new).chain(joined);
-            // Nothing was joined if all terms are left.
+            // If no terms were removed, nothing was joined.
             (terms.len() < count)
                 .then(|| values.reduce(|sum, term| builder.add(sum, term)).into_iter().collect())
         },
@@ -43,14 +43,14 @@ fn is_sum(kind: &OpKind) -> bool {
     *kind == OpKind::Binary(BinaryOp::Add)
 }
 
-/// A term of a sum, in the graph before and after.
+/// A term of a sum, in the old and the new graph.
 #[derive(Clone, Copy)]
 struct Term {
     old: ValueId,
     new: ValueId,
 }
 
-/// Takes the terms of these indices, which ascend, out of the list.
+/// Removes the terms with these ascending indices from the list and returns them.
 fn take(terms: &mut Vec<Term>, indices: &[usize]) -> Vec<Term> {
     let taken = indices.iter().map(|&i| terms[i]).collect();
     for &i in indices.iter().rev() {
@@ -64,7 +64,7 @@ struct Old<'g> {
     graph: &'g Graph,
     /// Number of reads of each value, by id.
     uses: Vec<usize>,
-    /// Values that are sums, and that only another sum reads, by id.
+    /// For each value by id, true if it is a sum whose only user is another sum.
     is_part: Vec<bool>,
     /// Position of each op in its block, by id.
     positions: Vec<usize>,
@@ -87,10 +87,10 @@ impl<'g> Old<'g> {
         Self { graph, uses, is_part, positions }
     }
 
-    /// Returns the terms of a sum that is no part of another, in order.
+    /// Returns the terms of a sum that is not part of another sum, in order.
     fn terms(&self, b: &Builder<'_>, op: &Candidate<'_>) -> Vec<Term> {
         let pair = |old: &[ValueId], new: &[ValueId]| [1, 0].map(|i| Term { old: old[i], new: new[i] });
-        // A stack of its own, not recursion: a sum may be as deep as the program is long.
+        // Use an explicit stack instead of recursion, because a sum may be as deep as the program is long.
         let mut open = pair(&op.old.operands, op.operands).to_vec();
         let mut terms = Vec::new();
         while let Some(term) = open.pop() {

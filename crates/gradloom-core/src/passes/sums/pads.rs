@@ -5,12 +5,13 @@ use super::{Term, take};
 use crate::collections::{sort, sort_by_key};
 use crate::ir::{Builder, Number, OpKind, ValueId};
 
-/// Takes terms out of a sum that are padded with zeros along one axis, do not overlap, and together fill it:
-/// `pad(a) + pad(b) + .. = concat(a, b, ..)`.
+/// Removes terms from a sum that are zero-padded along one axis, do not overlap, and together fill it, and
+/// returns their concatenation: `pad(a) + pad(b) + .. = concat(a, b, ..)`.
 ///
-/// This is how the cotangents of the parts of a split come together: queries, keys and values of attention,
-/// the steps of a sequence. Where at most one other term is in the sum, its bits stay: at every element, all
-/// terms but two are 0 (and `-0`, to which nothing is added any more, stays `-0`).
+/// The cotangents of the parts of a split have this form, such as queries, keys and values of attention, or
+/// the steps of a sequence. If the sum has at most one other term, its result is bitwise identical, since at
+/// every element at most two terms are nonzero, except that a `-0` to which nothing is added any more remains
+/// `-0`.
 pub(super) fn join(b: &mut Builder<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
     let rank = b.graph.ty(terms.first()?.new).shape.rank();
     let (axis, parts) = (0..rank).find_map(|axis| Some((axis, parts_along(b, axis, terms)?)))?;
@@ -21,7 +22,7 @@ pub(super) fn join(b: &mut Builder<'_>, terms: &mut Vec<Term>) -> Option<ValueId
     Some(b.op(OpKind::Concat { axis }, &values))
 }
 
-/// A value that is padded with zeros along one axis, and which term it is.
+/// A value that is zero-padded along one axis, with the index of its term.
 struct Part {
     term: usize,
     value: ValueId,
@@ -29,7 +30,7 @@ struct Part {
     to: usize,
 }
 
-/// Returns the terms that are padded along `axis` alone and together fill it exactly, in order.
+/// Returns the terms that are padded only along `axis` and together fill it exactly, in order.
 fn parts_along(b: &Builder<'_>, axis: usize, terms: &[Term]) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> =
         terms.iter().enumerate().filter_map(|(i, term)| part_along(b, axis, i, term.new)).collect();

@@ -1,15 +1,15 @@
-//! Products whose results are added.
+//! Sums of products.
 
 use super::super::definition;
 use super::{Old, Term, take};
 use crate::collections::{sort, sort_by_key};
 use crate::ir::{Builder, Definition, DotAxes, Graph, Id, OpKind, ValueId};
 
-/// Takes products out of a sum that differ in their operands alone: `a b + c d + ..` is one product, of
-/// `concat(a, c, ..)` and `concat(b, d, ..)` along an axis that is contracted.
+/// Removes products from a sum that differ only in their operands, and returns one product: `a b + c d + ..`
+/// is the product of `concat(a, c, ..)` and `concat(b, d, ..)` along a contracted axis.
 ///
-/// This is the gradient of a weight that several steps share. It is done where the results that are saved
-/// have more elements than the operands that are joined: each of them would be written and read again.
+/// This occurs in the gradient of a weight shared by several steps. Products are joined if the avoided
+/// results, each of which would be written and read again, have more elements than the joined operands.
 pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
     let mut groups: Vec<JoinedTerms> = Vec::new();
     for (index, term) in terms.iter().enumerate().filter(|(_, term)| old.uses[term.old.index()] == 1) {
@@ -22,8 +22,8 @@ pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) ->
     let JoinedTerms { alike: Alike { axes, .. }, members } =
         groups.into_iter().find(|group| group.pays(b.graph, terms))?;
     let mut products = take(terms, &members);
-    // In the order of the operands that came first, which is that of the steps: what else is made of them is
-    // stacked in this order, too.
+    // Sort by the earlier operand of each product, which is the order of the steps. Other values made from
+    // these operands are stacked in the same order.
     sort_by_key(&mut products, |term| {
         operands(old.graph, term.old).into_iter().map(|operand| position(old, operand)).min()
     });
@@ -35,8 +35,8 @@ pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) ->
     Some(b.op(OpKind::Dot(axes), &sides))
 }
 
-/// Common properties of products that can be joined: the extents of their operands but for the first axis
-/// that is contracted.
+/// The properties that products must share to be joined: the axes, and the extents of the operands except the
+/// first contracted axis.
 #[derive(PartialEq)]
 struct Alike {
     axes: DotAxes,
@@ -57,7 +57,7 @@ impl Alike {
     }
 }
 
-/// Terms of a sum, by index, that can be joined.
+/// Indices of the terms of a sum that can be joined.
 struct JoinedTerms {
     alike: Alike,
     members: Vec<usize>,
@@ -73,7 +73,7 @@ impl JoinedTerms {
             values
         };
         let sides = [of_side(0), of_side(1)];
-        // Of products with a factor in common, the other factors had better be added.
+        // For products with a common factor, adding the other factors is better.
         let distinct = sides.iter().all(|values| values.windows(2).all(|pair| pair[0] != pair[1]));
         let read: usize = sides.iter().flatten().map(|&value| elements(value)).sum();
         distinct && (self.members.len() - 1) * elements(terms[self.members[0]].new) > read
@@ -86,7 +86,7 @@ fn operands(graph: &Graph, product: ValueId) -> [ValueId; 2] {
     [x[0], x[1]]
 }
 
-/// Returns the position of the op that computes a value, in its block.
+/// Returns the position in its block of the op that computes a value.
 fn position(old: &Old<'_>, value: ValueId) -> usize {
     match old.graph.values[value].definition {
         Definition::Result(op, _) => old.positions[op.index()],
