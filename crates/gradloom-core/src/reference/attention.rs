@@ -1,4 +1,4 @@
-//! Scaled dot-product attention and its gradient, by their definitions: see [`AttentionSpec`].
+//! Scaled dot-product attention and its gradient, computed by their definitions; see [`AttentionSpec`].
 
 use super::error::trap;
 use super::{HostData, HostTensor};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::float;
 use crate::ir::{AttentionSpec, Type};
 
-/// The positions in k and v of the keys that each query sees.
+/// The positions in k and v of the keys that are visible to each query.
 struct Keys<'a> {
     spec: &'a AttentionSpec,
     q: &'a HostTensor,
@@ -14,14 +14,14 @@ struct Keys<'a> {
     v: &'a HostTensor,
     /// Position of query 0 of each sequence.
     offsets: Vec<i64>,
-    /// Keys of each sequence that exist, before the causal mask.
+    /// Number of existing keys of each sequence, before the causal mask.
     lengths: Vec<usize>,
     table: Option<&'a HostTensor>,
-    /// Query heads that share a key head.
+    /// Number of query heads per key head.
     group: usize,
 }
 
-/// A key that a query sees: the rows of k and v, counted over batch, heads and length.
+/// A visible key: its row in k and v, counted over batch, heads and length, and its score.
 struct Key {
     row: usize,
     score: f64,
@@ -35,7 +35,7 @@ impl<'a> Keys<'a> {
             Some(table) => table.ty.shape[1] * k.ty.shape[2],
             None => k.ty.shape[2],
         };
-        // One number is that of all sequences.
+        // A scalar applies to all sequences.
         let of_each = |x: Option<&HostTensor>, default: i64| -> Vec<i64> {
             let number = |sequence: usize| x.map_or(default, |x| x.integer(sequence % x.len().max(1)));
             (0..q.ty.shape[0]).map(number).collect()
@@ -61,7 +61,7 @@ impl<'a> Keys<'a> {
         Ok(keys)
     }
 
-    /// Entries of the block table are checked where they hold a key below `key_length`, whether seen or not.
+    /// Checks the entries of the block table that refer to a key below `key_length`, visible or not.
     fn check_table(&self) -> Result<()> {
         let Some(table) = self.table else { return Ok(()) };
         let (pool, block) = (self.k.ty.shape[0], self.k.ty.shape[2]);
@@ -95,7 +95,7 @@ impl<'a> Keys<'a> {
         (first * heads + head) * length + j
     }
 
-    /// Returns the keys that query `i` sees, with their scaled scores. `query` is its row in q.
+    /// Returns the keys visible to query `i`, with their scaled scores. `query` is the query's row in q.
     fn seen(&self, sequence: usize, head: usize, i: usize, query: usize) -> Vec<Key> {
         let position = self.offsets[sequence] + i as i64;
         let visible = (0..self.lengths[sequence]).filter(|&j| !self.spec.causal || j as i64 <= position);
@@ -107,7 +107,7 @@ impl<'a> Keys<'a> {
             .collect()
     }
 
-    /// Calls `visit` with every query's row in q and the keys that it sees.
+    /// Calls `visit` with the row of each query in q and the keys visible to it.
     fn each_query(&self, visit: &mut dyn FnMut(usize, &[Key])) {
         let [batch, heads, queries, _] = self.q.ty.shape[..] else { unreachable!("queries have rank 4") };
         for sequence in 0..batch {
@@ -121,7 +121,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Returns a slice along the last axis.
+/// Returns a row of the last axis.
 fn row_of(x: &HostTensor, row: usize) -> &[f64] {
     let depth = x.ty.shape[3];
     &x.floats()[row * depth..][..depth]
@@ -131,14 +131,14 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
 
-/// Adds `factor * row` to `sums`, for the row at an offset.
+/// Adds `factor * values` to the row of `sums` with index `row`.
 fn accumulate(sums: &mut [f64], row: usize, factor: f64, values: &[f64]) {
     for (sum, value) in sums[row * values.len()..].iter_mut().zip(values) {
         *sum += factor * value;
     }
 }
 
-/// Computes the output and the log-sum-exp of the scaled scores; `types` are those of the results.
+/// Computes the output and the log-sum-exp of the scaled scores, which have the given `types`.
 pub(super) fn attention(
     spec: &AttentionSpec,
     operands: &[&HostTensor],
@@ -148,7 +148,7 @@ pub(super) fn attention(
     let mut output = vec![0.0; types[0].elements()];
     let mut log_sums = Vec::with_capacity(types[1].elements());
     keys.each_query(&mut |query, seen| {
-        // Any shift gives the same result; the greatest score keeps the exponentials in range.
+        // Any shift yields the same result. The maximum score keeps the exponentials in range.
         let greatest = seen.iter().map(|key| key.score).fold(f64::NEG_INFINITY, f64::max);
         let shift = if greatest.is_finite() { greatest } else { 0.0 };
         let weights: Vec<f64> = seen.iter().map(|key| float::exp(key.score - shift)).collect();
@@ -162,8 +162,8 @@ pub(super) fn attention(
     Ok(vec![tensor(types[0], output), tensor(types[1], log_sums)])
 }
 
-/// Computes the cotangents of q, k and v. The weights come from the log-sum-exp operand, as the definition
-/// in FlashAttention-2, section 3.1.2, has it.
+/// Computes the cotangents of q, k and v. The weights are computed from the log-sum-exp operand, as in
+/// FlashAttention-2, section 3.1.2.
 pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let keys = Keys::new(spec, operands)?;
     let (q, k, v) = (keys.q, keys.k, keys.v);

@@ -1,10 +1,10 @@
-//! Convolutions, by their definition.
+//! Convolutions, computed by their definition.
 
 use super::indices::each_index;
 use super::{HostData, HostTensor};
 use crate::ir::{ConvSpec, Shape, Type};
 
-/// Computes the sums of products of weights and the elements under them, one by one.
+/// Computes each element of the result as a sum of products of weights and elements of x.
 pub(super) fn conv(spec: &ConvSpec, x: &HostTensor, weights: &HostTensor, ty: &Type) -> HostTensor {
     let (xs, ws) = (&x.ty.shape, &weights.ty.shape);
     let (x, w) = (x.floats(), weights.floats());
@@ -15,7 +15,7 @@ pub(super) fn conv(spec: &ConvSpec, x: &HostTensor, weights: &HostTensor, ty: &T
         let (batch, output, position) = (at[0], at[1], &at[2..]);
         let first = output / per_group.max(1) * ws[1];
         let mut sum = 0.0;
-        // Channel and place in the weights.
+        // Iterate over the channels and the positions in the weights.
         each_index(&Shape::from(&ws[1..]), &mut |inner| {
             let (channel, place) = (inner[0], &inner[1..]);
             let mut from = batch * x_strides[0] + (first + channel) * x_strides[1];

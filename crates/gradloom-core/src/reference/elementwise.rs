@@ -1,11 +1,11 @@
-//! Elementwise ops: unary, binary, compare, select, cast.
+//! Elementwise ops: unary, composite, binary, compare, select and cast.
 
 use super::error::trap;
 use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Type, UnaryOp};
 
-/// Returns the low bits of `value`, as many as a `dtype` has, read as one.
+/// Wraps `value` to the range of an integer `dtype`.
 pub(super) fn wrap(dtype: DType, value: i64) -> i64 {
     match dtype {
         DType::U32 => i64::from(value as u32),
@@ -19,7 +19,7 @@ fn tensor(ty: &Type, data: HostData) -> HostTensor {
     HostTensor { ty: ty.clone(), data }
 }
 
-/// Applies a function of one operand.
+/// Computes a function of one operand.
 pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
     let dtype = x.ty.dtype;
     let data = match &x.data {
@@ -30,13 +30,13 @@ pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
     tensor(&x.ty, data)
 }
 
-/// Applies a function that is made of others.
+/// Computes a composite function.
 pub(super) fn composite(op: CompositeOp, x: &HostTensor) -> HostTensor {
     let HostData::Float(values) = &x.data else { unreachable!("composite functions take floats") };
     tensor(&x.ty, HostData::Float(values.iter().map(|&v| op.float(v)).collect()))
 }
 
-/// Computes a function of two operands of one type.
+/// Computes a function of two operands of the same type.
 pub(super) fn binary(op: BinaryOp, a: &HostTensor, b: &HostTensor) -> Result<HostTensor> {
     let dtype = a.ty.dtype;
     let data = match (&a.data, &b.data) {
@@ -62,7 +62,7 @@ pub(super) fn binary(op: BinaryOp, a: &HostTensor, b: &HostTensor) -> Result<Hos
     Ok(tensor(&a.ty, data))
 }
 
-/// Bools that say how the elements compare.
+/// Compares the elements.
 pub(super) fn compare(op: CompareOp, a: &HostTensor, b: &HostTensor) -> HostTensor {
     fn each<T: PartialOrd + Copy>(op: CompareOp, a: &[T], b: &[T]) -> Vec<bool> {
         a.iter().zip(b).map(|(a, b)| op.holds(a, b)).collect()
@@ -76,7 +76,7 @@ pub(super) fn compare(op: CompareOp, a: &HostTensor, b: &HostTensor) -> HostTens
     tensor(&Type::new(DType::Bool, a.ty.shape.clone()), HostData::Bool(data))
 }
 
-/// Returns `a` where the condition holds, `b` elsewhere.
+/// Returns `a` where the condition is true, and `b` elsewhere.
 pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> HostTensor {
     let chosen = (0..a.len()).map(|i| if condition.get(i).as_f64() != 0.0 { a.get(i) } else { b.get(i) });
     HostTensor::from_numbers(a.ty.clone(), chosen)
@@ -85,7 +85,7 @@ pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> 
 /// Converts the elements to another dtype.
 ///
 /// # Errors
-/// When an i64 is out of the range of that dtype, an integer.
+/// Returns an error if an i64 element is out of the range of an integer dtype.
 pub(super) fn cast(x: &HostTensor, dtype: DType) -> Result<HostTensor> {
     if x.ty.dtype == DType::I64
         && let Some(i) = (0..x.len()).find(|&i| wrap(dtype, x.integer(i)) != x.integer(i))
@@ -98,7 +98,7 @@ pub(super) fn cast(x: &HostTensor, dtype: DType) -> Result<HostTensor> {
             HostData::Float(x.to_f64().into_iter().map(|v| dtype.rounded(v)).collect())
         }
         DType::I32 | DType::U32 | DType::U8 | DType::I64 => HostData::Int(match &x.data {
-            // Rust's `as` rounds towards zero, saturates, and makes 0 of NaN, as the IR does.
+            // Rust's `as` rounds towards zero, saturates and converts NaN to 0, as the IR specifies.
             HostData::Float(v) if dtype == DType::I32 => v.iter().map(|&v| i64::from(v as i32)).collect(),
             HostData::Float(v) => v.iter().map(|&v| i64::from(v as u32)).collect(),
             HostData::Int(v) => v.iter().map(|&v| wrap(dtype, v)).collect(),

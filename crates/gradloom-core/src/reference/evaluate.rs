@@ -1,4 +1,4 @@
-//! Evaluates a graph: leaves, ops in order, blocks, and the results of a step.
+//! Evaluation of a graph: leaves, ops in order, blocks, and the results of a step.
 
 use super::error::in_op;
 use super::{HostTensor, movement, op, update};
@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Block, BlockId, Graph, Op, OpKind, Shape, Type, ValueId};
 use crate::verify::verify;
 
-/// Gives the value of an input, parameter, state or scalar.
+/// A function that returns the value of an input, parameter, state or scalar.
 pub type Leaves<'a> = dyn Fn(&OpKind) -> Option<HostTensor> + 'a;
 
 /// The results of a step: outputs, guards and next values.
@@ -17,10 +17,10 @@ pub struct Evaluation {
     pub outputs: Vec<(String, HostTensor)>,
     /// Names and values of the guards, in the graph's order.
     pub guards: Vec<(String, HostTensor)>,
-    /// The first guard with an element that is not finite. If there is one, no update takes effect.
+    /// Name of the first guard with a non-finite element, if any. In that case, no update takes effect.
     pub not_finite: Option<String>,
-    /// Each target of an update once, by its name in the store, with its value after the step: the updated
-    /// one, or that from before the step if a guard is not finite.
+    /// Names and values after the step of all updated parameters and states, each once. If a guard is not
+    /// finite, these are the values before the step.
     pub next: Vec<(String, HostTensor)>,
 }
 
@@ -57,7 +57,7 @@ pub struct EntryValues {
 }
 
 impl EntryValues {
-    /// Returns the tensor behind a value that an op of the entry block defines.
+    /// Returns the tensor of a value of the entry block.
     pub fn get(&self, value: ValueId) -> Option<&HostTensor> {
         self.values.get(&value)
     }
@@ -73,20 +73,20 @@ impl std::ops::Index<ValueId> for EntryValues {
 
 /// Runs one step of a graph in float64.
 ///
-/// `leaves` is asked for the value of each input, parameter, state and scalar; a state that it does not give
+/// `leaves` returns the value of each input, parameter, state and scalar. A state for which it returns `None`
 /// starts as its `init`.
 ///
 /// # Errors
-/// When the graph is broken, a leaf has no value or one of another type, or an op traps. Nothing takes effect
-/// then.
+/// Returns an error if the graph is invalid, if the value of a leaf is missing or has another type, or if an
+/// op traps. No update takes effect in that case.
 pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
     finish(graph, evaluate_values(graph, leaves)?.values)
 }
 
-/// Values of the entry block.
+/// The values of the entry block.
 pub(super) type Memory = IdMap<ValueId, HostTensor>;
 
-/// Returns the results of a step, from the values that it computed.
+/// Returns the results of a step, given the values that it computed.
 pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
     let values = EntryValues { values };
     let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();
@@ -97,10 +97,10 @@ pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
     Ok(Evaluation { outputs, guards, not_finite, next })
 }
 
-/// Runs the ops of a graph in float64 and keeps every value of the entry block; updates are left alone.
+/// Runs the ops of a graph in float64 and returns all values of the entry block. Updates are not performed.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// Returns the same errors as [`evaluate`].
 pub fn evaluate_values(graph: &Graph, leaves: &Leaves<'_>) -> Result<EntryValues> {
     verify(graph)?;
     let values = run_ops(graph, &graph.blocks[graph.entry], IdMap::new(), leaves)?;
@@ -136,7 +136,7 @@ fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>)
     }
 }
 
-/// Returns the value that the caller gives a leaf, or a state's first one.
+/// Returns the value of a leaf from `leaves`, or the initial value of a state.
 pub(super) fn leaf_value(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap_or_default();
     let fail = |message| Err(Error::new(ErrorKind::Feed, message));
@@ -194,7 +194,7 @@ fn repeat(
     Ok(current.into_iter().chain(stacks).collect())
 }
 
-/// Returns the slice of a stacked operand that a turn of the loop sees.
+/// Returns the slice of a stacked operand for one iteration.
 fn turn_of(x: &HostTensor, turn: usize) -> HostTensor {
     let ty = Type::new(x.ty.dtype, Shape::from(&x.ty.shape[1..]));
     movement::strided(x, &ty, turn * ty.elements(), &ty.shape.strides())

@@ -1,11 +1,11 @@
-//! Ops at a glance.
+//! Evaluation of small examples.
 
 use super::{HostTensor, evaluate};
 use crate::ir::{OpKind, Output, Type};
 use crate::trace::{Tensor, trace};
 
-/// Returns the elements of a tensor that a closure makes of constants, in float64: what an op does, without
-/// a device. Random numbers are those of step 0 with the seed 0.
+/// Evaluates a closure that computes a tensor from constants, in float64 and without a device. Returns the
+/// elements of the tensor. Random numbers are those of step 0 with seed 0.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -15,7 +15,7 @@ use crate::trace::{Tensor, trace};
 /// ```
 ///
 /// # Panics
-/// With the first error of the closure, or an index out of range.
+/// Panics with the first error of the closure or of the evaluation, such as an index out of range.
 #[track_caller]
 pub fn eval(f: impl FnOnce() -> Tensor) -> Vec<f64> {
     let traced = trace(&(), &[], false, |_| f(), |y| vec![y]).unwrap_or_else(|error| panic!("{error}"));

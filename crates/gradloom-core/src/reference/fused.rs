@@ -1,8 +1,7 @@
-//! Evaluates fused kernels in float64. The results must be those of the graph.
+//! Evaluation of fused kernels in float64, whose results must equal those of [`evaluate`](super::evaluate).
 //!
-//! In: a graph, its kernels, and the values of its leaves. Out: what [`evaluate`](super::evaluate) gives.
-//! Always holds: kernels see memory only through their operands, so a value that fusion forgot to store, or
-//! stored elsewhere, does not turn up.
+//! Kernels access memory only through their operands, so an error in fusion, such as a missing store, is
+//! detected.
 
 use super::evaluate::{Memory, finish, leaf_value};
 use super::{Evaluation, HostTensor, Leaves, elementwise, indices, matmul, movement, op, reduce};
@@ -15,7 +14,8 @@ use crate::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
 /// Runs one step of a fused graph in float64.
 ///
 /// # Errors
-/// As [`evaluate`](super::evaluate), and when a kernel reads what nothing wrote.
+/// Returns the same errors as [`evaluate`](super::evaluate), and an error if a kernel reads a buffer that was
+/// not written.
 pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Result<Evaluation> {
     let mut machine = Machine { graph, buffers: IdMap::new() };
     for (_, op) in graph.entry_ops() {
@@ -133,7 +133,7 @@ fn dot_type(axes: &crate::ir::DotAxes, reads: &[HostTensor]) -> Type {
     Type::new(DType::F32, [extents(l, &axes.lhs_batch), extents(l, &left), extents(r, &right)].concat())
 }
 
-/// Returns the results of a body, in the order of its writes.
+/// Returns the results of a body in the order of its writes.
 fn run_body(
     body: &Body,
     product: Option<HostTensor>,

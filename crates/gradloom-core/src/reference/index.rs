@@ -1,4 +1,4 @@
-//! Gather and scatter, with their index traps.
+//! Gather and scatter, including index traps.
 
 use super::elementwise::wrap;
 use super::error::trap;
@@ -6,11 +6,11 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{Number, ScatterOp, Type};
 
-/// Rows of `x [B.., N, R..]` that `index [B.., I..]` names, each group of axes as one.
+/// The rows of `x [B.., N, R..]` to which `index [B.., I..]` refers, with each group of axes flattened.
 struct Rows {
     /// Row of x, counted over the batch, for each element of the index.
     sources: Vec<usize>,
-    /// Elements of a row.
+    /// Number of elements in a row.
     width: usize,
 }
 
@@ -31,14 +31,14 @@ fn rows(x: &HostTensor, index: &HostTensor, batch: usize) -> Result<Rows> {
     Ok(Rows { sources, width: x.ty.shape[batch + 1..].iter().product() })
 }
 
-/// Gathers rows of x at indices.
+/// Gathers rows of x by index.
 pub(super) fn gather(x: &HostTensor, index: &HostTensor, batch: usize, ty: &Type) -> Result<HostTensor> {
     let Rows { sources, width } = rows(x, index, batch)?;
     let elements = sources.iter().flat_map(|row| (0..width).map(move |i| x.get(row * width + i)));
     Ok(HostTensor::from_numbers(ty.clone(), elements))
 }
 
-/// Scatters updates into the place of the rows that are there.
+/// Replaces rows of x by updates, ignoring updates with indices out of range.
 fn scatter_distinct(x: &HostTensor, index: &HostTensor, updates: &HostTensor, batch: usize) -> HostTensor {
     let extent = x.ty.shape[batch];
     let batches: usize = x.ty.shape[..batch].iter().product();
@@ -55,7 +55,7 @@ fn scatter_distinct(x: &HostTensor, index: &HostTensor, updates: &HostTensor, ba
     HostTensor::from_numbers(x.ty.clone(), numbers)
 }
 
-/// Scatters updates: adds them to rows of x or puts them in their place, in the order of the updates.
+/// Adds updates to rows of x or replaces the rows, in the order of the updates.
 pub(super) fn scatter(
     op: ScatterOp,
     x: &HostTensor,

@@ -1,7 +1,7 @@
-//! Walking over the elements of tensors by their indices.
+//! Iteration over the indices of tensors.
 
-/// Calls `visit` with the index of every element of a tensor of these extents, in row-major order. Rank 0 has
-/// one element with an empty index.
+/// Calls `visit` with the index of each element of a tensor with these extents, in row-major order. A tensor
+/// of rank 0 has one element with an empty index.
 pub(super) fn each_index(extents: &[usize], visit: &mut dyn FnMut(&[usize])) {
     if extents.contains(&0) {
         return;
@@ -17,12 +17,12 @@ pub(super) fn each_index(extents: &[usize], visit: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// Returns the position that an index has under strides.
+/// Returns the position of an index, given the strides.
 pub(super) fn position(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, stride)| i * stride).sum()
 }
 
-/// Returns the positions of all elements of the given axes alone, in row-major order.
+/// Returns the positions of all elements along the given axes, in row-major order.
 pub(super) fn positions(extents: &[usize], strides: &[usize], axes: &[usize]) -> Vec<usize> {
     let pick = |values: &[usize]| axes.iter().map(|&axis| values[axis]).collect::<Vec<_>>();
     let strides = pick(strides);

@@ -1,10 +1,10 @@
-//! The generalised matrix product.
+//! The generalized matrix product.
 
 use super::indices::positions;
 use super::{HostData, HostTensor};
 use crate::ir::{DotAxes, Type};
 
-/// Computes sums of products over the contracted axes, for each element of the batch and free axes.
+/// Computes the sum of products over the contracted axes for each element of the batch and free axes.
 pub(super) fn dot(axes: &DotAxes, lhs: &HostTensor, rhs: &HostTensor, ty: &Type) -> HostTensor {
     let (l, r) = (lhs.floats(), rhs.floats());
     let side = |x: &HostTensor, batch: &[usize], contract: &[usize]| {
@@ -19,7 +19,7 @@ pub(super) fn dot(axes: &DotAxes, lhs: &HostTensor, rhs: &HostTensor, ty: &Type)
         for lf in &l_free {
             for rf in &r_free {
                 let pairs = l_contract.iter().zip(&r_contract);
-                // Not `Iterator::sum`, which starts at -0.
+                // `Iterator::sum` starts at -0, so it cannot be used.
                 result.push(pairs.fold(0.0, |sum, (lc, rc)| sum + l[lb + lf + lc] * r[rb + rf + rc]));
             }
         }

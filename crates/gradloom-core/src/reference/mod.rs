@@ -1,9 +1,9 @@
-//! The meaning of the IR in float64: slow, obvious, and the measure of every backend.
+//! The semantics of the IR in float64: a slow and simple evaluator against which all backends are tested.
 //!
-//! In: a graph and the values of its leaves. Out: outputs, the next values of updated parameters and states,
-//! and guards. Always holds: floats are float64 and never rounded to float32; integers wrap to 32 bits as on
-//! a device; sums run in row-major order of the operand; an index out of range and an integer division by
-//! zero are errors, never a value.
+//! Given a graph and the values of its leaves, computes the outputs, the guards and the next values of
+//! updated parameters and states. Floats are not rounded to float32. Integers wrap to their dtype as on a
+//! device. Sums are in row-major order of the operand. An index out of range and an integer division by zero
+//! are always errors.
 
 mod attention;
 mod convolution;

@@ -1,4 +1,4 @@
-//! Views and data movement: permute, broadcast, slice, pad, concat, and windows at dynamic starts.
+//! Views and data movement: permute, broadcast, slice, pad, concat, and windows with dynamic starts.
 
 use super::error::trap;
 use super::indices::{each_index, position};
@@ -6,22 +6,22 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{BlockFormat, DType, Number, Type, words_of};
 
-/// Returns the tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times
-/// `strides`.
+/// Returns the tensor of type `ty` whose element at an index is the element of `x` at `base` plus the index
+/// times `strides`.
 pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
     let mut elements = Vec::with_capacity(ty.elements());
     each_index(&ty.shape, &mut |index| elements.push(x.get(base + position(index, strides))));
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Returns the numbers that blocks stand for.
+/// Returns the decoded elements of blocks.
 pub(super) fn dequantize(format: BlockFormat, blocks: &HostTensor, ty: &Type) -> HostTensor {
     let bytes: Vec<u8> = (0..blocks.len()).map(|i| blocks.integer(i) as u8).collect();
     let blocks = bytes.chunks_exact(format.block_bytes());
     HostTensor::from_f64(ty.clone(), blocks.flat_map(|block| format.decode(block).map(f64::from)))
 }
 
-/// Axis i of the result is axis `perm[i]` of x.
+/// Permutes the axes: axis i of the result is axis `perm[i]` of x.
 pub(super) fn permute(x: &HostTensor, perm: &[usize], ty: &Type) -> HostTensor {
     let strides = x.ty.shape.strides();
     strided(x, ty, 0, &perm.iter().map(|&axis| strides[axis]).collect::<Vec<_>>())
@@ -33,14 +33,14 @@ pub(super) fn broadcast(x: &HostTensor, ty: &Type) -> HostTensor {
     strided(x, ty, 0, &strides.map(|(stride, &n)| if n == 1 { 0 } else { stride }).collect::<Vec<_>>())
 }
 
-/// Takes every `step`th element from `start`.
+/// Selects every `step`th element from `start`.
 pub(super) fn slice(x: &HostTensor, start: &[usize], step: &[usize], ty: &Type) -> HostTensor {
     let strides = x.ty.shape.strides();
     let stepped: Vec<_> = strides.iter().zip(step).map(|(stride, step)| stride * step).collect();
     strided(x, ty, position(start, &strides), &stepped)
 }
 
-/// Takes windows over the last axes.
+/// Creates sliding windows over the last axes.
 pub(super) fn windows(x: &HostTensor, step: &[usize], dilation: &[usize], ty: &Type) -> HostTensor {
     let mut strides = x.ty.shape.strides();
     let first = strides.len() - step.len();
@@ -51,7 +51,7 @@ pub(super) fn windows(x: &HostTensor, step: &[usize], dilation: &[usize], ty: &T
     strided(x, ty, 0, &strides)
 }
 
-/// Writes `part` into `whole`, its element at an index to `base` plus the index times `strides`.
+/// Writes `part` into `whole`. The element at an index is written to `base` plus the index times `strides`.
 fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usize]) {
     let mut next = 0;
     each_index(&part.ty.shape, &mut |index| {
@@ -60,7 +60,7 @@ fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usiz
     });
 }
 
-/// Puts elements of `value` around and between those of x.
+/// Pads x with `value` around and between its elements.
 pub(super) fn pad(x: &HostTensor, low: &[usize], interior: &[usize], value: Number, ty: &Type) -> HostTensor {
     let strides = ty.shape.strides();
     let spread: Vec<_> = strides.iter().zip(interior).map(|(stride, gap)| stride * (gap + 1)).collect();
@@ -69,10 +69,10 @@ pub(super) fn pad(x: &HostTensor, low: &[usize], interior: &[usize], value: Numb
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Operands joined along an axis.
+/// Concatenates the operands along an axis.
 pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTensor {
     let strides = ty.shape.strides();
-    // Every element is overwritten below: the parts' extents add up to the whole.
+    // All elements are overwritten below, because the parts' extents add up to that of the result.
     let mut elements = vec![Number::of(ty.dtype, 0.0); ty.elements()];
     let mut start = 0;
     for part in parts {
@@ -82,7 +82,7 @@ pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTenso
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Converts numbers of 64 bits to words of 32, the low one first, or the other way around.
+/// Converts 64-bit numbers to 32-bit words, the low one first, or vice versa.
 pub(super) fn words(x: &HostTensor, ty: &Type) -> HostTensor {
     let numbers: Vec<i64> = match ty.dtype {
         DType::I64 => {
@@ -93,7 +93,8 @@ pub(super) fn words(x: &HostTensor, ty: &Type) -> HostTensor {
     HostTensor { ty: ty.clone(), data: HostData::Int(numbers) }
 }
 
-/// Returns the start of a window of extents `sizes` in a tensor of extents `whole`, checked to lie inside.
+/// Returns the start of a window with extents `sizes` in a tensor with extents `whole`, after checking that
+/// the window is within bounds.
 fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Result<Vec<usize>> {
     let mut checked = Vec::with_capacity(starts.len());
     for (axis, start) in starts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Evaluates one op. A new primitive must extend these matches.
+//! Evaluation of single ops. The matches in this file must be extended for each new primitive.
 
 use super::error::trap;
 use super::{HostData, HostTensor};
@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
 
-/// Computes the results of an op that neither is an external leaf nor runs a block; those are the business
-/// of `evaluate`.
+/// Computes the results of an op that is neither an external leaf nor runs a block. The latter are evaluated
+/// by `evaluate`.
 pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);
@@ -23,7 +23,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
-        // A constant of i64 would be one that no kernel sees.
+        // Excluded from constant folding, because kernels support no i64 constants.
         OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
         OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),
@@ -40,7 +40,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
     }
 }
 
-/// Returns whether an op computes elements one by one, moves them, or reduces axes.
+/// Returns whether an op is elementwise, moves elements, or reduces axes.
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
     match kind {
         OpKind::Unary(_)
@@ -84,8 +84,8 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
     }
 }
 
-/// Computes the results of an op that [`is_simple`]. Only these run at compile time, so a compiler that
-/// runs in browsers does not contain the others.
+/// Computes the results of an op for which [`is_simple`] returns true. Only these are evaluated at compile
+/// time, so the other ops are not included in a compiler that runs in browsers.
 pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);

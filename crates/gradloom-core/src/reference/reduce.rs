@@ -1,11 +1,11 @@
-//! Reductions over axes, and the index of the extreme element.
+//! Reductions over axes, and indices of extreme elements.
 
 use super::elementwise::wrap;
 use super::indices::{each_index, position};
 use super::{HostData, HostTensor};
 use crate::ir::{ArgReduceOp, ReduceOp, Type};
 
-/// Reduces over `axes`; `ty` is the result's type.
+/// Reduces over `axes`. `ty` is the type of the result.
 pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) -> HostTensor {
     let kept = strides_without(ty, axes, x.ty.shape.rank());
     let targets = || {
@@ -34,13 +34,13 @@ pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) ->
     HostTensor { ty: ty.clone(), data }
 }
 
-/// Strides of the result for each axis of the operand; 0 for the axes that vanish.
+/// Returns the result's stride for each axis of the operand, with 0 for reduced axes.
 fn strides_without(ty: &Type, axes: &[usize], rank: usize) -> Vec<usize> {
     let mut kept = ty.shape.strides().into_iter();
     (0..rank).map(|axis| if axes.contains(&axis) { 0 } else { kept.next().unwrap_or(0) }).collect()
 }
 
-/// Returns the index along `axis` of the extreme element; `ty` is the result's type.
+/// Returns the indices along `axis` of the extreme elements. `ty` is the type of the result.
 pub(super) fn arg_reduce(op: ArgReduceOp, axis: usize, x: &HostTensor, ty: &Type) -> HostTensor {
     let kept = strides_without(ty, &[axis], x.ty.shape.rank());
     let values = x.to_f64();
@@ -50,7 +50,7 @@ pub(super) fn arg_reduce(op: ArgReduceOp, axis: usize, x: &HostTensor, ty: &Type
     each_index(&x.ty.shape, &mut |index| {
         let (target, value) = (position(index, &kept), values[next]);
         next += 1;
-        // Strictly better, so that the first of equals stays; nothing is better than a NaN.
+        // The comparison is strict, so the first of equal elements is kept. Nothing is better than a NaN.
         let better = !best[target].is_nan()
             && match op {
                 ArgReduceOp::ArgMax => value.is_nan() || value > best[target],

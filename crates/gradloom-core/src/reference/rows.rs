@@ -1,11 +1,11 @@
-//! Cumulative reductions along rows, and rows in order.
+//! Cumulative reductions along rows, and sorting of rows.
 
 use super::elementwise::wrap;
 use super::{HostData, HostTensor};
 use crate::ir::{ReduceOp, Type};
 use std::cmp::Ordering;
 
-/// Computes reductions of the elements of each row up to each one, or from each one on.
+/// Computes, for each element of a row, the reduction up to it, or from it on if `reverse` is set.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool, x: &HostTensor) -> HostTensor {
     let ty = x.ty.clone();
     let extent = ty.shape.last().copied().unwrap_or(1);
@@ -35,7 +35,7 @@ fn walk<T: Copy>(x: &[T], extent: usize, reverse: bool, identity: T, combine: im
     result
 }
 
-/// Returns the first elements of each row in order, and their indices; `types` are those of the results.
+/// Returns the first elements of each sorted row and their indices, which have the given `types`.
 pub(super) fn sort(descending: bool, x: &HostTensor, types: [&Type; 2]) -> Vec<HostTensor> {
     let [extent, count] = [&x.ty, types[0]].map(|ty| ty.shape.last().copied().unwrap_or(1));
     let values = x.to_f64();
@@ -52,7 +52,7 @@ pub(super) fn sort(descending: bool, x: &HostTensor, types: [&Type; 2]) -> Vec<H
     vec![HostTensor::from_numbers(types[0].clone(), found), HostTensor::from_f64(types[1].clone(), indices)]
 }
 
-/// Compares numbers; NaN is above all of them.
+/// Compares two numbers. NaN is greater than all numbers.
 fn ascending(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

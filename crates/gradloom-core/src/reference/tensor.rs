@@ -1,15 +1,15 @@
-//! Tensors on the host, with floats in float64.
+//! Tensors on the host, with floats stored in float64.
 
 use crate::ir::{DType, Literal, Number, Type};
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostData {
-    /// Values of floats, unrounded but by conversions to 16 bits.
+    /// Floats, which are rounded only by conversions to 16-bit floats.
     Float(Vec<f64>),
-    /// Integers, always in the dtype's range.
+    /// Integers within the range of the dtype.
     Int(Vec<i64>),
-    /// Truth values.
+    /// Bools.
     Bool(Vec<bool>),
 }
 
@@ -18,12 +18,15 @@ pub enum HostData {
 pub struct HostTensor {
     /// Element type and shape.
     pub ty: Type,
-    /// The elements, as many as the type has.
+    /// Elements, whose number is that of the type.
     pub data: HostData,
 }
 
 impl HostTensor {
-    /// Creates a tensor from float64 numbers, converted as [`Number::of`] does.
+    /// Creates a tensor from float64 numbers, converted by [`Number::of`].
+    ///
+    /// # Panics
+    /// Panics if the number of values is not that of the type's elements.
     pub fn from_f64(ty: Type, values: impl IntoIterator<Item = f64>) -> Self {
         let numbers = values.into_iter().map(|v| Number::of(ty.dtype, v));
         let tensor = Self::from_numbers(ty.clone(), numbers);
@@ -36,7 +39,7 @@ impl HostTensor {
         Self::from_numbers(ty.clone(), (0..ty.elements()).map(|i| data.get(i)))
     }
 
-    /// Creates a tensor from its elements in row-major order, of which there must be as many as `ty` has.
+    /// Creates a tensor from its elements in row-major order. Their number must be that of `ty`.
     pub(super) fn from_numbers(ty: Type, numbers: impl IntoIterator<Item = Number>) -> Self {
         Self::collect(ty, &mut numbers.into_iter())
     }
@@ -52,11 +55,10 @@ impl HostTensor {
         Self { ty, data }
     }
 
-    /// Checks that the data is what the type promises: as many elements, of the right kind, in the dtype's
-    /// range.
+    /// Checks that the data matches the type: the number of elements, their kind, and their range.
     ///
     /// # Errors
-    /// A description of the mismatch.
+    /// Returns a description of the mismatch.
     pub fn check(&self) -> Result<(), String> {
         if self.len() != self.ty.elements() {
             return Err(format!("a tensor of type {} has {} elements", self.ty, self.len()));
@@ -67,7 +69,7 @@ impl HostTensor {
         }
     }
 
-    /// Returns the elements of an f32 tensor.
+    /// Returns the elements of a float tensor.
     pub(super) fn floats(&self) -> &[f64] {
         match &self.data {
             HostData::Float(v) => v,
@@ -75,7 +77,7 @@ impl HostTensor {
         }
     }
 
-    /// Returns an element of an i32 or u32 tensor.
+    /// Returns an element of an integer tensor.
     pub(super) fn integer(&self, index: usize) -> i64 {
         match &self.data {
             HostData::Int(v) => v[index],
@@ -97,7 +99,7 @@ impl HostTensor {
         self.len() == 0
     }
 
-    /// Returns the element at a row-major position.
+    /// Returns the element at a row-major index.
     pub fn get(&self, index: usize) -> Number {
         match &self.data {
             HostData::Float(v) => Number::Float(v[index]),

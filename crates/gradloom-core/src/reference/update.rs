@@ -8,8 +8,8 @@ use crate::ir::{Definition, Graph, ValueId};
 /// Returns each updated parameter or state once, in the order of its first update, with its value after the
 /// step.
 ///
-/// All updates see the values from the start of the step. Regions of one target are written in the order of
-/// the updates. A region out of range is a trap even if nothing is committed: the step fails.
+/// All updates read the values at the start of the step. Regions of the same target are written in the order
+/// of the updates. A region out of bounds is a trap, even if nothing is committed, and the step fails.
 pub(super) fn next_values(
     graph: &Graph,
     values: &EntryValues,
