@@ -8,7 +8,7 @@ pub const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Weyl constants added to the key after each round.
 pub const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Returns four random words for a counter under a key.
+/// Returns the four random words for a counter and a key.
 #[inline]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = counter;

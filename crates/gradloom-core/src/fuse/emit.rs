@@ -132,7 +132,6 @@ fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usiz
     }
 }
 
-/// The source of a node's operand.
 enum OperandSource<'a> {
     Number(Number, DType),
     /// A value computed in this kernel.

@@ -337,12 +337,10 @@ impl<'g> Facts<'g> {
         self.node_of[value.index()]
     }
 
-    /// Returns the op of a node.
     pub(super) fn op(&self, node: usize) -> &'g Op {
         &self.graph.ops[self.nodes[node].op]
     }
 
-    /// Returns all uses of a value.
     pub(super) fn uses_of_value(&self, value: ValueId) -> &[Use] {
         &self.uses[value.index()]
     }

@@ -22,7 +22,7 @@ pub enum BlockFormat {
 }
 
 impl BlockFormat {
-    /// Every format.
+    /// All formats.
     pub const ALL: &'static [BlockFormat] = &[BlockFormat::Q8_0, BlockFormat::Q4_0];
 
     /// Returns the number of bytes in a block.

@@ -54,7 +54,7 @@ impl ConvSpec {
     /// Returns the shape of the result.
     ///
     /// # Errors
-    /// Returns an error if the operands match neither each other nor the attributes.
+    /// Returns an error if the operands are incompatible with each other or with the attributes.
     pub fn result_shape(&self, x: &Shape, weights: &Shape) -> Result<Shape, TypeError> {
         let axes = self.stride.len();
         let fail = |message: String, help: &str| Err(TypeError::new(message).help(help));

@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// The definition site of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
-    /// Result number `1` of op `0`.
+    /// The op's result with this index.
     Result(OpId, usize),
-    /// Parameter number `1` of block `0`.
+    /// The block's parameter with this index.
     BlockParam(BlockId, usize),
 }
 
@@ -57,7 +57,7 @@ pub struct Block {
 pub struct Output {
     /// Name, unique among outputs.
     pub name: String,
-    /// The value that is read.
+    /// Value that the caller reads.
     pub value: ValueId,
 }
 

@@ -128,7 +128,7 @@ pub enum OpKind {
     /// `op`, in the order of the updates. An index outside 0..N is an index trap, except for
     /// [`ScatterOp::Distinct`].
     Scatter { op: ScatterOp, batch: usize },
-    /// See [`ConvSpec`].
+    /// A convolution. See [`ConvSpec`].
     Conv(ConvSpec),
     /// Operands as in [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the
     /// scaled scores `[batch, heads, queries]`).

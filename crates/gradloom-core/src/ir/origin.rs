@@ -56,7 +56,7 @@ impl Origins {
         id
     }
 
-    /// Returns the position of an id.
+    /// Returns the position with this id.
     pub fn get(&self, id: OriginId) -> Option<&Origin> {
         self.entries.get(id)
     }

@@ -66,7 +66,6 @@ impl Parser<'_> {
         &self.tokens[self.next].0
     }
 
-    /// Returns the token after the next one.
     fn peek_second(&self) -> &Token {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].0
     }

@@ -48,7 +48,7 @@ impl DType {
         }
     }
 
-    /// Returns whether gradients can flow through values of this type.
+    /// Returns whether this is a float dtype, through which gradients can flow.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }

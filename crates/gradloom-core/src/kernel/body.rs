@@ -72,7 +72,7 @@ pub enum NodeKind {
     Binary(BinaryOp, [NodeId; 2]),
     /// A comparison of two nodes of the same dtype, as bool.
     Compare(CompareOp, [NodeId; 2]),
-    /// (condition, where true, where false).
+    /// A selection between two nodes: (condition, node where true, node where false).
     Select([NodeId; 3]),
     /// A conversion to the node's dtype.
     Cast(NodeId),
@@ -123,7 +123,7 @@ impl NodeKind {
 /// A value of the expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// The computation.
+    /// Computation of the node.
     pub kind: NodeKind,
     /// Dtype of the node's elements.
     pub dtype: DType,
@@ -145,7 +145,7 @@ pub enum Store {
     },
     /// Stores the reduction of each column of a node of level `Element`.
     ColumnReduce {
-        /// The reduction.
+        /// Reduction to apply.
         op: ReduceOp,
         /// The reduced node.
         node: NodeId,

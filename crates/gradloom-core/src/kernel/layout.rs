@@ -53,7 +53,7 @@ impl Layout {
         Self::new(self.offset, shape.into(), perm.iter().map(|&a| self.strides[a]).collect())
     }
 
-    /// Repeats axes of extent 1.
+    /// Broadcasts axes of extent 1 to `shape`.
     pub fn broadcast(&self, shape: &Shape) -> Self {
         let strides =
             (0..shape.rank()).map(|a| if self.shape[a] == shape[a] { self.strides[a] } else { 0 }).collect();

@@ -11,7 +11,6 @@ use crate::ir::{
 
 /// An op of the old graph that is about to be added to the new one.
 pub(super) struct Candidate<'a> {
-    /// The op in the old graph.
     pub(super) old: &'a Op,
     /// Kind of the op, with blocks of the new graph.
     pub(super) kind: &'a OpKind,

@@ -83,7 +83,6 @@ pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
     finish(graph, evaluate_values(graph, leaves)?.values)
 }
 
-/// The values of the entry block.
 pub(super) type Memory = IdMap<ValueId, HostTensor>;
 
 /// Returns the results of a step, given the values that it computed.

@@ -48,7 +48,6 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
 
 struct Machine<'g> {
     graph: &'g Graph,
-    /// Contents of memory.
     buffers: IdMap<ValueId, HostTensor>,
 }
 

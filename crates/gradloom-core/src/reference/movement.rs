@@ -27,7 +27,7 @@ pub(super) fn permute(x: &HostTensor, perm: &[usize], ty: &Type) -> HostTensor {
     strided(x, ty, 0, &perm.iter().map(|&axis| strides[axis]).collect::<Vec<_>>())
 }
 
-/// Repeats axes of extent 1.
+/// Broadcasts axes of extent 1.
 pub(super) fn broadcast(x: &HostTensor, ty: &Type) -> HostTensor {
     let strides = x.ty.shape.strides().into_iter().zip(x.ty.shape.iter());
     strided(x, ty, 0, &strides.map(|(stride, &n)| if n == 1 { 0 } else { stride }).collect::<Vec<_>>())
@@ -114,13 +114,11 @@ fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Res
     Ok(checked)
 }
 
-/// Returns a window of x.
 pub(super) fn dynamic_slice(x: &HostTensor, starts: &[&HostTensor], ty: &Type) -> Result<HostTensor> {
     let start = window_start(&x.ty.shape, &ty.shape, starts)?;
     Ok(slice(x, &start, &vec![1; start.len()], ty))
 }
 
-/// Replaces a window of x.
 pub(super) fn dynamic_update_slice(
     x: &HostTensor,
     update: &HostTensor,

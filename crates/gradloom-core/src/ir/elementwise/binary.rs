@@ -5,7 +5,6 @@ use crate::float;
 use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, CompareOp, UnaryOp, ValueId};
 
-/// Properties of an op.
 struct Properties {
     name: &'static str,
     /// Dtypes of the operands and of the result.

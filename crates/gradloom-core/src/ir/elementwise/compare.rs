@@ -3,7 +3,6 @@
 use super::table;
 use std::cmp::Ordering;
 
-/// Properties of a comparison.
 struct Properties {
     name: &'static str,
     /// Returns whether the comparison holds for this ordering, which is `None` if an operand is NaN.

@@ -9,7 +9,6 @@ use crate::float;
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
-/// Properties of an op.
 struct Properties {
     name: &'static str,
     /// Function of a float, computed in float64.

@@ -48,7 +48,7 @@ macro_rules! table {
         }
 
         impl $ty {
-            /// Every op of this group.
+            /// All ops of this group.
             pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
 
             #[allow(clippy::needless_update)]

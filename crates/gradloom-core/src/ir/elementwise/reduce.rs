@@ -3,12 +3,11 @@
 use super::{BinaryOp, table};
 use crate::ir::{DType, Number};
 
-/// Properties of a reduction.
 struct Properties {
     name: &'static str,
     /// Function that combines two elements or two partial results.
     combiner: BinaryOp,
-    /// Result of a reduction of no elements.
+    /// Result of a reduction over no elements.
     identity: fn(DType) -> Number,
     /// True if a long reduction may be split among threads, so that the order of combination depends on the
     /// number of threads.
@@ -49,7 +48,7 @@ impl ReduceOp {
         self.row().combiner
     }
 
-    /// Returns the result of a reduction of no elements.
+    /// Returns the result of a reduction over no elements.
     pub fn identity(self, dtype: DType) -> Number {
         (self.row().identity)(dtype)
     }

@@ -6,7 +6,6 @@ use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-/// Properties of an op.
 struct Properties {
     name: &'static str,
     /// Dtypes of the operand and of the result.

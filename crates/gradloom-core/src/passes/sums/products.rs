@@ -80,7 +80,6 @@ impl JoinedTerms {
     }
 }
 
-/// Returns both operands of a product.
 fn operands(graph: &Graph, product: ValueId) -> [ValueId; 2] {
     let (_, x) = definition(graph, product).expect("it is a product");
     [x[0], x[1]]
