@@ -71,8 +71,8 @@ impl Decimal {
             return f.write_str("inf");
         }
         let size = self.value.abs();
-        // Most floats are integers small enough that all their digits are significant, so the script is not
-        // needed.
+        // Most printed floats are integers small enough that all their digits are significant, so the script
+        // is not needed.
         if size.fract() == 0.0 && size < if self.single { 1e7 } else { 1e15 } {
             return write!(f, "{}{}", size as u64, if debug { ".0" } else { "" });
         }

@@ -65,7 +65,7 @@ impl<K: Id> IdSet<K> {
         is_new
     }
 
-    /// Enters the position of a listed id into the table.
+    /// Records the position of a listed id in the table.
     fn note(&mut self, position: usize) {
         let index = self.ids[position].index();
         if index >= self.positions.len() {

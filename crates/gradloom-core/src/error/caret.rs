@@ -114,7 +114,7 @@ fn is_word(c: char) -> bool {
 }
 
 /// Returns the indices of the characters from `start` to the end of the expression, except those inside
-/// literals and comments, each with the number of brackets open there.
+/// literals and comments, each with its bracket depth.
 fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut next = start;
     let mut depth = 0_usize;

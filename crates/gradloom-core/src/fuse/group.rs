@@ -234,9 +234,9 @@ impl Uses {
     }
 }
 
-/// Returns the layout of a write in the joined value, given the `window` for the view of it that is joined.
-/// Returns `None` if the view is not the whole result in row-major order, or if no strides represent the
-/// layout.
+/// Returns the layout with which `write` writes to the part `window` of the joined value, given its view
+/// `read`. Returns `None` if the view is not the whole result in row-major order, or if no strides represent
+/// the layout.
 fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     let all = read.layout.is_contiguous()
         && read.layout.offset == 0

@@ -60,7 +60,7 @@ fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_,
     }
 }
 
-/// Returns whether merging two clusters does not delay other work.
+/// Returns whether two clusters can be merged without delaying other work.
 fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
     let (x, y) = (clusters.get(a), clusters.get(b));
     // A uniform value used at many positions is recomputed by each task.

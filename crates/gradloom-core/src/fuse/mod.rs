@@ -67,8 +67,8 @@ pub enum Fusion {
     /// Merges ops into as few kernels as the rules allow.
     #[default]
     On,
-    /// Like `On`, but sums over rows are preferably merged with loops that read the same product. For devices
-    /// whose products cannot sum over their rows. Products are grouped by lowering.
+    /// Like `On`, but prefers to merge sums over rows with loops that read the same product. Suits devices
+    /// whose products cannot sum over their rows. Lowering groups the products.
     SumsApart,
     /// Creates a kernel for each op, for comparison.
     Off,

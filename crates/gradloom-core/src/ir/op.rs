@@ -105,7 +105,7 @@ pub enum OpKind {
     /// starting at every `step`-th element of the last axes. At least one window fits.
     Windows { size: Vec<usize>, step: Vec<usize>, dilation: Vec<usize> },
     /// (x) -> on each axis, `low` elements of `value` before x, `high` after it, and `interior` between
-    /// neighbouring elements. `interior` is 0 if there are no neighbours.
+    /// neighboring elements. `interior` is 0 if there are no neighbors.
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },

@@ -151,8 +151,8 @@ pub enum Store {
         node: NodeId,
         /// Index of the launch's write, which has `parts x columns` elements.
         write: usize,
-        /// Number of partial results per column. 1, or the number of parts into which a target splits the
-        /// rows; a subsequent kernel combines the partial results.
+        /// Number of partial results per column: 1, or the number of parts into which a target splits the
+        /// rows. A subsequent kernel combines the partial results.
         parts: usize,
     },
 }

@@ -56,8 +56,8 @@ fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
     }
 }
 
-/// Returns the value of all elements of the result if it is a splat. Does not evaluate individual elements,
-/// so the size is unlimited.
+/// Returns the common value of all elements of the result if it is known to be a splat. Does not evaluate
+/// individual elements, so there is no size limit.
 fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
     let numbers: Vec<Number> = op.operands.iter().map(|&v| splat_of(graph, v)).collect::<Option<_>>()?;
     match op.kind {

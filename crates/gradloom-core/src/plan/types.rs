@@ -129,8 +129,8 @@ pub struct Totals {
     pub constants: u64,
     /// Number of bytes of the step arena.
     pub step: u64,
-    /// Number of bytes of scratch memory for the largest launch, including all threads. If launches run
-    /// concurrently, for several launches.
+    /// Number of bytes of scratch memory, including all threads, for the largest launch, or for several
+    /// launches if they run concurrently.
     pub workspace: u64,
 }
 

@@ -58,7 +58,7 @@ impl Site<'_> {
     }
 }
 
-/// The behaviour of gradients at an op.
+/// The behavior of gradients at an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differentiability {
     /// The gradient flows to the operands.
@@ -70,7 +70,7 @@ pub enum Differentiability {
     Refused,
 }
 
-/// Returns the behaviour of gradients at an op of this kind. A custom op is [`Differentiability::Flows`], but
+/// Returns the behavior of gradients at an op of this kind. A custom op is [`Differentiability::Flows`], but
 /// its differentiation may still fail.
 pub fn differentiability(kind: &OpKind) -> Differentiability {
     match kind {

@@ -16,7 +16,7 @@ pub use composite::CompositeOp;
 pub use reduce::ReduceOp;
 pub use unary::UnaryOp;
 
-/// Cost per element of a function, in ascending order.
+/// Cost of a function per element. The variants are in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostClass {
     /// At most a few instructions, cheaper than loading the operand from memory.

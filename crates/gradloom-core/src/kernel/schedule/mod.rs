@@ -32,7 +32,8 @@ pub enum Schedule {
     Whole,
     /// Rows of a fused expression with reductions.
     Rows(RowSchedule),
-    /// One workgroup with this many invocations, a power of two, per reduced row.
+    /// One workgroup with this many invocations, a power of two, per element of the result of an
+    /// arg-reduction.
     Axes(u32),
     /// Parts of a group that have the same expression.
     Group(GroupSchedule),

@@ -7,7 +7,7 @@ use crate::ir::DType;
 pub enum Staging {
     /// Each thread loads its elements as vectors into registers, without barriers.
     Registers,
-    /// Like `Registers`, but scalar by scalar, in a loop over single terms. For devices that split vectors
+    /// Like `Registers`, but scalar by scalar, in a loop over single terms. Suits devices that split vectors
     /// into scalars, where loads dominate the cost of running and compiling a kernel.
     Scalars,
     /// Tiles are staged in workgroup memory, in this many buffers: 1, or 2 for double buffering.
@@ -206,7 +206,7 @@ impl ProductChoice {
         }
     }
 
-    /// Returns the choice without parts that have no terms, but with at least one part.
+    /// Returns the choice without empty parts, but with at least one part.
     #[must_use]
     pub fn without_empty_parts(mut self, k: usize) -> Self {
         let parts = k.div_ceil(self.part_length(k)).max(1);

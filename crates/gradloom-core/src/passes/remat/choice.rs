@@ -1,8 +1,8 @@
 //! The order in which values are given up, by ascending number of operations per byte saved.
 //!
-//! Returns cumulative sets of forward ops to recompute. Each set frees the results of one kept op. Whatever a
-//! chosen op reads is a leaf, kept, or also chosen. Products and attention are chosen only when no other op
-//! saves any more bytes.
+//! Returns sets of forward ops to recompute, each of which is added to the previous ones and frees the
+//! results of one kept op. Whatever a chosen op reads is a leaf, kept, or also chosen. Products and attention
+//! are chosen only when no other op saves any more bytes.
 //!
 //! Giving up a value requires the values from which it was computed and which are not kept (its chain). These
 //! are recomputed or, if they are small or expensive, kept from then on. Of equal layers, the first is given

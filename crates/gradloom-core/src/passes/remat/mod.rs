@@ -23,8 +23,8 @@ const PROBES: usize = 8;
 /// The bisection ends when the interval is one value or this fraction of all values.
 const SHARE: usize = 128;
 
-/// Returns the forward ops that are worth recomputing, as cumulative sets. Each set frees the results of one
-/// kept op. The last op of the forward pass computes `last`.
+/// Returns the forward ops that are worth recomputing, as sets in the order in which they should be added.
+/// Each set frees the results of one kept op. The last op of the forward pass computes `last`.
 pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
     choice::order(&Forward::new(graph, last))
 }

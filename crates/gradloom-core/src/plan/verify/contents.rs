@@ -199,7 +199,7 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
     }
 }
 
-/// Additional rows round the number of rows up to a multiple of this.
+/// The padded number of rows is a multiple of this.
 const FEW_ROWS: usize = 8;
 /// Maximum alignment of padded rows in bytes.
 const ROW_ALIGNMENT: usize = 16;
