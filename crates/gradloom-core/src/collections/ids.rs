@@ -172,7 +172,7 @@ impl<K: Id, V> IdMap<K, V> {
         self.ids.contains(id)
     }
 
-    /// Returns the value of an id.
+    /// Returns a reference to the value of an id.
     pub fn get(&self, id: &K) -> Option<&V> {
         self.ids.position(id).map(|position| &self.values[position])
     }
@@ -182,7 +182,7 @@ impl<K: Id, V> IdMap<K, V> {
         self.ids.position(id).map(|position| &mut self.values[position])
     }
 
-    /// Returns the value of an id, after inserting `value()` if the id is new.
+    /// Returns a mutable reference to the value of an id, after inserting `value()` if the id is new.
     pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
         let position = self.ids.position(&id).unwrap_or_else(|| {
             self.ids.insert(id);

@@ -26,7 +26,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.entries.is_empty()
     }
 
-    /// Returns the value of a key.
+    /// Returns a reference to the value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -63,7 +63,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
-    /// Returns the value of a key, after inserting `value()` if the key is new.
+    /// Returns a mutable reference to the value of a key, after inserting `value()` if the key is new.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         let place = self.place(&key).unwrap_or_else(|place| {
             self.entries.insert(place, (key, value()));

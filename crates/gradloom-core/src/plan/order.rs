@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 /// A partial order of the launches of the commit, which are numbered from the first of them.
 pub(super) struct CommitOrder {
     first: usize,
-    /// Launches that must follow each launch.
+    /// For each launch, the launches that must follow it.
     successors: Vec<Vec<usize>>,
     producer: IdMap<ValueId, usize>,
     readers: IdMap<ValueId, Vec<usize>>,

@@ -3,8 +3,8 @@
 use super::{ATTENTION_HELP, Rule, refusal, refuse, rest_none, some};
 use crate::ir::{AttentionSpec, OpKind};
 
-/// Returns the rule (dq, dk, dv) = attention_grad(operands, output, log-sum-exp, cotangent of the output).
-/// See [`OpKind::AttentionGrad`] for the formulas.
+/// Returns the rule of attention, (dq, dk, dv) = attention_grad(operands, output, log-sum-exp, cotangent of
+/// the output). See [`OpKind::AttentionGrad`] for the formulas.
 pub(super) fn rule(spec: AttentionSpec) -> Option<Rule<'static>> {
     if spec.block_table {
         return refuse(

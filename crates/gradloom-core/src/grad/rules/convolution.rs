@@ -4,8 +4,8 @@ use super::{Rule, some};
 use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::passes::expand::padded;
 
-/// Returns the rule. dx is the convolution of g, dilated with zeros, with the reversed weights. dw is the
-/// product of g with windows of x, summed over the batch and positions.
+/// Returns the rule of a convolution. dx is the convolution of g, dilated with zeros, with the reversed
+/// weights. dw is the product of g with windows of x, summed over the batch and positions.
 pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
     some(move |b, s| {
         let (x, weights, g) = (s.x(0), s.x(1), s.g());

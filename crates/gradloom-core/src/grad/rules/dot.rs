@@ -5,9 +5,9 @@ use crate::collections::sort;
 use crate::ir::{Builder, DotAxes, ValueId, inverse_permutation};
 use std::ops::Range;
 
-/// Returns the rule. With batch axes B, free axes I of the left and J of the right operand, and contracted
-/// axes K, the product is `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, where the axes of the operands are in
-/// any order. Therefore, again in any order,
+/// Returns the rule of a product. With batch axes B, free axes I of the left and J of the right operand, and
+/// contracted axes K, the product is `y[B, I, J] = Σ_K l[B, I, K] · r[B, J, K]`, where the axes of the
+/// operands are in any order. Therefore, again in any order,
 ///
 /// - `dl[B, I, K] = Σ_J g[B, I, J] · r[B, J, K]`,
 /// - `dr[B, J, K] = Σ_I g[B, I, J] · l[B, I, K]`.

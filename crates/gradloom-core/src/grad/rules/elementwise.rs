@@ -10,7 +10,7 @@ pub(super) fn unary(op: UnaryOp) -> Option<Rule<'static>> {
     first(move |b, s| gradient(b, s.g(), s.x(0), s.y()))
 }
 
-/// Returns the rule of a composite function: dx = g · slope.
+/// Returns the rule of a composite function, where dx = g · slope.
 pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
     first(move |b, s| {
         let slope = op.slope(b, s.x(0), s.y());
@@ -27,7 +27,7 @@ pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule of a selection: da = g where the condition holds, db = g elsewhere.
+/// Returns the rule of a selection, where da = g if the condition is true, and db = g otherwise.
 pub(super) fn select() -> Option<Rule<'static>> {
     some(|b, s| {
         let zeros = zeros_like(b, s.g());
@@ -60,7 +60,7 @@ fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     })
 }
 
-/// Returns the rule of a cast: dx = g between floats. No gradient flows through integers and bools.
+/// Returns the rule of a cast between floats, where dx = g. No gradient flows through integers and bools.
 pub(super) fn cast(to: DType) -> Option<Rule<'static>> {
     if !to.is_float() {
         return None;

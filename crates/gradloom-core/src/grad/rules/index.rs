@@ -4,7 +4,7 @@
 use super::{Rule, first, rest_none, some, zeros_like};
 use crate::ir::{CompareOp, DType, OpKind, ScatterOp, Type};
 
-/// Returns the rule: dx is zeros with the window replaced by g.
+/// Returns the rule of a dynamic slice, where dx is zeros with the window replaced by g.
 pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     first(|b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -13,8 +13,8 @@ pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx is g with the window replaced by zeros, and the update's cotangent is the window of
-/// g.
+/// Returns the rule of a dynamic update, where dx is g with the window replaced by zeros, and the update's
+/// cotangent is the window of g.
 pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     some(|b, s| {
         let starts = &s.op.operands[2..];
@@ -30,7 +30,7 @@ pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx is zeros with every row of g added to the row that was read.
+/// Returns the rule of a gather, where dx is zeros with every row of g added to the row that was read.
 pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     first(move |b, s| {
         let zeros = zeros_like(b, s.x(0));
@@ -38,7 +38,8 @@ pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx = g, and the cotangent of an update is the row of g to which it was added.
+/// Returns the rule of an adding scatter, where dx = g, and the cotangent of an update is the row of g to
+/// which it was added.
 pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let du = s.needs(2).then(|| b.op(OpKind::Gather { batch }, &[s.g(), s.x(1)]));
@@ -46,8 +47,8 @@ pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx is g with the replaced rows set to 0. The cotangent of an update is the row of g that
-/// it replaced, or 0 if a later update replaced that row again.
+/// Returns the rule of a replacing scatter, where dx is g with the replaced rows set to 0. The cotangent of
+/// an update is the row of g that it replaced, or 0 if a later update replaced that row again.
 pub(super) fn scatter(batch: usize) -> Option<Rule<'static>> {
     let set = move || OpKind::Scatter { op: ScatterOp::Set, batch };
     some(move |b, s| {

@@ -103,7 +103,7 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.op(OpKind::Scatter { op: ScatterOp::Add, batch: axis }, &[zeros, index, s.g()])
 }
 
-/// Returns the rule: dx adds every g to the element from which it was moved.
+/// Returns the rule of a sort, where every g is added to the element of dx from which it was moved.
 pub(super) fn sort() -> Option<Rule<'static>> {
     some(|b, s| {
         let Some(g) = s.cotangents[0] else { return Ok(vec![None]) };

@@ -3,7 +3,7 @@
 use super::{Rule, first, some};
 use crate::ir::{DType, Number, OpKind, ValueId, inverse_permutation};
 
-/// Returns the rule: dx = g in the shape of x.
+/// Returns the rule of a reshape, where dx is g in the shape of x.
 pub(super) fn reshape() -> Option<Rule<'static>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -11,12 +11,12 @@ pub(super) fn reshape() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx is g with the inverse permutation of axes.
+/// Returns the rule of a permutation, where dx is g with the axes in their original order.
 pub(super) fn permute(perm: &[usize]) -> Option<Rule<'_>> {
     first(|b, s| b.permute(s.g(), &inverse_permutation(perm)))
 }
 
-/// Returns the rule: dx is g summed over the repeated axes.
+/// Returns the rule of a broadcast, where dx is g summed over the repeated axes.
 pub(super) fn broadcast() -> Option<Rule<'static>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -24,7 +24,8 @@ pub(super) fn broadcast() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx is g spread out by the step, with zeros for the elements that were omitted.
+/// Returns the rule of a slice, where dx is g spread out by the step, with zeros in place of the omitted
+/// elements.
 pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let (whole, part) = (b.shape(s.x(0)), b.shape(s.g()));
@@ -40,8 +41,8 @@ pub(super) fn slice<'a>(start: &'a [usize], step: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// Returns the rule: dx is the slice of g that corresponds to x. No gradient flows to the padding value,
-/// which is a constant.
+/// Returns the rule of padding, where dx is the slice of g that corresponds to x. No gradient flows to the
+/// padding value, which is a constant.
 pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a>> {
     first(|b, s| {
         let shape = b.shape(s.x(0));
@@ -56,7 +57,7 @@ pub(super) fn pad<'a>(low: &'a [usize], interior: &'a [usize]) -> Option<Rule<'a
     })
 }
 
-/// Returns the rule: dx_i is the part of g that came from x_i.
+/// Returns the rule of a concatenation, where dx_i is the part of g that came from x_i.
 pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let whole = b.shape(s.g());
@@ -76,8 +77,9 @@ pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule: dx adds every element of g to its source. The same position of all windows is a strided
-/// slice, and so are all positions of one window. The sum is over whichever slices are fewer.
+/// Returns the rule of windows, where every element of g is added to its source in dx. The same position of
+/// all windows is a strided slice, and so are all positions of one window. The sum is over whichever slices
+/// are fewer.
 pub(super) fn windows<'a>(size: &'a [usize], step: &'a [usize], dilation: &'a [usize]) -> Option<Rule<'a>> {
     first(move |b, s| {
         let (whole, result) = (b.shape(s.x(0)), b.shape(s.g()));

@@ -9,7 +9,7 @@ struct Properties {
     name: &'static str,
     /// Dtypes of the operands and of the result.
     dtypes: &'static [DType],
-    /// Cost per element; for floats if the op accepts floats.
+    /// Cost per element, for floats if the op accepts them.
     cost: CostClass,
     /// Function of two floats.
     float: fn(f64, f64) -> f64,
@@ -191,7 +191,7 @@ impl BinaryOp {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// Returns the cost per element; for floats if the op accepts floats.
+    /// Returns the cost per element, for floats if the op accepts them.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }

@@ -10,7 +10,7 @@ struct Properties {
     name: &'static str,
     /// Dtypes of the operand and of the result.
     dtypes: &'static [DType],
-    /// Cost per element; for floats if the op accepts floats.
+    /// Cost per element, for floats if the op accepts them.
     cost: CostClass,
     /// Function of a float.
     float: fn(f64) -> f64,
@@ -202,7 +202,7 @@ impl UnaryOp {
         self.row().dtypes.contains(&dtype)
     }
 
-    /// Returns the cost per element; for floats if the op accepts floats.
+    /// Returns the cost per element, for floats if the op accepts them.
     pub fn cost_class(self) -> CostClass {
         self.row().cost
     }
