@@ -168,7 +168,7 @@ pub struct Launch {
     pub op: OpId,
     /// The kernel.
     pub kernel: Kernel,
-    /// Operands.
+    /// Operands of the kernel.
     pub reads: Vec<Access>,
     /// Results, every element of which is written. Contiguous unless [`Kernel::writes_strided`]. Several
     /// results may be windows that together fill one buffer.

@@ -34,7 +34,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Returns the number of heads with such rows.
+    /// Returns the number of heads per sequence that the kernel processes: query heads or key heads.
     pub fn heads(self, problem: &AttentionProblem) -> usize {
         match self {
             Self::Forward | Self::Queries => problem.heads,
@@ -42,7 +42,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Returns the number of sequences times the number of heads with such rows.
+    /// Returns the number of sequences times the number of heads that the kernel processes.
     pub fn pairs(self, problem: &AttentionProblem) -> usize {
         problem.batch * self.heads(problem)
     }
@@ -308,10 +308,10 @@ pub struct AttentionSchedule {
     /// `None` without such a kernel. Both kernels of the gradient need these products; with the separate
     /// kernel, the two can run concurrently.
     pub means_apart: Option<u32>,
-    /// Number of invocations in a workgroup in which each computes rows alone.
+    /// Number of invocations in a workgroup of [`AttentionChoice::Own`].
     pub workgroup: usize,
-    /// Number of rows from which such a workgroup contains rows of a single head only. With fewer rows, it
-    /// may contain rows of several heads.
+    /// Number of rows from which a workgroup of [`AttentionChoice::Own`] contains rows of a single head only.
+    /// With fewer rows, it may contain rows of several heads.
     pub together_from: usize,
 }
 

@@ -8,7 +8,7 @@ use super::rewriter::rebuild;
 use crate::ir::{DType, Graph, OpKind};
 pub(crate) use convolution::padded;
 
-/// Returns the graph with such ops expanded.
+/// Returns the graph with composite functions, convolutions and 64-bit numbers expanded.
 pub fn expand(graph: &Graph) -> Graph {
     let expands = |kind: &OpKind| matches!(kind, OpKind::Composite(_) | OpKind::Conv(_));
     let has_i64 = graph.values.iter().any(|(_, value)| value.ty.dtype == DType::I64);
