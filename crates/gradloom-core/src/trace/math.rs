@@ -34,7 +34,7 @@ unary! {
     /// assert_eq!(eval(|| literal(&[-3.0, 0.0, 2.0], [3]).sign()), [-1.0, 0.0, 1.0]);
     /// ```
     sign => Sign;
-    /// Computes the largest whole number that is not above `x`; no gradient.
+    /// Computes the largest whole number that is not above `x`. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -145,21 +145,21 @@ composite! {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).tan()), [0.0]);
     /// ```
     tan => Tan;
-    /// Computes the angle in radians, -π/2 to π/2, whose sine is `x`; NaN outside of `-1..=1`.
+    /// Computes the angle in radians, from -π/2 to π/2, whose sine is `x`; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asin()), [0.0]);
     /// ```
     asin => Asin;
-    /// Computes the angle in radians, 0 to π, whose cosine is `x`; NaN outside of `-1..=1`.
+    /// Computes the angle in radians, from 0 to π, whose cosine is `x`; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acos()), [0.0]);
     /// ```
     acos => Acos;
-    /// Computes the angle in radians, -π/2 to π/2, whose tangent is `x`.
+    /// Computes the angle in radians, from -π/2 to π/2, whose tangent is `x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -187,14 +187,14 @@ composite! {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asinh()), [0.0]);
     /// ```
     asinh => Asinh;
-    /// Computes the number, at least 0, whose hyperbolic cosine is `x`; NaN below 1.
+    /// Computes the non-negative number whose hyperbolic cosine is `x`; NaN below 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acosh()), [0.0]);
     /// ```
     acosh => Acosh;
-    /// Computes the number whose hyperbolic tangent is `x`; NaN outside of `-1..=1`.
+    /// Computes the number whose hyperbolic tangent is `x`; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -213,7 +213,8 @@ macro_rules! binary {
     };
 }
 binary! {
-    /// Returns the smaller of the two; NaN if either is. Ties share the gradient half and half.
+    /// Returns the smaller of the two elements; NaN if either is NaN. Equal elements each get half of the
+    /// gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -221,7 +222,8 @@ binary! {
     /// ```
     #[doc(alias = "min")]
     minimum => Min;
-    /// Returns the larger of the two; NaN if either is. Ties share the gradient half and half.
+    /// Returns the larger of the two elements; NaN if either is NaN. Equal elements each get half of the
+    /// gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -236,7 +238,7 @@ binary! {
     /// assert_eq!(eval(|| literal(&[2.0, 3.0], [2]).pow(2.0)), [4.0, 9.0]);
     /// ```
     pow => Pow;
-    /// Computes the logical (bool) or bitwise (integers) and.
+    /// Computes the logical (bool) or bitwise (integers) AND.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -244,7 +246,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_and")]
     logical_and => And;
-    /// Computes the logical (bool) or bitwise (integers) or.
+    /// Computes the logical (bool) or bitwise (integers) OR.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -252,7 +254,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_or")]
     logical_or => Or;
-    /// Computes the logical (bool) or bitwise (integers) exclusive or.
+    /// Computes the logical (bool) or bitwise (integers) exclusive OR.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -260,7 +262,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_xor")]
     logical_xor => Xor;
-    /// Shifts integers left; the count is taken modulo 32.
+    /// Shifts integers left by `right` bits, taken modulo 32.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -268,7 +270,7 @@ binary! {
     /// ```
     #[doc(alias = "bitwise_left_shift")]
     shift_left => Shl;
-    /// Shifts integers right: logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
+    /// Shifts integers right by `right` bits, taken modulo 32: logically for `u32`, arithmetically for `i32`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -342,8 +344,8 @@ compare! {
 }
 
 impl Tensor {
-    /// Selects `yes` where this bool tensor is true, `no` elsewhere; the three broadcast together. When
-    /// both branches are numbers, the result is f32.
+    /// Selects elements of `yes` where this bool tensor is true, and of `no` elsewhere. All three broadcast
+    /// together. If both branches are numbers, the result is f32.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -355,7 +357,7 @@ impl Tensor {
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
         let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
-        // A number takes the dtype of the other branch.
+        // A number takes the other branch's dtype.
         let probe = yes.tensor(float);
         let no = no.tensor(probe);
         self.one_of(yes.tensor(no), no)
@@ -378,8 +380,9 @@ impl Tensor {
     }
 
     /// Converts the elements to another dtype. Float to integer rounds towards zero and saturates (NaN
-    /// gives 0), integer to integer wraps, to bool is `x != 0`. Floats become i64 by way of i32, and i64
-    /// becomes any other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
+    /// becomes 0), integer to integer wraps, and conversion to bool is `x != 0`. Floats are converted to i64
+    /// through i32, as i64 is to any other dtype; an i64 outside i32's range is a trap: the step fails and
+    /// changes nothing.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -408,21 +411,22 @@ impl Tensor {
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
     }
 
-    /// Decodes the numbers that blocks of few bits stand for: u8 `[B.., bytes]` gives f32 `[B.., n]`, with
-    /// 32 elements for each block of [`BlockFormat::block_bytes`]. A row that is no whole number of blocks
-    /// is an error. No gradient flows to the blocks: weights in blocks are frozen.
+    /// Decodes quantised blocks: u8 `[B.., bytes]` becomes f32 `[B.., n]`, with 32 elements for each block of
+    /// [`BlockFormat::block_bytes`]. A row that is not a whole number of blocks is an error. No gradient
+    /// flows to the blocks: quantised weights are frozen.
     ///
-    /// A matrix product whose right operand is this reads the blocks themselves, if the sum runs along rows
-    /// of blocks and the device can: `x.matmul(w.dequantize(format).transpose(0, 1))` for x `[.., k]` and the
-    /// weights of n outputs, w `[n, bytes of k]`. Rows of an embedding are gathered first, then dequantised.
+    /// A matrix product whose right operand is the decoded tensor reads the blocks directly, if it sums along
+    /// rows of blocks and the device supports it: `x.matmul(w.dequantize(format).transpose(0, 1))`, where x
+    /// is `[.., k]` and the weights w of n outputs are `[n, bytes of k]`. For an embedding, gather rows first
+    /// and then dequantise them.
     #[track_caller]
     #[must_use]
     pub fn dequantize(self, format: BlockFormat) -> Tensor {
         emit(OpKind::Dequantize { format }, &[self], "dequantize")
     }
 
-    /// Returns whether a constant of i64 can become i32; if not, that is an error, where data would be a
-    /// trap.
+    /// Returns whether a constant of i64 fits i32; if not, records an error. Values known only at run time
+    /// trap instead.
     #[track_caller]
     fn is_countable(self) -> bool {
         let too_large = with_scope(|scope| {
@@ -453,9 +457,9 @@ impl Tensor {
         binary(BinaryOp::Mul, "square", self, self)
     }
 
-    /// Limits elements to `low..=high`; NaN stays NaN, and where `low` is above `high` the result is
-    /// `high`. At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it:
-    /// PyTorch's.
+    /// Limits elements to `low..=high`. NaN stays NaN; where `low` is above `high`, the result is `high`. As
+    /// in PyTorch, an element that equals a bound has the gradient 0 if the bound is a number; a bound that
+    /// is a tensor gets half of the gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -484,7 +488,7 @@ impl Tensor {
         }
     }
 
-    /// Computes the least whole number that is not below `x`; no gradient.
+    /// Computes the smallest whole number that is not below `x`. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -497,7 +501,7 @@ impl Tensor {
         -(-self).floor()
     }
 
-    /// Computes the nearest whole number, the even one of two; no gradient.
+    /// Rounds to the nearest whole number, and ties to the even one. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -508,14 +512,14 @@ impl Tensor {
     pub fn round(self) -> Tensor {
         let _called = acting("round");
         let below = self.floor();
-        // Exact, so that ties are found.
+        // This difference is exact, so ties are recognised.
         let rest = self.detach() - below;
         let even = (below * 0.5).floor() * 2.0;
         let up = rest.gt(0.5).logical_or(rest.eq(0.5).logical_and(below.ne(even)));
         up.select(below + 1.0, below)
     }
 
-    /// Computes the whole number next to `x` towards 0; no gradient.
+    /// Rounds towards 0. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -529,8 +533,9 @@ impl Tensor {
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
-    /// Computes the remainder of a division with the sign of the divisor: `x - y · floor(x / y)`, NumPy's
-    /// and PyTorch's `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
+    /// Computes the remainder of a division of floats or integers, with the sign of the divisor: `x - y ·
+    /// floor(x / y)`, like `remainder` in NumPy and PyTorch. The result of the operator `%` has the sign of
+    /// the dividend.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -541,7 +546,7 @@ impl Tensor {
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
         let _called = acting("remainder");
         let x = self.counted();
-        // The operator sees whether the divisor is the number 0.
+        // The operator reports a divisor that is the number 0.
         let rest = x % divisor;
         let divisor = divisor.tensor(x).counted();
         let zero = number(0.0, rest);
@@ -601,7 +606,7 @@ impl Tensor {
         self.log() * LOG10_E
     }
 
-    /// Computes `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
+    /// Computes `sqrt(x² + y²)`; the squares may overflow. The gradient at the origin is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -614,7 +619,7 @@ impl Tensor {
         (self.square() + right.tensor(self).square()).root_or_zero()
     }
 
-    /// Computes the square root of elements that are not negative, with a gradient of 0 at 0.
+    /// Computes the square root of non-negative elements, with a gradient of 0 at 0.
     #[track_caller]
     pub(super) fn root_or_zero(self) -> Tensor {
         let zero = self.eq(0.0);
@@ -634,7 +639,7 @@ impl Tensor {
         self + weight.tensor(self) * (end.tensor(self) - self)
     }
 
-    /// Returns a bool tensor that is true where the elements are NaN.
+    /// Returns a bool tensor that is true where elements are NaN.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -648,7 +653,7 @@ impl Tensor {
         self.ne(self)
     }
 
-    /// Returns a bool tensor that is true where the elements are infinite.
+    /// Returns a bool tensor that is true where elements are infinite.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -662,7 +667,7 @@ impl Tensor {
         self.abs().eq(f64::INFINITY)
     }
 
-    /// Returns a bool tensor that is true where the elements are neither NaN nor infinite.
+    /// Returns a bool tensor that is true where elements are neither NaN nor infinite.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -676,8 +681,8 @@ impl Tensor {
         self.abs().lt(f64::INFINITY)
     }
 
-    /// Selects `value` where the bool `mask` is true, `self` elsewhere. Mask and value broadcast to the
-    /// shape of `self`, which is that of the result.
+    /// Replaces elements by `value` where the bool `mask` is true. Mask and value broadcast to the shape of
+    /// `self`, which is also the shape of the result.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

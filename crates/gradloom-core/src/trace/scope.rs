@@ -12,29 +12,31 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Per-step scalars that key random numbers: seed (low and high word) and attempted step.
+/// Per-step scalars that key random numbers: low and high word of the seed, and the number of the attempted
+/// step.
 pub(crate) const RNG_SCALARS: [&str; 3] = ["rng.seed_lo", "rng.seed_hi", "rng.step"];
 
-/// Result of tracing.
+/// The result of tracing.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// The graph: inputs, the parameters and states that were used, ops, captures, updates of states.
+    /// Graph of the inputs, the parameters and states that were used, ops, captures and updates of states.
     pub graph: Graph,
     /// Values of the tensors that the closure returned.
     pub results: Vec<ValueId>,
-    /// Name, leaf and identity of each parameter that was used, in the order of the model's fields.
+    /// Name, leaf and identity of each used parameter, in the order of the model's fields.
     pub params: Vec<(String, ValueId, ParamId)>,
 }
 
-/// A block under construction, entered by `checkpoint` or `scan`.
+/// A block under construction, opened by `checkpoint` or `scan`.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) block: BlockId,
-    /// Outer values that the block uses, with the block's parameter for each, in the order of first use.
+    /// Outer values that the block uses, each with its block parameter, in the order of first use.
     pub(super) captured: Vec<(ValueId, ValueId)>,
-    /// Number of times that the block runs, if it is a loop's.
+    /// Trip count, if the block is the body of a loop.
     pub(super) rounds: Option<usize>,
-    /// Random bits of a loop: those of all rounds outside of it, and a parameter for those of one.
+    /// Random bits of a loop: the outer value with the bits of all iterations, and the block parameter with
+    /// those of one iteration.
     pub(super) drawn: Vec<(ValueId, ValueId)>,
 }
 
@@ -45,26 +47,26 @@ pub(crate) struct Scope {
     pub(crate) training: bool,
     pub(super) table: ParamTable,
     used: SortedMap<ParamId, ValueId>,
-    /// The leaf of each state that was read or updated.
+    /// Leaf of each state that was read or updated.
     pub(super) used_states: SortedMap<StateId, ValueId>,
     pub(super) error: Option<Error>,
     /// Number of sources of random bits so far.
     pub(super) sites: u32,
-    /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a
-    /// library.
+    /// Location of the `.loss(..)` or `.infer(..)` call, to which errors point if the op's own location is
+    /// inside a library.
     pub(super) root: Origin,
-    /// Source position of the ops that another language asks for.
+    /// Source location of the current op in another language; see [`Recording::at`].
     pub(super) foreign: Option<Origin>,
-    /// The method that the user called, while it is made of others: see [`super::acting`].
+    /// Name of the method that the user called, while it calls others: see [`super::acting`].
     pub(super) acting: Option<&'static str>,
-    /// Places of the user's calls that are being made, the innermost last: see [`super::acting`].
+    /// Locations of the user's calls in progress, innermost last: see [`super::acting`].
     pub(super) places: Vec<Origin>,
-    /// The place of the op that is being added, for an error of one of its operands.
+    /// Location of the op that is being added, for errors of its operands.
     pub(super) here: Option<Origin>,
-    /// The parameter that was asked for last, and where.
+    /// Last parameter that was used, and the location of the use.
     last_param: Option<(ValueId, Origin)>,
     pub(super) frames: Vec<Frame>,
-    /// The block of each value that is not in the entry block.
+    /// Block of each value that is not in the entry block.
     pub(super) owners: IdMap<ValueId, BlockId>,
 }
 
@@ -74,10 +76,10 @@ thread_local! {
 
 static GENERATIONS: AtomicU32 = AtomicU32::new(1);
 
-/// Runs `f` on the innermost open trace. `f` must not trace itself.
+/// Runs `f` on the innermost open trace. `f` must not call this function, as the trace is mutably borrowed.
 #[track_caller]
 pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
-    // Outside of the closure, so that the panic is reported at the user's line.
+    // Outside the closure, so that the panic is reported at the user's line.
     assert!(
         SCOPES.with(|scopes| !scopes.borrow().is_empty()),
         "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and \
@@ -86,15 +88,15 @@ pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
     SCOPES.with(|scopes| f(scopes.borrow_mut().last_mut().expect("just looked")))
 }
 
-/// Returns what to do about an op that was refused, if it is known.
+/// Returns a remedy for an op that was refused, if one is known.
 pub(super) fn remedy(problem: &TypeError) -> Option<String> {
     let is_too_large = ["any memory", "any memory can hold"].iter().any(|end| problem.message.ends_with(end));
     problem.help.clone().or_else(|| is_too_large.then(|| "make its extents smaller".to_string()))
 }
 
-/// Runs `f` on the open trace of this number, if there is one.
+/// Runs `f` on the open trace with this generation number, if there is one.
 pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
-    // Not `with`: the thread may be ending.
+    // Not `with`, which panics while the thread's locals are being destroyed.
     let _ = SCOPES.try_with(|scopes| {
         let mut scopes = scopes.borrow_mut();
         if let Some(scope) = scopes.iter_mut().rev().find(|scope| scope.generation == generation) {
@@ -103,18 +105,18 @@ pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
     });
 }
 
-/// Returns whether a training loss is being traced: dropout acts only then.
+/// Returns whether a training loss is being traced; dropout is active only then.
 #[track_caller]
 pub fn is_training() -> bool {
     with_scope(|scope| scope.training)
 }
 
-/// Message of the error of a handle that left its trace.
+/// Error message for a handle that is used outside its trace.
 const OTHER_TRACE: &str = "this tensor belongs to another trace";
 const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, \
                                 or keep its elements in a `Param`, a `State` or an input";
 
-/// Returns whether training and forward programs add an output of this name themselves.
+/// Returns whether training or forward programs themselves add an output of this name.
 fn is_reserved(name: &str) -> bool {
     name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
 }
@@ -122,7 +124,8 @@ fn is_reserved(name: &str) -> bool {
 /// Traces `f` over declared inputs.
 ///
 /// # Errors
-/// The first error that an operation met, with its place in the source; inputs whose names repeat.
+/// Returns the first error of an operation, with its location in the source, or an error if two inputs have
+/// the same name.
 #[track_caller]
 pub fn trace<R>(
     model: &dyn Module,
@@ -137,11 +140,11 @@ pub fn trace<R>(
     recording.finish(&returned)
 }
 
-/// An open trace, to which ops are added one by one: for callers that cannot hand over a closure, because the
-/// model is written in another language. [`trace`] is for all others.
+/// An open trace, to which ops are added one by one, for callers that cannot pass a closure because the model
+/// is written in another language. All others use [`trace`].
 ///
-/// Recordings of one thread end in the reverse order of their beginning. One that is dropped is forgotten,
-/// also by a panic.
+/// Recordings of one thread must end in the reverse order of their beginning. Dropping a recording, also
+/// during a panic, discards it.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -163,10 +166,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a trace of `model`. What is done with tensors belongs to it until it ends.
+    /// Opens a trace of `model`. Until it ends, all operations on tensors of this thread belong to it.
     ///
     /// # Errors
-    /// When two parameters of the model have one name.
+    /// Returns an error if two parameters or states of the model have the same name, or if one has no name or
+    /// a name reserved for the optimizer.
     #[track_caller]
     pub fn open(model: &dyn Module, training: bool) -> Result<Self> {
         let root = Origin::caller();
@@ -175,16 +179,16 @@ impl Recording {
         Ok(Self { not_send: PhantomData })
     }
 
-    /// Declares each input, as [`Recording::input`] does: what does not depend on the closures of [`trace`]
-    /// is compiled once.
+    /// Declares each input, as [`Recording::input`] does. Not part of [`trace`], so that it is compiled once
+    /// and not for each pair of closures.
     fn inputs(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
         inputs.iter().map(|input| self.input(input)).collect()
     }
 
-    /// Declares an input.
+    /// Declares an input and returns its tensor.
     ///
     /// # Errors
-    /// When there is one of this name.
+    /// Returns an error if the name is empty or another input has it.
     pub fn input(&self, input: &Input) -> Result<Tensor> {
         with_scope(|scope| {
             let same = |kind: &OpKind| matches!(kind, OpKind::Input { name, .. } if *name == input.name);
@@ -203,23 +207,24 @@ impl Recording {
         })
     }
 
-    /// Says where the ops that follow stand in the source; with `None`, that is where they are called from.
+    /// Sets the source location of the following ops; with `None`, it is the location of their callers.
     pub fn at(&self, origin: Option<Origin>) {
         with_scope(|scope| scope.foreign = origin);
     }
 
-    /// Returns the first error so far. The trace goes on after it, with a placeholder, but gives no result.
+    /// Returns the first error so far. The trace continues after it, with a placeholder, but yields no
+    /// result.
     pub fn error(&self) -> Option<Error> {
         with_scope(|scope| scope.error.clone())
     }
 
-    /// Ends the trace.
+    /// Ends the trace and returns its graph.
     ///
     /// # Errors
-    /// The first error that an operation met.
+    /// Returns the first error of an operation.
     pub fn finish(self, results: &[Tensor]) -> Result<Traced> {
         let results: Vec<ValueId> = results.iter().map(|t| with_scope(|s| s.checked(*t))).collect();
-        // Taken out, not popped: dropping the recording pops what is left in its place.
+        // Replaced, not popped: dropping the recording pops the empty scope left in its place.
         let scope = with_scope(|scope| {
             let empty = Scope::new(ParamTable::default(), scope.training, scope.root.clone());
             std::mem::replace(scope, empty)
@@ -264,7 +269,7 @@ impl Scope {
         }
     }
 
-    /// Adds an op to the entry block, wherever the cursor is.
+    /// Adds an op without operands to the entry block, wherever the cursor is.
     pub(crate) fn add_leaf(&mut self, kind: OpKind) -> ValueId {
         let cursor = std::mem::replace(&mut self.graph.cursor, self.graph.entry);
         let added = self.graph.add(kind, &[], None);
@@ -287,7 +292,7 @@ impl Scope {
         Tensor::new(value, self.generation)
     }
 
-    /// Returns the value behind a handle, usable in the block under construction; for a handle of another
+    /// Returns the value of a handle as seen from the block under construction; for a handle of another
     /// trace, records an error and returns a placeholder.
     pub(super) fn checked(&mut self, tensor: Tensor) -> ValueId {
         if tensor.generation() != self.generation {
@@ -298,7 +303,7 @@ impl Scope {
         self.reach(tensor.value(), self.frames.len())
     }
 
-    /// Returns whether a handle is of this trace; if not, that is an error at the caller's place.
+    /// Returns whether a handle belongs to this trace; if not, records an error at the caller's location.
     pub(super) fn belongs(&mut self, tensor: Tensor, caller: Origin) -> bool {
         let belongs = tensor.generation() == self.generation;
         if !belongs {
@@ -310,24 +315,24 @@ impl Scope {
         belongs
     }
 
-    /// Returns the block that new ops go to.
+    /// Returns the block to which new ops are added.
     pub(super) fn innermost(&self) -> BlockId {
         self.frames.last().map_or(self.graph.entry, |frame| frame.block)
     }
 
-    /// Forgets the leaves of parameters and states among the values from this number on.
+    /// Forgets the leaves of parameters and states whose value index is `first` or greater.
     pub(super) fn forget_leaves_from(&mut self, first: usize) {
         self.used.retain(|value| value.index() < first);
         self.used_states.retain(|value| value.index() < first);
     }
 
-    /// Returns the number of the trace, which its handles carry.
+    /// Returns the generation number of the trace, which its handles store.
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Returns the value as seen from the block at `depth` frames: outer values are handed in through block
-    /// parameters.
+    /// Returns the value as seen from the block at `depth`, where 0 is the entry block: outer values are
+    /// passed in through block parameters.
     pub(super) fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
         let owner = self.owners.get(&value).copied().unwrap_or(self.graph.entry);
         let current = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
@@ -350,7 +355,7 @@ impl Scope {
         inner
     }
 
-    /// Adds a parameter to the block at `depth` frames.
+    /// Adds a parameter to the block at `depth`, which is at least 1.
     fn add_param(&mut self, ty: Type, depth: usize) -> ValueId {
         let block = self.frames[depth - 1].block;
         let index = self.graph.blocks[block].params.len();
@@ -361,8 +366,8 @@ impl Scope {
         param
     }
 
-    /// Keeps the first error, with what is known about its place: a parameter that is used there, as a
-    /// layer of a `Vec` is not told by its line, and what became i32 there.
+    /// Records the first error, with notes about its location: the parameter used there, because the line
+    /// does not identify a layer in a `Vec`, and the tensor that was converted to i32 there.
     pub(crate) fn fail(&mut self, mut error: Error) {
         if self.error.is_some() {
             return;
@@ -380,11 +385,11 @@ impl Scope {
         self.error = Some(error);
     }
 
-    /// Returns the type of a tensor of u8 or i64 that became i32 at this place.
+    /// Returns the type of the u8 or i64 tensor that was last converted to i32 at this location.
     fn counted_at(&self, origin: &Origin) -> Option<Type> {
         let block = &self.graph.blocks[self.graph.cursor];
         let ops = block.ops.iter().rev().map(|&op| &self.graph.ops[op]);
-        // The ops of a call stand behind each other.
+        // The ops of a call are adjacent.
         let mut here = ops.take_while(|op| self.graph.origin(op).is_some_and(|at| at == origin));
         here.find_map(|op| match op.kind {
             OpKind::Cast { dtype: DType::I32 } => {
@@ -395,13 +400,13 @@ impl Scope {
         .filter(|ty| ty.dtype.is_for_memory())
     }
 
-    /// Returns the method that the user called, while it is made of others.
+    /// Returns the name of the method that the user called, while it calls others.
     pub(super) fn called(&self) -> Option<&'static str> {
         self.acting
     }
 
-    /// Returns the token under which the caret goes and the message of an op, both by the name of the
-    /// method that the user called.
+    /// Returns the token that the caret marks and an op's message, both with the name of the method that the
+    /// user called.
     pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
         match self.called() {
             Some(called) if called != token && !token.is_empty() => {
@@ -412,11 +417,12 @@ impl Scope {
         }
     }
 
-    /// Returns a value to go on with after an error.
+    /// Returns a value with which to continue after an error: zeros of this type, or a scalar if the type is
+    /// too large.
     pub(crate) fn placeholder(&mut self, ty: Type) -> ValueId {
         let splat = |ty: Type| OpKind::Constant { data: Literal::Splat(Number::of(ty.dtype, 0.0)), ty };
         let scalar = Type::scalar(ty.dtype);
-        // A type too large for any memory may be what the error is about.
+        // The error may be that the type is too large for any memory.
         let added =
             self.graph.add(splat(ty), &[], None).or_else(|_| self.graph.add(splat(scalar), &[], None));
         let value = added.expect("a scalar is always possible")[0];
@@ -424,7 +430,7 @@ impl Scope {
         value
     }
 
-    /// Notes that values belong to the block under construction.
+    /// Records that values belong to the block under construction.
     pub(super) fn own(&mut self, values: &[ValueId]) {
         if let Some(frame) = self.frames.last() {
             let block = frame.block;
@@ -437,7 +443,7 @@ impl Scope {
         self.graph.origins.intern(origin)
     }
 
-    /// Returns the leaf of a parameter, which is made at its first use.
+    /// Returns the leaf of a parameter, creating it at the first use.
     pub(crate) fn param(&mut self, param: &Param, caller: Origin) -> ValueId {
         let origin = self.origin_of(caller);
         if let Some(&value) = self.used.get(&param.id()) {
@@ -463,15 +469,15 @@ impl Scope {
         self.reach(value, self.frames.len())
     }
 
-    /// Returns a number of the per-step block, which is made at its first use.
+    /// Returns the leaf of a per-step scalar, creating it at the first use.
     fn scalar(&mut self, name: &str, dtype: DType) -> ValueId {
         let kind = OpKind::Scalar { name: name.to_string(), dtype };
         let known = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
         known.unwrap_or_else(|| self.add_leaf(kind))
     }
 
-    /// Appends random bits for the block under construction, from a site of their own. Those of a loop are
-    /// drawn outside of it, for all rounds, each of which has a slice of them.
+    /// Adds random bits for the block under construction, drawn from a new site. The bits of a loop are drawn
+    /// outside it for all iterations, each of which reads one slice.
     pub(super) fn random_bits(
         &mut self,
         shape: &Shape,
@@ -504,7 +510,7 @@ impl Scope {
         Ok(value)
     }
 
-    /// Makes a value readable under a name.
+    /// Makes a value readable under a name after each step.
     pub(crate) fn capture(&mut self, name: String, value: ValueId, caller: Origin) {
         let origin = self.origin_of(caller);
         let problem = if name.is_empty() {

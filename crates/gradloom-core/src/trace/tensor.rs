@@ -1,4 +1,4 @@
-//! The tensor handle and how an operation enters the graph.
+//! The tensor handle, and the functions that add operations to the graph.
 
 use super::scope::{remedy, with_scope, with_scope_of};
 use crate::decimal::Decimal;
@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 /// A value of the open trace: an id, cheap to copy, without data.
 ///
-/// It lives only inside the closure in which it was made. Operators work between tensors and with numbers,
-/// and broadcast as NumPy does (right-aligned; extents equal or 1).
+/// It is valid only inside the closure that created it. Operators combine tensors with tensors and numbers,
+/// and broadcast as in NumPy: shapes are aligned on the right, and extents must be equal or 1.
 #[derive(Clone, Copy)]
 pub struct Tensor {
     value: ValueId,
@@ -18,8 +18,8 @@ pub struct Tensor {
     not_send: PhantomData<*const ()>,
 }
 
-/// Text of `dbg!(x)` in a model: dtype and shape, the op with the number that its value has in the graph,
-/// and the line that asked for it.
+/// Formats the tensor for `dbg!(x)` in a model: dtype and shape, the number of its value in the graph, the op
+/// that computes it, and the source line of the call.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -70,8 +70,8 @@ impl Tensor {
         self.generation
     }
 
-    /// Returns the element type and shape. A tensor that belongs to another trace is an error; its type is
-    /// then f32 of rank 0.
+    /// Returns the element type and shape. For a tensor of another trace, records an error and returns f32 of
+    /// rank 0.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -90,7 +90,8 @@ impl Tensor {
         })
     }
 
-    /// Returns whether the handle is of the open trace; if not, that is an error at the caller's place.
+    /// Returns whether the handle belongs to the open trace; if not, records an error at the caller's
+    /// location.
     #[track_caller]
     pub(crate) fn is_in_trace(self) -> bool {
         let caller = Origin::caller();
@@ -144,8 +145,8 @@ impl Tensor {
         self.ty().shape.rank()
     }
 
-    /// Returns the extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the
-    /// trace; the extents are then 1.
+    /// Returns the extents as an array, as in `let [batch, time, width] = x.dims();`. If the rank is not `R`,
+    /// records an error of the trace and returns extents of 1.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -160,7 +161,7 @@ impl Tensor {
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();
-        // Not a closure, so that the error stands at the caller's line.
+        // Not a closure, so that the error is reported at the caller's line.
         match <[usize; R]>::try_from(&shape[..]) {
             Ok(extents) => extents,
             Err(_) => {
@@ -174,7 +175,7 @@ impl Tensor {
         }
     }
 
-    /// Makes the tensor readable after each step, under `name`. Returns it.
+    /// Makes the tensor readable under `name` after each step, and returns it.
     ///
     /// ```
     /// # use gradloom_core::trace::*;
@@ -195,19 +196,19 @@ impl Tensor {
         self
     }
 
-    /// Returns whether the elements are u8 or i64, which no op computes with.
+    /// Returns whether the elements are u8 or i64, on which no op computes.
     #[track_caller]
     fn is_data(self) -> bool {
         matches!(self.dtype(), DType::U8 | DType::I64)
     }
 
-    /// Returns the tensor as ops compute with it, or use it as an index: u8 and i64 become i32.
+    /// Converts u8 and i64 to i32, the dtype in which ops compute with them or use them as indices.
     #[track_caller]
     pub(super) fn counted(self) -> Tensor {
         if self.is_data() { self.cast(DType::I32) } else { self }
     }
 
-    /// Returns the same elements; no gradient flows through.
+    /// Returns the same elements, through which no gradient flows.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -224,13 +225,13 @@ impl Tensor {
     }
 }
 
-/// Records an error of the open trace at the caller's place.
+/// Records an error of the open trace at the caller's location.
 #[track_caller]
 pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
     fail_at(Origin::caller(), token, message.into(), help);
 }
 
-/// Records an error of the open trace at the caller's place, with what to do about it.
+/// Records an error of the open trace at the caller's location, with a remedy.
 #[track_caller]
 pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
     fail_at(Origin::caller(), token, message, Some(help.to_string()));
@@ -248,7 +249,7 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     });
 }
 
-/// Returns whether the elements are floats; if not, that is an error of the op named `token`.
+/// Returns whether the elements are floats; if not, records an error of the op named `token`.
 #[track_caller]
 pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     let ty = x.ty();
@@ -273,11 +274,12 @@ fn placeholder_of(ty: Type) -> Tensor {
     })
 }
 
-/// Adds an op; after a type error, the first operand's type stands in for each result.
+/// Adds an op and returns its results; after a type error, each result is a placeholder with the type of the
+/// first operand.
 #[track_caller]
 pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: usize) -> Vec<Tensor> {
     let caller = Origin::caller();
-    // Their errors stand at the caller's place.
+    // Records errors of the operands at the caller's location.
     for operand in operands {
         operand.is_in_trace();
     }
@@ -285,7 +287,7 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     let counted = counted_from(&kind);
     if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
         let mut operands = operands.to_vec();
-        // Not a closure, so that the conversion stands at the caller's line.
+        // Not a closure, so that the conversion is recorded at the caller's line.
         for operand in &mut operands[counted..] {
             *operand = operand.counted();
         }
@@ -339,25 +341,25 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     })
 }
 
-/// Returns the index of the first operand that an op computes with, or uses as an index: from there on, u8
-/// and i64 become i32.
+/// Returns the index of the first operand that an op computes with or uses as an index: u8 and i64 operands
+/// from there on are converted to i32.
 fn counted_from(kind: &OpKind) -> usize {
     match kind {
         OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => 1,
-        // Behind the index are updates, which have the first operand's dtype.
+        // Operand 1 is the update, which has the dtype of operand 0.
         OpKind::DynamicUpdateSlice => 2,
         kind if kind.moves_elements() => usize::MAX,
         _ => 0,
     }
 }
 
-/// Returns the dtype of 16 bits that all floats among the operands have, if the op is to run in f32: one
-/// that computes, or one that moves what was computed in the same call of the user's.
+/// Returns the 16-bit dtype of all float operands if the op is to run in f32: because it computes, or because
+/// it moves a value that was computed in the same call by the user.
 #[track_caller]
 fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
     let first = floats.next().filter(|dtype| dtype.is_for_memory())?;
-    // Of several dtypes, the shape rule says so.
+    // The shape rule of the op reports mixed dtypes.
     if !floats.all(|dtype| dtype == first) {
         return None;
     }
@@ -378,18 +380,19 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
         _ => false,
     };
     let mut wide = !moves;
-    // What is written into keeps its dtype: a cache of keys in 16 bits is not widened for the newest one.
+    // The tensor that is written to keeps its dtype: a 16-bit cache of keys is not widened for the newest
+    // key.
     let written = matches!(kind, OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice);
     let telling = if written { &operands[..1] } else { operands };
-    // Not a closure, so that the caller's place is known.
+    // Not a closure, so that the caller's location is known.
     for operand in telling {
         wide = wide || unrounded(*operand).is_some();
     }
     wide.then_some(first)
 }
 
-/// Converts a tensor to f32, if its elements are floats of 16 bits. The result of one call of the user's is
-/// rounded once, at its end: a tensor that was computed in the same call is taken before it was rounded.
+/// Converts a tensor of 16-bit floats to f32. The result of one call by the user is rounded once, at its end:
+/// for a tensor that was computed in the same call, returns its value before rounding.
 #[track_caller]
 fn widened(t: Tensor) -> Tensor {
     if !t.dtype().is_for_memory() {
@@ -402,7 +405,8 @@ fn widened(t: Tensor) -> Tensor {
     }
 }
 
-/// Returns the tensor that one of 16 bits was rounded from in the present call of the user's, if it was.
+/// Returns the f32 tensor from which a tensor of 16-bit floats was rounded in the current call by the user,
+/// if any.
 #[track_caller]
 fn unrounded(t: Tensor) -> Option<Tensor> {
     if !t.dtype().is_for_memory() || !t.dtype().is_float() {
@@ -451,7 +455,7 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
 }
 
-/// Returns a constant f32 tensor with these elements, row-major.
+/// Returns a constant f32 tensor with these elements in row-major order.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -470,7 +474,8 @@ fn literal_of(elements: &[f32], ty: Type) -> Tensor {
     constant(&elements, ty)
 }
 
-/// Returns a constant tensor of floats with these elements, row-major; devices round them.
+/// Returns a constant tensor of floats with these elements in row-major order; devices round them to the
+/// dtype.
 #[track_caller]
 pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
@@ -490,14 +495,14 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "indices")
 }
 
-/// Returns whether an integer dtype has all indices along an axis.
+/// Returns whether the dtype can represent every index along an axis; always true for floats and bools.
 fn counts_to(ty: &Type, axis: usize) -> bool {
     let last = ty.shape[axis].saturating_sub(1);
     !ty.dtype.is_integer() || Number::Int(last as i64).fits(ty.dtype)
 }
 
-/// Returns the index along `axis`, in a tensor of the given shape: positions, as
-/// `iota(DType::I32, [context], 0)`.
+/// Returns a tensor of the given shape whose elements are their indices along `axis`: `iota(DType::I32,
+/// [context], 0)` returns positions.
 ///
 /// ```
 /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
