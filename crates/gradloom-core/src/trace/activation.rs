@@ -5,7 +5,7 @@ use super::tensor::{fail_with_help, has_floats};
 use super::{Operand, Tensor, acting};
 use crate::ir::Shape;
 
-/// sqrt(2 / pi), the factor of the tanh form of GELU.
+/// sqrt(2 / π), the factor in the tanh form of GELU.
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 
 impl Tensor {
@@ -35,8 +35,8 @@ impl Tensor {
         self.clamp(0.0, 6.0)
     }
 
-    /// Computes `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`.
-    /// Hendrycks and Gimpel, 2016.
+    /// Computes `x · Φ(x)` with the exact cumulative distribution function of the normal distribution: `0.5 x
+    /// (1 + erf(x / sqrt 2))`. Hendrycks and Gimpel, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -49,7 +49,7 @@ impl Tensor {
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
-    /// Computes the tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    /// Computes the tanh approximation of GELU, as in GPT-2: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -90,8 +90,9 @@ impl Tensor {
         self * self.softplus().tanh()
     }
 
-    /// Computes `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `x + log(1 + e^-x)` above 0,
-    /// which neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    /// Computes `log(1 + e^x)` of floats; the gradient is `sigmoid(x)`. For `x` above 0, the formula is `x +
+    /// log(1 + e^-x)`, which neither overflows for large `x` nor loses digits for very negative `x`. Dugas et
+    /// al., NIPS 2000.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -104,12 +105,12 @@ impl Tensor {
         if !has_floats("softplus", self) {
             return self;
         }
-        // Branches, not `-|x|`: each has the derivatives of the whole, of any order, also at 0.
+        // Branches, not `-|x|`: each branch has the derivatives of softplus, of any order, also at 0.
         let positive = self.gt(0.0);
         positive.select(self, 0.0) + positive.select(-self, self).exp().log1p()
     }
 
-    /// Computes `log(sigmoid(x))`, which does not underflow.
+    /// Computes `log(sigmoid(x))` without underflow.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -136,8 +137,8 @@ impl Tensor {
         self / (1.0 + self.abs())
     }
 
-    /// Returns `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in
-    /// PyTorch. Maas, Hannun, Ng, 2013.
+    /// Computes `x` where `x > 0`, else `slope · x`, of floats. As in PyTorch, the gradient at 0 is `slope`.
+    /// Maas, Hannun, Ng, 2013.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -156,9 +157,9 @@ impl Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// Returns `x` where it is above 0, `weight · x` elsewhere: one weight for all, of rank 0 or `[1]`, or
-    /// as in PyTorch one for each channel of `[batch, channels, S..]`, which is axis 1: `[channels]`. He,
-    /// Zhang, Ren, Sun, 2015.
+    /// Computes `x` where `x > 0`, else `weight · x`. As in PyTorch, there is either one weight, of rank 0 or
+    /// `[1]`, or one for each channel (axis 1) of `[batch, channels, S..]`, of shape `[channels]`. He, Zhang,
+    /// Ren, Sun, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -174,7 +175,7 @@ impl Tensor {
         let weight = match own[..] {
             [] => weight,
             [1] => weight.reshape(Shape::scalar()),
-            // Not of the last axis, along which it would broadcast.
+            // Reshaped, as it would otherwise broadcast along the last axis.
             [n] if Some(n) == channels => weight.reshape([&[n], &vec![1; shape.rank() - 2][..]].concat()),
             _ => {
                 let help = match channels {
@@ -185,12 +186,11 @@ impl Tensor {
                 return self;
             }
         };
-        // The weight's gradient is a product with the branch, which leaves out what is above 0.
+        // The gradient of the weight is a product with this operand, which is 0 where `x` is above 0.
         self.gt(0.0).select(self, self.not_above_zero() * weight)
     }
 
-    /// Returns `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner,
-    /// Hochreiter, 2015.
+    /// Computes `x` where `x > 0`, else `alpha · (e^x - 1)`. Clevert, Unterthiner, Hochreiter, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -207,7 +207,7 @@ impl Tensor {
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
     }
 
-    /// Returns `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere, with an alpha above 0.
+    /// Computes `x` where `x > 0`, else `alpha · (e^(x / alpha) - 1)`; `alpha` must be positive.
     /// Barron, 2017.
     ///
     /// ```
@@ -224,8 +224,8 @@ impl Tensor {
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
-    /// Computes [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et
-    /// al., NIPS 2017.
+    /// Computes [`Tensor::elu`] with the alpha and scaled by the factor that preserve mean 0 and variance 1.
+    /// Klambauer et al., NIPS 2017.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -238,13 +238,13 @@ impl Tensor {
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// Returns the operand of a branch that is not taken above 0, where it could overflow.
+    /// Replaces elements above 0 by 0, for a branch that is not selected there and could overflow.
     #[track_caller]
     fn not_above_zero(self) -> Tensor {
         self.gt(0.0).select(0.0, self)
     }
 
-    /// Computes `x / 6 + 1/2`, limited to `0..=1`.
+    /// Computes `x / 6 + 1/2`, clamped to `0..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -269,7 +269,7 @@ impl Tensor {
     #[must_use]
     pub fn hard_swish(self) -> Tensor {
         let _called = acting("hard_swish");
-        // Not a product outside of -3..3, which infinity times 0 would be.
+        // Clamped, because the product would be infinity times 0 for an infinite `x`.
         let inside = self.clamp(-3.0, 3.0);
         self.ge(3.0).select(self, inside * (inside * (1.0 / 6.0) + 0.5))
     }
@@ -288,7 +288,7 @@ impl Tensor {
         self - self.tanh()
     }
 
-    /// Returns `x` where `|x|` is above `lambda`, 0 elsewhere.
+    /// Computes `x` where `|x| > lambda`, else 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -305,7 +305,7 @@ impl Tensor {
         self.abs().le(lambda).select(0.0, self)
     }
 
-    /// Computes `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
+    /// Computes `sign(x) · max(|x| - lambda, 0)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -323,7 +323,7 @@ impl Tensor {
         self.abs().le(lambda).select(0.0, shrunk)
     }
 
-    /// Computes `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et
+    /// Computes `a · sigmoid(b)`, where `a` is the first half of an axis and `b` the second. Dauphin et
     /// al., 2017.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Indexing with tensors: an i32, or u8 or i64, which become i32 on the way. An index out of range is a
+//! Indexing with tensors of i32, u8 or i64; the latter two are converted to i32. An index out of range is a
 //! trap: the step fails with an error and changes nothing.
 
 use super::reduce::resolve_axis;
@@ -7,7 +7,8 @@ use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
-    /// Gathers rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
+    /// Gathers the rows that `index` names: for `self` `[N, R..]` and `index` i32 `[I..]`, returns `[I..,
+    /// R..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -29,7 +30,8 @@ impl Tensor {
         emit(OpKind::Gather { batch: 0 }, &[self, index], "gather_rows")
     }
 
-    /// Takes one element of each last axis: `self` `[B.., N]`, `index` i32 `[B..]` gives `[B..]`.
+    /// Takes one element along the last axis for each index: for `self` `[B.., N]` and `index` i32 `[B..]`,
+    /// returns `[B..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -58,10 +60,10 @@ impl Tensor {
         emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
     }
 
-    /// Picks elements along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 with the
-    /// rank of `self` and its extents, except along the axis, where it has as many as are picked; the
-    /// result has the index' shape. The gradient of an element that is picked several times is their sum.
-    /// This is PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
+    /// Picks elements along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 and has the
+    /// rank and extents of `self`, except along the axis, where its extent is the number of elements to pick;
+    /// the result has the shape of `index`. An element that is picked several times gets the sum of the
+    /// gradients. Like PyTorch's `take_along_dim` and NumPy's `take_along_axis`, but without broadcasting.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -94,8 +96,8 @@ impl Tensor {
         emit(OpKind::Gather { batch }, &[rows, index], "take_along_axis").transpose(at as isize, -1)
     }
 
-    /// Takes elements of an axis by number: `index` i32 `[k]` gives `k` elements along the axis, which may
-    /// repeat. PyTorch's `index_select`.
+    /// Selects the elements of an axis that `index` i32 `[k]` names; the axis of the result has `k` elements,
+    /// which may repeat. PyTorch's `index_select`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -121,9 +123,9 @@ impl Tensor {
         emit(OpKind::Gather { batch: 0 }, &[self.transpose(0, at), index], "index_select").transpose(0, at)
     }
 
-    /// Returns `self` with each element of `updates` added where `index` says along an axis:
-    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the
-    /// shape of `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
+    /// Returns `self` with each element of `updates` added at its index along an axis: `y[.., index[.., k,
+    /// ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape of `updates`, which
+    /// has the extents of `self` except along the axis. PyTorch's `scatter_add`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -140,10 +142,10 @@ impl Tensor {
         self.scattered(ScatterOp::Add, "scatter_add", [index, updates], axis)
     }
 
-    /// Returns `self` with each element of `updates` put where `index` says along an axis:
-    /// `y[.., index[.., k, ..], ..] = updates[.., k, ..]`; the last of those that name one place stays.
-    /// `index` is i32 with the shape of `updates`, which has the extents of `self` except along the axis.
-    /// PyTorch's `scatter`, where which one stays is not known.
+    /// Returns `self` with elements along an axis replaced by those of `updates`: `y[.., index[.., k, ..],
+    /// ..] = updates[.., k, ..]`. If several updates have the same index, the last one is kept, whereas
+    /// PyTorch's `scatter` leaves this unspecified. `index` is i32 with the shape of `updates`, which has the
+    /// extents of `self` except along the axis.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -186,9 +188,9 @@ impl Tensor {
         emit(OpKind::Scatter { op, batch }, &operands, token).transpose(at, -1)
     }
 
-    /// Does what [`scatter_rows`](Tensor::scatter_rows) does, for distinct rows: the result of two updates
-    /// of one row is unspecified. An update of a row that is not there, as of row -1, is left out. Of a
-    /// state, it is written in place; no gradient flows through it.
+    /// Replaces rows like [`scatter_rows`](Tensor::scatter_rows), but for distinct indices: the result of two
+    /// updates of the same row is unspecified. An update whose index is out of range, such as -1, is ignored.
+    /// A state is updated in place; no gradient flows through this op.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -208,8 +210,8 @@ impl Tensor {
         )
     }
 
-    /// Returns `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32
-    /// `[I..]` names, in order.
+    /// Returns `self` `[N, R..]` with each row of `updates` `[I.., R..]` added, in order, to the row that
+    /// `index` i32 `[I..]` names.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -226,8 +228,8 @@ impl Tensor {
         emit(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, &[self, index, updates], "scatter_add_rows")
     }
 
-    /// Returns `self` `[N, R..]` with each row of `updates` `[I.., R..]` in the place of the row that
-    /// `index` i32 `[I..]` names; the last of those that name one row stays.
+    /// Returns `self` `[N, R..]` with the rows that `index` i32 `[I..]` names replaced by those of `updates`
+    /// `[I.., R..]`; of several updates of one row, the last is kept.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -248,7 +250,7 @@ impl Tensor {
         )
     }
 
-    /// Returns the window of extents `sizes` that starts at the given i32 scalars, one for each axis.
+    /// Returns the window with extents `sizes` that starts at the given i32 scalars, one for each axis.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -266,7 +268,7 @@ impl Tensor {
         emit(OpKind::DynamicSlice { sizes: sizes.to_vec() }, &operands, "dynamic_slice")
     }
 
-    /// Returns the tensor with the window that starts at the given i32 scalars replaced by `update`.
+    /// Returns `self` with the window that starts at the given i32 scalars replaced by `update`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -283,8 +285,8 @@ impl Tensor {
         emit(OpKind::DynamicUpdateSlice, &operands, "dynamic_update_slice")
     }
 
-    /// Returns 1 where the last axis' position equals the index, 0 elsewhere: i32 `[I..]` gives f32
-    /// `[I.., depth]`. An index outside `0..depth` gives a row of zeros, as it has no position.
+    /// Encodes each index as a row of zeros with a 1 at the position of the index: i32 `[I..]` becomes f32
+    /// `[I.., depth]`. The row of an index outside `0..depth` is all zeros.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -1,4 +1,4 @@
-//! Losses, and gradients inside a trace.
+//! Cross-entropy, and gradients inside a trace.
 
 use super::scope::with_scope;
 use super::tensor::{fail, placeholder};
@@ -7,11 +7,11 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, ValueId};
 
 impl Tensor {
-    /// Computes the mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
+    /// Computes the mean cross-entropy over rows of logits `[B.., classes]`, in nats.
     ///
     /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
-    /// probabilities, f32 of the logits' shape. A row of probabilities that does not sum to 1 has the
-    /// gradient `sum(y)·softmax - y`: a row of zeros gives none, but counts in the mean.
+    /// probabilities, f32 with the shape of the logits. A row of probabilities that does not sum to 1 has the
+    /// gradient `sum(y)·softmax - y`: a row of zeros has none, but counts in the mean.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -29,7 +29,7 @@ impl Tensor {
         self.cross_entropy_rows(targets).mean()
     }
 
-    /// Computes the cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
+    /// Computes the cross-entropy of each row, `[B..]`, in nats. See [`Tensor::cross_entropy`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -68,14 +68,14 @@ impl Tensor {
         }
         let (logits, dtype) = (self.cast(DType::F32), self.dtype());
         let shift = logits.max_keep(-1).detach();
-        // Large logits lose no digits: the shift is never added back.
+        // The shift is never added back, so large logits lose no digits.
         let shifted = logits - shift;
         let normaliser = shifted.exp().sum_axes(-1).log();
         let losses = if wanted.dtype == DType::I32 {
             normaliser - shifted.take_last(targets)
         } else {
             let targets = targets.cast(DType::F32);
-            // A class that is not wanted may have a logit of `-inf`.
+            // A class with a target of 0 may have a logit of `-inf`.
             let wanted = targets.eq(0.0).select(0.0, shifted);
             targets.sum_axes(-1) * normaliser - (targets * wanted).sum_axes(-1)
         };
@@ -83,9 +83,9 @@ impl Tensor {
     }
 }
 
-/// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything
-/// between, as an array, a `Vec` or a tuple, which comes back with a gradient for each. A tensor that the
-/// loss does not depend on gets zeros.
+/// Computes the gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs,
+/// parameters or intermediate values. `wrt` is an array, a `Vec` or a tuple of tensors, and the result has
+/// the same structure. The gradient of a tensor on which the loss does not depend is zero.
 ///
 /// ```
 /// # use gradloom_core::trace::{f32, gradients, trace};

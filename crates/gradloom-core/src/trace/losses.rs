@@ -1,6 +1,6 @@
-//! Losses of predictions against targets. Each is a mean over all elements or rows; what is to be weighted or
-//! summed otherwise is written with the same functions. Always holds: nothing broadcasts but a target that is
-//! one number for all predictions, and a variance where its doc says so.
+//! Losses of predictions against targets. Each is a mean over all elements or rows; other weightings and sums
+//! are composed from the same functions. Always holds: nothing broadcasts except a target that is one number
+//! for all predictions, and a variance where its doc allows that.
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::bounds::{Range, is_in_range};
@@ -17,25 +17,25 @@ pub struct CrossEntropyOptions {
 }
 
 impl CrossEntropyOptions {
-    /// All classes alike, nothing smoothed, no target ignored.
+    /// Returns the defaults: equal class weights, no label smoothing, no ignored targets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes this part of each target, 0 to 1, away from its class and shares it among all. Szegedy et al.,
-    /// 2016.
+    /// Sets the fraction of each target, from 0 to 1, that is distributed evenly over all classes. Szegedy et
+    /// al., 2016.
     pub fn label_smoothing(mut self, part: f64) -> Self {
         self.label_smoothing = part;
         self
     }
 
-    /// Leaves the targets of this number out of the mean: padding. It need not be a class.
+    /// Excludes targets that equal `index`, such as padding, from the mean. It need not be a class.
     pub fn ignore_index(mut self, index: i32) -> Self {
         self.ignore_index = Some(index);
         self
     }
 
-    /// A weight for each class, f32 `[classes]`; the mean is a weighted one.
+    /// Sets a weight for each class, f32 `[classes]`; the loss is then a weighted mean.
     pub fn weights(mut self, weights: Tensor) -> Self {
         self.weights = Some(weights);
         self
@@ -44,11 +44,11 @@ impl CrossEntropyOptions {
 
 impl Tensor {
     /// Computes the mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats,
-    /// with class weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class
-    /// numbers. The logits of an ignored target may be anything, NaN too.
+    /// with optional class weights, label smoothing and an ignored class number, like PyTorch's
+    /// `cross_entropy` with class numbers. The logits of an ignored target may hold any values, even NaN.
     ///
-    /// If all targets are ignored, the loss and its gradients are 0, where PyTorch's loss is NaN: of several
-    /// micro-batches, one without a target adds nothing.
+    /// If all targets are ignored, the loss and its gradients are 0, where PyTorch's loss is NaN: a
+    /// micro-batch without targets then contributes nothing.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -88,7 +88,7 @@ impl Tensor {
             return self;
         }
         let counts = ignore_index.map(|index| targets.ne(index));
-        // Any class will do for what does not count.
+        // Ignored targets are replaced by class 0, so that the index is in range.
         let targets = counts.map_or(targets, |counts| counts.select(targets, 0));
         let logits = counts.map_or(self, |counts| counts.unsqueeze(-1).select(self, 0.0));
         let logs = logits.log_softmax(-1);
@@ -104,12 +104,13 @@ impl Tensor {
             losses = losses + counts.map_or(spread, |counts| counts.select(spread, 0.0));
         }
         let total = weight.sum();
-        // Nothing counts: 0, not 0 / 0. Weights of 0 give NaN, as in PyTorch.
+        // If all targets are ignored, the result is 0, not 0 / 0. Weights that sum to 0 give NaN, as in
+        // PyTorch.
         losses.sum() / counts.map_or(total, |counts| counts.any().select(total, 1.0))
     }
 
-    /// Computes the mean negative log-likelihood, from logarithms of probabilities `[B.., classes]` and
-    /// class numbers i32 `[B..]`.
+    /// Computes the mean negative log-likelihood of class numbers i32 `[B..]` under log-probabilities `[B..,
+    /// classes]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -161,8 +162,8 @@ impl Tensor {
         (self - targets).abs().mean()
     }
 
-    /// Computes the mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with
-    /// `e = x - y`: delta is finite and above 0. Huber, 1964.
+    /// Computes the mean of `e² / 2` where `|e| < delta` and of `delta (|e| - delta / 2)` elsewhere, with
+    /// `e = x - y`; `delta` must be finite and positive. Huber, 1964.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -181,13 +182,13 @@ impl Tensor {
         let error = self - targets;
         let size = error.abs();
         let near = size.lt(delta);
-        // The square of a far error could overflow in the branch that is not taken.
+        // A large error is replaced by 0, as its square could overflow in the branch that is not selected.
         let square = near.select(error, 0.0).square() * 0.5;
         near.select(square, (size - 0.5 * delta) * delta).mean()
     }
 
-    /// Computes [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`.
-    /// Girshick, 2015.
+    /// Computes [`Tensor::huber_loss`] with a delta of `beta`, divided by `beta`; for a `beta` of 0, the mean
+    /// of `|x - y|`. Girshick, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -205,8 +206,8 @@ impl Tensor {
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
     }
 
-    /// Computes the mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit
-    /// overflows.
+    /// Computes the mean binary cross-entropy of logits and targets in `0..=1`, in nats, without overflow for
+    /// large logits.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -226,8 +227,8 @@ impl Tensor {
         (self.softplus() - self * targets).mean()
     }
 
-    /// Computes the mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. Logarithms
-    /// are at least -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
+    /// Computes the mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. As in
+    /// PyTorch, logarithms are clamped to at least -100; [`Tensor::bce_with_logits`] needs no such bound.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -243,8 +244,8 @@ impl Tensor {
             return no_loss(self);
         }
         let targets = targets.tensor(self);
-        // Below this product of p and 1 - p, the gradient is PyTorch's, (p - y) / 1e-12: that of a parabola
-        // which adds nothing to the value.
+        // Where `p · (1 - p)` is at most this, the gradient is PyTorch's, `(p - y) / 1e-12`: it is that of a
+        // parabola whose value is subtracted again.
         const LEAST: f64 = 1e-12;
         let mixed = |log: Tensor, log_of_rest: Tensor| -(targets * log + (1.0 - targets) * log_of_rest);
         let ordinary = (self * (1.0 - self)).gt(LEAST);
@@ -257,9 +258,9 @@ impl Tensor {
         ordinary.select(near, far).mean()
     }
 
-    /// Computes the mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from
-    /// target probabilities, `sum y (log y - x)`; a target of 0 adds nothing. PyTorch's `kl_div` with
-    /// `batchmean`. Kullback and Leibler, 1951.
+    /// Computes the mean over rows `[B.., classes]` of the Kullback-Leibler divergence of log-probabilities
+    /// `x` from target probabilities `y`, `sum y (log y - x)`; a target of 0 contributes 0. PyTorch's
+    /// `kl_div` with `batchmean`. Kullback and Leibler, 1951.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -276,14 +277,14 @@ impl Tensor {
         }
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
-        // A class that is not wanted may have a logarithm of `-inf`.
+        // A class with a target of 0 may have a log-probability of `-inf`.
         let logs = targets.eq(0.0).select(0.0, self);
         (own - targets * logs).sum_axes(-1).mean()
     }
 
-    /// Computes the mean over rows of `1 - cos(x, y)` where the target is 1, and of
-    /// `max(0, cos(x, y) - margin)` where it is -1: `self` and `other` `[B.., width]`, targets of the
-    /// logits' dtype `[B..]`.
+    /// Computes the mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) -
+    /// margin)` where it is -1. `self` and `other` are `[B.., width]`, and targets are `[B..]`, of the dtype
+    /// of `self`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -308,10 +309,10 @@ impl Tensor {
         targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
     }
 
-    /// Computes the mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a
-    /// positive and a negative example, all `[B.., width]`; distances are Euclid's, of differences to which
-    /// 1e-6 is added, as in PyTorch, and the margin is finite and not negative. Schroff, Kalenichenko,
-    /// Philbin, 2015.
+    /// Computes the mean over rows of `max(0, |a - p| - |a - n| + margin)`, where `self` is the anchor a,
+    /// `positive` is p and `negative` is n, all `[B.., width]`. As in PyTorch, distances are Euclidean norms
+    /// of differences to which 1e-6 is added. The margin must be finite and non-negative. Schroff,
+    /// Kalenichenko, Philbin, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -330,7 +331,7 @@ impl Tensor {
         }
         let (near, far) = (self - positive + 1e-6, self - negative + 1e-6);
         let excess = |near: Tensor, far: Tensor| near.norm_axes(-1, 2.0) - far.norm_axes(-1, 2.0) + margin;
-        // What is infinitely far gives no gradient, which the slope of its norm, inf / inf, would not be.
+        // Rows whose loss is 0 get no gradient; the slope of an infinite norm would be inf / inf.
         let closed = excess(near, far).le(0.0);
         let rows = closed.unsqueeze(-1);
         closed.select(0.0, excess(rows.select(0.0, near), rows.select(0.0, far))).mean()
@@ -351,13 +352,13 @@ impl Tensor {
         }
         let targets = targets.tensor(self);
         let kept = (self * targets).ge(1.0);
-        // What is far on the right side gives no gradient, to targets either.
+        // Elements whose loss is 0 get no gradient, and neither do their targets.
         let product = kept.select(1.0, self) * kept.select(1.0, targets);
         (1.0 - product).relu().mean()
     }
 
-    /// Computes the mean negative log-likelihood of Poisson counts whose rates have these logarithms,
-    /// without the term that depends on the targets alone: `e^x - y x`.
+    /// Computes the mean negative log-likelihood of Poisson counts whose rates have the logarithms `self`,
+    /// without the term that depends only on the targets: `e^x - y x`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -374,10 +375,10 @@ impl Tensor {
         (self.exp() - self * targets).mean()
     }
 
-    /// Computes the mean negative log-likelihood of normal numbers with this mean and the given variance,
-    /// without the constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6. As in PyTorch,
-    /// there is a variance for each number, or one for all along an axis of extent 1 or along the last
-    /// axis, which is then left out, or one in all.
+    /// Computes the mean negative log-likelihood of targets under normal distributions with the means `self`
+    /// and the given variances, without the constant term: `(log v + (x - y)² / v) / 2`, with variances
+    /// clamped to at least 1e-6. As in PyTorch, `variance` has one number for each mean, one for all means
+    /// along an axis (which has extent 1 or, if it is the last one, may be omitted), or one number in total.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -397,8 +398,8 @@ impl Tensor {
     }
 }
 
-/// Returns variances beside means `x`, with an axis of extent 1 where there is one for all along an axis;
-/// none after an error of `gaussian_nll_loss`.
+/// Returns variances that broadcast to the means `x`, with an axis of extent 1 where one variance is for all
+/// means along an axis; `None` after an error of `gaussian_nll_loss`.
 #[track_caller]
 fn variance_of(x: Tensor, variance: Tensor) -> Option<Tensor> {
     let (shape, own) = (x.shape(), variance.shape());

@@ -1,4 +1,4 @@
-//! Rearrangements that are made of views, joins and lookups.
+//! Rearrangements composed of views, concatenations and gathers.
 
 use super::bounds::{Range, fits_constants, is_in_range};
 use super::reduce::resolve_axis;
@@ -8,7 +8,7 @@ use super::{Axes, Tensor, acting, concat};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
-    /// Takes `length` elements along an axis, from `start` on.
+    /// Returns the `length` elements of an axis that begin at `start`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -21,13 +21,13 @@ impl Tensor {
         self.slice(axis, start..start.saturating_add(length))
     }
 
-    /// Takes the elements of an axis in the order of constant indices, which may repeat.
+    /// Selects elements of an axis by constant indices, which may repeat.
     #[track_caller]
     fn reordered(self, axis: usize, order: &[usize]) -> Tensor {
         self.index_select(axis as isize, indices(order))
     }
 
-    /// Reverses the order of the elements of axes.
+    /// Reverses the order of the elements along the given axes.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -57,8 +57,8 @@ impl Tensor {
         x
     }
 
-    /// Moves the elements of an axis `shift` places on; those that leave the end come in at the front, or
-    /// the reverse for a negative shift.
+    /// Rotates the elements of an axis by `shift` positions: elements that are shifted past the end reappear
+    /// at the front. A negative shift rotates in the opposite direction.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -79,8 +79,8 @@ impl Tensor {
         concat(at as isize, &[self.slice(at as isize, first..), self.slice(at as isize, 0..first)])
     }
 
-    /// Repeats the whole tensor so many times along each axis; missing leading axes are added. NumPy's
-    /// `tile`, PyTorch's `repeat`.
+    /// Repeats the whole tensor along each axis, `times[i]` times along axis i; missing leading axes are
+    /// added. NumPy's `tile`, PyTorch's `repeat`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -101,7 +101,7 @@ impl Tensor {
         self.reshape(apart).broadcast_to(repeated).reshape(joined)
     }
 
-    /// Repeats each element of an axis `times` times in a row.
+    /// Repeats each element of an axis `times` times consecutively.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -120,8 +120,8 @@ impl Tensor {
         x.broadcast_to(apart).reshape(joined)
     }
 
-    /// Repeats each element of `[.., H, W]` `factor` times in both directions: nearest-neighbour
-    /// upsampling.
+    /// Upsamples `[.., H, W]` by nearest neighbour: each element is repeated `factor` times in both
+    /// directions.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -137,7 +137,8 @@ impl Tensor {
     }
 
     /// Resamples an axis to `size` elements by linear interpolation between the centres of the two nearest
-    /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
+    /// elements; positions beyond the outermost centres take the outermost element. PyTorch's `interpolate`
+    /// with `align_corners=False`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -190,8 +191,8 @@ impl Tensor {
         self.resize_linear(-2, height).resize_linear(-1, width)
     }
 
-    /// Pads an axis with `low` elements before and `high` after, mirrored at the end elements, which are
-    /// not repeated.
+    /// Pads an axis with `low` elements before and `high` after it by reflection at the end elements, which
+    /// are not repeated.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -209,7 +210,8 @@ impl Tensor {
         })
     }
 
-    /// Pads an axis with `low` times its first element before and `high` times its last one after.
+    /// Pads an axis with `low` copies of its first element before it and `high` copies of its last element
+    /// after it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -222,7 +224,8 @@ impl Tensor {
         self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
     }
 
-    /// Pads an axis with `low` elements of its end before and `high` of its start after.
+    /// Pads an axis circularly, with its last `low` elements before it and its first `high` elements after
+    /// it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -235,8 +238,9 @@ impl Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
     }
 
-    /// Pads an axis with elements before and after, which `source` finds by a place that lies outside,
-    /// given the extent. The sides may have as many elements as the axis, less some.
+    /// Pads an axis with elements of itself: `source` maps a position outside the axis and the axis' extent
+    /// to the index of the element to copy. Except for `pad_replicate`, a side may have at most the axis'
+    /// extent minus `less` elements.
     #[track_caller]
     fn padded_with(
         self,
@@ -267,8 +271,8 @@ impl Tensor {
         self.reordered(at, &order)
     }
 
-    /// Takes windows of `size` elements along an axis, every `step`: the axis has as many elements as there
-    /// are windows, and their elements are a new last axis. PyTorch's `unfold`.
+    /// Extracts windows of `size` elements, `step` apart, along an axis. The axis then counts the windows,
+    /// and a new last axis holds the elements of each. PyTorch's `unfold`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -292,8 +296,8 @@ impl Tensor {
         windows.transpose(at as isize, shape.rank() as isize - 1)
     }
 
-    /// Returns `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are
-    /// above it.
+    /// Returns the lower triangle of `[.., rows, columns]`: elements right of a diagonal become zero.
+    /// Diagonal 0 is the main one; positive ones are above it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -305,8 +309,8 @@ impl Tensor {
         self.triangle("tril", diagonal, true)
     }
 
-    /// Returns `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are
-    /// above it.
+    /// Returns the upper triangle of `[.., rows, columns]`: elements left of a diagonal become zero. Diagonal
+    /// 0 is the main one; positive ones are above it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -330,7 +334,7 @@ impl Tensor {
         if lower { mask.select(self, zero) } else { mask.select(zero, self) }
     }
 
-    /// Returns the main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
+    /// Returns the main diagonals `[.., n]` of matrices `[.., n, n]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -344,7 +348,8 @@ impl Tensor {
         match ty.shape[..] {
             [.., rows, columns] if rows == columns => {
                 let lead = &ty.shape[..ty.shape.rank() - 2];
-                // Every step leads one column further, and past the end, where nothing is taken.
+                // Each step advances by one row and one column. For a 1 × 1 matrix the step is limited to the
+                // extent, as it would lead past the end.
                 let flat = self.reshape([lead, &[rows * columns]].concat());
                 let step = (columns + 1).min((rows * columns).max(1));
                 flat.slice_step(-1, 0..rows * columns, step)
@@ -357,8 +362,8 @@ impl Tensor {
         }
     }
 
-    /// Returns a matrix with the elements of the last axis on its main diagonal, and zeros elsewhere:
-    /// `[.., n]` gives `[.., n, n]`.
+    /// Returns diagonal matrices `[.., n, n]` with the elements of the last axis of `[.., n]` on the main
+    /// diagonals and zeros elsewhere.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -393,7 +398,7 @@ pub fn eye(n: usize) -> Tensor {
     super::full(DType::F32, [n], 1.0).diag_embed()
 }
 
-/// Returns `count` f32 numbers at equal distances from `start` to `end`, both among them.
+/// Returns `count` evenly spaced f32 numbers from `start` to `end`, including both.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -410,7 +415,7 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
         return placeholder(DType::F32, Shape::scalar());
     }
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
-    // From the nearer end, so that both are met exactly.
+    // Computed from the nearer end, so that both ends are exact.
     let number = |i: usize| {
         if i * 2 < count { start + step * i as f64 } else { end - step * (count - 1 - i) as f64 }
     };
@@ -418,8 +423,8 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     constant(&numbers, Type::new(DType::F32, [count]))
 }
 
-/// Coordinates of a grid: of vectors of n0, n1, .. elements, as many tensors `[n0, n1, ..]`, each of which
-/// varies along its own axis.
+/// Returns the coordinates of a grid: for vectors of n0, n1, .. elements, one tensor `[n0, n1, ..]` for each
+/// vector, which varies along that vector's axis.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
