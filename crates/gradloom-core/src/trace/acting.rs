@@ -1,39 +1,41 @@
-//! The calls of the user's that are being made: a name for messages, and a place for ops that have none.
+//! The user's calls in progress, which provide method names for messages, and locations for ops that have
+//! none.
 //!
-//! In: the beginning of a method or a layer. Out: a guard; while it lives, errors of the ops inside name the
-//! outermost method, and an op whose caller is not known to be the user's stands at the innermost call that
-//! is. The caller's place is lost in closures of our own, behind `dyn`, and where a method is passed as a
-//! path: the compiler then reports the standard library's `function.rs`. Always holds: no place that is kept
-//! lies in the standard library or in this crate, unless the trace itself was begun there.
+//! In: the beginning of a method or a layer. Out: a guard. While it is alive, errors of ops name the
+//! outermost method, and an op whose caller is not in the user's code gets the location of the innermost call
+//! that is. The caller's location is lost in this crate's closures, behind `dyn`, and where a method is
+//! passed as a path: the compiler then reports the standard library's `function.rs`. Always holds: no
+//! recorded location lies in the standard library or in this crate, unless the trace itself was begun there.
 
 use super::scope::{Scope, with_scope, with_scope_of};
 use crate::ir::Origin;
 use std::panic::Location;
 use std::sync::OnceLock;
 
-/// Ends the call. See [`acting`] and [`within`].
+/// A guard that ends the call when dropped. See [`acting`] and [`within`].
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Acting {
-    /// The trace of the call; none where there is nothing to take back.
+    /// Generation of the call's trace; `None` if there is nothing to restore.
     generation: Option<u32>,
-    /// True if the name was set here, and not by an outer method.
+    /// True if this guard, and not an outer one, set the name.
     is_named: bool,
-    /// True if the place was noted.
+    /// True if this guard added a location.
     is_placed: bool,
 }
 
-/// Has the errors of the open trace name the method `name`, until the guard is dropped. Ops whose own place
+/// Makes errors of the open trace name the method `name`, until the guard is dropped. Ops whose own location
 /// is lost get that of the method's caller.
 ///
-/// In a browser's module, where it would take kilobytes, it does nothing: the page knows which op it called.
+/// On WebAssembly it does nothing, as it would add kilobytes to the module, and the page knows which op it
+/// called.
 #[track_caller]
 #[inline]
 pub(crate) fn acting(name: &'static str) -> Acting {
     begin(Some(name))
 }
 
-/// Has ops stand at the caller's place where their own is lost, until the guard is dropped: for layers and
+/// Gives ops whose own location is lost the caller's location, until the guard is dropped. For layers and
 /// blocks, which keep the names of the methods that they call.
 #[track_caller]
 #[inline]
@@ -65,7 +67,7 @@ fn begin(name: Option<&'static str>) -> Acting {
 impl Drop for Acting {
     fn drop(&mut self) {
         let Some(generation) = self.generation else { return };
-        // The trace may have ended: then there is nothing to take back.
+        // If the trace has ended, there is nothing to restore.
         with_scope_of(generation, |scope| {
             if self.is_named {
                 scope.acting = None;
@@ -77,7 +79,7 @@ impl Drop for Acting {
     }
 }
 
-/// Returns whether a caller's file is of this crate or of the standard library: a place that says nothing to
+/// Returns whether a file belongs to this crate or to the standard library: a location that does not help
 /// users.
 fn is_internal(file: &str) -> bool {
     file.starts_with(own_sources()) || is_of_library(file)
@@ -85,22 +87,22 @@ fn is_internal(file: &str) -> bool {
 
 /// Returns whether a file is one of the standard library's sources.
 pub(crate) fn is_of_library(file: &str) -> bool {
-    // What was compiled with the library, and what the compiler makes of it in other crates: the latter has
-    // the path of the sources where they are installed.
+    // Code compiled with the library has the first prefix; code that the compiler instantiates in other
+    // crates has the path of the installed sources.
     file.starts_with("/rustc/") || file.starts_with(library_sources())
 }
 
-/// Returns the folder of this crate's sources as the compiler names it, wherever the crate was built.
+/// Returns the directory of this crate's sources as the compiler reports it, wherever the crate was built.
 fn own_sources() -> &'static str {
     const OWN: &str = file!();
     OWN.strip_suffix("trace/acting.rs").expect("the name of this file")
 }
 
-/// Returns the folder of the standard library's sources as the compiler names it in this crate.
+/// Returns the directory of the standard library's sources as the compiler reports it in this crate.
 fn library_sources() -> &'static str {
     static FOLDER: OnceLock<&str> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        // A function that is passed as a path is called by code of the library, which is the caller.
+        // A function that is passed as a path is called by the library's code, which is then its caller.
         fn called(f: impl FnOnce() -> &'static Location<'static>) -> &'static str {
             f().file()
         }
@@ -111,8 +113,8 @@ fn library_sources() -> &'static str {
 }
 
 impl Scope {
-    /// Returns the origin to record for a caller: its own place, unless that is in the standard library or in
-    /// this crate; then the innermost call of the user's that is known.
+    /// Returns the origin to record for a caller: its own location or, if that is in the standard library or
+    /// in this crate, the location of the innermost user's call in progress.
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
         if let Some(foreign) = &self.foreign {
             return foreign.clone();
@@ -141,7 +143,7 @@ mod tests {
         assert!(shim.file.ends_with("function.rs"), "{shim}");
         assert!(is_of_library(&shim.file), "{shim}");
         assert!(is_of_library(&format!("{}alloc/src/boxed.rs", library_sources())));
-        // Folders of users may have any names.
+        // Users' directories may have any names.
         assert!(!is_internal("library/core/model.rs") && !is_internal("/home/me/rustc/model.rs"));
         assert!(!is_internal("src/model.rs"));
     }

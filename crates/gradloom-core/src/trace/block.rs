@@ -1,4 +1,4 @@
-//! Blocks: segments that the backward pass may compute again, and loops.
+//! Blocks: segments that the backward pass recomputes, and loops.
 
 use super::open_block::OpenBlock;
 use super::scope::{Frame, Scope, with_scope};
@@ -7,9 +7,9 @@ use super::{Tensor, within};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
 
-/// Tensors that go into or come out of a block: a tensor, tuples, arrays and vectors of groups, and `()`.
+/// Tensors that enter or leave a block: a tensor, `()`, or tuples, arrays and vectors of groups.
 pub trait TensorGroup: Sized {
-    /// Replaces every tensor of the group by `f` of it, in order.
+    /// Replaces each tensor `t` of the group by `f(t)`, in order.
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self;
 }
 
@@ -50,7 +50,7 @@ impl<A: TensorGroup, B: TensorGroup, C: TensorGroup> TensorGroup for (A, B, C) {
     }
 }
 
-/// Returns the group, and its tensors in order.
+/// Returns the group and the list of its tensors, in order.
 pub(super) fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     let mut all = Vec::new();
     let group = group.map(&mut |t| {
@@ -60,8 +60,8 @@ pub(super) fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     (group, all)
 }
 
-/// Opens a block whose parameters have the given types, of a loop of so many rounds or of none; returns its
-/// guard and them.
+/// Opens a block whose parameters have the given types: the body of a loop of `rounds` iterations, or a
+/// segment if `rounds` is `None`. Returns its guard and its parameters.
 fn enter(rounds: Option<usize>, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
     with_scope(|scope| {
         let guard = OpenBlock::before(scope);
@@ -74,9 +74,8 @@ fn enter(rounds: Option<usize>, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
     })
 }
 
-/// Adds the block's op where the cursor now is. Its results may be too large for any memory, as those of a
-/// `scan` of very many steps are: an error of the trace, after which values of the types of `likely` stand in
-/// for them.
+/// Adds the block's op at the cursor. If its results are too large for any memory, as in a `scan` of very
+/// many steps, records an error of the trace and returns placeholders of the types `likely`.
 fn add_op(
     scope: &mut Scope,
     kind: OpKind,
@@ -100,12 +99,12 @@ fn add_op(
     results.into_iter().map(|v| scope.tensor(v)).collect()
 }
 
-/// Marks a segment whose temporaries the backward pass computes again instead of keeping them: of what `f`
-/// computes, only the results live on. Gradients have the same bits as without it. Segments may be nested,
-/// and may stand inside [`scan`].
+/// Marks a segment whose temporaries the backward pass recomputes instead of keeping them: of the tensors
+/// that `f` computes, only the results are kept. Gradients are bitwise the same as without it. Segments may
+/// be nested, also inside [`scan`].
 ///
-/// If `f` panics and the panic is caught inside the trace, the trace is as it was before the segment began,
-/// and goes on: ops, random numbers, first uses of parameters and errors of the segment are forgotten.
+/// If `f` panics and the panic is caught inside the trace, the trace continues as it was before the segment:
+/// ops, random numbers, first uses of parameters and errors of the segment are discarded.
 ///
 /// Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
@@ -129,8 +128,8 @@ pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     group.map(&mut |_| outer.next().expect("one result for each tensor"))
 }
 
-/// [`checkpoint`] in two calls, for a language whose closures are called by itself. Dropping it takes the
-/// segment back.
+/// [`checkpoint`] in two calls, for bindings to languages that call closures themselves. Dropping it discards
+/// the segment.
 #[derive(Debug)]
 pub struct OpenCheckpoint {
     open: OpenBlock,
@@ -144,7 +143,7 @@ impl OpenCheckpoint {
         Self { open: enter(None, &[]).0, caller: Origin::caller() }
     }
 
-    /// Ends it with these tensors of it, and gives what they are outside, in order.
+    /// Ends the segment with the results `inner`, and returns the corresponding tensors outside it, in order.
     #[must_use]
     pub fn end(self, inner: &[Tensor]) -> Vec<Tensor> {
         let Self { open, caller } = self;
@@ -164,15 +163,15 @@ fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
     scope.checked(tensor)
 }
 
-/// Runs `f` `trip` times over tensors that it carries along and slices of tensors that are stacked along
-/// their first axis.
+/// Repeats `f` `trip` times over carried tensors and slices of stacked tensors, which are sliced along their
+/// first axis.
 ///
-/// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried,
-/// outputs stacked along a new first axis). Carried tensors keep their types.
+/// `f` maps (carried, slice of `stacked`) to (next carried, output). The result is (last carried, outputs
+/// stacked along a new first axis). Carried tensors keep their types. `f` is traced once.
 ///
-/// Random numbers inside `f`, as for dropout, are new in every repetition.
+/// Random numbers inside `f`, as for dropout, differ in every iteration.
 ///
-/// A panic of `f` that is caught inside the trace leaves nothing behind, as with [`checkpoint`].
+/// A panic of `f` that is caught inside the trace discards the loop, as with [`checkpoint`].
 #[doc(alias = "fori_loop")]
 #[track_caller]
 pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
@@ -185,7 +184,7 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let (carried, initial) = members(carried);
     let (stacked, stacks) = members(stacked);
     let Some((open, inside)) = OpenScan::begin(trip, &initial, &stacks) else {
-        // The outputs' shapes cannot be known; one run of the body stands in.
+        // The shapes of the outputs are unknown; the results of tracing the body outside a loop replace them.
         return f(carried, stacked);
     };
     let mut inside = inside.into_iter();
@@ -200,8 +199,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     (last.map(&mut next), output.map(&mut next))
 }
 
-/// [`scan`] in two calls, for a language whose closures are called by itself. Dropping it takes the loop
-/// back.
+/// [`scan`] in two calls, for bindings to languages that call closures themselves. Dropping it discards the
+/// loop.
 #[derive(Debug)]
 pub struct OpenScan {
     open: OpenBlock,
@@ -213,8 +212,9 @@ pub struct OpenScan {
 }
 
 impl OpenScan {
-    /// Begins a loop; gives the carried tensors and the slices of the stacked ones as they are inside. None
-    /// after an error of the trace: a stacked tensor does not have so many slices.
+    /// Begins a loop; returns it with the carried tensors and the slices of the stacked ones inside it.
+    /// Returns `None` after an error of the trace: the first axis of a stacked tensor does not have extent
+    /// `trip`.
     #[track_caller]
     pub fn begin(trip: usize, initial: &[Tensor], stacks: &[Tensor]) -> Option<(Self, Vec<Tensor>)> {
         let caller = Origin::caller();
@@ -236,8 +236,9 @@ impl OpenScan {
         Some((Self { open, caller, trip, initial, stacks, params }, inside))
     }
 
-    /// Ends it with the next carried tensors and the outputs of a repetition; gives the last carried ones and
-    /// the stacked outputs. None after an error of the trace: a carried tensor changes its type.
+    /// Ends the loop with the next carried tensors and the outputs of an iteration; returns the last carried
+    /// tensors and the stacked outputs. Returns `None` after an error of the trace: a carried tensor changes
+    /// its type.
     #[track_caller]
     pub fn end(self, carried_out: &[Tensor], outputs: &[Tensor]) -> Option<Vec<Tensor>> {
         let Self { open, caller, trip, initial, stacks, params } = self;
@@ -256,8 +257,8 @@ impl OpenScan {
         Some(with_scope(|scope| {
             let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
             let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
-            // Captured values are carried unchanged, and random bits are stacked: parameters and results are
-            // ordered carried, captured, stacked.
+            // Captured values are carried unchanged, and random bits are stacked: parameters are ordered
+            // carried, captured, stacked, random bits, and results carried, captured, outputs.
             let captured = scope.frames.last().expect("entered before").captured.clone();
             results.extend(captured.iter().map(|&(_, inner)| inner));
             let split = results.len();

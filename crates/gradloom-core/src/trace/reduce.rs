@@ -1,11 +1,11 @@
-//! Reductions, and the functions made of them.
+//! Reductions, and functions composed of them.
 
 use super::tensor::{emit, fail, has_floats, placeholder};
 use super::{Tensor, acting};
 use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
-/// One axis or several; negative numbers count from the last axis (-1).
+/// One or more axes; negative numbers count from the last axis (-1).
 pub trait Axes {
     /// Returns the axes as given.
     fn list(&self) -> Vec<isize>;
@@ -41,7 +41,7 @@ impl<A: Axes + ?Sized> Axes for &A {
     }
 }
 
-/// Returns the axis counted from the front; `None` after an error of the trace.
+/// Returns the axis counted from the first; `None` after an error of the trace.
 #[track_caller]
 pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
     let rank = shape.rank() as isize;
@@ -61,8 +61,8 @@ pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<us
     None
 }
 
-/// Returns the position of a new axis in the result, counted from the front; `None` after an error of the
-/// trace.
+/// Returns the position of a new axis in the result, counted from the first axis; `None` after an error of
+/// the trace.
 #[track_caller]
 pub(super) fn resolve_new_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
     let rank = shape.rank() as isize + 1;
@@ -104,19 +104,19 @@ macro_rules! reductions {
         impl Tensor {
             $($(#[$doc])*
             ///
-            /// Over all axes; gives rank 0.
+            /// Reduces all axes to a tensor of rank 0.
             #[track_caller] pub fn $all(self) -> Tensor {
                 reduce(ReduceOp::$op, stringify!($all), self, self.every_axis(), false)
             }
             $(#[$doc])*
             ///
-            /// Over the given axes, which vanish.
+            /// Reduces the given axes, which are removed.
             #[track_caller] pub fn $some(self, axes: impl Axes) -> Tensor {
                 reduce(ReduceOp::$op, stringify!($some), self, axes.list(), false)
             }
             $(#[$doc])*
             ///
-            /// Over the given axes, which stay with extent 1.
+            /// Reduces the given axes, which are kept with extent 1.
             #[track_caller] pub fn $keep(self, axes: impl Axes) -> Tensor {
                 reduce(ReduceOp::$op, stringify!($keep), self, axes.list(), true)
             })*
@@ -124,14 +124,14 @@ macro_rules! reductions {
     };
 }
 reductions! {
-    /// Computes the sum; 0 for no elements.
+    /// Computes the sum, which is 0 if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).sum_axes(0)), [4.0, 6.0]);
     /// ```
     sum sum_axes sum_keep => Sum;
-    /// Computes the product; 1 for no elements.
+    /// Computes the product, which is 1 if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -139,7 +139,7 @@ reductions! {
     /// ```
     #[doc(alias = "product")]
     prod prod_axes prod_keep => Prod;
-    /// Returns the largest element; `-inf` for no elements, NaN if there is one.
+    /// Returns the largest element: NaN if any element is NaN, and `-inf` if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -147,7 +147,7 @@ reductions! {
     /// ```
     #[doc(alias = "amax")]
     max max_axes max_keep => Max;
-    /// Returns the smallest element; `inf` for no elements, NaN if there is one.
+    /// Returns the smallest element: NaN if any element is NaN, and `inf` if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -172,14 +172,14 @@ impl Tensor {
         sum / super::operand::number(count as f64, sum)
     }
 
-    /// Returns NaN for each element: the value of 0 / 0, without a division that a GPU's compiler, which
-    /// may assume that there is neither NaN nor infinity, could turn into 0.
+    /// Returns NaN for each element: the value of 0 / 0, without a division. A GPU's compiler may assume that
+    /// neither NaN nor infinity occurs and turn such a division into 0.
     #[track_caller]
     pub(super) fn undefined(self) -> Tensor {
         self.is_nan().select(self, f64::NAN)
     }
 
-    /// Computes the mean over all elements; NaN for none.
+    /// Computes the mean of all elements, which is NaN if there are none.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -193,7 +193,7 @@ impl Tensor {
         self.divided_by_count(self.sum(), "mean")
     }
 
-    /// Computes the mean over the given axes, which vanish.
+    /// Computes the mean over the given axes, which are removed.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -206,7 +206,7 @@ impl Tensor {
         self.divided_by_count(self.sum_axes(axes), "mean_axes")
     }
 
-    /// Computes the mean over the given axes, which stay with extent 1.
+    /// Computes the mean over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -219,8 +219,8 @@ impl Tensor {
         self.divided_by_count(self.sum_keep(axes), "mean_keep")
     }
 
-    /// Returns the index of the largest element along an axis, as i32; the first one wins a tie, NaN wins
-    /// over numbers.
+    /// Returns the index of the largest element along an axis, as i32. Of equal elements, the first is
+    /// chosen; NaN takes precedence over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -232,8 +232,8 @@ impl Tensor {
         self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
     }
 
-    /// Returns the index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins
-    /// over numbers.
+    /// Returns the index of the smallest element along an axis, as i32. Of equal elements, the first is
+    /// chosen; NaN takes precedence over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

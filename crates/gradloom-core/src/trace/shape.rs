@@ -9,8 +9,8 @@ use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
 
 impl Tensor {
-    /// Returns the same elements, in row-major order, in another shape, of which one extent may be -1: what
-    /// the others leave, as `x.reshape([8, -1])`.
+    /// Returns the same elements in row-major order with another shape. One extent may be -1 and is then
+    /// inferred from the others, as in `x.reshape([8, -1])`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -68,7 +68,7 @@ impl Tensor {
         emit(OpKind::Reshape { shape }, &[self], "reshape")
     }
 
-    /// Flattens the tensor: all elements in one axis.
+    /// Flattens the tensor to one axis with all elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -83,7 +83,7 @@ impl Tensor {
         self.reshape([elements])
     }
 
-    /// Axis i of the result is axis `order[i]`; negative numbers count from the last.
+    /// Permutes the axes: axis i of the result is axis `order[i]`. Negative numbers count from the last axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -118,7 +118,7 @@ impl Tensor {
         emit(OpKind::Permute { perm }, &[self], "permute")
     }
 
-    /// Swaps two axes; negative numbers count from the last.
+    /// Swaps two axes; negative numbers count from the last axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -140,7 +140,7 @@ impl Tensor {
         if a == b { self } else { emit(OpKind::Permute { perm }, &[self], "transpose") }
     }
 
-    /// Repeats axes of extent 1, and missing leading axes, to `shape`.
+    /// Broadcasts the tensor to `shape`: axes of extent 1 are repeated, and missing leading axes added.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -172,7 +172,8 @@ impl Tensor {
         if x.shape() == shape { x } else { emit(OpKind::Broadcast { shape }, &[x], "broadcast_to") }
     }
 
-    /// Adds a new axis of extent 1 at `axis` of the result; negative numbers count from its last.
+    /// Adds a new axis of extent 1, which becomes axis `axis` of the result; negative numbers count from the
+    /// result's last axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -211,9 +212,9 @@ impl Tensor {
         self.reshape(shape.without(&[axis]))
     }
 
-    /// Takes the elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from
-    /// the end: the last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a literal
-    /// `1..-1` for a mistake.
+    /// Returns the elements of a range along an axis, as in `x.slice(-1, 0..64)`. Negative numbers count from
+    /// the end: `x.slice(0, -3..)` returns the last three. Clippy's `reversed_empty_ranges` rejects a literal
+    /// `1..-1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -226,8 +227,7 @@ impl Tensor {
         self.sliced("slice", axis, range.bounds(), 1)
     }
 
-    /// Takes every `step`th element of a range along an axis: the first one alone, if the step leads out of
-    /// the range.
+    /// Returns every `step`th element of a range along an axis, beginning with the first.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -267,7 +267,7 @@ impl Tensor {
         emit(OpKind::Slice { start, limit, step: steps }, &[self], token)
     }
 
-    /// Cuts an axis into equal parts.
+    /// Splits an axis into equal parts.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -294,7 +294,7 @@ impl Tensor {
         std::array::from_fn(|i| self.slice(at as isize, i * part..(i + 1) * part))
     }
 
-    /// Cuts an axis into parts of these extents.
+    /// Splits an axis into parts of these extents.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -327,8 +327,8 @@ impl Tensor {
         parts
     }
 
-    /// Cuts an axis into `count` parts, all of the same extent but the last, which may be shorter; there may
-    /// be fewer parts. PyTorch's `chunk`.
+    /// Splits an axis into at most `count` parts of the same extent, except that the last may be shorter.
+    /// PyTorch's `chunk`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -353,7 +353,7 @@ impl Tensor {
         self.split_sizes(axis, &sizes)
     }
 
-    /// Pads an axis with `low` elements of `value` before and `high` after.
+    /// Pads an axis with `value`: `low` elements before it and `high` after it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -377,7 +377,7 @@ impl Tensor {
     }
 }
 
-/// Names the axis to blame when one extent alone differs.
+/// Returns a hint that names an axis if changing its extent alone would make `to` fit.
 fn reshape_help(from: &Shape, to: &Shape) -> Option<String> {
     let elements = from.elements();
     let axis = (0..to.rank()).rev().find(|&a| {

@@ -1,8 +1,8 @@
 //! States and their updates in the open trace.
 //!
-//! In: a [`State`], tensors of the trace. Out: leaves and update edges of the graph. Always holds: a state
-//! has one leaf, and either one whole update or updates of windows, all of which fit it; what does not is an
-//! error at the caller's place.
+//! In: a [`State`] and tensors of the trace. Out: leaves and update edges of the graph. Always holds: a state
+//! has one leaf, and either one update of the whole or updates of windows, all of which fit it; anything else
+//! is an error at the caller's location.
 
 use super::Tensor;
 use super::scope::Scope;
@@ -12,7 +12,7 @@ use crate::ir::{Graph, Number, OpKind, Origin, Type, Update, ValueId, cast_help}
 use crate::nn::State;
 
 impl Scope {
-    /// Returns the leaf of a state, which is made at its first use. `token` is the caller's method, for
+    /// Returns the leaf of a state, creating it at the first use. `token` is the caller's method, for
     /// messages.
     pub(crate) fn state(&mut self, state: &State, caller: Origin, token: &str) -> ValueId {
         let value = self.state_leaf(state, caller, token);
@@ -76,7 +76,7 @@ impl Scope {
         })
     }
 
-    /// Records that the whole state becomes `value`.
+    /// Records that `value` replaces the whole state.
     pub(crate) fn set_state(&mut self, state: &State, value: Tensor, caller: Origin) {
         let found = self.graph.ty(value.value()).clone();
         let (token, wanted) = ("set", state.ty());
@@ -93,7 +93,7 @@ impl Scope {
         self.update_state(state, None, value, caller, token);
     }
 
-    /// Records that the window of the state at `starts` becomes `value`.
+    /// Records that `value` replaces the window of the state at `starts`.
     pub(crate) fn update_state_at(
         &mut self,
         state: &State,
@@ -137,7 +137,7 @@ impl Scope {
             return self.fail_state(message, help.to_string(), caller, token);
         }
         let target = self.state_leaf(state, caller.clone(), token);
-        // After an error, a placeholder stands for the leaf.
+        // After an error, `target` is a placeholder and not a leaf.
         let Some(name) = self.graph.defining_op(target).and_then(|op| Graph::leaf_name(&op.kind)) else {
             return;
         };

@@ -1,7 +1,7 @@
-//! Reductions that are made of others: variances, norms, logarithms of sums, and tests of all elements.
+//! Reductions composed of others: variances, norms, log-sum-exp, and tests of all elements.
 //!
-//! Each comes in three forms, as sums do: over all axes, over some, which vanish, and over some, which stay
-//! with extent 1.
+//! Like sums, each has three forms: over all axes, over given axes that are removed, and over given axes that
+//! are kept with extent 1.
 
 use super::alike::{common_axis, no_loss};
 use super::bounds::{Range, is_in_range};
@@ -10,13 +10,14 @@ use super::tensor::has_floats;
 use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
-/// Declares the three forms of a reduction from the one that keeps its axes. Methods may take numbers more.
+/// Defines the forms of a reduction that remove axes from the form that keeps them. The methods take the
+/// additional parameters `$number`.
 macro_rules! forms {
     ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident($($number:ident),*);)*) => {
         impl Tensor {
             $($(#[$doc])*
             ///
-            /// Over all axes; gives rank 0.
+            /// Reduces all axes to a tensor of rank 0.
             #[track_caller]
             #[must_use]
             pub fn $all(self, $($number: f64),*) -> Tensor {
@@ -25,7 +26,7 @@ macro_rules! forms {
             }
             $(#[$doc])*
             ///
-            /// Over the given axes, which vanish.
+            /// Reduces the given axes, which are removed.
             #[track_caller]
             #[must_use]
             pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
@@ -37,9 +38,9 @@ macro_rules! forms {
     };
 }
 forms! {
-    /// Computes the variance: the squares of the elements' differences from the mean, summed up and divided
-    /// by their number less `correction`. 1 is an estimate from a sample, and PyTorch's default; 0 is the
-    /// population's.
+    /// Computes the variance: the sum of the squared deviations from the mean, divided by the number of
+    /// elements minus `correction`. A correction of 1, PyTorch's default, estimates the variance of a
+    /// population from a sample; 0 gives the variance of the elements themselves.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -47,22 +48,23 @@ forms! {
     /// ```
     #[doc(alias = "variance")]
     var var_axes var_keep(correction);
-    /// Computes the standard deviation, the root of [`Tensor::var`]; where it is 0, so is its gradient.
+    /// Computes the standard deviation, the square root of [`Tensor::var`]. Where it is 0, its gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).std(0.0)), [1.0]);
     /// ```
     std std_axes std_keep(correction);
-    /// Computes `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
+    /// Computes `log(sum(exp(x)))`; it does not overflow for large elements, and is `-inf` if all elements
+    /// are.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1000.0], [1]).logsumexp()), [1000.0]);
     /// ```
     logsumexp logsumexp_axes logsumexp_keep();
-    /// Computes the norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0
-    /// counts what is not 0. Where it is 0, so is its gradient.
+    /// Computes the norm of order `p`, `(sum |x|^p)^(1/p)`: 2 is the Euclidean norm, infinity the largest
+    /// `|x|`, and 0 the number of nonzero elements. Where the norm is 0, its gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -70,14 +72,14 @@ forms! {
     /// ```
     #[doc(alias = "vector_norm")]
     norm norm_axes norm_keep(p);
-    /// Returns whether an element is true, or not 0: a bool. False for no elements.
+    /// Returns a bool that is true if any element is true or nonzero, and false if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_axes(1)), [0.0, 1.0]);
     /// ```
     any any_axes any_keep();
-    /// Returns whether all elements are true, or not 0: a bool. True for no elements.
+    /// Returns a bool that is true if all elements are true or nonzero, also if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -87,7 +89,7 @@ forms! {
 }
 
 impl Tensor {
-    /// Computes [`Tensor::var`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::var`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -107,11 +109,11 @@ impl Tensor {
         if freedom > 0.0 {
             return squares * (1.0 / freedom);
         }
-        // As PyTorch: too few elements give infinity, or NaN if all are equal.
+        // As in PyTorch: with too few elements, the result is infinity, or NaN if all are equal.
         squares.gt(0.0).select(f64::INFINITY, squares.undefined())
     }
 
-    /// Computes [`Tensor::std`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::std`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -124,7 +126,7 @@ impl Tensor {
         self.var_keep(axes, correction).root_or_zero()
     }
 
-    /// Computes [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::logsumexp`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -135,16 +137,17 @@ impl Tensor {
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("logsumexp_keep");
         let axes = axes.list();
-        // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
+        // The shift cancels out, so its gradient is omitted. An infinite shift would result in infinity minus
+        // infinity.
         let largest = self.max_keep(&axes[..]).detach();
         let shift = largest.is_finite().select(largest, 0.0);
         let sum = (self - shift).exp().sum_keep(&axes[..]);
-        // The gradient of nothing but `-inf` is 0, not 0 / 0.
+        // If all elements are `-inf`, the gradient is 0, not 0 / 0.
         let none = sum.eq(0.0);
         none.select(f64::NEG_INFINITY, none.select(1.0, sum).log() + shift)
     }
 
-    /// Computes [`Tensor::norm`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::norm`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -181,7 +184,7 @@ impl Tensor {
         zero.select(0.0, zero.select(1.0, sum).pow(1.0 / p))
     }
 
-    /// Computes [`Tensor::any`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::any`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -194,7 +197,7 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
     }
 
-    /// Computes [`Tensor::all`] over the given axes, which stay with extent 1.
+    /// Computes [`Tensor::all`] over the given axes, which are kept with extent 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -207,7 +210,7 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
     }
 
-    /// Computes `x / max(norm, epsilon)` with the norm of order `p` along an axis.
+    /// Computes `x / max(norm, epsilon)`, with the norm of order `p` along an axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -224,9 +227,9 @@ impl Tensor {
         self / norm.lt(epsilon).select(epsilon, norm)
     }
 
-    /// Computes the cosine of the angle between two tensors along an axis, which vanishes:
-    /// `x · y / (|x| |y|)`, with norms of at least 1e-8. As in PyTorch, the axis is one of the shape that
-    /// both broadcast to; along it both have the same extent.
+    /// Computes the cosine of the angle between two tensors along an axis, which is removed: `x · y / (|x|
+    /// |y|)`, with norms of at least 1e-8. As in PyTorch, the axis is an axis of the shape to which both
+    /// tensors broadcast; along it both have the same extent.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -241,8 +244,8 @@ impl Tensor {
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
 
-    /// Returns the index of the largest element in row-major order, i32 of rank 0; the first one wins a
-    /// tie, NaN wins over numbers.
+    /// Returns the row-major index of the largest element, as i32 of rank 0. Of equal elements, the first is
+    /// chosen; NaN takes precedence over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -255,8 +258,8 @@ impl Tensor {
         self.flatten().argmax(0)
     }
 
-    /// Returns the index of the smallest element in row-major order, i32 of rank 0; the first one wins a
-    /// tie, NaN wins over numbers.
+    /// Returns the row-major index of the smallest element, as i32 of rank 0. Of equal elements, the first is
+    /// chosen; NaN takes precedence over numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -269,7 +272,7 @@ impl Tensor {
         self.flatten().argmin(0)
     }
 
-    /// Counts the elements that are true, or not 0, over the given axes, which vanish: i32.
+    /// Counts the elements that are true or nonzero over the given axes, which are removed. Returns i32.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -282,12 +285,12 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 
-    /// Returns all axes, for a reduction.
+    /// Returns the list of all axes.
     pub(super) fn every_axis(self) -> Vec<isize> {
         (0..self.rank() as isize).collect()
     }
 
-    /// Removes axes of extent 1, which may count from the last.
+    /// Removes axes of extent 1; negative numbers count from the last axis.
     #[track_caller]
     fn without_axes(self, axes: &[isize]) -> Tensor {
         let shape = self.shape();
@@ -298,7 +301,7 @@ impl Tensor {
     }
 }
 
-/// Returns bool `[rows, columns]`, true where the column is at most `diagonal` right of the row's own.
+/// Returns a mask `[rows, columns]` that is true where `column <= row + diagonal`.
 #[track_caller]
 pub(super) fn lower_triangle(rows: usize, columns: usize, diagonal: isize) -> Tensor {
     let pairs = Shape::from([rows, columns]);
