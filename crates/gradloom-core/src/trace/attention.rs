@@ -1,4 +1,4 @@
-//! Attention, kept whole: targets run it without a matrix of all scores.
+//! Attention as a single op, which targets run without materialising the matrix of scores.
 
 use super::bounds::{Range, is_in_range};
 use super::tensor::{emit_all, fail, placeholder};
@@ -17,65 +17,68 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    /// Every query sees every key.
+    /// Returns options under which each query attends to all keys.
     pub fn full() -> Self {
         Self::default()
     }
 
-    /// A query sees the keys at and before its own position.
+    /// Returns options under which each query attends to the keys up to and including its own position.
     pub fn causal() -> Self {
         Self { causal: true, ..Self::default() }
     }
 
-    /// Factor on the scores; `1 / sqrt(depth)` if not given.
+    /// Sets the factor on the scores; `1 / sqrt(depth)` by default.
     pub fn scale(mut self, scale: f64) -> Self {
         self.scale = Some(scale);
         self
     }
 
-    /// Position of the first query among the keys: one i32, or one for each sequence, `[batch]`. Generation
-    /// with cached keys.
+    /// Sets the position of the first query among the keys, for generation with cached keys: one i32, or one
+    /// for each sequence, `[batch]`.
     pub fn query_offset(mut self, offset: Tensor) -> Self {
         self.query_offset = Some(offset);
         self
     }
 
-    /// Number of keys that are there, at most the keys' extent: one i32, or one for each sequence, `[batch]`.
+    /// Sets the number of valid keys, at most the extent of the keys: one i32, or one for each sequence,
+    /// `[batch]`.
     pub fn key_length(mut self, length: Tensor) -> Self {
         self.key_length = Some(length);
         self
     }
 
-    /// Keys and values lie in a pool of blocks; row b lists the blocks of sequence b (i32 `[batch, blocks]`).
+    /// Reads keys and values from a pool of blocks; row b of the table lists the blocks of sequence b (i32
+    /// `[batch, blocks]`).
     pub fn block_table(mut self, table: Tensor) -> Self {
         self.block_table = Some(table);
         self
     }
 
-    /// A query sees the keys that are fewer than so many positions before it (and, unless causal, after it).
-    /// This, and what follows, keeps the matrix of scores.
+    /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
+    /// it). This option and the ones below materialise the matrix of scores.
     pub fn window(mut self, positions: usize) -> Self {
         self.scores.window = Some(positions);
         self
     }
 
-    /// A query sees a key only where this is true: bool, as `[batch, heads, queries, keys]` or what can be
-    /// broadcast to it. A key that no query sees, and a query that sees no key, may hold anything, NaN too.
+    /// Lets a query attend to a key only where the mask is true. The mask is bool, `[batch, heads, queries,
+    /// keys]` or a shape that broadcasts to it. Keys that no query attends to, and queries that attend to no
+    /// key, may hold any values, even NaN.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
     }
 
-    /// Bias that is added to the scaled scores: f32, as `[batch, heads, queries, keys]` or what can be
-    /// broadcast to it. `-inf` hides a key as a mask does; a query all of whose scores are `f32::MIN` sees
-    /// all keys alike, as in PyTorch.
+    /// Sets a bias that is added to the scaled scores: f32, `[batch, heads, queries, keys]` or a shape that
+    /// broadcasts to it. A bias of `-inf` hides a key as a mask does. As in PyTorch, a query whose scores are
+    /// all `f32::MIN` attends to all keys equally.
     pub fn bias(mut self, bias: Tensor) -> Self {
         self.scores.bias = Some(bias);
         self
     }
 
-    /// Probability with which a probability becomes 0 while a training loss is traced; the others grow to
-    /// make up for it.
+    /// Sets the probability with which each attention weight is zeroed while a training loss is traced; the
+    /// remaining weights are scaled up to compensate.
     pub fn dropout(mut self, p: f64) -> Self {
         self.scores.dropout = p;
         self
@@ -83,9 +86,10 @@ impl AttentionOptions {
 }
 
 impl Tensor {
-    /// Computes softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
-    /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads
-    /// key head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
+    /// Computes `softmax(scale · q kᵀ) v`, where `self` is q, of shape `[batch, heads, queries, depth]`, and
+    /// k and v are `[batch, kv_heads, keys, depth]`. Returns `[batch, heads, queries, value depth]`. Query
+    /// head h reads key head `h / (heads / kv_heads)`. The result for a query that attends to no key is 0.
+    /// See [`AttentionSpec`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -103,10 +107,10 @@ impl Tensor {
         self.attention_with_log_sum(keys, values, options).0
     }
 
-    /// Computes [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of
-    /// scaled scores, `[batch, heads, queries]`: with it, attentions over parts of the keys can be put
-    /// together. A query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that
-    /// depends on it is an error.
+    /// Computes [`attention`](Tensor::attention), and for each query the logarithm of the sum of the
+    /// exponentials of its scaled scores, `[batch, heads, queries]`. With it, attention over parts of the
+    /// keys can be combined. It is `-inf` for a query that attends to no key. No gradient flows through the
+    /// logarithm: a loss that depends on it is an error.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -157,7 +161,7 @@ impl Tensor {
         (results[0], results[1])
     }
 
-    /// Computes attention by the matrix of all scores.
+    /// Computes attention by materialising the matrix of scores.
     #[track_caller]
     fn attention_of_scores(
         self,
@@ -178,7 +182,7 @@ impl Tensor {
                  without a block table",
             );
         }
-        // Query heads that share a key head stand one behind the other.
+        // Query heads that share a key head are adjacent.
         let shared = [q[0], k[1], q[1] / k[1] * q[2], q[3]];
         let scale = options.scale.unwrap_or(1.0 / (q[3] as f64).sqrt());
         let pairs = [q[0], q[1], q[2], k[2]];
@@ -197,8 +201,8 @@ impl Tensor {
         let seen = options.seen(pairs);
         let (mut queries, mut keys, mut values) = (self, keys, values);
         if let Some(seen) = seen.filter(|_| !options.each_sees_itself(&pairs)) {
-            // Products add up what has a weight of 0, too, and 0 times NaN is NaN: a query that sees no key,
-            // and a key that no query sees, are zeros.
+            // A product includes elements whose weight is 0, and 0 times NaN is NaN. Queries that attend to
+            // no key, and keys that no query attends to, are therefore replaced by zeros.
             let shape = seen.shape();
             let [batch, heads, from, to] = std::array::from_fn(|axis| match shape.rank() + axis {
                 at @ 4.. => shape[at - 4],
@@ -219,7 +223,8 @@ impl Tensor {
         let largest = scores.max_keep(-1).maximum(LOWEST).detach();
         let mut weights = (scores - largest).exp();
         if let Some(seen) = seen {
-            // Not by the scores alone: a query may see nothing but the lowest ones, and then sees them alike.
+            // The scores alone do not tell masked keys apart: all scores of a query may be the lowest, and
+            // then it attends to its visible keys equally.
             weights = seen.select(weights, 0.0);
         }
         let total = weights.sum_keep(-1);
@@ -230,10 +235,10 @@ impl Tensor {
     }
 }
 
-/// The lowest score that is a number.
+/// The lowest finite score.
 const LOWEST: f64 = f32::MIN as f64;
 
-/// Options that need the scores one by one.
+/// Options that require the matrix of scores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scores {
     window: Option<usize>,
@@ -250,14 +255,14 @@ impl Scores {
 }
 
 impl AttentionOptions {
-    /// Returns whether each query sees a key and each key is seen: that of its own position.
+    /// Returns whether each query attends to a key and each key is attended to: the one at its own position.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
         pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)
     }
 
-    /// Returns the keys that each query sees, as bools that can be broadcast to the scores; none if it is
-    /// all.
+    /// Returns a mask of the keys to which each query attends, which broadcasts to the scores; `None` if each
+    /// query attends to all keys.
     #[track_caller]
     fn seen(&self, pairs: [usize; 4]) -> Option<Tensor> {
         let of_each = |x: Tensor| if x.rank() == 0 { x } else { x.reshape([pairs[0], 1, 1, 1]) };
@@ -267,7 +272,7 @@ impl AttentionOptions {
             Some(offset) => position(0) + of_each(offset),
             None => position(0),
         };
-        // No two positions are farther apart.
+        // No two positions are farther apart than this limit.
         let window = self.scores.window.map(|window| window.min(i32::MAX as usize) as f64);
         let conditions = [
             self.causal.then(|| key.le(query)),

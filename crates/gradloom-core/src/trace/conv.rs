@@ -5,7 +5,7 @@ use super::tensor::{emit, fail_with_help, has_floats, placeholder};
 use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
-/// A number for each spatial axis, or one for all.
+/// One number for each spatial axis, or one number for all of them.
 pub trait PerAxis {
     /// Returns the numbers as given.
     fn list(&self) -> Vec<usize>;
@@ -40,45 +40,46 @@ pub struct ConvOptions {
 }
 
 impl ConvOptions {
-    /// Stride and dilation 1, no padding, one group.
+    /// Returns the defaults: stride 1, dilation 1, no padding, one group.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Distance from one position to the next; 1 if not given.
+    /// Sets the stride, the distance between adjacent windows; 1 by default.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
         self
     }
 
-    /// Zeros before and after the input; 0 if not given.
+    /// Sets the number of zeros before and after the input; 0 by default.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.list();
         self
     }
 
-    /// Distance from one element of the weights to the next; 1 if not given.
+    /// Sets the dilation, the distance between adjacent elements of a window; 1 by default.
     #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
         self.dilation = dilation.list();
         self
     }
 
-    /// Parts of the channels that do not see each other; 1 if not given.
+    /// Sets the number of groups of channels that are convolved separately; 1 by default.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = Some(groups);
         self
     }
 
-    /// Returns the number of groups: that of [`ConvOptions::groups`], or 1.
+    /// Returns the number of groups, which is 1 by default.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.unwrap_or(1)
     }
 
-    /// Elements that a transposed convolution adds at the end; less than stride or dilation.
+    /// Sets the number of elements that a transposed convolution adds at the end of its output; it must be
+    /// less than the stride or less than the dilation. 0 by default.
     #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis) -> Self {
         self.output_padding = padding.list();
@@ -86,8 +87,8 @@ impl ConvOptions {
     }
 }
 
-/// Returns the numbers of `axes` axes from as many, one or none; `None` after an error of the op named
-/// `token`.
+/// Returns one number for each of `axes` axes: those given, one given number for all, or `default` if none is
+/// given; `None` after an error of the op named `token`.
 #[track_caller]
 pub(super) fn per_axis(
     token: &str,
@@ -109,8 +110,8 @@ pub(super) fn per_axis(
 }
 
 impl Tensor {
-    /// Computes a convolution (cross-correlation) over the last axis: `[batch, channels, length]` with
-    /// weights `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
+    /// Computes a convolution (cross-correlation) over the last axis. Input `[batch, channels, length]` and
+    /// weights `[outputs, channels / groups, size]` produce f32 `[batch, outputs, positions]`, with
     /// `(length + 2 · padding - dilation · (size - 1) - 1) / stride + 1` positions. See [`ConvSpec`].
     ///
     /// ```
@@ -127,9 +128,9 @@ impl Tensor {
         self.conv("conv1d", 1, weights, options)
     }
 
-    /// Computes a convolution (cross-correlation) over the last two axes:
-    /// `[batch, channels, height, width]` with weights `[outputs, channels / groups, rows, columns]` gives
-    /// `[batch, outputs, height', width']`, f32. See [`Tensor::conv1d`].
+    /// Computes a convolution (cross-correlation) over the last two axes. Input `[batch, channels, height,
+    /// width]` and weights `[outputs, channels / groups, rows, columns]` produce f32 `[batch, outputs,
+    /// height', width']`. See [`Tensor::conv1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -160,10 +161,10 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[self, weights], token)
     }
 
-    /// Computes the transpose of [`Tensor::conv1d`], which it is the gradient of:
-    /// `[batch, channels, length]` with weights `[channels, outputs / groups, size]` gives
-    /// `[batch, outputs, positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) +
-    /// output_padding + 1` positions. PyTorch's `conv_transpose1d`.
+    /// Computes the transpose of [`Tensor::conv1d`], that is, its gradient with respect to the input. Input
+    /// `[batch, channels, length]` and weights `[channels, outputs / groups, size]` produce `[batch, outputs,
+    /// positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1`
+    /// positions. PyTorch's `conv_transpose1d`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -179,7 +180,7 @@ impl Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
     }
 
-    /// Computes the transpose of [`Tensor::conv2d`], which it is the gradient of:
+    /// Computes the transpose of [`Tensor::conv2d`], that is, its gradient with respect to the input, of
     /// `[batch, channels, height, width]` with weights `[channels, outputs / groups, rows, columns]`. See
     /// [`Tensor::conv_transpose1d`].
     ///
@@ -234,7 +235,7 @@ impl Tensor {
         if !has_floats(token, self) {
             return self;
         }
-        // As the gradient of a convolution: zeros between the elements, weights in reverse.
+        // Computed like the gradient of a convolution: zeros between the elements, and reversed weights.
         let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
         let (mut start, mut limit) = (vec![0; axes + 2], x.to_vec());
         for i in 0..axes {
@@ -273,9 +274,9 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[cut, turned], token)
     }
 
-    /// Returns the windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window.
-    /// The padding holds the number `outside`, or without one repeats the edge. `None` after an error of
-    /// the op named `token`.
+    /// Returns, for pooling, one tensor `[L.., W..]` for each position inside a window: the elements at that
+    /// position in all windows over the last axes. The padding holds the number `outside` or, if that is
+    /// `None`, repeats the edge. Returns `None` after an error of the op named `token`.
     #[track_caller]
     pub(super) fn places(
         self,
@@ -320,7 +321,7 @@ impl Tensor {
             };
         }
         let whole = padded.shape();
-        // After an error, it is not.
+        // After an error, the padded tensor is a placeholder, which may be too small.
         if (0..axes).any(|i| whole[first + i] < size[i]) {
             return None;
         }
@@ -343,7 +344,7 @@ impl Tensor {
     }
 }
 
-/// An axis of a transposed convolution.
+/// One axis of a transposed convolution.
 struct Spread {
     extent: usize,
     size: usize,
@@ -352,20 +353,20 @@ struct Spread {
 }
 
 impl Spread {
-    /// Counts the elements that the weights reach over but the first, those of the input with the gaps
-    /// between them, and all without padding, with so many more at the end; none beyond what 64 bits hold
-    /// with ease.
+    /// Returns three extents: of the dilated weights less 1, of the input with gaps between its elements, and
+    /// of the unpadded result with `more` elements at its end. Returns `None` if the last one is too large
+    /// for later arithmetic in 64 bits.
     fn counted(&self, more: usize) -> Option<[usize; 3]> {
         let reach = self.dilation.checked_mul(self.size - 1)?;
         let gaps = self.extent.saturating_sub(1).checked_mul(self.stride - 1)?;
         let spread = self.extent.checked_add(gaps)?;
         let whole = spread.checked_add(reach)?.checked_add(more)?;
-        // What follows adds a few of them.
+        // Leaves room for the sum of a few such extents.
         (whole < usize::MAX / 8).then_some([reach, spread, whole])
     }
 }
 
-/// Returns a placeholder for a result without windows.
+/// Returns a placeholder for the result of pooling after an error.
 #[track_caller]
 pub(super) fn nothing(x: Tensor) -> Tensor {
     placeholder(x.dtype(), Shape::from(x.shape().to_vec()))

@@ -1,9 +1,9 @@
-//! Connectionist temporal classification: the loss of a sequence of labels whose places in time are not
-//! known. Graves, Fernández, Gomez, Schmidhuber, 2006.
+//! Connectionist temporal classification: the loss of a sequence of labels that are not aligned in time.
+//! Graves, Fernández, Gomez, Schmidhuber, 2006.
 //!
-//! In: log-probabilities of classes at each time, sequences of labels. Out: the negative logarithm of the
-//! probability of all alignments. Always holds: what is computed is finite where the log-probabilities are
-//! finite or `-inf`, and so are the gradients.
+//! In: log-probabilities of classes at each time, and sequences of labels. Out: the negative logarithm of the
+//! total probability of all alignments. Always holds: intermediate values and gradients are finite where the
+//! log-probabilities are finite or `-inf`.
 
 use super::tensor::{fail_with_help, has_floats, placeholder};
 use super::{Tensor, acting, iota, scan};
@@ -17,40 +17,42 @@ pub struct CtcOptions {
 }
 
 impl CtcOptions {
-    /// Class 0 is the blank, and a sequence that cannot be aligned has an infinite loss.
+    /// Returns the defaults: class 0 is the blank, and a sequence that cannot be aligned has an infinite
+    /// loss.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The class that stands for no label.
+    /// Sets the blank, the class that stands for no label.
     pub fn blank(mut self, class: i32) -> Self {
         self.blank = class;
         self
     }
 
-    /// Gives sequences that cannot be aligned a loss of 0: those with more labels, and blanks between equal
-    /// ones, than times.
+    /// Sets the loss of sequences that cannot be aligned to 0: those with more labels, including the blanks
+    /// required between equal ones, than times.
     pub fn zero_infinity(mut self) -> Self {
         self.zero_infinity = true;
         self
     }
 }
 
-/// Stands for the logarithm of 0. Differences of such numbers are finite, and what a sequence adds to one is
-/// less than a half of it.
+/// Finite substitute for the logarithm of 0, so that differences are finite. The log-probabilities of a
+/// sequence add less than half of its magnitude.
 const NEVER: f64 = -1e30;
 
 impl Tensor {
-    /// Computes the mean loss of sequences of labels without places in time, each divided by its number of
-    /// labels (at least 1): PyTorch's `ctc_loss`, for batches with padded targets.
+    /// Computes the mean loss of sequences of unaligned labels, each divided by its number of labels (at
+    /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
     ///
-    /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels `[batch, most labels]`,
-    /// and how many times and labels of each sequence count, both `[batch]`: what is behind them is padding.
-    /// These three are i32, i64 or u8. More labels than there are fail the step, and so do negative lengths
-    /// and a label that is the blank, which count as class -1; more times than there are are all of them. The
-    /// gradient is that of these log-probabilities. PyTorch's is that of the logits behind `log_softmax`;
-    /// from there on, both are the same. A sequence that cannot be aligned has an infinite loss, see
-    /// [`CtcOptions::zero_infinity`], and no gradient.
+    /// `self` holds log-probabilities `[times, batch, classes]`, for example from `log_softmax`; `targets`
+    /// holds labels `[batch, most labels]`. The two lengths, both `[batch]`, are the numbers of valid times
+    /// and labels of each sequence; the rest is padding. These three are i32, i64 or u8. A target length
+    /// above the number of labels, a negative length or a label that is the blank fails the step; an input
+    /// length above the number of times means all times. The gradient is with respect to the
+    /// log-probabilities. PyTorch returns the gradient of the logits in its place; after the backward pass of
+    /// `log_softmax`, both are the same. A sequence that cannot be aligned has an infinite loss, see
+    /// [`CtcOptions::zero_infinity`], and a gradient of 0.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -78,7 +80,7 @@ impl Tensor {
         (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
     }
 
-    /// Computes the loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
+    /// Computes the loss of each sequence, `[batch]`, not divided by its length. See [`Tensor::ctc_loss`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -131,25 +133,26 @@ impl Tensor {
             fail_with_help("ctc_loss", message, &format!("it is a class, from 0 to {}", classes.max(1) - 1));
             return placeholder(dtype, [batch]);
         }
-        // What may be emitted in this order: a blank, a label, a blank, .. and a blank at the end. Padding
-        // may be any number, so it is not used as one.
+        // The sequence of states: a blank, a label, a blank, .. and a final blank. Padding may be any number,
+        // so it is replaced by the blank.
         let none = f64::from(blank);
         let counts = iota(DType::I32, [batch, most], 1).lt(target_lengths.unsqueeze(1));
-        // An index out of range fails the step.
+        // The index -1, which is out of range, fails the step.
         let targets = targets.eq(blank).select(-1, targets);
         let places = counts.select(targets, blank).unsqueeze(2).pad(2, 1, 0, none);
         let width = 2 * most + 1;
         let places = places.reshape([batch, width - 1]).pad(1, 0, 1, none);
         let places = input_lengths.lt(0).unsqueeze(1).select(-1, places);
-        // A blank may be left out between labels that differ: from two places before.
+        // The blank between two different labels may be skipped: a state is then reached from two states
+        // before.
         let before = places.pad(1, 2, 0, none).slice(1, 0..width as isize);
         let skip = places.eq(before).select(NEVER, 0.0);
         let index = places.broadcast_to([times, batch, width]);
         let logs = self.cast(DType::F32).take_along_axis(index, -1).maximum(NEVER);
         let runs = iota(DType::I32, [times, batch, 1], 0).lt(input_lengths.unsqueeze(1));
-        // Log-probabilities of what was emitted so far, by the place of the last one, behind two places that
-        // there are not. Before the first time it is the first blank, from where only it and the first label
-        // can be reached.
+        // Log-probabilities of all paths to each state, after two columns of padding. Before the first time,
+        // only the first blank is reachable; from there, a path continues to the first blank or the first
+        // label.
         let first = iota(DType::I32, [batch, width + 2], 1).eq(2).select(0.0, NEVER);
         let (last, ()) = scan(times, first, (logs, runs), |paths, (logs, runs)| {
             let from = |back: isize| paths.slice(1, 2 - back..width as isize + 2 - back);
@@ -163,10 +166,11 @@ impl Tensor {
     }
 }
 
-/// Computes `log(e^a + e^b)` of finite numbers. Of equals, each has half of the gradient.
+/// Computes `log(e^a + e^b)` of finite numbers. Equal numbers each get half of the gradient.
 #[track_caller]
 fn log_add(a: Tensor, b: Tensor) -> Tensor {
-    // Branches, not a maximum: each has the derivatives of the whole, of any order, also where a is b.
+    // Branches, not a maximum: each branch has the derivatives of the function, of any order, also where a
+    // equals b.
     let above = a.gt(b);
     above.select(a, b) + above.select(b - a, a - b).exp().log1p()
 }

@@ -1,8 +1,7 @@
-//! Pooling: windows of the last axes, each as one number.
+//! Pooling, which reduces each window over the last axes to one number.
 //!
-//! The rule of every maximum, PyTorch's: of equal elements, the first in row-major order of the window gets
-//! the gradient. NaN is larger than any number. Padding is never the maximum, not of a window of `-inf`
-//! either.
+//! All maxima follow PyTorch's rule: of equal elements, the first in row-major order of the window gets the
+//! gradient. NaN is larger than any number. Padding is never the maximum, not even in a window of `-inf`.
 
 use super::bounds::fits_parts;
 use super::conv::{PerAxis, nothing, per_axis};
@@ -18,20 +17,20 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// Windows side by side, without padding.
+    /// Returns the defaults: adjacent windows without padding.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Distance from one window to the next; a window's own size if not given.
+    /// Sets the distance between the starts of adjacent windows; the size of a window by default.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
         self
     }
 
-    /// Elements before and after the input, at most half a window: of a maximum they do not count, of an
-    /// average they are zeros; 0 if not given.
+    /// Sets the number of elements of padding before and after the input, at most half a window; 0 by
+    /// default. Maxima ignore the padding; averages include it as zeros.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.list();
@@ -40,8 +39,8 @@ impl PoolOptions {
 }
 
 impl Tensor {
-    /// Computes the largest elements of windows along the last axis: f32 `[.., length]` gives
-    /// `[.., windows]`. Of equal ones the first gets the gradient; NaN stays NaN.
+    /// Computes the maximum of each window along the last axis: f32 `[.., length]` becomes `[.., windows]`.
+    /// Of equal elements, the first gets the gradient; NaN propagates.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -54,9 +53,8 @@ impl Tensor {
         self.max_pool("max_pool1d", &[size], 1, options)
     }
 
-    /// Computes the largest elements of windows of the last two axes: f32 `[.., height, width]` gives
-    /// `[.., height', width']`. Of equal ones the first in row-major order gets the gradient; NaN stays
-    /// NaN.
+    /// Computes the maximum of each window over the last two axes: f32 `[.., height, width]` becomes `[..,
+    /// height', width']`. Of equal elements, the first in row-major order gets the gradient; NaN propagates.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -69,8 +67,8 @@ impl Tensor {
         self.max_pool("max_pool2d", &size.list(), 2, options)
     }
 
-    /// Computes the means of windows along the last axis, zeros of the padding among them: f32
-    /// `[.., length]` gives `[.., windows]`.
+    /// Computes the mean of each window along the last axis, including zeros of the padding: f32 `[..,
+    /// length]` becomes `[.., windows]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -83,8 +81,8 @@ impl Tensor {
         self.avg_pool("avg_pool1d", &[size], 1, options)
     }
 
-    /// Computes the means of windows of the last two axes, zeros of the padding among them: f32
-    /// `[.., height, width]` gives `[.., height', width']`.
+    /// Computes the mean of each window over the last two axes, including zeros of the padding: f32 `[..,
+    /// height, width]` becomes `[.., height', width']`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -103,7 +101,7 @@ impl Tensor {
         let Some(places) = self.pooled(token, size, axes, &options, None) else { return nothing(self) };
         let (mut largest, others) = (places[0], &places[1..]);
         for &place in others {
-            // A NaN is larger than nothing, and nothing than it.
+            // False if `largest` is NaN, and true if only `place` is: comparisons with NaN are false.
             let takes = place.le(largest).logical_or(largest.is_nan()).logical_not();
             largest = takes.select(place, largest);
         }
@@ -120,7 +118,7 @@ impl Tensor {
         sum * (1.0 / places.len() as f64)
     }
 
-    /// Returns a tensor for each place in a window.
+    /// Returns one tensor for each position inside a window; see [`Tensor::places`].
     #[track_caller]
     fn pooled(
         self,
@@ -142,9 +140,9 @@ impl Tensor {
         self.places(token, [&size, &stride, &padding], outside)
     }
 
-    /// Computes the means of as many windows as wanted, for each of the last two axes: f32
-    /// `[.., height, width]` gives `[.., size[0], size[1]]`. Window i of n goes from
-    /// `floor(i · extent / n)` to before `ceil((i + 1) · extent / n)`.
+    /// Computes the means of a given number of windows along each of the last two axes: f32 `[.., height,
+    /// width]` becomes `[.., size[0], size[1]]`. Window i of n covers the indices from `floor(i · extent /
+    /// n)` up to, but not including, `ceil((i + 1) · extent / n)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -158,9 +156,9 @@ impl Tensor {
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
 
-    /// Computes the largest elements of as many windows as wanted, which lie as those of
-    /// [`Tensor::adaptive_avg_pool2d`]. Of equal ones the first in row-major order gets the gradient; NaN
-    /// stays NaN.
+    /// Computes the maxima of a given number of windows along each of the last two axes; the windows are
+    /// those of [`Tensor::adaptive_avg_pool2d`]. Of equal elements, the first in row-major order gets the
+    /// gradient; NaN propagates.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -173,8 +171,8 @@ impl Tensor {
         self.adaptive("adaptive_max_pool2d", &size.list(), Tensor::first_max)
     }
 
-    /// Computes the largest element along an axis, which stays with extent 1. Of equal ones the first gets
-    /// the gradient.
+    /// Computes the maximum along an axis, which is kept with extent 1. Of equal elements, the first gets the
+    /// gradient.
     #[track_caller]
     fn first_max(self, axis: isize) -> Tensor {
         let place = self.argmax(axis).unsqueeze(axis);
@@ -189,7 +187,7 @@ impl Tensor {
         }
         let Some(size) = per_axis(token, "size", size, 2, 1) else { return self };
         let mut x = self;
-        // Columns first: of the rows with the largest element, the first one is then chosen.
+        // Columns are reduced first, so that the first row with the maximum is chosen afterwards.
         for (axis, &windows) in [-1, -2].into_iter().zip(size.iter().rev()) {
             let extent = shape.rank().checked_sub(2).map_or(0, |first| shape[first + (axis + 2) as usize]);
             if extent == 0 || windows == 0 {

@@ -1,5 +1,5 @@
-//! Random numbers: counter-based, so that a run can be repeated, resumed, and moved between backends bit for
-//! bit.
+//! Counter-based random numbers, so that a run can be repeated, resumed, and moved between backends with
+//! bitwise identical results.
 
 use super::bounds::{Range, is_in_range};
 use super::reduce::resolve_axis;
@@ -10,8 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
 
-/// Draws uniform f32 numbers in `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the
-/// model, element).
+/// Draws uniform f32 numbers in `[0, 1)`, multiples of 2^-24. They are keyed by the seed, the attempted step,
+/// the call's position in the model and the element's index.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -23,7 +23,7 @@ use std::f64::consts::TAU;
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("uniform");
     let bits = bits(shape.into(), "uniform");
-    // 24 random bits fill an f32's significand, so that 1.0 cannot come out by rounding.
+    // 24 random bits fill the significand of an f32, so that rounding cannot produce 1.0.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
 }
 
@@ -42,8 +42,8 @@ fn bits(shape: Shape, token: &str) -> Tensor {
     })
 }
 
-/// Draws bools that are true with probability `p` in `0..=1`, new at every step, keyed as [`uniform`]
-/// numbers are.
+/// Draws bools that are true with probability `p` in `0..=1`. They differ at every step and are keyed like
+/// the numbers of [`uniform`].
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -60,8 +60,8 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     uniform(shape).lt(p)
 }
 
-/// Returns the numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32
-/// numbers. Two of these are equal with probability 2^-32, and then keep their order.
+/// Returns the numbers `0..n` as i32 in a random order, which differs at every step. It is the order of `n`
+/// random u32 numbers; two of these are equal with probability 2^-32, and then keep their order.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -74,9 +74,9 @@ pub fn permutation(n: usize) -> Tensor {
     bits(Shape::from([n]), "permutation").argsort(0)
 }
 
-/// Draws normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers
-/// are. `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond
-/// ±5.77, as `1 - u` is at least 2^-24.
+/// Draws f32 numbers from the normal distribution with mean 0 and variance 1. They differ at every step and
+/// are keyed like the numbers of [`uniform`]: `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers (Box
+/// and Muller, 1958). No number is beyond ±5.77, as `1 - u` is at least 2^-24.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -89,14 +89,15 @@ pub fn randn(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("randn");
     let shape = shape.into();
     let (u, v) = (uniform(shape.clone()), uniform(shape));
-    // 1 - u is in (0, 1], where the logarithm is finite and not above 0.
+    // 1 - u is in (0, 1], where the logarithm is finite and at most 0.
     ((1.0 - u).log() * -2.0).sqrt() * (v * TAU).cos()
 }
 
 impl Tensor {
-    /// Draws a class along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
-    /// the axis. Class i has the probability `softmax(x)[i]`; a logit of `-inf` is never drawn unless all
-    /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
+    /// Draws a class along an axis of logits: f32 `[.., classes, ..]` becomes i32 without the axis. The draw
+    /// differs at every step. Class i has the probability `softmax(x)[i]`; a class with a logit of `-inf` is
+    /// never drawn unless all logits are `-inf`. The result is the argmax of the logits plus Gumbel noise
+    /// `-ln(-ln u)` (Gumbel, 1954). It has no gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -117,15 +118,15 @@ impl Tensor {
             fail_with_help("categorical", message, "give logits of at least one class");
             return self;
         }
-        // In [2^-25, 1 - 2^-23], half a step of the uniform numbers away from 0, so that both logarithms are
-        // finite.
+        // Mapped to [2^-25, 1 - 2^-23], half a step of the uniform numbers away from 0, so that both
+        // logarithms are finite.
         let u = uniform(shape) * (1.0 - 2f64.powi(-23)) + 2f64.powi(-25);
         let noise = -(-u.log()).log();
         (self + noise.cast(self.dtype())).argmax(at as isize)
     }
 
-    /// Returns zero with probability `p` in `0..=1`, else `x / (1 - p)`, while a training loss is traced;
-    /// otherwise `x`. Srivastava et al., JMLR 2014.
+    /// While a training loss is traced, zeroes each element with probability `p` in `0..=1` and scales the
+    /// others by `1 / (1 - p)`; otherwise returns the tensor unchanged. Srivastava et al., JMLR 2014.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -142,7 +143,7 @@ impl Tensor {
             return self;
         }
         if p == 1.0 {
-            // Not zeros of their own: a loss still depends on x, with gradients of 0.
+            // Not a constant, so that a loss still depends on x, with gradients of 0.
             return full(DType::Bool, Shape::scalar(), 0.0).select(self, 0.0);
         }
         uniform(self.shape()).ge(p).select(self * (1.0 / (1.0 - p)), 0.0)
