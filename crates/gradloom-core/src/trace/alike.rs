@@ -1,30 +1,30 @@
-//! Shapes that belong together, of functions in which broadcasting would be a mistake: a loss of `[32, 1]`
-//! against `[32]` would compare each prediction with every target, and train towards their mean.
+//! Shape checks for functions in which broadcasting would be a mistake: a loss of `[32, 1]` against `[32]`
+//! would compare each prediction with every target, and train towards the mean of the targets.
 //!
-//! In: the tensors of a call. Out: whether their shapes fit; if not, the trace has an error that says how
-//! they would. Always holds: what passes gives one term for each prediction.
+//! In: the tensors of a call. Out: whether their shapes match; if not, an error of the trace suggests how to
+//! make them match. Always holds: accepted tensors yield one term for each prediction.
 
 use super::reduce::resolve_axis;
 use super::tensor::{fail_with_help, placeholder};
 use super::{Operand, Tensor};
 use crate::ir::{DType, Shape};
 
-/// Returns whether targets have the shape of the predictions, or are one number for all of them; if not, that
-/// is an error of the function named `token`.
+/// Returns whether targets have the shape of the predictions, or are one number for all predictions; if not,
+/// records an error of the function named `token`.
 #[track_caller]
 pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operand) -> bool {
     if targets.number().is_some() {
         return true;
     }
     let targets = targets.tensor(predictions);
-    // Of dtypes that differ, the function itself says so.
+    // The function itself reports dtypes that differ.
     predictions.dtype().computed() != targets.dtype().computed()
         || targets.rank() == 0
         || are_alike(token, ["predictions", "targets"], predictions, targets)
 }
 
-/// Returns whether two tensors have one shape; if not, that is an error of the function named `token`, which
-/// calls them by these names.
+/// Returns whether two tensors have the same shape; if not, records an error of the function named `token`,
+/// with `names` for the tensors.
 #[track_caller]
 pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Tensor) -> bool {
     let (a, b) = (first.shape(), second.shape());
@@ -41,7 +41,7 @@ pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Te
     false
 }
 
-/// Says how two tensors get one shape.
+/// Suggests how to give two tensors the same shape.
 fn remedy([one, other]: [&str; 2], a: &Shape, b: &Shape) -> String {
     if let Some(axis) = superfluous(a, b) {
         return format!("`.squeeze({axis})` on the {one} gives them the shape of the {other}");
@@ -63,13 +63,13 @@ fn remedy([one, other]: [&str; 2], a: &Shape, b: &Shape) -> String {
     format!("give the {one} and the {other} the same shape: they do not broadcast")
 }
 
-/// Finds the last axis of extent 1 without which a shape is the other.
+/// Returns the last axis of extent 1 without which `shape` equals `other`.
 fn superfluous(shape: &Shape, other: &Shape) -> Option<usize> {
     (0..shape.rank()).rev().find(|&axis| shape[axis] == 1 && shape.without(&[axis]) == *other)
 }
 
-/// Returns whether `part` broadcasts to the shape of `x`, and does not make it larger; if not, that is an
-/// error of the function named `token`, which calls the part by this name.
+/// Returns whether `part` broadcasts to the shape of `x` without enlarging it; if not, records an error of
+/// the function named `token`, with `name` for the part.
 #[track_caller]
 pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> bool {
     let (whole, own) = (x.shape(), part.shape());
@@ -82,8 +82,9 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
     fits
 }
 
-/// Returns whether there is a number for each row of `rows` `[B.., width]`, `[B..]`, or one for all; if not,
-/// that is an error of the function named `token`, which calls them by these names.
+/// Returns whether `numbers` has one number for each row of `rows` `[B.., width]`, that is, the shape
+/// `[B..]`, or one number for all rows; if not, records an error of the function named `token`, with these
+/// names for the tensors.
 #[track_caller]
 pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
     let (shape, own) = (rows.shape(), numbers.shape());
@@ -104,8 +105,9 @@ pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor,
     fits
 }
 
-/// Returns an axis of the shape that two tensors broadcast to, counted from the last, along which both have
-/// the same extent; none after an error of the function named `token`.
+/// Returns an axis of the shape to which two tensors broadcast, as a negative number that counts from the
+/// last axis. Both tensors have the same extent along it. Returns `None` after an error of the function named
+/// `token`.
 #[track_caller]
 pub(super) fn common_axis(token: &str, first: Tensor, second: Tensor, axis: isize) -> Option<isize> {
     let (a, b) = (first.shape(), second.shape());
@@ -124,7 +126,7 @@ pub(super) fn common_axis(token: &str, first: Tensor, second: Tensor, axis: isiz
     Some(-(from_last as isize))
 }
 
-/// Returns a loss to go on with after an error.
+/// Returns a placeholder for a loss after an error.
 #[track_caller]
 pub(super) fn no_loss(predictions: Tensor) -> Tensor {
     let dtype = predictions.dtype();

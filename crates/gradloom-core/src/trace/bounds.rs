@@ -1,21 +1,21 @@
-//! Bounds on numbers that users choose: on what one call adds to a program (constants that are computed while
-//! the model is traced, and ops for each part of an axis), and on the numbers that a function computes with.
+//! Bounds on numbers that users choose: on the size of what one call adds to a program (constants that are
+//! computed during tracing, and ops for each part of an axis), and on the arguments of functions.
 //!
-//! In: a count, or a number and its range. Out: whether it is within the bound; if not, the trace has an
-//! error that names it. Always holds: what passes takes less than a second and a gigabyte. Extents of values
-//! have bounds of their own, `verify/extents.rs`.
+//! In: a count, or a number and its range. Out: whether it is within the bound; if not, an error of the trace
+//! names it. Always holds: an accepted call takes less than a second and a gigabyte. The extents of values
+//! have separate bounds, see `verify/extents.rs`.
 
 use super::tensor::fail_with_help;
 use crate::decimal::Decimal;
 
-/// Numbers that a call may put into the program as constants.
+/// Maximum number of elements in the constants of one call.
 const MOST_NUMBERS: usize = 1 << 24;
 
-/// Parts that a call may cut an axis into, or put together: there are ops for each.
+/// Maximum number of parts into which a call may split an axis, or that it may join: each part has ops.
 const MOST_PARTS: usize = 1 << 14;
 
-/// Returns whether the numbers of a constant are few enough; if not, that is an error of the function named
-/// `token`, which `call` describes.
+/// Returns whether a constant of `count` numbers is small enough; if not, records an error of the function
+/// named `token`, with `call` as the description of the call.
 #[track_caller]
 pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_NUMBERS;
@@ -26,8 +26,8 @@ pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> S
     fits
 }
 
-/// Returns whether the parts of a call are few enough; if not, that is an error of the function named
-/// `token`, which `call` describes.
+/// Returns whether `count` parts are few enough; if not, records an error of the function named `token`, with
+/// `call` as the description of the call.
 #[track_caller]
 pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_PARTS;
@@ -38,18 +38,18 @@ pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> Strin
     fits
 }
 
-/// The range of a number that a function computes with, in float32.
+/// The range of an argument, which the program uses as float32.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Range {
-    /// All numbers but NaN, infinite ones too.
+    /// All numbers except NaN, including infinities.
     Ordered,
     /// Finite numbers.
     Finite,
-    /// Finite numbers from 0.
+    /// Finite numbers of at least 0.
     NotNegative,
-    /// Finite numbers above 0 whose reciprocal is finite, too.
+    /// Positive finite numbers with a finite reciprocal.
     Positive,
-    /// From 0 to 1.
+    /// Numbers from 0 to 1.
     Part,
 }
 
@@ -76,8 +76,8 @@ impl Range {
     }
 }
 
-/// Returns whether a number that is called by this name lies in its range; if not, that is an error of the
-/// function named `token`.
+/// Returns whether an argument lies in its range; if not, records an error of the function named `token`,
+/// with `name` as the argument's name.
 #[track_caller]
 pub(crate) fn is_in_range(token: &str, name: &str, number: f64, range: Range) -> bool {
     let holds = range.holds(number);

@@ -1,12 +1,12 @@
-//! Masks over pairs of positions: a query sees the keys at and before its own position.
+//! Causal masks over pairs of positions: a query attends to the keys up to and including its own position.
 
 use super::tensor::fail_with_help;
 use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
-    /// Returns `x` where the key (last axis) is not after the query (the axis before it), `fill` elsewhere:
-    /// `[.., T, T]`, of the same shape.
+    /// Replaces elements by `fill` where the key (last axis) is after the query (second-to-last axis), in
+    /// `[.., T, T]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -22,8 +22,8 @@ impl Tensor {
         }
     }
 
-    /// Computes softmax over the keys (last axis) that are not after the query (the axis before it), 0
-    /// elsewhere: f32 `[.., T, T]`, of the same shape.
+    /// Computes the softmax over the keys (last axis) that are not after the query (second-to-last axis), in
+    /// f32 `[.., T, T]`. The result is 0 for later keys.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -40,8 +40,8 @@ impl Tensor {
         }
     }
 
-    /// Returns bool `[T, T]`, true where the column is not after the row; `None` after an error of the op
-    /// `token`.
+    /// Returns a mask `[T, T]` that is true where the column is not after the row; `None` after an error of
+    /// the op `token`.
     #[track_caller]
     fn not_after(self, token: &str) -> Option<Tensor> {
         let shape = self.shape();

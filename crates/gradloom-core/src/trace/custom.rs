@@ -1,4 +1,4 @@
-//! Users' own ops in a trace.
+//! User-defined ops in a trace.
 
 use super::Tensor;
 use super::scope::with_scope;
@@ -7,7 +7,7 @@ use crate::ir::{CustomOp, OpKind};
 use std::sync::Arc;
 
 impl Tensor {
-    /// Applies a user's op; returns all its results.
+    /// Applies a user-defined op and returns all its results.
     ///
     /// ```
     /// # use gradloom_core::{ir::*, reference::{HostTensor, eval}, trace::*};

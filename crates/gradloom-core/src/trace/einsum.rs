@@ -1,4 +1,4 @@
-//! Products of tensors by named axes.
+//! Dot and outer products, and contractions over chosen or named axes.
 
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail_with_help};
@@ -6,7 +6,7 @@ use super::{Axes, Operand, Tensor, acting};
 use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
-    /// Computes the sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
+    /// Computes the dot product of two vectors `[n]`, of rank 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -25,8 +25,7 @@ impl Tensor {
         self.matmul(right)
     }
 
-    /// Computes the products of every element of one vector with every one of another: `[m]` and `[n]` give
-    /// `[m, n]`.
+    /// Computes the outer product `[m, n]` of vectors `[m]` and `[n]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -47,8 +46,8 @@ impl Tensor {
         self.unsqueeze(1) * right.unsqueeze(0)
     }
 
-    /// Computes the sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the
-    /// other axes of `self` come first, then those of `other`. NumPy's `tensordot`.
+    /// Computes the sum of products over pairs of axes, `left[i]` of `self` and `right[i]` of `other`. The
+    /// result has the remaining axes of `self`, then those of `other`. NumPy's `tensordot`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -88,11 +87,11 @@ impl Tensor {
     }
 }
 
-/// Computes the sum of products by Einstein's convention, as NumPy's `einsum`:
-/// `einsum("bqd,bkd->bqk", &[q, k])`. Each operand has a letter for each of its axes; axes with the same
-/// letter go together, and letters that the result does not name are summed over. Without `->`, the result
-/// has the letters that occur once, in alphabetical order. A letter twice in one operand takes its
-/// diagonal. Products are taken from left to right.
+/// Computes a sum of products in Einstein's notation, as in `einsum("bqd,bkd->bqk", &[q, k])`. Each operand
+/// has one letter for each axis. Axes with the same letter are multiplied elementwise, and letters that are
+/// not in the result are summed over. Without `->`, the result has the letters that occur exactly once, in
+/// alphabetical order. A letter that occurs twice in one operand selects its diagonal. Operands are
+/// multiplied from left to right. NumPy's `einsum`.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -125,7 +124,7 @@ pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
     left.tensor.permute(order)
 }
 
-/// A tensor with a letter for each axis.
+/// A tensor with one letter for each axis.
 struct Term {
     tensor: Tensor,
     letters: Vec<char>,
@@ -140,7 +139,7 @@ impl Term {
         self.letters.iter().position(|&l| l == letter).expect("the letter is there")
     }
 
-    /// Diagonals where a letter stands twice.
+    /// Replaces pairs of axes with the same letter by their diagonal.
     #[track_caller]
     fn without_repeats(mut self) -> Self {
         while let Some((first, second)) = self.repeat() {
@@ -154,13 +153,13 @@ impl Term {
         self
     }
 
-    /// Returns two axes with one letter, if there are such.
+    /// Returns the first two axes with the same letter, if any.
     fn repeat(&self) -> Option<(usize, usize)> {
         let second = (1..self.letters.len()).find(|&i| self.letters[..i].contains(&self.letters[i]))?;
         Some((self.axis(self.letters[second]), second))
     }
 
-    /// Sums over the axes of letters that are not wanted.
+    /// Sums over the axes whose letter is not `wanted`.
     #[track_caller]
     fn reduced(self, wanted: &dyn Fn(char) -> bool) -> Self {
         let gone: Vec<isize> =
@@ -169,10 +168,10 @@ impl Term {
         Self { tensor, letters: self.letters.into_iter().filter(|&letter| wanted(letter)).collect() }
     }
 
-    /// Computes the product, without letters that are not needed later.
+    /// Computes the product, summed over letters that are not needed later.
     #[track_caller]
     fn times(self, right: Term, later: &dyn Fn(char) -> bool) -> Self {
-        // What only one of them has is summed before.
+        // Letters that only one factor has, and that are not needed later, are summed before the product.
         let (letters, others) = (self.letters.clone(), right.letters.clone());
         let left = self.reduced(&|letter| later(letter) || others.contains(&letter));
         let right = right.reduced(&|letter| later(letter) || letters.contains(&letter));
@@ -193,10 +192,10 @@ impl Term {
     }
 }
 
-/// A message with a remedy.
+/// Error message and help.
 type Refusal = (String, &'static str);
 
-/// Returns the operands with their letters, and those of the result.
+/// Returns the operands with their letters, and the letters of the result.
 fn parse(spec: &str, operands: &[Tensor]) -> Result<(Vec<Term>, Vec<char>), Refusal> {
     let text: String = spec.chars().filter(|c| !c.is_whitespace()).collect();
     let arrow = text.split_once('-').and_then(|(inputs, rest)| Some((inputs, rest.strip_prefix('>')?)));

@@ -1,12 +1,13 @@
-//! Extents and ranges as users write them: with numbers that count from the end, or stand for what is left.
+//! Extents and ranges as users write them, with -1 for an inferred extent and negative indices that count
+//! from the end.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::ir::Shape;
 
-/// A number of elements, or a place among them.
+/// A number of elements, or the index of an element.
 pub trait Extent: Copy {
-    /// Returns the number; too large ones become the largest.
+    /// Returns the number, or `i64::MAX` if it is too large.
     fn number(self) -> i64;
 }
 
@@ -21,7 +22,7 @@ macro_rules! numbers {
 }
 numbers!(usize, isize, i32);
 
-/// The extents of a shape, of which one may be -1: what the others leave.
+/// The extents of a shape, one of which may be -1 and is then inferred from the others.
 pub trait Extents {
     /// Returns the extents in order.
     fn list(&self) -> Vec<i64>;
@@ -57,9 +58,9 @@ impl<E: Extents> Extents for &E {
     }
 }
 
-/// A range along an axis; negative numbers count from its end.
+/// A range along an axis; negative indices count from the end.
 pub trait Span {
-    /// Returns the start, and the end: the number of the first element that is not part of the range.
+    /// Returns the start and the end, which is exclusive; `None` where the range is unbounded.
     fn bounds(&self) -> [Option<i64>; 2];
 }
 
@@ -70,7 +71,7 @@ fn bounds<T: Extent>(range: &impl RangeBounds<T>) -> [Option<i64>; 2] {
         Bound::Unbounded => None,
     };
     let end = match range.end_bound() {
-        // The last element's number is -1, and behind it is the end.
+        // The range `..=-1` includes the last element, so it has no end.
         Bound::Included(n) => Some(n.number().saturating_add(1)).filter(|&end| end != 0 || n.number() >= 0),
         Bound::Excluded(n) => Some(n.number()),
         Bound::Unbounded => None,

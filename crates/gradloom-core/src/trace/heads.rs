@@ -1,12 +1,11 @@
-//! Heads of attention: beside each other in a row, or an axis of their own.
+//! Splitting rows into attention heads, and merging them.
 
 use super::tensor::{fail_with_help, placeholder};
 use super::{AttentionOptions, Tensor, acting};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
-    /// Splits `[.., time, width]` into `[.., heads, time, width / heads]`: the columns of a head lie side
-    /// by side.
+    /// Splits `[.., time, width]` into `[.., heads, time, width / heads]`: adjacent columns form a head.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -30,7 +29,7 @@ impl Tensor {
         self.reshape([lead, &[*time, heads, width / heads]].concat()).transpose(-2, -3)
     }
 
-    /// Merges `[.., heads, time, depth]` into `[.., time, heads · depth]`, which undoes
+    /// Merges `[.., heads, time, depth]` into `[.., time, heads · depth]`, the inverse of
     /// [`Tensor::split_heads`].
     ///
     /// ```
@@ -51,9 +50,8 @@ impl Tensor {
         self.transpose(-2, -3).reshape([lead, &[*time, heads.saturating_mul(*depth)]].concat())
     }
 
-    /// Computes multi-head self-attention of queries, keys and values that lie side by side, each with its
-    /// heads side by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See
-    /// [`Tensor::attention`].
+    /// Computes multi-head self-attention: `[batch, time, 3 · width]` becomes `[batch, time, width]`. Each
+    /// row holds the queries of all heads, then the keys, then the values. See [`Tensor::attention`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -69,8 +67,7 @@ impl Tensor {
         q.attention(k, v, options).merge_heads()
     }
 
-    /// Returns the queries, keys and values `[batch, heads, time, depth]`, out of
-    /// `[batch, time, 3 · heads · depth]`.
+    /// Splits `[batch, time, 3 · heads · depth]` into queries, keys and values `[batch, heads, time, depth]`.
     #[track_caller]
     pub(crate) fn heads_of_three(self, heads: usize, token: &str) -> [Tensor; 3] {
         let shape = self.shape();

@@ -2,12 +2,12 @@
 
 use crate::ir::{DType, Type};
 
-/// Data that the caller passes to every run, by name, dtype and shape.
+/// A declared input, for which the caller passes data to every run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Name, unique within a program.
+    /// Name of the input, unique within a program.
     pub name: String,
-    /// Type.
+    /// Element type and shape.
     pub ty: Type,
 }
 
@@ -20,7 +20,7 @@ pub fn f32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::F32, shape)
 }
 
-/// Declares an input of int32 elements: token ids, class labels.
+/// Declares an input of int32 elements, such as token ids or class labels.
 pub fn i32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::I32, shape)
 }
@@ -35,15 +35,14 @@ pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::BF16, shape)
 }
 
-/// Declares an input of uint8 elements, as images and text have: ops that compute take them as int32.
-/// `x / 255.0` would divide integers, and is an error; `x.cast(DType::F32) / 255.0` gives numbers from 0
-/// to 1.
+/// Declares an input of uint8 elements, such as images or text. Ops that compute convert them to int32, so `x
+/// / 255.0` would divide integers and is an error; `x.cast(DType::F32) / 255.0` returns numbers from 0 to 1.
 pub fn u8<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U8, shape)
 }
 
-/// Declares an input of int64 elements, as PyTorch has token ids and class labels: ops that compute or
-/// index take them as int32.
+/// Declares an input of int64 elements, PyTorch's dtype for token ids and class labels. Ops that compute or
+/// index convert them to int32.
 pub fn i64<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::I64, shape)
 }

@@ -5,9 +5,9 @@ use super::{Operand, Tensor};
 use crate::ir::{DType, DotAxes, OpKind, Shape};
 
 impl Tensor {
-    /// Computes the matrix product over the last axis of `self` and the second-to-last of `right`, as
-    /// NumPy's `@`: `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a
-    /// row on the left, a column on the right, and its axis vanishes.
+    /// Computes the matrix product over the last axis of `self` and the second-to-last of `right`, like
+    /// NumPy's `@`: `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast. A rank-1 operand is a
+    /// row on the left and a column on the right, and its axis is removed from the result.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -54,7 +54,8 @@ impl Tensor {
             fail("matmul", message, Some(help.into()));
             return placeholder(DType::F32, shape(&a[..ra - 2].into()));
         };
-        // One right matrix for every left one is a single product with more rows; no batch axis is needed.
+        // If all left matrices share one right matrix, this is a single product with more rows, without a
+        // batch axis.
         if rb <= 2 {
             let axes = DotAxes { lhs_contract: vec![ra - 1], rhs_contract: vec![0], ..DotAxes::default() };
             return emit(OpKind::Dot(axes), &[self, right], "matmul");
@@ -72,7 +73,8 @@ impl Tensor {
         emit(OpKind::Dot(axes), &[left, right], "matmul")
     }
 
-    /// Computes the generalised product: batch axes, then free axes of the left, then of the right operand.
+    /// Computes the product over the given batch and contraction axes. The result has the batch axes, then
+    /// the remaining axes of the left operand, then those of the right one.
     ///
     /// ```
     /// # use gradloom_core::{ir::DotAxes, reference::eval, trace::*};

@@ -1,11 +1,11 @@
-//! The guard of a block under construction: a panic that leaves the block before its results are known leaves
-//! nothing of it behind.
+//! The guard of a block under construction, which removes the block if a panic leaves it before its results
+//! are known.
 //!
-//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: a
-//! trace in which a panic ended a block is as it was before the block began. What the block made stays in the
-//! graph's arenas, listed nowhere, and belongs to no block under construction: a tensor that was carried out
-//! of it is an error where it is used, and never another value. Outputs and updates need no guard, as blocks
-//! cannot have them.
+//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: if a
+//! panic ended a block, the trace is as it was before the block began. The block's ops and values remain in
+//! the graph's arenas, but no list contains them, and they belong to no block under construction: the use of
+//! a tensor that was carried out of the block is an error, and never refers to another value. Outputs and
+//! updates need no guard, as blocks cannot have them.
 
 use super::scope::{Frame, Scope, with_scope_of};
 use crate::error::Error;
@@ -21,11 +21,12 @@ struct Listed {
     drawn: usize,
 }
 
-/// A block that is open. Dropping it takes the block back.
+/// An open block. Dropping it removes the block.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     generation: u32,
-    /// The entry block, which gets leaves, and the blocks around this one, which get parameters.
+    /// Lengths for the entry block, to which leaves are added, and the enclosing blocks, to which parameters
+    /// are added.
     listed: Vec<Listed>,
     values: usize,
     sites: u32,
@@ -34,7 +35,7 @@ pub(super) struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// Notes what there is before the block is added.
+    /// Records the state of the trace before the block is added.
     pub(super) fn before(scope: &Scope) -> Self {
         let listed = |block: BlockId, [captured, drawn]: [usize; 2]| {
             let lists = &scope.graph.blocks[block];
@@ -53,10 +54,10 @@ impl OpenBlock {
         }
     }
 
-    /// Ends the block with these results; returns its frame.
+    /// Ends the block with these results and returns its frame.
     ///
     /// # Panics
-    /// When another block or trace that was opened later is still open: its closure has not ended.
+    /// Panics if a block or trace that was opened later is still open: its closure has not ended.
     pub(super) fn close(mut self, scope: &mut Scope, results: Vec<ValueId>) -> Frame {
         let depth = self.listed.len();
         assert!(
@@ -82,7 +83,7 @@ impl OpenBlock {
             lists.params.truncate(*params);
             lists.ops.truncate(*ops);
         }
-        // Leaves whose first use was in the block are no longer listed.
+        // Leaves whose first use was in the block are no longer in the entry block.
         scope.forget_leaves_from(self.values);
         scope.sites = self.sites;
         scope.error.clone_from(&self.error);
@@ -92,7 +93,7 @@ impl OpenBlock {
 impl Drop for OpenBlock {
     fn drop(&mut self) {
         if !self.is_closed {
-            // The trace itself may have ended: then there is nothing to take back.
+            // If the trace itself has ended, there is nothing to remove.
             with_scope_of(self.generation, |scope| self.take_back(scope));
         }
     }

@@ -1,4 +1,4 @@
-//! Operands of an operator: tensors, parameters, states, numbers.
+//! Operands of operators: tensors, parameters, states and numbers.
 //!
 //! The right side is any [`Operand`]. The left side is a tensor, `&Param`, `&State`, `f64` or `i32`, but not
 //! `f32`: with two types of floats there, the type of `2.0` in `(2.0 * x).square()` would be ambiguous.
@@ -11,7 +11,7 @@ use crate::ir::{BinaryOp, DType, Number, OpKind, Shape, UnaryOp};
 use crate::nn::{Param, State};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
-/// A tensor, a parameter, a state, or a number that takes the dtype of the tensor beside it.
+/// An operand: a tensor, a parameter, a state, or a number, which takes the dtype of the other operand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand beside a tensor",
     note = "operands are `Tensor`, `&Tensor`, `&Param`, `&State`, `f32`, `f64` and `i32`"
@@ -20,12 +20,12 @@ pub trait Operand: Copy {
     /// Returns the operand as a tensor; numbers take the dtype of `beside`.
     fn tensor(self, beside: Tensor) -> Tensor;
 
-    /// Returns the number, if it is one.
+    /// Returns the operand's value if it is a number.
     fn number(self) -> Option<f64> {
         None
     }
 
-    /// Returns whether it is a number of a type of floats.
+    /// Returns whether the operand is a number of a float type.
     fn is_float(self) -> bool {
         false
     }
@@ -77,8 +77,8 @@ macro_rules! number_operand {
 }
 number_operand!(f32: true, f64: true, i32: false);
 
-/// Returns a number as a tensor of rank 0, of the dtype of the tensor beside it. Beside floats of 16 bits
-/// it is rounded when the result is: at the end of the user's call.
+/// Returns a number as a tensor of rank 0 with the dtype of the other operand. For 16-bit floats, the number
+/// is rounded together with the result, at the end of the user's call.
 #[track_caller]
 pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
@@ -109,14 +109,14 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     full(dtype, Shape::scalar(), 0.0)
 }
 
-/// Returns whether a division of a tensor by a number, or the reverse, would lose the fraction that the
-/// user expects: PyTorch's `/` of integers gives fractions, and this one gives none. That is an error,
-/// unless an integer is written.
+/// Returns whether a division between an integer tensor and a number, in either order, would lose the
+/// fraction that the user expects, and records an error if so: PyTorch's `/` of integers yields fractions,
+/// and this one does not. There is no error if the number is an integer, except for u8.
 #[track_caller]
 fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();
     let Some(value) = number.number().filter(|_| token == "/" && ty.dtype.is_integer()) else { return false };
-    // Where all numbers are floats, as in JavaScript, an image that is to be scaled is told by its dtype.
+    // In JavaScript, all numbers are floats, so an image that is to be scaled is recognised by its dtype.
     let loses = number.is_float() || ty.dtype == DType::U8;
     if loses {
         let value = Decimal::from(value);
@@ -130,7 +130,7 @@ fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: 
     loses
 }
 
-/// Broadcasts two operands to one shape; `None` after an error.
+/// Broadcasts two operands to a common shape; `None` after an error.
 #[track_caller]
 pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor)> {
     let (ta, tb) = (a.ty(), b.ty());
@@ -154,7 +154,7 @@ pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor
     Some((a.broadcast_to(shape.clone()), b.broadcast_to(shape)))
 }
 
-/// Returns the first pair of extents, from the right, that does not broadcast.
+/// Describes the first pair of extents, from the right, that does not broadcast.
 fn clash(a: &Shape, b: &Shape) -> String {
     let pair =
         a.iter().rev().zip(b.iter().rev()).enumerate().find(|(_, (x, y))| x != y && **x != 1 && **y != 1);
@@ -195,7 +195,7 @@ fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) ->
     binary(op, token, left.tensor(right.counted()), right)
 }
 
-/// Operand on the right of a number.
+/// An operand on the right of a number.
 trait Right {
     fn in_trace(self) -> Tensor;
 }

@@ -1,4 +1,4 @@
-//! Elements in order, and running totals along an axis.
+//! Sorting, and cumulative reductions along an axis.
 
 use super::Tensor;
 use super::reduce::resolve_axis;
@@ -6,7 +6,8 @@ use super::tensor::{emit, emit_all, fail, placeholder};
 use crate::ir::{DType, OpKind, ReduceOp};
 
 impl Tensor {
-    /// Computes the sums of the elements up to and including each one along an axis.
+    /// Computes the cumulative sum along an axis: each element of the result is the sum of all elements up to
+    /// and including its position.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -18,7 +19,8 @@ impl Tensor {
         self.cumulate(ReduceOp::Sum, "cumsum", axis)
     }
 
-    /// Computes the products of the elements up to and including each one along an axis.
+    /// Computes the cumulative product along an axis: each element of the result is the product of all
+    /// elements up to and including its position.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -30,8 +32,8 @@ impl Tensor {
         self.cumulate(ReduceOp::Prod, "cumprod", axis)
     }
 
-    /// Returns the largest of the elements up to and including each one along an axis; NaN from the first
-    /// NaN on. The gradient goes to the last of equals.
+    /// Computes the cumulative maximum along an axis, which is NaN from the first NaN on. Of equal elements,
+    /// the last gets the gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -43,8 +45,8 @@ impl Tensor {
         self.cumulate(ReduceOp::Max, "cummax", axis)
     }
 
-    /// Returns the smallest of the elements up to and including each one along an axis; NaN from the first
-    /// NaN on. The gradient goes to the last of equals.
+    /// Computes the cumulative minimum along an axis, which is NaN from the first NaN on. Of equal elements,
+    /// the last gets the gradient.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -63,7 +65,7 @@ impl Tensor {
         emit(OpKind::Cumulate { op, reverse: false }, &[self.transpose(at, -1)], token).transpose(at, -1)
     }
 
-    /// Sorts the elements of an axis from the smallest to the largest. NaN comes behind all numbers.
+    /// Sorts the elements along an axis in ascending order. NaN comes after all numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -75,7 +77,7 @@ impl Tensor {
         self.in_order("sort", None, axis, false)[0]
     }
 
-    /// Sorts the elements of an axis from the largest to the smallest. NaN comes before all numbers.
+    /// Sorts the elements along an axis in descending order. NaN comes before all numbers.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -88,8 +90,8 @@ impl Tensor {
         self.in_order("sort_descending", None, axis, true)[0]
     }
 
-    /// Returns the indices, i32, that [`Tensor::sort`] takes the elements from; of equals, the smaller
-    /// index comes first.
+    /// Returns the i32 indices of the elements in the order of [`Tensor::sort`]. Of equal elements, the one
+    /// with the smaller index comes first.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -101,8 +103,8 @@ impl Tensor {
         self.in_order("argsort", None, axis, false)[1]
     }
 
-    /// Returns the indices, i32, that [`Tensor::sort_descending`] takes the elements from; of equals, the
-    /// smaller index comes first.
+    /// Returns the i32 indices of the elements in the order of [`Tensor::sort_descending`]. Of equal
+    /// elements, the one with the smaller index comes first.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -115,8 +117,9 @@ impl Tensor {
         self.in_order("argsort_descending", None, axis, true)[1]
     }
 
-    /// Returns the `k` largest elements of an axis, the largest first, and their indices, i32. NaN is above
-    /// all numbers; of equals, the smaller index comes first. For the smallest, negate the elements.
+    /// Returns the `k` largest elements along an axis in descending order, and their i32 indices. NaN counts
+    /// as larger than all numbers; of equal elements, the one with the smaller index comes first. For the
+    /// smallest elements, negate the tensor.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -130,7 +133,7 @@ impl Tensor {
         (values, indices)
     }
 
-    /// Returns the indices of [`Tensor::top_k`] alone.
+    /// Returns only the indices of [`Tensor::top_k`].
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -142,7 +145,8 @@ impl Tensor {
         self.in_order("arg_top_k", Some(k), axis, true)[1]
     }
 
-    /// Returns the first elements of an axis in order, all if no count is given, and their indices.
+    /// Returns the first `count` elements along an axis in sorted order, or all if `count` is `None`, and
+    /// their indices.
     #[track_caller]
     fn in_order(self, token: &str, count: Option<usize>, axis: isize, descending: bool) -> [Tensor; 2] {
         let shape = self.shape();

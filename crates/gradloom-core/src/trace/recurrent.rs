@@ -1,10 +1,10 @@
-//! Recurrent functions, over [`scan`].
+//! LSTM and GRU, as loops by [`scan`].
 
 use super::tensor::fail_with_help;
 use super::{Tensor, acting, full, scan, within};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
-/// recurrent function, each with its gates side by side.
+/// recurrent function; its gates are adjacent along the last axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gates {
     pub(crate) weight_ih: Tensor,
@@ -14,8 +14,8 @@ pub(crate) struct Gates {
 }
 
 impl Gates {
-    /// Returns the width of the state; `None` after an error of the function named `token`, which has so
-    /// many gates.
+    /// Returns the width of the state of the function named `token`, which has `gates` gates; `None` after an
+    /// error.
     #[track_caller]
     fn hidden(&self, token: &str, x: Tensor, gates: usize) -> Option<usize> {
         let (shape, ih, hh) = (x.shape(), self.weight_ih.shape(), self.weight_hh.shape());
@@ -40,21 +40,21 @@ impl Gates {
         None
     }
 
-    /// Computes the contribution of the input, and a bias, to the gates of all steps:
-    /// `[time, batch, gates · hidden]`. One product does it for all steps.
+    /// Computes the contribution of the input and a bias to the gates of all steps, `[time, batch, gates ·
+    /// hidden]`, in one matrix product.
     #[track_caller]
     fn of_input(&self, x: Tensor, bias: Tensor) -> Tensor {
         (x.matmul(self.weight_ih) + bias).permute([1, 0, 2])
     }
 
-    /// Computes the outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state
-    /// is given.
+    /// Computes the outputs `[batch, time, hidden]` of an LSTM and its last state (h, c). The initial state
+    /// is zero unless given.
     #[track_caller]
     pub(crate) fn lstm(&self, x: Tensor, state: Option<(Tensor, Tensor)>) -> (Tensor, (Tensor, Tensor)) {
         let _place = within();
         let Some(hidden) = self.hidden("lstm", x, 4) else { return (x, (x, x)) };
         let state = state.unwrap_or_else(|| (zeros(x, hidden), zeros(x, hidden)));
-        // Both biases are added for all steps at once.
+        // Both biases are added here, for all steps in one op.
         let seen = self.of_input(x, self.bias_ih + self.bias_hh);
         let (last, outputs) = scan(x.shape()[1], state, seen, |(h, c), seen| {
             let all = seen + h.matmul(self.weight_hh);
@@ -66,8 +66,8 @@ impl Gates {
         (outputs.permute([1, 0, 2]), last)
     }
 
-    /// Computes the outputs `[batch, time, hidden]` of gated recurrent units, and their last state; from
-    /// zeros if no state is given.
+    /// Computes the outputs `[batch, time, hidden]` of a GRU and its last state. The initial state is zero
+    /// unless given.
     #[track_caller]
     pub(crate) fn gru(&self, x: Tensor, state: Option<Tensor>) -> (Tensor, Tensor) {
         let _place = within();
@@ -86,17 +86,17 @@ impl Gates {
     }
 }
 
-/// Returns zeros `[batch, hidden]` beside `x` `[batch, ..]`.
+/// Returns zeros `[batch, hidden]` with the batch and dtype of `x` `[batch, ..]`.
 #[track_caller]
 fn zeros(x: Tensor, hidden: usize) -> Tensor {
     full(x.dtype(), [x.shape()[0], hidden], 0.0)
 }
 
 impl Tensor {
-    /// Applies long short-term memory from a state of zeros: f32 `[batch, time, inputs]` gives
-    /// `[batch, time, hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases
-    /// `[4 hidden]`. The gates i, f, g, o stand side by side, as in PyTorch: `c' = σ(f) c + σ(i) tanh(g)`,
-    /// `h' = σ(o) tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
+    /// Applies a long short-term memory (LSTM), starting from a state of zeros: f32 `[batch, time, inputs]`
+    /// becomes `[batch, time, hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases
+    /// `[4 hidden]`. As in PyTorch, the gates are ordered i, f, g, o: `c' = σ(f) c + σ(i) tanh(g)`, `h' =
+    /// σ(o) tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -115,10 +115,10 @@ impl Tensor {
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
     }
 
-    /// Applies gated recurrent units from a state of zeros: f32 `[batch, time, inputs]` gives
-    /// `[batch, time, hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases
-    /// `[3 hidden]`. The gates r, z, n stand side by side, as in PyTorch: `n = tanh(x_n + σ(r) h_n)`,
-    /// `h' = (1 - σ(z)) n + σ(z) h`. Cho et al., 2014.
+    /// Applies a gated recurrent unit (GRU), starting from a state of zeros: f32 `[batch, time, inputs]`
+    /// becomes `[batch, time, hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases
+    /// `[3 hidden]`. As in PyTorch, the gates are ordered r, z, n: `n = tanh(x_n + σ(r) h_n)`, `h' = (1 -
+    /// σ(z)) n + σ(z) h`. Cho et al., 2014.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

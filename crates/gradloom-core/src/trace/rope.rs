@@ -6,17 +6,17 @@ use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
 
-/// Angles that a program may have as constants: 268 MB of cosines and sines in float32.
+/// Maximum number of angles in a call: 268 MB of constant cosines and sines in float32.
 const MOST_ANGLES: usize = 1 << 25;
 
 impl Tensor {
-    /// Applies rotary position embedding to queries or keys, f32 `[.., T, D]` with an even `D`, of the same
-    /// shape.
+    /// Applies rotary position embedding to queries or keys, f32 `[.., T, D]` with an even `D`. The result
+    /// has the same shape.
     ///
-    /// Position `t` turns the pair of elements `i` and `i + D/2` of its row by the angle
-    /// `θ = t · base^(-2i/D)`: `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. Su et
-    /// al., "RoFormer", 2021, with halves for pairs as in GPT-NeoX and Llama. The angles are computed in
-    /// float64 and become constants of the program.
+    /// At position `t`, elements `i` and `i + D/2`, as a pair (a, b), are rotated by the angle `θ = t ·
+    /// base^(-2i/D)`, to `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. The method is
+    /// from Su et al., "RoFormer", 2021; the pairing of halves is that of GPT-NeoX and Llama. The angles are
+    /// computed in float64, and their cosines and sines become constants of the program.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -34,9 +34,9 @@ impl Tensor {
         }
     }
 
-    /// Applies [`Tensor::rope`] at other positions than 0, 1, ..: `positions` are i32 `[T]`, or
-    /// `[batch, T]` beside f32 `[batch, .., T, D]`, below `context`, as in generation with cached keys. A
-    /// position out of range fails the step.
+    /// Applies [`Tensor::rope`] at given positions, as for generation with cached keys. `positions` are i32
+    /// `[T]` or, for f32 `[batch, .., T, D]`, `[batch, T]`; they must be below `context`. A position out of
+    /// range fails the step.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -75,8 +75,8 @@ impl Tensor {
         self.turned(cos, sin)
     }
 
-    /// Cosines and sines `[positions, D/2]` for rows of the last axis; none after an error of the op `token`,
-    /// and if there is nothing to turn.
+    /// Returns cosines and sines `[positions, D/2]` for rows of `D` elements; `None` after an error of the op
+    /// `token`, or if `D` is 0.
     #[track_caller]
     fn angles(self, token: &str, positions: usize, base: f64) -> Option<[Tensor; 2]> {
         let shape = self.shape();
@@ -113,7 +113,7 @@ impl Tensor {
         }))
     }
 
-    /// Returns the halves of each row as the pairs of a rotation.
+    /// Rotates each row, whose halves hold the components of the pairs.
     #[track_caller]
     fn turned(self, cos: Tensor, sin: Tensor) -> Tensor {
         let (shape, axis) = (self.shape(), self.rank() - 1);

@@ -1,10 +1,10 @@
-//! Parameters and states of a model in the store, and their names.
+//! The parameters and states of a model, and their names in the store.
 
 use crate::collections::{SortedMap, SortedSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::nn::{Found, Module, Param, ParamId, State, StateId, Visitor};
 
-/// The parameters and states of a model, by identity, with the names under which the store keeps them.
+/// The parameters and states of a model by identity, with their names in the store.
 #[derive(Debug, Default)]
 pub struct ParamTable {
     params: Vec<ParamUse>,
@@ -17,9 +17,9 @@ pub struct ParamTable {
 /// One parameter of a model.
 #[derive(Debug)]
 pub struct ParamUse {
-    /// Path of the first field that holds it, as `layers.0.weight`.
+    /// Path of the first field that holds it, such as `layers.0.weight`.
     pub name: String,
-    /// Paths of further fields that hold the same parameter (tied weights).
+    /// Paths of other fields that hold the same parameter (tied weights).
     pub aliases: Vec<String>,
     /// The parameter.
     pub param: Param,
@@ -38,8 +38,8 @@ impl ParamTable {
     /// Collects the parameters and states of a model in the order of its fields.
     ///
     /// # Errors
-    /// When two of them have one name, as with a field name used twice in hand-written `visit`, or one has a
-    /// name of the optimizer's.
+    /// Returns an error if two of them have the same name, as when a hand-written `visit` uses a field name
+    /// twice, or if one has no name or a name that is reserved for the optimizer.
     pub fn of(model: &dyn Module) -> Result<Self> {
         let mut table = Self::default();
         let mut clash = None;
@@ -78,7 +78,7 @@ impl ParamTable {
         }
     }
 
-    /// Adds a parameter; returns its name if it is new.
+    /// Adds a parameter, and returns its name if it is new.
     fn add_param(&mut self, path: &str, param: &Param) -> Option<String> {
         if let Some(&known) = self.by_id.get(&param.id()) {
             self.params[known].aliases.push(path.to_string());
@@ -89,7 +89,7 @@ impl ParamTable {
         Some(path.to_string())
     }
 
-    /// Adds a state; returns its name if it is new.
+    /// Adds a state, and returns its name if it is new.
     fn add_state(&mut self, path: &str, state: &State) -> Option<String> {
         if self.state_by_id.contains_key(&state.id()) {
             return None;
@@ -124,7 +124,7 @@ impl ParamTable {
     }
 }
 
-/// Returns whether the optimizer gives a state this name.
+/// Returns whether a name is reserved for states of the optimizer.
 pub(super) fn is_optimizers(name: &str) -> bool {
     name.starts_with(crate::optim::STATE_PREFIX)
 }
