@@ -3,21 +3,23 @@
 use super::{Init, Linear, Module, Visitor};
 use crate::trace::{AttentionOptions, Tensor, within};
 
-/// Causal multi-head self-attention as in GPT-2: one projection to queries, keys and values, one back.
+/// Causal multi-head self-attention as in GPT-2, with one projection to queries, keys and values, and an
+/// output projection.
 #[derive(Clone, Debug)]
 pub struct CausalSelfAttention {
-    /// `[width, 3·width]`: columns of the queries, the keys, the values; each with its heads side by side.
+    /// Input projection `[width, 3·width]`, with the columns of the queries, the keys and the values. The
+    /// columns of a head are adjacent in each.
     pub c_attn: Linear,
-    /// `[width, width]`.
+    /// Output projection `[width, width]`.
     pub c_proj: Linear,
     heads: usize,
 }
 
 impl CausalSelfAttention {
-    /// Creates a layer of this width, with so many heads.
+    /// Creates a layer with the given width and number of heads.
     ///
     /// # Panics
-    /// When `width` is not a multiple of `heads`.
+    /// Panics if `heads` is 0 or `width` is not a multiple of `heads`.
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         assert!(
@@ -27,7 +29,7 @@ impl CausalSelfAttention {
         Self { c_attn: Linear::new(width, width.saturating_mul(3)), c_proj: Linear::new(width, width), heads }
     }
 
-    /// Returns the layer with other initial projections (in, out) and biases of zeros.
+    /// Returns the layer with new initial weights for the input and output projections, and biases of zeros.
     #[must_use]
     pub fn init(self, c_attn: Init, c_proj: Init) -> Self {
         Self { c_attn: self.c_attn.init(c_attn), c_proj: self.c_proj.init(c_proj), heads: self.heads }
@@ -39,9 +41,9 @@ impl CausalSelfAttention {
         self.c_proj.forward(self.c_attn.forward(x).self_attention(self.heads, AttentionOptions::causal()))
     }
 
-    /// Applies the layer with another way to attend, which is given queries, keys and values
-    /// `[batch, heads, time, depth]` and returns a result of the queries' shape: over a [`KeyValueCache`],
-    /// for one.
+    /// Applies the layer with a custom attention function, for example over a [`KeyValueCache`]. `attend` is
+    /// given queries, keys and values `[batch, heads, time, depth]` and returns a tensor of the queries'
+    /// shape.
     ///
     /// [`KeyValueCache`]: super::KeyValueCache
     #[track_caller]

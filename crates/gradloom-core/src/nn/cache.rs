@@ -1,13 +1,14 @@
-//! The keys and values of a text so far, so that attention need not compute them again.
+//! A cache of the keys and values of a text so far, so that attention does not recompute them.
 
 use super::{Module, State, Visitor};
 use crate::ir::{DType, Shape};
 use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 
-/// Room for the keys and values of one attention layer, kept between runs and written in place.
+/// A buffer for the keys and values of one attention layer, which persists between runs and is updated in
+/// place.
 ///
-/// The number of positions that are there is the caller's: all layers of a model share one. Keys and values
-/// are f32, or floats of 16 bits ([`KeyValueCache::kept_as`]).
+/// The caller keeps the number of filled positions, as all layers of a model share it. Keys and values are
+/// f32 or 16-bit floats ([`KeyValueCache::kept_as`]).
 #[derive(Clone, Debug)]
 pub struct KeyValueCache {
     keys: State,
@@ -15,25 +16,25 @@ pub struct KeyValueCache {
 }
 
 impl KeyValueCache {
-    /// Creates a cache of keys and values `[batch, heads, capacity, depth]`.
+    /// Creates a cache for keys and values `[batch, heads, capacity, depth]`.
     pub fn new(batch: usize, heads: usize, capacity: usize, depth: usize) -> Self {
         let state = || State::new([batch, heads, capacity, depth], DType::F32, 0.0).in_place();
         Self { keys: state(), values: state() }
     }
 
-    /// Returns the cache with keys and values of this dtype: f32, or a float of 16 bits, which takes half
-    /// the memory. New ones are rounded to it where they are written; attention reads them as they are
-    /// stored, where the device can.
+    /// Returns the cache with keys and values of the given dtype: f32, or a 16-bit float, which halves the
+    /// memory. New keys and values are rounded when they are written; attention reads them in the stored
+    /// dtype if the device can.
     ///
     /// # Panics
-    /// When it is no float.
+    /// Panics if `dtype` is not a float.
     #[must_use]
     #[track_caller]
     pub fn kept_as(self, dtype: DType) -> Self {
         Self { keys: self.keys.kept_as(dtype), values: self.values.kept_as(dtype) }
     }
 
-    /// Names the cache's states `name.keys` and `name.values`, apart from any model.
+    /// Names the cache's states `name.keys` and `name.values`, independently of their path in a model.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self {
@@ -42,16 +43,16 @@ impl KeyValueCache {
         }
     }
 
-    /// Computes causal attention of queries at the positions from `length` (i32 scalar) on: over the
-    /// `length` positions in the cache, and over `keys` and `values`, those of the queries' own positions,
-    /// which are written into the cache at the end of the step. All are `[batch, heads, time, depth]`.
+    /// Computes causal attention of queries whose positions begin at `length` (an i32 scalar): over the first
+    /// `length` positions of the cache, and over `keys` and `values`, which belong to the queries' positions
+    /// and are written to the cache at the end of the step. All are `[batch, heads, time, depth]`.
     ///
-    /// The step fails, and writes nothing, if the new positions do not fit behind the old ones.
+    /// The step fails, and writes nothing, if the new positions exceed the capacity.
     ///
-    /// The cache is read as it was before the step, so the new positions cannot be seen through it; and it
-    /// could not be written before the step is known to succeed without a copy of it. So attention runs over
-    /// both parts, and the parts are weighed by their sums of exponentials, as the blocks of one attention
-    /// are: Dao, FlashAttention-2 (2023), section 2.3.
+    /// The cache is read as it was before the step, so it does not contain the new positions; writing it
+    /// before the step is known to succeed would require a copy. Attention is therefore computed over both
+    /// parts, which are weighted by their sums of exponentials, as the blocks of one attention are: Dao,
+    /// FlashAttention-2 (2023), section 2.3.
     #[track_caller]
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
@@ -74,9 +75,9 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Computes causal attention of queries over the keys and values of their own positions,
-/// `[batch, heads, time, depth]` each, put together with attention over earlier ones, as
-/// [`Tensor::attention_with_log_sum`] gives it.
+/// Computes causal attention of queries over the keys and values of their own positions, each `[batch, heads,
+/// time, depth]`, and combines it with attention over earlier positions, which is the result of
+/// [`Tensor::attention_with_log_sum`].
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
     let _place = within();
@@ -93,8 +94,8 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
         let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
         return join(earlier, new);
     }
-    // A position that is alone sees itself: its value, and one score. That is fused with what puts both
-    // together.
+    // A single position attends only to itself: the result is its value, and there is one score. This is
+    // fused with the ops that combine both parts.
     let of_heads = |x: Tensor| {
         let width = x.shape()[3];
         let shared = [batch, key_heads, heads / key_heads, 1, width];
@@ -104,11 +105,11 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
     join(earlier, (of_heads(values), score))
 }
 
-/// Computes attention over the keys of two parts from that over each, as [`Tensor::attention_with_log_sum`]
-/// gives it. At least one part must have a key.
+/// Combines the attention over two parts of the keys, each the result of [`Tensor::attention_with_log_sum`].
+/// At least one part must have a key.
 ///
 /// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of
-/// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.
+/// the logarithms a and b. A part without keys has the logarithm `-inf` and the share 0.
 #[track_caller]
 fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
     let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(-1);

@@ -1,15 +1,15 @@
-//! Clones of models: new parameters and states, with ties kept.
+//! Clones of models, with new parameters and states that keep their ties.
 //!
-//! In: a parameter or state that is cloned. Out: a new one. Always holds: inside of one [`duplicate`], all
-//! clones of one parameter are one parameter; outside, one that is tied is not cloned, as it could not be
-//! known which of the clones belong together.
+//! In: a parameter or state to clone. Out: a new one. Always holds: within one [`duplicate`], all clones of
+//! one parameter are the same parameter. Outside it, cloning a tied parameter panics, as it is unknown which
+//! clones belong together.
 
 use super::param::{Param, ParamId};
 use super::state::{State, StateId};
 use crate::collections::SortedMap;
 use std::cell::RefCell;
 
-/// Parameters and states that [`duplicate`] has cloned so far.
+/// Clones that the current [`duplicate`] has created so far, by the identity of the original.
 #[derive(Default)]
 struct Clones {
     params: SortedMap<ParamId, Param>,
@@ -20,8 +20,8 @@ thread_local! {
     static CLONES: RefCell<Option<Clones>> = const { RefCell::new(None) };
 }
 
-/// Returns a clone of a model with parameters and states of its own, which start as those of a new model
-/// do. What is tied in the model is tied in the clone.
+/// Returns a clone of a model with new parameters and states, which start with the initial values of a new
+/// model. Parameters and states that are tied in the model are tied in the clone.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -41,7 +41,7 @@ thread_local! {
 /// assert_ne!(target.decode.id(), online.decode.id());
 /// ```
 pub fn duplicate<M: Clone>(model: &M) -> M {
-    /// Puts back what was there before, also after a panic.
+    /// Restores the clones of the enclosing call, also after a panic.
     struct Outer(Option<Clones>);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -53,8 +53,8 @@ pub fn duplicate<M: Clone>(model: &M) -> M {
     model.clone()
 }
 
-/// The parameter or state of this identity in the clone that is being made, by `new` if it is the first; out
-/// of [`duplicate`] none.
+/// Defines a function that returns the clone of the parameter or state with the given identity: the existing
+/// one, or one created by `new`. Outside [`duplicate`], the function returns `None`.
 macro_rules! in_clone {
     ($name:ident, $list:ident, $id:ty, $what:ty) => {
         pub(super) fn $name(id: $id, new: impl FnOnce() -> $what) -> Option<$what> {
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_ne!(clones[0].0.0.id(), clones[1].0.0.id());
         assert_ne!(clones[0].1.0.id(), model.1.0.id());
-        // What came of a duplicate may be duplicated again, as it is tied, too.
+        // A duplicate is tied, too, and can be duplicated again.
         let again = duplicate(&clones[0]);
         assert_eq!(again.0.0.id(), again.0.1.id());
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clones[0].clone()));

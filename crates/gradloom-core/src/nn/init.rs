@@ -1,72 +1,74 @@
-//! Initial values of parameters. The runtime makes them.
+//! Initial values of parameters, which the runtime generates.
 
 use crate::ir::Shape;
 use std::sync::Arc;
 
-/// Rule by which a parameter's initial values are made.
+/// A rule for a parameter's initial values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
-    /// All 0.
+    /// All elements 0.
     Zeros,
-    /// All 1.
+    /// All elements 1.
     Ones,
-    /// All the same.
+    /// All elements equal to this number.
     Constant(f64),
-    /// Normal with mean 0.
+    /// Normally distributed with mean 0.
     Normal {
         /// Standard deviation.
         std: f64,
     },
-    /// Uniform in `low..=high`.
+    /// Uniformly distributed in `low..=high`.
     Uniform {
-        /// Least value.
+        /// Smallest value.
         low: f64,
-        /// Greatest value.
+        /// Largest value.
         high: f64,
     },
-    /// Uniform within ±1/sqrt(fan_in), PyTorch's default for linear layers.
+    /// Uniformly distributed within ±1/sqrt(fan_in), PyTorch's default for linear layers.
     FanIn,
-    /// These elements, row-major.
+    /// These elements, in row-major order.
     Values(Arc<[f32]>),
-    /// Normal with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's `kaiming_normal_`. He,
-    /// Zhang, Ren, Sun, 2015.
+    /// Normally distributed with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's
+    /// `kaiming_normal_`. He, Zhang, Ren, Sun, 2015.
     Kaiming {
-        /// `sqrt(2)` before ReLU, `sqrt(2 / (1 + slope²))` before leaky ReLU, 1 before nothing.
+        /// Factor for the activation function that follows: `sqrt(2)` for ReLU, `sqrt(2 / (1 + slope²))` for
+        /// leaky ReLU, 1 for none.
         gain: f64,
     },
-    /// Uniform within ±`gain · sqrt(3 / fan_in)`: PyTorch's `kaiming_uniform_`.
+    /// Uniformly distributed within ±`gain · sqrt(3 / fan_in)`: PyTorch's `kaiming_uniform_`.
     KaimingUniform {
-        /// Gain, as of [`Init::Kaiming`].
+        /// Gain, as in [`Init::Kaiming`].
         gain: f64,
     },
-    /// Normal with mean 0 and standard deviation `gain · sqrt(2 / (fan_in + fan_out))`: PyTorch's
-    /// `xavier_normal_`. Glorot and Bengio, 2010.
+    /// Normally distributed with mean 0 and standard deviation `gain · sqrt(2 / (fan_in + fan_out))`:
+    /// PyTorch's `xavier_normal_`. Glorot and Bengio, 2010.
     Xavier {
-        /// 1 before nothing or a sigmoid, 5/3 before tanh.
+        /// Factor for the activation function that follows: 5/3 for tanh, 1 for a sigmoid or none.
         gain: f64,
     },
-    /// Uniform within ±`gain · sqrt(6 / (fan_in + fan_out))`: PyTorch's `xavier_uniform_`.
+    /// Uniformly distributed within ±`gain · sqrt(6 / (fan_in + fan_out))`: PyTorch's `xavier_uniform_`.
     XavierUniform {
-        /// Gain, as of [`Init::Xavier`].
+        /// Gain, as in [`Init::Xavier`].
         gain: f64,
     },
-    /// Normal with mean 0, without what lies beyond two standard deviations: PyTorch's `trunc_normal_` with
+    /// Normally distributed with mean 0, truncated at two standard deviations: PyTorch's `trunc_normal_` with
     /// bounds of ±2 `std`.
     TruncatedNormal {
-        /// Standard deviation before the ends are cut off.
+        /// Standard deviation before the truncation.
         std: f64,
     },
-    /// A matrix with orthonormal rows or columns, whichever are fewer, times `gain`; the first extent counts
-    /// the rows, the others together the columns. PyTorch's `orthogonal_`. Saxe, McClelland, Ganguli, 2014.
+    /// A matrix with orthonormal rows or columns, whichever are fewer, times `gain`. The first extent is the
+    /// number of rows; the product of the others is the number of columns. PyTorch's `orthogonal_`. Saxe,
+    /// McClelland, Ganguli, 2014.
     Orthogonal {
         /// Factor on the matrix.
         gain: f64,
     },
 }
 
-/// Returns the fan-in and fan-out of a parameter: of a matrix `[in, out]` its extents, of weights of a
-/// convolution `[outputs, channels, K..]` channels and outputs times the places of K; of a vector its
-/// extent.
+/// Returns the fan-in and fan-out of a parameter. For a matrix `[in, out]`, these are its extents; for the
+/// weights of a convolution `[outputs, channels, K..]`, channels and outputs times the number of elements in
+/// `K..`; for a vector, both are its extent.
 pub fn fans(shape: &Shape) -> [f64; 2] {
     let fans = match shape[..] {
         [] => [1, 1],

@@ -1,9 +1,9 @@
-//! Adapters of low rank: what is trained in place of the weights of linear layers.
+//! Low-rank adapters, which are trained in place of the weights of linear layers.
 //!
-//! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters
-//! behind it, `NAME.lora_a` and `NAME.lora_b`; the rest of the model is frozen. Always holds: a product with
-//! `W` adds `(alpha / rank) (x A) B`, so no matrix of the shape of `W` is made in training; `B` starts at
-//! zero, so the model computes at first what it did without.
+//! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters that
+//! follow it, `NAME.lora_a` and `NAME.lora_b`; the rest of the model is frozen. Always holds: a product with
+//! `W` adds `(alpha / rank) (x A) B`, so training creates no additional matrix with the shape of `W`; `B`
+//! starts at zero, so the model's initial results are those without adapters.
 //!
 //! Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
 
@@ -13,7 +13,7 @@ use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{ParamTable, ParamUse, Tensor};
 
-/// Settings of adapters of low rank. Attach them before the session or the trainer is made.
+/// Settings of low-rank adapters. Attach them before the session or the trainer is created.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -43,37 +43,38 @@ pub struct Adapter {
 }
 
 impl LowRank {
-    /// Creates settings of adapters of this rank, with an alpha that is equal to it and no dropout.
+    /// Creates settings for adapters of this rank, with an alpha equal to the rank and no dropout.
     pub fn new(rank: usize) -> Self {
         Self { rank, alpha: rank as f64, dropout: 0.0, targets: Vec::new() }
     }
 
-    /// Sets alpha: the output of adapters is multiplied by `alpha / rank`.
+    /// Sets alpha; the output of an adapter is multiplied by `alpha / rank`.
     pub fn alpha(self, alpha: f64) -> Self {
         Self { alpha, ..self }
     }
 
-    /// Sets the dropout, in training, of the input of `A`, and of that alone.
+    /// Sets the probability of dropout, which is applied in training to the input of `A` only.
     pub fn dropout(self, p: f64) -> Self {
         Self { dropout: p, ..self }
     }
 
-    /// Adds names of weights of [`Linear`](super::Linear) layers that are to have adapters; of several
-    /// patterns, one must match.
+    /// Adds a pattern for the names of the weights of [`Linear`](super::Linear) layers that get adapters. A
+    /// name must match at least one of the patterns.
     pub fn targets(mut self, pattern: impl Into<Pattern>) -> Self {
         self.targets.push(pattern.into());
         self
     }
 
-    /// Gives every target its adapter, and freezes the parameters of the model that are none of adapters.
-    /// Gives the names of the targets, in the order of the model's fields. `A` `[in, rank]` starts uniform
-    /// within ±1/sqrt(in), as in the paper's code, and `B` `[rank, out]` at 0; both are f32.
+    /// Attaches an adapter to every target, and freezes all parameters of the model that do not belong to
+    /// adapters. Returns the names of the targets, in the order of the model's fields. `A` `[in, rank]`
+    /// starts uniformly distributed within ±1/sqrt(in), as in the paper's code, and `B` `[rank, out]` starts
+    /// at 0; both are f32.
     ///
-    /// A model can be given further adapters for other targets.
+    /// Further adapters can be attached to other targets of the model later.
     ///
     /// # Errors
-    /// When a pattern matches no parameter, or one that is not the weight of linear layers alone; when a
-    /// target has an adapter; when a number is out of range. Nothing changes then.
+    /// Returns an error, and changes nothing, if a pattern matches no parameter, or one that is not used only
+    /// as the weight of linear layers; if a target already has an adapter; or if a number is out of range.
     pub fn attach(&self, model: &dyn Module) -> Result<Vec<String>> {
         self.check_numbers()?;
         let table = ParamTable::of(model)?;
@@ -137,13 +138,13 @@ impl LowRank {
     }
 }
 
-/// Adds `scale · A B` to a weight, each row in f64: `A` `[in, rank]`, `B` `[rank, out]`, the weight
-/// `[in, out]`, all row-major.
+/// Adds `scale · A B` to a weight, computed in f64. `A` is `[in, rank]`, `B` is `[rank, out]` and the weight
+/// is `[in, out]`, all row-major.
 pub fn add_low_rank(weight: &mut [f32], [a, b]: [&[f32]; 2], rank: usize, scale: f64) {
     if rank == 0 {
         return;
     }
-    // Without elements, there may be rows of none.
+    // A weight without elements may have rows of length 0.
     let columns = (b.len() / rank).max(1);
     for (row, a) in weight.chunks_exact_mut(columns).zip(a.chunks_exact(rank)) {
         let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
@@ -176,7 +177,7 @@ impl Adapter {
         self.dropout
     }
 
-    /// Returns the extent between `A` and `B`.
+    /// Returns the rank, the extent that `A` and `B` share.
     pub fn rank(&self) -> usize {
         self.b.shape()[0]
     }
@@ -186,12 +187,12 @@ impl Adapter {
         self.alpha / self.rank() as f64
     }
 
-    /// Computes the addition to a product of `x` with the weight: `[.., in] -> [.., out]`, of the dtype of
-    /// `x`.
+    /// Computes the tensor to add to the product of `x` and the weight: `[.., in] -> [.., out]`, of the dtype
+    /// of `x`.
     #[track_caller]
     pub(super) fn forward(&self, x: Tensor) -> Tensor {
         let factor = |param: &Param| param.tensor().cast(x.dtype());
-        // The factor goes where there are the fewest elements.
+        // The scale is applied to the tensor with the fewest elements.
         (x.dropout(self.dropout).matmul(factor(&self.a)) * self.scale()).matmul(factor(&self.b))
     }
 }
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!((&adapter.a.shape()[..], &adapter.b.shape()[..]), (&[4, 2][..], &[2, 12][..]));
         assert_eq!((adapter.a.init(), adapter.b.init()), (&Init::FanIn, &Init::Zeros));
         assert_eq!((adapter.rank(), adapter.alpha(), adapter.scale()), (2, 2.0, 1.0));
-        // Other targets can follow, and the first adapters go on being trained.
+        // Other targets can be added later, and the first adapters remain trainable.
         LowRank::new(1).targets("3.0.c_proj.weight").attach(&model).unwrap();
         let trained = params(&model).into_iter().filter(|(.., frozen)| !frozen).count();
         assert_eq!(trained, factors.len() + 2);
@@ -270,7 +271,7 @@ mod tests {
         once.attach(&model).unwrap();
         let error = once.attach(&model).unwrap_err().to_string();
         assert!(error.contains("`1.weight` has an adapter already"), "{error}");
-        // The factors are no targets, even though their names match.
+        // Parameters of adapters are not targets, even though their names match.
         let error = LowRank::new(2).targets("*.lora_a").attach(&model).unwrap_err().to_string();
         assert!(error.contains("`*.lora_a` is the name of no parameter"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Modules: parameters, their initial values, states, and layers.
+//! Neural-network modules: parameters, their initial values, states and layers.
 
 mod attention;
 mod cache;

@@ -1,20 +1,20 @@
-//! Modules: parameters and states, found and named.
+//! Modules, whose parameters and states are visited with their names.
 
 use super::{Param, State};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Something with parameters and states. Derive it: `#[derive(Module)]` visits every field.
+/// A container of parameters and states. `#[derive(Module)]` implements it by visiting every field.
 ///
-/// Numbers, strings and the like have no parameters; `Vec`, `Option`, arrays, boxes and references visit what
-/// they hold.
+/// Numbers, strings and similar types have no parameters; `Vec`, `Option`, arrays, boxes and references visit
+/// their contents.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `Module`",
     note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no \
             parameters"
 )]
 pub trait Module {
-    /// Reports every parameter, state and part to the visitor, each under its field's name.
+    /// Reports every parameter, state and submodule to the visitor, each under the name of its field.
     fn visit(&self, visitor: &mut Visitor<'_>);
 }
 
@@ -22,19 +22,19 @@ pub trait Module {
 pub struct Visitor<'a> {
     path: String,
     sink: Sink<'a>,
-    /// True if a layer said that the parameters it visits are weights of its product.
+    /// True if the next parameter is the weight of a product to which an adapter is added.
     of_product: bool,
 }
 
-/// Called for each tensor that is found.
+/// Callback for each parameter or state.
 enum Sink<'a> {
     Params(&'a mut dyn FnMut(&str, &Param)),
     All(&'a mut dyn FnMut(&str, Found<'_>)),
-    /// Each parameter, and whether it is the weight of a product here.
+    /// Receives each parameter, and whether it is visited here as the weight of a product.
     Weights(&'a mut dyn FnMut(&Param, bool)),
 }
 
-/// A parameter or state that a [`Visitor`] finds.
+/// A parameter or state that a [`Visitor`] reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'m> {
     /// A parameter.
@@ -54,8 +54,8 @@ impl<'a> Visitor<'a> {
         Self::of(Sink::All(found))
     }
 
-    /// Creates a visitor that calls `found` with each parameter, and whether it is the weight of a product
-    /// that adds what an adapter says.
+    /// Creates a visitor that calls `found` with each parameter, and whether it is visited as the weight of a
+    /// product to which an adapter is added.
     pub(super) fn of_weights(found: &'a mut dyn FnMut(&Param, bool)) -> Self {
         Self::of(Sink::Weights(found))
     }
@@ -64,7 +64,7 @@ impl<'a> Visitor<'a> {
         Self { path: String::new(), sink, of_product: false }
     }
 
-    /// Visits the weight of a product that adds what an adapter says.
+    /// Visits the weight of a product to which its adapter is added.
     pub(super) fn weight(&mut self, name: &str, weight: &Param) {
         {
             self.of_product = true;
@@ -72,7 +72,7 @@ impl<'a> Visitor<'a> {
         self.field(name, weight);
     }
 
-    /// Visits a field.
+    /// Visits a field under its name.
     pub fn field(&mut self, name: &str, module: &dyn Module) {
         let length = self.path.len();
         if length > 0 {
@@ -83,7 +83,7 @@ impl<'a> Visitor<'a> {
         self.path.truncate(length);
     }
 
-    /// Reports a parameter under the path so far.
+    /// Reports a parameter under the current path.
     pub fn param(&mut self, param: &Param) {
         match &mut self.sink {
             Sink::Params(found) => found(&self.path, param),
@@ -92,7 +92,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Reports a state under the path so far.
+    /// Reports a state under the current path.
     pub fn state(&mut self, state: &State) {
         if let Sink::All(found) = &mut self.sink {
             found(&self.path, Found::State(state));

@@ -1,4 +1,4 @@
-//! Parameters: shapes with an identity and a way to make their initial values.
+//! Parameters, which have a type, an identity and a rule for their initial values.
 
 use super::Init;
 use super::low_rank::Adapter;
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Identity of a parameter within the process.
+/// The identity of a parameter within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
 
-/// A trainable tensor of floats of a model, f32 unless it is said otherwise. It holds no data: the store
-/// does, once a program is compiled.
+/// A trainable tensor of a model, whose elements are f32 by default. It holds no data; the store holds the
+/// data once a program is compiled.
 ///
-/// Using one parameter in two places ties the weights: say [`Param::tie`] to share. A clone is a new
-/// parameter with the same shape, initial values and settings, so that `vec![layer; 4]` are four layers. One
-/// that is tied is cloned by [`duplicate`](super::duplicate()) alone, which keeps ties.
+/// To tie weights, use the same parameter in two places with [`Param::tie`]. A clone is a new parameter with
+/// the same shape, initial values and settings, so `vec![layer; 4]` is four layers. A tied parameter can only
+/// be cloned by [`duplicate`](super::duplicate()), which keeps ties.
 ///
-/// In a trace `&Param` stands in arithmetic, on either side, as the tensor that it is:
+/// In a trace, `&Param` is an operand of arithmetic operators, on either side:
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -60,39 +60,40 @@ struct Shared {
     ty: Type,
     init: Init,
     frozen: AtomicBool,
-    /// 0: by rank, 1: never, 2: always.
+    /// Weight decay: 0 if it depends on the rank, 1 if it never applies, 2 if it always does.
     decay: AtomicU8,
     transposed_in_torch: AtomicBool,
-    /// True if it may stand in several places of a model.
+    /// True if the parameter may occur in several places of a model.
     tied: AtomicBool,
-    /// Format in the store; empty if it is kept as it is.
+    /// Format in the store; empty if the parameter is stored in its own dtype.
     stored: OnceLock<super::Stored>,
-    /// The products that are added to those with it.
+    /// Adapter whose product is added to products with the parameter.
     adapter: OnceLock<Adapter>,
-    /// True if it is a part of an adapter itself.
+    /// True if the parameter belongs to an adapter.
     is_of_adapter: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl Param {
-    /// Creates a parameter of the given shape.
+    /// Creates an f32 parameter of the given shape.
     pub fn new<const R: usize>(shape: [usize; R], init: Init) -> Param {
         Self::of_shape(shape, init)
     }
 
-    /// Creates a parameter of a shape whose rank is not known before the program runs.
+    /// Creates an f32 parameter of a shape whose rank is not known at compile time.
     pub fn of_shape(shape: impl Into<Shape>, init: Init) -> Param {
         Self::of_type(Type::new(DType::F32, shape), init)
     }
 
-    /// Creates a parameter of a type. Of 16 bits it takes half the memory, and steps that are less than its
-    /// rounding are lost: to train in 16 bits with f32 parameters, give the device a precision.
+    /// Creates a parameter of the given type. With a 16-bit dtype it takes half the memory, but updates
+    /// smaller than its rounding error are lost. To train in 16 bits with f32 parameters, set a precision of
+    /// the device.
     ///
-    /// A parameter of u8 has weights in [blocks](Tensor::dequantize), and is frozen.
+    /// A parameter of u8 holds weights in [quantised blocks](Tensor::dequantize), and is frozen.
     ///
     /// # Panics
-    /// When its elements are neither floats nor u8.
+    /// Panics if its elements are neither floats nor u8.
     #[track_caller]
     pub fn of_type(ty: Type, init: Init) -> Param {
         let frozen = ty.dtype == DType::U8;
@@ -116,30 +117,30 @@ impl Param {
         Param { shared: Arc::new(shared) }
     }
 
-    /// Returns the same parameter, for a list beside the model.
+    /// Returns another handle to the parameter, for a list outside the model.
     pub(crate) fn share(&self) -> Param {
         Param { shared: Arc::clone(&self.shared) }
     }
 
-    /// Returns the same parameter, for a second place in the model.
+    /// Returns another handle to the parameter, for a second place in the model.
     #[must_use]
     pub fn tie(&self) -> Param {
         self.shared.tied.store(true, Ordering::Relaxed);
         self.share()
     }
 
-    /// Keeps the parameter as it is: programs compiled from now on do not train it.
+    /// Freezes the parameter: programs compiled from now on do not train it.
     pub fn freeze(&self) {
         self.shared.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether [`Param::freeze`] was called.
+    /// Returns whether the parameter is frozen.
     pub fn is_frozen(&self) -> bool {
         self.shared.frozen.load(Ordering::Relaxed)
     }
 
-    /// Overrides whether weight decay applies; by default it does from rank 2 on (matrices, not biases and
-    /// gains).
+    /// Sets whether weight decay applies. By default, it applies to parameters of rank 2 or higher (matrices,
+    /// but not biases and gains).
     pub fn set_decay(&self, decay: bool) {
         self.shared.decay.store(1 + u8::from(decay), Ordering::Relaxed);
     }
@@ -152,8 +153,8 @@ impl Param {
         }
     }
 
-    /// Marks the parameter as a matrix that PyTorch keeps by columns in its files, as those of linear
-    /// layers.
+    /// Marks the parameter as a matrix whose transpose PyTorch's files contain, such as the weight of a
+    /// linear layer.
     #[must_use]
     pub fn transposed_in_torch(self) -> Self {
         self.shared.transposed_in_torch.store(true, Ordering::Relaxed);
@@ -165,24 +166,24 @@ impl Param {
         self.shared.transposed_in_torch.load(Ordering::Relaxed)
     }
 
-    /// Returns the adapter, whose product is added to products with the parameter, if
-    /// [`LowRank::attach`](super::LowRank::attach) chose it.
+    /// Returns the adapter that [`LowRank::attach`](super::LowRank::attach) attached, if any. Its product is
+    /// added to products with the parameter.
     pub fn adapter(&self) -> Option<&Adapter> {
         self.shared.adapter.get()
     }
 
-    /// Sets the adapter; the first one stays.
+    /// Sets the adapter unless the parameter already has one.
     pub(super) fn set_adapter(&self, adapter: Adapter) {
         self.shared.adapter.get_or_init(|| adapter);
     }
 
-    /// Marks the parameter as a part of an adapter.
+    /// Marks the parameter as belonging to an adapter.
     pub(super) fn of_adapter(self) -> Self {
         self.shared.is_of_adapter.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Returns whether it is a part of an [`Adapter`].
+    /// Returns whether the parameter belongs to an [`Adapter`].
     pub fn is_of_adapter(&self) -> bool {
         self.shared.is_of_adapter.load(Ordering::Relaxed)
     }
@@ -211,13 +212,13 @@ impl Param {
         &self.shared.stored
     }
 
-    /// Returns the parameter in the open trace: its value at the start of the step.
+    /// Returns the tensor of the parameter in the open trace: its value at the start of the step.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         self.read(self.kept())
     }
 
-    /// Returns the parameter in the open trace as the store keeps it.
+    /// Returns the tensor of the parameter in the open trace, in its stored format.
     #[track_caller]
     pub(super) fn kept(&self) -> Tensor {
         let caller = Origin::caller();
@@ -232,7 +233,7 @@ impl Clone for Param {
     /// Creates a new parameter with the same shape, initial values and settings.
     ///
     /// # Panics
-    /// When the parameter is tied, outside of [`duplicate`](super::duplicate()).
+    /// Panics if the parameter is tied and the call is outside [`duplicate`](super::duplicate()).
     fn clone(&self) -> Self {
         let Shared { ty, init, frozen, decay, tied, transposed_in_torch, .. } = &*self.shared;
         let is_tied = tied.load(Ordering::Relaxed);
@@ -258,7 +259,7 @@ impl Clone for Param {
             );
             new()
         });
-        // Of a tie in a duplicate, the first clone has it.
+        // In a duplicate, the first clone of a tied parameter already set it.
         if let Some(adapter) = self.adapter().filter(|_| made.adapter().is_none()) {
             made.set_adapter(adapter.clone());
         }

@@ -1,9 +1,10 @@
-//! Names of parameters by a pattern.
+//! Patterns for the names of parameters.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 
-/// Names of parameters, in which `*` stands for any characters: `layers.*.bias`, `embedding.*`, `*`.
+/// A pattern for the names of parameters, in which `*` matches any characters: `layers.*.bias`,
+/// `embedding.*`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern(String);
 
@@ -16,7 +17,7 @@ impl Pattern {
             return false;
         };
         let mut name = name.as_bytes();
-        // The earliest place of each part leaves the most room for the others.
+        // The earliest match of each part leaves the most characters for the others.
         middle.split('*').all(|part| {
             let at = (0..=name.len()).find(|&at| name[at..].starts_with(part.as_bytes()));
             if let Some(at) = at {
@@ -26,10 +27,10 @@ impl Pattern {
         })
     }
 
-    /// Returns an error unless one of these names matches.
+    /// Checks that at least one of these names matches.
     ///
     /// # Errors
-    /// When none does, with some of the names.
+    /// Returns an error that lists some of the names if none matches.
     pub fn expect_any<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<()> {
         if names.clone().any(|name| self.matches(name)) {
             return Ok(());

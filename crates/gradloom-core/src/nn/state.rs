@@ -1,24 +1,24 @@
-//! States: tensors that a program reads, changes and keeps for its next run.
+//! States: tensors that a program reads and updates, and that persist until its next run.
 
 use crate::ir::{DType, Number, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Identity of a state within the process.
+/// The identity of a state within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateId(u64);
 
-/// A tensor that persists between runs and is not trained: running statistics, a cache, a counter. It holds
-/// no data: the store does, once a program is compiled.
+/// A tensor that persists between runs and is not trained, such as running statistics, a cache or a counter.
+/// It holds no data; the store holds the data once a program is compiled.
 ///
-/// A state is a field of the model, named by its path like a [`Param`](super::Param), or has a name of its
-/// own ([`State::named`]) and can then be used in any program. Programs over one store that use the same name
-/// share the state.
+/// A state is either a field of the model, named by its path like a [`Param`](super::Param), or has a name of
+/// its own ([`State::named`]) and can then be used in any program. Programs that share a store and use the
+/// same name share the state.
 ///
-/// Whatever the order of the code, [`tensor`](State::tensor) is the value from the start of the step, and all
-/// updates take effect together at its end; a step that fails changes no state. To use the next value in the
-/// same step, use the tensor that it is set to.
+/// [`tensor`](State::tensor) always returns the value at the start of the step, and all updates take effect
+/// together at its end, whatever the order of the calls. A step that fails changes no state. To use the new
+/// value in the same step, use the tensor that was passed to [`set`](State::set).
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -49,11 +49,11 @@ pub struct StateId(u64);
 /// }
 /// ```
 ///
-/// As with a `Param`, say [`State::tie`] to share; a clone is a new state.
+/// As with a `Param`, [`State::tie`] shares a state, and a clone is a new state.
 #[derive(Debug)]
 pub struct State {
     shared: Arc<Shared>,
-    /// True if it may stand in several places of a model.
+    /// True if the state may occur in several places of a model.
     tied: Arc<AtomicBool>,
 }
 
@@ -69,36 +69,36 @@ struct Shared {
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl State {
-    /// Creates a state whose elements all start as `init`, which must be a number of the dtype (0 and 1 for
-    /// bools).
+    /// Creates a state whose elements all start as `init`, which must be representable in the dtype (0 or 1
+    /// for bools).
     pub fn new<const R: usize>(shape: [usize; R], dtype: DType, init: f64) -> State {
         Self::of_type(Type::new(dtype, shape), init)
     }
 
-    /// Creates a state of a type whose rank is not known before the program runs.
+    /// Creates a state of a type whose rank is not known at compile time.
     pub fn of_type(ty: Type, init: f64) -> State {
         let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let shared = Shared { id, name: None, ty, init, in_place: false };
         State { shared: Arc::new(shared), tied: Arc::default() }
     }
 
-    /// Gives the state a name of its own, as `cache.length`, instead of a path in a model.
+    /// Gives the state a name of its own, such as `cache.length`, instead of its path in the model.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> State {
         self.with(|shared| shared.name = Some(name.into()))
     }
 
-    /// Demands that no program copies the state: an update that cannot be made in its own bytes, or an op
-    /// that needs a copy of it, is then an error when the program is compiled, not a silent cost.
+    /// Forbids copies of the state: if an update cannot be done in place, or an op needs a copy, compiling
+    /// the program fails instead of silently copying.
     #[must_use]
     pub fn in_place(self) -> State {
         self.with(|shared| shared.in_place = true)
     }
 
-    /// Returns the state with elements of another dtype, a float.
+    /// Returns the state with another float dtype.
     ///
     /// # Panics
-    /// When it is none.
+    /// Panics if `dtype` is not a float.
     #[must_use]
     #[track_caller]
     pub fn kept_as(self, dtype: DType) -> State {
@@ -112,12 +112,12 @@ impl State {
         State { shared: Arc::new(shared), tied: self.tied }
     }
 
-    /// Returns the same state, for a list beside the model.
+    /// Returns another handle to the state, for a list outside the model.
     pub(crate) fn share(&self) -> State {
         State { shared: Arc::clone(&self.shared), tied: Arc::clone(&self.tied) }
     }
 
-    /// Returns the same state, for a second place.
+    /// Returns another handle to the state, for a second place.
     #[must_use]
     pub fn tie(&self) -> State {
         self.tied.store(true, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl State {
         self.shared.id
     }
 
-    /// Returns the name that [`State::named`] gave.
+    /// Returns the name that was set by [`State::named`].
     pub fn name(&self) -> Option<&str> {
         self.shared.name.as_deref()
     }
@@ -144,7 +144,7 @@ impl State {
         &self.shared.ty.shape
     }
 
-    /// Returns the initial value of every element, if the dtype has such a number.
+    /// Returns the initial value of every element, if the dtype can represent it.
     pub fn init(&self) -> Option<Number> {
         let number = Number::of(self.shared.ty.dtype, self.shared.init);
         let exact = self.shared.ty.dtype.is_float()
@@ -157,7 +157,8 @@ impl State {
         self.shared.in_place
     }
 
-    /// Returns the state in the open trace: its value at the start of the step. No gradient leads into it.
+    /// Returns the tensor of the state in the open trace: its value at the start of the step. No gradient
+    /// flows to it.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let caller = Origin::caller();
@@ -167,8 +168,8 @@ impl State {
         })
     }
 
-    /// Sets the whole state, at the end of the step, to a tensor of its dtype and shape. At most once in a
-    /// program.
+    /// Replaces the whole state, at the end of the step, by a tensor of its dtype and shape. A program may
+    /// set a state only once.
     #[track_caller]
     pub fn set(&self, value: Tensor) {
         let caller = Origin::caller();
@@ -177,14 +178,15 @@ impl State {
         }
     }
 
-    /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`,
-    /// at the end of the step. The rest stays. Several windows are written in the order of the calls.
+    /// Replaces a window of the state by `value` at the end of the step. The window begins at the given i32
+    /// scalars, one for each axis, and has the shape of `value`. Several windows are written in the order of
+    /// the calls.
     ///
-    /// A window that does not lie inside the state fails the step before anything is written.
+    /// A window that is not inside the state fails the step before anything is written.
     #[track_caller]
     pub fn update_at(&self, starts: &[Tensor], value: Tensor) {
         let caller = Origin::caller();
-        // Not a closure, so that errors stand at the caller's line.
+        // Not a closure, so that errors are reported at the caller's line.
         for tensor in starts.iter().chain([&value]) {
             if !tensor.is_in_trace() {
                 return;
@@ -195,10 +197,11 @@ impl State {
 }
 
 impl Clone for State {
-    /// Creates a new state with the same type, initial value and settings, a name of its own among them.
+    /// Creates a new state with the same type, initial value and settings, including the name set by
+    /// [`State::named`].
     ///
     /// # Panics
-    /// When the state is tied, outside of [`duplicate`](super::duplicate()).
+    /// Panics if the state is tied and the call is outside [`duplicate`](super::duplicate()).
     fn clone(&self) -> Self {
         let is_tied = self.tied.load(Ordering::Relaxed);
         let new = || {

@@ -1,28 +1,28 @@
-//! Parameters that are kept in fewer bits than they are computed with.
+//! Parameters that are stored in fewer bits than computations use.
 //!
-//! In: a model and how its matrices are to be kept. Out: the same model, whose parameters are read from 16
-//! bits or blocks. Always holds: what a layer gets of a parameter is f32 of the parameter's own shape, so no
-//! layer knows; a parameter that is kept so is frozen.
+//! In: a model and a storage format for its matrices. Out: the same model, with parameters that are read from
+//! 16 bits or blocks. Always holds: layers see a parameter as f32 of its own shape, so they are independent
+//! of the format; a parameter in such a format is frozen.
 
 use super::{Module, Param};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BlockFormat, DType, Type};
 use crate::trace::{ParamTable, ParamUse, Tensor};
 
-/// Format in which the store keeps a parameter.
+/// The format of a parameter in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Floats of 16 bits.
+    /// 16-bit floats.
     F16,
-    /// Floats of 16 bits with the range of f32.
+    /// 16-bit floats with the range of f32.
     BF16,
-    /// Blocks along the axis that products sum over: of a matrix `[in, out]` of a linear layer, u8
-    /// `[out, bytes of in]`; of an embedding `[rows, width]`, u8 `[rows, bytes of width]`.
+    /// Blocks along the axis over which products sum: a matrix `[in, out]` of a linear layer is stored as u8
+    /// `[out, bytes of in]`, and an embedding `[rows, width]` as u8 `[rows, bytes of width]`.
     Blocks(BlockFormat),
 }
 
 impl Stored {
-    /// Returns the type in the store of a parameter of this type; `None` if it cannot be kept so.
+    /// Returns the stored type of a parameter of this type; `None` if the format cannot represent it.
     fn type_of(self, ty: &Type, by_columns: bool) -> Option<Type> {
         match (self, &ty.shape[..]) {
             (Stored::F16, shape) => Some(Type::new(DType::F16, shape)),
@@ -36,8 +36,9 @@ impl Stored {
     }
 }
 
-/// Keeps the matrices of a model in fewer bits, and freezes them: say it before the session is made. Vectors,
-/// and matrices whose rows are no whole blocks, stay as they are. Gives the names of those that are kept so.
+/// Stores the matrices of a model in fewer bits and freezes them. Call it before the session is created.
+/// Vectors, and matrices whose rows are not whole numbers of blocks, are unchanged. Returns the names of the
+/// matrices whose format changed.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -50,7 +51,7 @@ impl Stored {
 /// ```
 ///
 /// # Errors
-/// When a matrix is kept so already.
+/// Returns an error if a matrix already has such a format.
 pub fn store_matrices(model: &dyn Module, stored: Stored) -> Result<Vec<String>> {
     let table = ParamTable::of(model)?;
     let matrices = || table.iter().filter(|used| used.param.shape().rank() == 2);
@@ -72,7 +73,7 @@ pub fn store_matrices(model: &dyn Module, stored: Stored) -> Result<Vec<String>>
 }
 
 impl Param {
-    /// Returns the format in the store; `None` if it is kept as it is.
+    /// Returns the format in the store; `None` if the parameter is stored in its own dtype.
     pub fn stored(&self) -> Option<Stored> {
         self.stored_cell().get().copied()
     }
@@ -101,8 +102,8 @@ impl Param {
         }
     }
 
-    /// Gathers rows of a table `[rows, R..]` by number, i32 `[I..]`: f32 `[I.., R..]`. Of a table in fewer
-    /// bits, rows are taken first and converted then.
+    /// Gathers the rows of a table `[rows, R..]` that `index` i32 `[I..]` names: f32 `[I.., R..]`. If the
+    /// table is stored in fewer bits, rows are gathered before they are converted.
     #[track_caller]
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {
