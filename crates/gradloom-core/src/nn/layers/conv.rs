@@ -1,21 +1,21 @@
-//! Convolutions with a bias.
+//! Convolution layers.
 
 use crate::nn::{Init, Module, Param, Visitor};
 use crate::trace::{ConvOptions, PerAxis, Tensor};
 
-/// Weights that start uniform within ±1/sqrt(fan-in), as in PyTorch, and a bias likewise.
+/// Returns weights and a bias that start uniformly distributed within ±1/sqrt(fan-in), as in PyTorch.
 fn parameters(extents: [usize; 2], size: &[usize], outputs: usize) -> (Param, Option<Param>) {
-    // PyTorch counts it so of transposed convolutions, too.
+    // As in PyTorch, this is the fan-in of transposed convolutions, too.
     let fan_in = size.iter().fold(extents[1], |product, &n| product.saturating_mul(n));
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     let init = Init::Uniform { low: -bound, high: bound };
     (Param::of_shape([&extents, size].concat(), init.clone()), Some(Param::new([outputs], init)))
 }
 
-/// Returns a size for each of `axes` axes from one or as many.
+/// Returns a size for each of `axes` axes: those given, or one given size for all.
 ///
 /// # Panics
-/// When there are others.
+/// Panics if neither 1 nor `axes` sizes are given.
 #[track_caller]
 fn sizes(size: &impl PerAxis, axes: usize) -> Vec<usize> {
     match &size.list()[..] {
@@ -41,21 +41,21 @@ macro_rules! layers {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            /// Weights, of the shape that the function takes.
+            /// Weights, in the shape that the convolution takes.
             pub weight: Param,
-            /// `[outputs]`.
+            /// Bias `[outputs]`, if any.
             pub bias: Option<Param>,
-            /// Stride, padding and so on.
+            /// Options such as stride and padding.
             pub options: ConvOptions,
         }
 
         impl $name {
-            /// Creates a layer with a bias. Weights and bias start uniform within ±1/sqrt(fan-in), as in
-            /// PyTorch.
+            /// Creates a layer with a bias. Weights and bias start uniformly distributed within
+            /// ±1/sqrt(fan-in), as in PyTorch.
             ///
             /// # Panics
-            /// When channels or outputs are not multiples of the groups, or the size has not one number, or
-            /// one for each axis.
+            /// Panics if `channels` or `outputs` is not a multiple of the number of groups, or if `size` has
+            /// neither one number nor one for each axis.
             #[track_caller]
             pub fn new(channels: usize, outputs: usize, size: impl PerAxis, options: ConvOptions) -> Self {
                 let (groups, size) = (options.group_count(), sizes(&size, $axes));
@@ -73,7 +73,8 @@ macro_rules! layers {
                 Self { bias: None, ..self }
             }
 
-            /// Returns the layer with other initial weights, and a bias of zeros if it has one.
+            /// Returns the layer with weights initialised by `init`, and with its bias, if any, initialised
+            /// to zeros.
             #[must_use]
             pub fn init(self, init: Init) -> Self {
                 Self {
@@ -99,17 +100,17 @@ macro_rules! layers {
     )*};
 }
 layers! {
-    /// Convolution over one axis: [`Tensor::conv1d`] and a bias.
+    /// A convolution over one axis with a bias. See [`Tensor::conv1d`].
     Conv1d: 1 conv1d;
-    /// Convolution over two axes: [`Tensor::conv2d`] and a bias.
+    /// A convolution over two axes with a bias. See [`Tensor::conv2d`].
     Conv2d: 2 conv2d;
-    /// Transposed convolution over one axis: [`Tensor::conv_transpose1d`] and a bias.
+    /// A transposed convolution over one axis with a bias. See [`Tensor::conv_transpose1d`].
     ConvTranspose1d: 1 conv_transpose1d;
-    /// Transposed convolution over two axes: [`Tensor::conv_transpose2d`] and a bias.
+    /// A transposed convolution over two axes with a bias. See [`Tensor::conv_transpose2d`].
     ConvTranspose2d: 2 conv_transpose2d;
 }
 
-/// The first two extents of the weights.
+/// Functions that return the first two extents of the weights.
 mod extents {
     pub(super) fn conv1d(channels: usize, outputs: usize, groups: usize) -> [usize; 2] {
         [outputs, channels / groups]

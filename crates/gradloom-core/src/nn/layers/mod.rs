@@ -1,4 +1,4 @@
-//! Layers. Each records the ops under the caller's place, so that an error points into the user's model.
+//! Layers. The ops of a layer have the location of its caller, so that errors point into the user's model.
 
 use super::{Init, Module, Param, Visitor};
 use crate::trace::Tensor;
@@ -19,18 +19,19 @@ pub use recurrent::*;
 pub use sequential::*;
 pub use transformer::*;
 
-/// `x · W + b` over the last axis: `[.., in] -> [.., out]`. Its weight can have an
-/// [adapter](super::LowRank).
+/// A linear layer, which computes `x · W + b` over the last axis: `[.., in] -> [.., out]`. Its weight can
+/// have an [adapter](super::LowRank).
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// `[in, out]`.
+    /// Weight `[in, out]`.
     pub weight: Param,
-    /// `[out]`.
+    /// Bias `[out]`, if any.
     pub bias: Option<Param>,
 }
 
 impl Linear {
-    /// Creates a layer with a bias. Weights and bias start uniform within ±1/sqrt(in), as in PyTorch.
+    /// Creates a layer with a bias. Weights and bias start uniformly distributed within ±1/sqrt(in), as in
+    /// PyTorch.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
         let bias = Param::new([outputs], Init::Uniform { low: -bound, high: bound });
@@ -46,7 +47,7 @@ impl Linear {
         Param::new([inputs, outputs], init).transposed_in_torch()
     }
 
-    /// Returns the layer with other initial weights, and a bias of zeros if it has one.
+    /// Returns the layer with weights initialised by `init`, and with its bias, if any, initialised to zeros.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[inputs, outputs] = &self.weight.shape()[..] else { unreachable!("a weight has two axes") };
@@ -78,27 +79,27 @@ impl Module for Linear {
     }
 }
 
-/// A table of vectors, read by number.
+/// An embedding, a table of vectors from which rows are gathered.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// `[rows, width]`.
+    /// Table `[rows, width]`.
     pub weight: Param,
 }
 
 impl Embedding {
-    /// Starts normal with standard deviation 1, as in PyTorch.
+    /// Creates a table that starts normally distributed with mean 0 and standard deviation 1, as in PyTorch.
     pub fn new(rows: usize, width: usize) -> Self {
         Self { weight: Param::new([rows, width], Init::Normal { std: 1.0 }) }
     }
 
-    /// Returns the table with other initial values.
+    /// Returns the table with values initialised by `init`.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[rows, width] = &self.weight.shape()[..] else { unreachable!("a table has two axes") };
         Self { weight: Param::new([rows, width], init) }
     }
 
-    /// Looks up rows: i32 `[I..] -> [I.., width]`. A number outside the table fails the step.
+    /// Gathers rows: i32 `[I..] -> [I.., width]`. An index out of range fails the step.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         self.weight.gather_rows(ids)
@@ -111,20 +112,20 @@ impl Module for Embedding {
     }
 }
 
-/// Dropout with probability `p`, only while a training loss is traced. See [`Tensor::dropout`].
+/// Dropout with probability `p`, active only while a training loss is traced. See [`Tensor::dropout`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
-    /// Probability of a zero.
+    /// Probability of zeroing an element.
     pub p: f64,
 }
 
 impl Dropout {
-    /// Creates dropout with probability `p`.
+    /// Creates a layer with dropout probability `p`.
     pub fn new(p: f64) -> Self {
         Self { p }
     }
 
-    /// Applies dropout; the shape stays.
+    /// Applies dropout. The shape is unchanged.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.dropout(self.p)

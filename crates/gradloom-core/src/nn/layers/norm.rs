@@ -1,13 +1,13 @@
-//! Normalisations of the last axis.
+//! Layer and root-mean-square normalisation over the last axis.
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
 use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
-    /// Applies layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over
-    /// the last axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is
-    /// `[width]`, or the number 1. Ba, Kiros, Hinton, 2016.
+    /// Applies layer normalisation without a bias to f32 `[.., width]`: `(x - mean) / sqrt(variance +
+    /// epsilon) · weight` over the last axis, with the population variance. `weight` is `[width]`, or the
+    /// number 1. Ba, Kiros, Hinton, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -26,9 +26,8 @@ impl Tensor {
         over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
     }
 
-    /// Applies root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis:
-    /// f32 `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich,
-    /// 2019.
+    /// Applies root-mean-square normalisation to f32 `[.., width]`: `x / sqrt(mean(x²) + epsilon) · weight`
+    /// over the last axis. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -52,7 +51,8 @@ fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
     x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
 }
 
-/// Returns whether a normalisation can run; if not, that is an error of the op named `token`.
+/// Returns whether the operands of a normalisation are valid; if not, records an error of the op named
+/// `token`.
 #[track_caller]
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
     let (shape, gain) = (x.shape(), weight.shape());
@@ -76,11 +76,11 @@ fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
 /// population variance. Ba, Kiros, Hinton, 2016.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
-    /// Gain, `[width]`, starts at 1.
+    /// Gain `[width]`, initially 1.
     pub weight: Param,
-    /// Shift, `[width]`, starts at 0.
+    /// Bias `[width]`, initially 0.
     pub bias: Param,
-    /// Added to the variance.
+    /// Number that is added to the variance.
     pub epsilon: f64,
 }
 
@@ -112,9 +112,9 @@ impl Module for LayerNorm {
 /// Sennrich, 2019.
 #[derive(Clone, Debug)]
 pub struct RmsNorm {
-    /// Gain, `[width]`, starts at 1.
+    /// Gain `[width]`, initially 1.
     pub weight: Param,
-    /// Added to the mean of the squares.
+    /// Number that is added to the mean of the squares.
     pub epsilon: f64,
 }
 

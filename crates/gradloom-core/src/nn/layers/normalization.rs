@@ -7,9 +7,10 @@ use crate::trace::{
 };
 
 impl Tensor {
-    /// Applies group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in
-    /// `groups` groups, each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions,
-    /// with the population variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
+    /// Applies group normalisation without a bias to f32 `[batch, channels, S..]`. The channels are split
+    /// into `groups` groups, and each group becomes `(x - mean) / sqrt(variance + epsilon)`, with the mean
+    /// and population variance over its channels and all positions. The result is multiplied by `weight`,
+    /// which is `[channels]` or the number 1. Wu and He, 2018.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -31,15 +32,16 @@ impl Tensor {
             return self;
         }
         let positions: usize = shape[2..].iter().product();
-        // Of no channels, there may be any number of groups.
+        // Without channels, the number of groups is unbounded, so the product saturates.
         let rows = self.reshape([shape[0].saturating_mul(groups), shape[1] / groups * positions]);
         let centred = rows - rows.mean_keep(-1);
         let normal = centred * (centred.square().mean_keep(-1) + epsilon).rsqrt();
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
     }
 
-    /// Applies instance normalisation: [`Tensor::group_norm`] with each channel a group, of more than one
-    /// position, as one number alone would always become 0. Ulyanov, Vedaldi, Lempitsky, 2016.
+    /// Applies instance normalisation, which is [`Tensor::group_norm`] with one group for each channel. A
+    /// channel with one position is an error, as its result would always be 0. Ulyanov, Vedaldi,
+    /// Lempitsky, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -59,10 +61,10 @@ impl Tensor {
         self.group_norm(channels.max(1), weight, epsilon)
     }
 
-    /// Normalises the channels of f32 `[batch, channels, S..]` with a given mean and variance, both
-    /// `[channels]`: `(x - mean) / sqrt(variance + epsilon) · weight`, with `weight` `[channels]`, or the
-    /// number 1. Batch normalisation with the statistics of [`Tensor::channel_mean`] and
-    /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
+    /// Applies batch normalisation with the given mean and variance, both `[channels]`, to f32 `[batch,
+    /// channels, S..]`: `(x - mean) / sqrt(variance + epsilon) · weight`, where `weight` is `[channels]` or
+    /// the number 1. [`Tensor::channel_mean`] and [`Tensor::channel_variance`] compute the statistics of a
+    /// batch. Ioffe and Szegedy, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -85,7 +87,7 @@ impl Tensor {
         (self - per_channel(mean, &shape)) * per_channel(factor, &shape)
     }
 
-    /// Returns the mean of each channel of `[batch, channels, S..]`: `[channels]`.
+    /// Computes the mean `[channels]` of each channel of `[batch, channels, S..]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -97,8 +99,8 @@ impl Tensor {
         self.mean_axes(&all_but_channels(self)[..])
     }
 
-    /// Returns the population variance of each channel of `[batch, channels, S..]` around its mean:
-    /// `[channels]`.
+    /// Computes the population variance `[channels]` of each channel of `[batch, channels, S..]` around the
+    /// given mean.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -116,12 +118,12 @@ impl Tensor {
     }
 }
 
-/// Returns all axes but the second.
+/// Returns all axes except the second.
 fn all_but_channels(x: Tensor) -> Vec<isize> {
     (0..x.rank() as isize).filter(|&axis| axis != 1).collect()
 }
 
-/// Reshapes `[channels]`, or one number, so that it broadcasts over `[batch, channels, S..]`.
+/// Reshapes `[channels]` so that it broadcasts over `[batch, channels, S..]`; returns a scalar unchanged.
 #[track_caller]
 fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
     match x.rank() {
@@ -130,8 +132,8 @@ fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
     }
 }
 
-/// Returns whether x has channels, and there is a number for each of them, or one; if not, that is an error
-/// of the op named `token`.
+/// Returns whether `x` is `[batch, channels, S..]` of floats and `given` is a scalar or `[channels]`; if not,
+/// records an error of the op named `token`.
 #[track_caller]
 fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     let (shape, numbers) = (x.shape(), given.shape());
@@ -147,7 +149,7 @@ fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     has_floats(token, x)
 }
 
-/// Adds a shift to each channel.
+/// Adds a bias to each channel.
 #[track_caller]
 fn shifted(x: Tensor, bias: &Param) -> Tensor {
     let shape = x.shape();
@@ -157,27 +159,27 @@ fn shifted(x: Tensor, bias: &Param) -> Tensor {
     x + per_channel(bias.tensor(), &shape)
 }
 
-/// Group normalisation with a gain and a shift for each channel: [`Tensor::group_norm`].
+/// Group normalisation with a gain and a bias for each channel. See [`Tensor::group_norm`].
 #[derive(Clone, Debug)]
 pub struct GroupNorm {
-    /// Gain, `[channels]`, starts at 1.
+    /// Gain `[channels]`, initially 1.
     pub weight: Param,
-    /// Shift, `[channels]`, starts at 0.
+    /// Bias `[channels]`, initially 0.
     pub bias: Param,
     /// Number of groups.
     pub groups: usize,
-    /// Added to the variance.
+    /// Number that is added to the variance.
     pub epsilon: f64,
 }
 
 impl GroupNorm {
-    /// Creates a layer with epsilon 1e-5.
+    /// Creates a layer for `channels` channels in `groups` groups, with epsilon 1e-5.
     pub fn new(groups: usize, channels: usize) -> Self {
         let (weight, bias) = (Param::new([channels], Init::Ones), Param::new([channels], Init::Zeros));
         Self { weight, bias, groups, epsilon: 1e-5 }
     }
 
-    /// Applies the layer: f32 `[batch, channels, S..]` to the same shape.
+    /// Applies the layer to f32 `[batch, channels, S..]`; the result has the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         shifted(x.group_norm(self.groups, &self.weight, self.epsilon), &self.bias)
@@ -191,22 +193,23 @@ impl Module for GroupNorm {
     }
 }
 
-/// Batch normalisation of channels, with a gain and a shift for each. While a training loss is traced, mean
-/// and variance are those of the batch, and the running ones move towards them; elsewhere the running ones
-/// count. Ioffe and Szegedy, 2015.
+/// Batch normalisation with a gain and a bias for each channel. While a training loss is traced, it uses the
+/// mean and variance of the batch and moves the running statistics towards them; otherwise it uses the
+/// running statistics. Ioffe and Szegedy, 2015.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
-    /// Gain, `[channels]`, starts at 1.
+    /// Gain `[channels]`, initially 1.
     pub weight: Param,
-    /// Shift, `[channels]`, starts at 0.
+    /// Bias `[channels]`, initially 0.
     pub bias: Param,
-    /// `[channels]`, starts at 0.
+    /// Running mean `[channels]`, initially 0.
     pub running_mean: State,
-    /// `[channels]`, starts at 1; of a sample, as in PyTorch.
+    /// Running variance `[channels]`, initially 1; the sample variance, as in PyTorch.
     pub running_var: State,
-    /// Share of the difference from the batch's statistics by which the running ones move at each step.
+    /// Fraction of the difference from the batch's statistics by which the running statistics move at each
+    /// step.
     pub momentum: f64,
-    /// Added to the variance.
+    /// Number that is added to the variance.
     pub epsilon: f64,
 }
 
@@ -223,14 +226,14 @@ impl BatchNorm {
         }
     }
 
-    /// Applies the layer: f32 `[batch, channels, S..]` to the same shape. At most once in a training
-    /// program, and there with more than one number for each channel, as in PyTorch: one alone would always
-    /// become 0.
+    /// Applies the layer to f32 `[batch, channels, S..]`; the result has the same shape. A training program
+    /// may apply it only once. As in PyTorch, each channel must have more than one number in training, as the
+    /// result of a single one would always be 0.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();
         let shape = x.shape();
-        // Of other channels, `batch_norm` says what is wrong.
+        // `batch_norm` reports a wrong number of channels.
         let fits = shape.get(1) == self.weight.shape().first();
         let (mean, variance) = if is_training() && fits {
             let count: usize =

@@ -1,4 +1,4 @@
-//! Layers without parameters that make images smaller, or flat.
+//! Pooling and flattening layers, which have no parameters.
 
 use crate::nn::{Module, Visitor};
 use crate::trace::{PerAxis, PoolOptions, Tensor};
@@ -13,19 +13,19 @@ macro_rules! pools {
         }
 
         impl $name {
-            /// Creates a layer with windows of this size, as far apart as they are long.
+            /// Creates a layer with adjacent windows of this size, without padding.
             pub fn new(size: impl PerAxis) -> Self {
                 Self { size: size.list(), options: PoolOptions::new() }
             }
 
-            /// Sets other distances and paddings.
+            /// Sets stride and padding.
             #[must_use]
             pub fn options(mut self, options: PoolOptions) -> Self {
                 self.options = options;
                 self
             }
 
-            /// Applies the layer: `[batch, channels, height, width]`, smaller.
+            /// Applies the layer: `[batch, channels, height, width] -> [batch, channels, height', width']`.
             #[track_caller]
             pub fn forward(&self, x: Tensor) -> Tensor {
                 x.$op(&self.size[..], self.options.clone())
@@ -38,25 +38,25 @@ macro_rules! pools {
     )*};
 }
 pools! {
-    /// The largest element of each window of an image: [`Tensor::max_pool2d`].
+    /// Maximum pooling over windows of an image. See [`Tensor::max_pool2d`].
     MaxPool2d max_pool2d;
-    /// The mean of each window of an image: [`Tensor::avg_pool2d`].
+    /// Average pooling over windows of an image. See [`Tensor::avg_pool2d`].
     AvgPool2d avg_pool2d;
 }
 
-/// The mean of each of `size` equal parts of an image: [`Tensor::adaptive_avg_pool2d`].
+/// Average pooling of an image to a fixed size. See [`Tensor::adaptive_avg_pool2d`].
 #[derive(Clone, Debug)]
 pub struct AdaptiveAvgPool2d {
     size: Vec<usize>,
 }
 
 impl AdaptiveAvgPool2d {
-    /// Creates a layer with a result of this height and width.
+    /// Creates a layer whose result has this height and width.
     pub fn new(size: impl PerAxis) -> Self {
         Self { size: size.list() }
     }
 
-    /// Applies the layer: `[batch, channels, height, width]`, with another height and width.
+    /// Applies the layer: `[batch, channels, height, width] -> [batch, channels, size[0], size[1]]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.adaptive_avg_pool2d(&self.size[..])
@@ -67,7 +67,7 @@ impl Module for AdaptiveAvgPool2d {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// All axes but the first as one.
+/// A layer that flattens all axes except the first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flatten;
 

@@ -12,14 +12,15 @@ macro_rules! layers {
             pub weight_ih: Param,
             /// Weights of the state, `[hidden, gates · hidden]`.
             pub weight_hh: Param,
-            /// `[gates · hidden]`.
+            /// Bias `[gates · hidden]`.
             pub bias_ih: Param,
-            /// `[gates · hidden]`.
+            /// Bias `[gates · hidden]`.
             pub bias_hh: Param,
         }
 
         impl $name {
-            /// Parameters start uniform within ±1/sqrt(hidden), as in PyTorch.
+            /// Creates a layer whose parameters start uniformly distributed within ±1/sqrt(hidden), as in
+            /// PyTorch.
             pub fn new(inputs: usize, hidden: usize) -> Self {
                 let bound = 1.0 / (hidden.max(1) as f64).sqrt();
                 let init = || Init::Uniform { low: -bound, high: bound };
@@ -54,22 +55,22 @@ macro_rules! layers {
     )*};
 }
 layers! {
-    /// Long short-term memory: [`Tensor::lstm`].
+    /// Long short-term memory (LSTM). See [`Tensor::lstm`].
     Lstm: 4;
-    /// Gated recurrent units: [`Tensor::gru`].
+    /// Gated recurrent unit (GRU). See [`Tensor::gru`].
     Gru: 3;
 }
 
 impl Lstm {
-    /// Returns the outputs of all steps from a state of zeros:
-    /// `[batch, time, inputs] -> [batch, time, hidden]`.
+    /// Computes the outputs of all steps, starting from a state of zeros: `[batch, time, inputs] -> [batch,
+    /// time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().lstm(x, None).0
     }
 
-    /// Returns the outputs of all steps from a given state (h, c), both `[batch, hidden]`, and the last
-    /// state.
+    /// Computes the outputs of all steps, starting from a given state (h, c), both `[batch, hidden]`. Returns
+    /// them and the last state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: (Tensor, Tensor)) -> (Tensor, (Tensor, Tensor)) {
         self.gates().lstm(x, Some(state))
@@ -77,14 +78,15 @@ impl Lstm {
 }
 
 impl Gru {
-    /// Returns the outputs of all steps from a state of zeros:
-    /// `[batch, time, inputs] -> [batch, time, hidden]`.
+    /// Computes the outputs of all steps, starting from a state of zeros: `[batch, time, inputs] -> [batch,
+    /// time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().gru(x, None).0
     }
 
-    /// Returns the outputs of all steps from a given state `[batch, hidden]`, and the last state.
+    /// Computes the outputs of all steps, starting from a given state `[batch, hidden]`. Returns them and the
+    /// last state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: Tensor) -> (Tensor, Tensor) {
         self.gates().gru(x, Some(state))

@@ -1,4 +1,4 @@
-//! Layers one after the other.
+//! Layers that are applied in sequence.
 
 use super::{
     AdaptiveAvgPool2d, AvgPool2d, BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout,
@@ -7,21 +7,21 @@ use super::{
 use crate::nn::{CausalSelfAttention, Module, Visitor};
 use crate::trace::{Tensor, within};
 
-/// A module that makes one tensor of one.
+/// A module that maps one tensor to one tensor.
 pub trait Layer: Module + CloneLayer {
     /// Applies the layer.
     #[track_caller]
     fn apply(&self, x: Tensor) -> Tensor;
 }
 
-/// Cloning of a layer in a box, which [`Sequential`] needs to be cloned: every layer that is `Clone` has
-/// it.
+/// Cloning of a boxed layer, which [`Sequential`] requires in order to be `Clone`. Implemented for every
+/// layer that is `Clone`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a layer and not `Clone`",
     note = "add `#[derive(Clone)]`"
 )]
 pub trait CloneLayer {
-    /// Returns a clone in a box.
+    /// Returns a boxed clone.
     fn clone_layer(&self) -> Box<dyn Layer>;
 }
 
@@ -70,7 +70,7 @@ layers!(
     TransformerBlock,
 );
 
-/// A function without parameters, as `Function(Tensor::relu)`.
+/// A layer that applies a function without parameters, such as `Function(Tensor::relu)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<F>(pub F);
 
@@ -86,7 +86,7 @@ impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function
     }
 }
 
-/// Layers one after the other; their parameters are named by their numbers, as `0.weight`.
+/// A sequence of layers. Their parameters are named by the layers' positions, such as `0.weight`.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -105,14 +105,14 @@ impl Sequential {
         Self::default()
     }
 
-    /// Adds a layer.
+    /// Appends a layer.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer + 'static) -> Self {
         self.0.push(Box::new(layer));
         self
     }
 
-    /// Adds a function without parameters.
+    /// Appends a function without parameters.
     #[must_use]
     pub fn function(self, function: impl Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static) -> Self {
         self.layer(Function(function))

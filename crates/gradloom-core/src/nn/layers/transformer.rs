@@ -1,20 +1,20 @@
-//! Attention with projections, and the block of a transformer.
+//! Multi-head attention with projections, and transformer blocks.
 
 use super::{Dropout, LayerNorm, Linear};
 use crate::nn::{Module, Visitor};
 use crate::trace::{AttentionOptions, Tensor, within};
 
-/// Multi-head attention with a projection each for queries, keys, values and the output. Vaswani et al.,
-/// 2017.
+/// Multi-head attention with separate projections for queries, keys, values and the output. Vaswani et
+/// al., 2017.
 #[derive(Clone, Debug)]
 pub struct MultiHeadAttention {
-    /// `[width, width]`.
+    /// Projection `[width, width]`.
     pub query: Linear,
-    /// `[context width, key heads · depth]`.
+    /// Projection `[context width, key heads · depth]`.
     pub key: Linear,
-    /// `[context width, key heads · depth]`.
+    /// Projection `[context width, key heads · depth]`.
     pub value: Linear,
-    /// `[width, width]`.
+    /// Projection `[width, width]`.
     pub output: Linear,
     heads: usize,
     key_heads: usize,
@@ -22,21 +22,22 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Creates a layer with as many heads of keys and values as of queries, over a context of the queries'
-    /// width.
+    /// Creates a layer with equal numbers of query and key heads, over a context whose width is that of the
+    /// queries.
     ///
     /// # Panics
-    /// When `width` is not a multiple of `heads`.
+    /// Panics if `heads` is 0 or `width` is not a multiple of `heads`.
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         Self::with_context(width, heads, width, heads)
     }
 
-    /// Creates a layer with fewer heads of keys and values, each of which several heads of queries share,
-    /// over a context of another width.
+    /// Creates a layer with `key_heads` heads of keys and values, each of which is shared by `heads /
+    /// key_heads` query heads, over a context of width `context`.
     ///
     /// # Panics
-    /// When `width` is not a multiple of `heads`, or `heads` not of `key_heads`.
+    /// Panics if `heads` or `key_heads` is 0, `width` is not a multiple of `heads`, or `heads` is not a
+    /// multiple of `key_heads`.
     #[track_caller]
     pub fn with_context(width: usize, heads: usize, context: usize, key_heads: usize) -> Self {
         assert!(
@@ -59,21 +60,21 @@ impl MultiHeadAttention {
         }
     }
 
-    /// Returns the layer with dropout of probabilities in training: see [`AttentionOptions::dropout`].
+    /// Returns the layer with dropout of attention weights in training. See [`AttentionOptions::dropout`].
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
     }
 
-    /// Applies attention of `x` over itself: `[batch, time, width]`, of the same shape.
+    /// Applies self-attention to `x` `[batch, time, width]`; the result has the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor, options: AttentionOptions) -> Tensor {
         self.over(x, x, options)
     }
 
-    /// Applies attention of `x` `[batch, time, width]` over a context `[batch, length, context width]`: of
-    /// the shape of `x`.
+    /// Applies attention of `x` `[batch, time, width]` over a context `[batch, length, context width]`; the
+    /// result has the shape of `x`.
     #[track_caller]
     pub fn over(&self, x: Tensor, context: Tensor, options: AttentionOptions) -> Tensor {
         let q = self.query.forward(x).split_heads(self.heads);
@@ -93,20 +94,20 @@ impl Module for MultiHeadAttention {
     }
 }
 
-/// A block of a transformer: attention, and two linear layers with GELU between them, each after a layer
-/// normalisation and added to what it is made of: `x + attention(norm(x))`, `x + mlp(norm(x))`. Xiong et al.,
-/// 2020.
+/// A transformer block: self-attention, then two linear layers with GELU between them. Each part is applied
+/// to a layer normalisation of its input and added to the input: `x + attention(norm(x))`, `x +
+/// mlp(norm(x))`. Xiong et al., 2020.
 #[derive(Clone, Debug)]
 pub struct TransformerBlock {
     /// Normalisation before attention.
     pub norm1: LayerNorm,
-    /// Attention over the block's own positions.
+    /// Self-attention.
     pub attention: MultiHeadAttention,
     /// Normalisation before the linear layers.
     pub norm2: LayerNorm,
-    /// `[width, hidden]`.
+    /// First linear layer `[width, hidden]`.
     pub linear1: Linear,
-    /// `[hidden, width]`.
+    /// Second linear layer `[hidden, width]`.
     pub linear2: Linear,
     dropout: Dropout,
     causal: bool,
@@ -114,11 +115,11 @@ pub struct TransformerBlock {
 }
 
 impl TransformerBlock {
-    /// Creates a block with a hidden width of four times the width, in which every position sees all
-    /// others.
+    /// Creates a block in which the hidden layer is four times as wide as the input, and every position
+    /// attends to all positions.
     ///
     /// # Panics
-    /// When `width` is not a multiple of `heads`.
+    /// Panics if `heads` is 0 or `width` is not a multiple of `heads`.
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         Self {
@@ -141,15 +142,16 @@ impl TransformerBlock {
         self
     }
 
-    /// Returns the block in which a position sees itself and those before it.
+    /// Returns the block with causal attention, in which a position attends only to itself and earlier
+    /// positions.
     #[must_use]
     pub fn causal(mut self) -> Self {
         self.causal = true;
         self
     }
 
-    /// Returns the block with dropout, in training, of attention's probabilities, of the hidden layer, and
-    /// of what is added.
+    /// Returns the block with dropout, in training, of the attention weights, of the hidden layer, and of the
+    /// outputs of both parts before they are added.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = Dropout::new(p);
@@ -157,14 +159,14 @@ impl TransformerBlock {
         self
     }
 
-    /// Returns the block with normalisations behind the additions, as Vaswani et al. had them.
+    /// Returns the block with each normalisation after the addition, as in Vaswani et al.
     #[must_use]
     pub fn norm_last(mut self) -> Self {
         self.norm_last = true;
         self
     }
 
-    /// Applies the block: `[batch, time, width]`, of the same shape.
+    /// Applies the block to `[batch, time, width]`; the result has the same shape.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();
