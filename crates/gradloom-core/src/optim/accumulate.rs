@@ -1,9 +1,9 @@
-//! Several micro-batches in one step.
+//! Gradient accumulation over several micro-batches in one step.
 //!
-//! In: a graph with the gradients of a micro-batch. Out: a graph that goes through several of them, and has
-//! the means of their gradients. Always holds: what a micro-batch computes waits for the gradients of the
-//! one before, so that only one of them is in memory; a state that the model updates goes from one to the
-//! next.
+//! In: a graph with the gradients of a micro-batch. Out: a graph that runs several micro-batches and has the
+//! means of their gradients. Always holds: the computation of a micro-batch waits for the gradients of the
+//! previous one, so that only one of them is in memory; each micro-batch reads the states that the previous
+//! one updated.
 
 use super::Trainable;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,8 +12,8 @@ use crate::ir::{Builder, DType, Graph, Id, Op, OpKind, Output, Type, Update, Val
 use crate::trace::Input;
 use crate::verify::MAX_EXPANDED_OPS;
 
-/// Returns the inputs that have the data of all micro-batches: with as many times the first axis. A number
-/// is the same for all.
+/// Returns inputs for the data of all micro-batches: the first axis is `micro_batches` times as long. All
+/// micro-batches share an input of rank 0.
 pub fn of_all_batches(mut inputs: Vec<Input>, micro_batches: usize) -> Vec<Input> {
     inputs.iter_mut().for_each(|input| input.ty = of_all(&input.ty, micro_batches));
     inputs
@@ -27,13 +27,14 @@ fn of_all(ty: &Type, micro_batches: usize) -> Type {
     Type::new(ty.dtype, shape)
 }
 
-/// Returns the graph of so many micro-batches, each like the given graph, and the parameters to train in
-/// it. Inputs grow as [`of_all_batches`] says. Outputs: of numbers, the means (of integers, the last); of
-/// others, one behind the other along the first axis.
+/// Returns a graph of `micro_batches` micro-batches, each like the given graph, and the parameters to train
+/// in it. Its inputs are those of [`of_all_batches`]. An f32 output of rank 0 becomes the mean over the
+/// micro-batches, and an integer output of rank 0 is that of the last one; other outputs are concatenated
+/// along the first axis.
 ///
 /// # Errors
-/// When there is no micro-batch, or they have more than 2^18 ops together; when the model updates a part of a
-/// state.
+/// Returns an error if `micro_batches` is 0, if the micro-batches have more than 2^18 ops in total, or if the
+/// model updates a part of a state.
 pub fn accumulate(
     graph: &Graph,
     parameters: &[Trainable],
@@ -66,17 +67,17 @@ struct Batches<'g> {
     parameters: &'g [Trainable],
     count: usize,
     target: Graph,
-    /// Values of the micro-batch at hand, by their ids in the source.
+    /// Values of the current micro-batch, by their ids in the source.
     values: Vec<Option<ValueId>>,
-    /// Values that are the same for all micro-batches: parameters, whole inputs, constants.
+    /// Values that all micro-batches share: parameters, whole inputs and constants.
     common: Vec<Option<ValueId>>,
-    /// Random sites of a micro-batch.
+    /// Number of random sites of a micro-batch.
     sites: u32,
-    /// Sums of gradients, guards and outputs so far.
+    /// Sum of each parameter's gradients so far.
     gradients: Vec<Option<ValueId>>,
     guards: Vec<ValueId>,
     outputs: Vec<Vec<ValueId>>,
-    /// The value that the next micro-batch waits for.
+    /// Value for which the next micro-batch waits.
     last: Option<ValueId>,
 }
 
@@ -106,7 +107,7 @@ impl<'g> Batches<'g> {
 
     /// Adds a micro-batch.
     fn add(&mut self, number: usize) {
-        // States that the one before has updated.
+        // States that the previous micro-batch updated.
         let states: Vec<(ValueId, ValueId)> = match number {
             0 => Vec::new(),
             _ => self.source.updates.iter().map(|update| (update.target, self.of(update.value))).collect(),
@@ -125,7 +126,7 @@ impl<'g> Batches<'g> {
             let value = self.of(output.value);
             self.outputs[i].push(value);
         }
-        // The gradient that comes last: of a chain of layers, that of the first.
+        // The gradient that is computed last; in a chain of layers, that of the first layer.
         let last = self.parameters.iter().enumerate().max_by_key(|(_, p)| p.gradient.index());
         self.last = last.and_then(|(i, _)| self.gradients[i]);
     }
@@ -152,8 +153,9 @@ impl<'g> Batches<'g> {
         }
     }
 
-    /// Adds a value to the sums of the gradients that it is, at once: what it is made of is not kept then.
-    /// The sum of the micro-batches before is there already.
+    /// Adds a value to the gradient sum of each parameter whose gradient it is. This happens as soon as the
+    /// value is computed, so that its operands need not be kept. The sum over the previous micro-batches is
+    /// complete by then.
     fn add_gradient(&mut self, value: ValueId) {
         let now = self.of(value);
         let mut b = Builder::new(&mut self.target, None);
@@ -169,7 +171,7 @@ impl<'g> Batches<'g> {
         }
     }
 
-    /// Appends the rows of an input that belong to a micro-batch.
+    /// Appends the slice of an input that belongs to a micro-batch.
     fn input(&mut self, op: &Op, name: &str, ty: &Type, number: usize) {
         let result = op.results[0];
         let mut b = Builder::new(&mut self.target, op.origin);
@@ -229,7 +231,7 @@ impl<'g> Batches<'g> {
     }
 }
 
-/// Adds values to sums, which there are none of at first.
+/// Adds values to sums, which are empty at first.
 fn add_all(graph: &mut Graph, sums: &mut Vec<ValueId>, values: Vec<ValueId>) {
     if sums.is_empty() {
         *sums = values;

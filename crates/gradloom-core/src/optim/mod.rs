@@ -1,13 +1,13 @@
 //! The optimizer as part of the graph.
 //!
-//! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with moments and the step
-//! counter as states, and an update edge for each. Always holds: what may change between steps (learning
-//! rate, decay, betas) is a per-step scalar, so changing it compiles nothing; bias corrections are computed
-//! on the device from `optim.applied_step`.
+//! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with the moments and the
+//! step counter as states, and an update edge for each. Always holds: hyperparameters that may change between
+//! steps (learning rate, decay, betas) are per-step scalars, so changing them does not recompile the program;
+//! bias corrections are computed on the device from `optim.applied_step`.
 //!
 //! # Formulas
 //!
-//! PyTorch's, for parameter `p` with gradient `g` at step `t`, counted from 1:
+//! The formulas are PyTorch's, for a parameter `p` with gradient `g` at step `t`, counted from 1:
 //!
 //! ```text
 //! Adam    g <- g + decay·p                       AdamW   p <- p·(1 - lr·decay)
@@ -32,8 +32,8 @@
 //!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
-/// Defines the setters of an optimizer's numbers under their documentation, and the one of the parameters
-/// that weight decay applies to.
+/// Defines documented setters for an optimizer's hyperparameters and, after `;`, a setter that applies weight
+/// decay to all parameters.
 macro_rules! setters {
     ($($(#[$doc:meta])+ $name:ident)+ $(; $everything:ident)?) => {
         $(
@@ -45,8 +45,8 @@ macro_rules! setters {
             }
         )+
         $(
-            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says
-            /// otherwise.
+            /// Applies weight decay to every parameter, including biases and gains, except where
+            /// [`Param::set_decay`](crate::nn::Param::set_decay) overrides it.
             #[must_use]
             pub fn $everything(mut self) -> Self {
                 self.decay_rule = DecayRule::Everything;
@@ -93,63 +93,65 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
 use std::fmt;
 
-/// Prefix of the names of all optimizer states; a reset fills them with their initial values.
+/// Prefix of the names of all optimizer states. A reset restores their initial values.
 pub const STATE_PREFIX: &str = "optim.";
-/// State: number of steps that took effect, i32.
+/// Name of the i32 state that counts the steps that took effect.
 pub const APPLIED_STEP: &str = "optim.applied_step";
-/// Output: the norm of all gradients together, before clipping.
+/// Name of the output with the global norm of all gradients, before clipping.
 pub const GRADIENT_NORM: &str = "gradient_norm";
 
-/// The optimizer's numbers by name (`lr`, `beta1`, ..): they may change at every step.
+/// The optimizer's hyperparameters by name (`lr`, `beta1`, ..), which may change at every step.
 pub type Hyperparameters = SortedMap<String, f64>;
 
 /// A parameter to train.
 #[derive(Clone, Debug)]
 pub struct Trainable {
-    /// Name in the store.
+    /// Name of the parameter in the store.
     pub name: String,
-    /// Its leaf in the graph.
+    /// Leaf of the parameter in the graph.
     pub value: ValueId,
-    /// Gradient of the loss, of the same type.
+    /// Gradient of the loss, with the type of the parameter.
     pub gradient: ValueId,
-    /// The value of [`crate::nn::Param::set_decay`], if it was set.
+    /// Value that was set by [`crate::nn::Param::set_decay`], if any.
     pub decay: Option<bool>,
 }
 
-/// A rule that turns gradients into new parameters.
+/// A rule that computes new parameters from gradients.
 pub trait Optimizer: Send + Sync + 'static {
-    /// Returns the learning rate by attempted step.
+    /// Returns the learning rate as a function of the attempted step.
     fn schedule(&self) -> &Schedule;
 
-    /// Sets the learning rate, `lr`, of an attempted step, counted from 0.
+    /// Sets the learning rate, `lr`, to that of an attempted step, counted from 0.
     fn set_rates(&self, numbers: &mut Hyperparameters, step: u64) {
         set_number(numbers, "lr", self.schedule().at(step));
     }
 
-    /// Returns the other numbers, with their starting values.
+    /// Returns the hyperparameters other than `lr`, with their initial values.
     fn hyperparameters(&self) -> Hyperparameters;
 
-    /// Checks the numbers, `lr` among them, and adds what the device needs that is derived from them in
-    /// float64. Called before every step, so numbers that are there are changed in place, see [`set_number`].
+    /// Checks the hyperparameters, including `lr`, and adds the numbers that the device needs and that are
+    /// derived from them in float64. This is called before every step, so existing numbers are changed in
+    /// place, see [`set_number`].
     ///
     /// # Errors
-    /// When a number is out of range, naming it.
+    /// Returns an error that names the number if one is out of range.
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()>;
 
-    /// Checks what the optimizer expects of the parameters.
+    /// Checks that the optimizer can train these parameters.
     ///
     /// # Errors
-    /// When they are not as it needs them.
+    /// Returns an error if it cannot.
     fn check(&self, _parameters: &[Trainable]) -> Result<()> {
         Ok(())
     }
 
-    /// Adds the ops that compute a parameter's next value, and its states' updates.
+    /// Adds the ops that compute a parameter's next value, and the updates of the parameter's optimizer
+    /// states. Returns the next value.
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
 }
 
-/// By its numbers. The trait does not ask for `Debug`: the texts of all optimizers would then be part of
-/// every program that has one.
+/// Formats the schedule and the hyperparameters. The trait does not require `Debug`, because the formatting
+/// code of all optimizers would then be part of every program that contains one.
 impl fmt::Debug for dyn Optimizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Optimizer")
@@ -159,30 +161,30 @@ impl fmt::Debug for dyn Optimizer {
     }
 }
 
-/// The values and the builder for one parameter's update.
+/// The builder and the shared values for the updates of parameters.
 #[derive(Debug)]
 pub struct StepBuilder<'b, 'g> {
     /// The builder that adds ops to the graph.
     pub builder: &'b mut Builder<'g>,
-    /// Number of this step among those that take effect, from 1, as f32.
+    /// Number of this step among the steps that take effect, counted from 1, as f32.
     pub step: ValueId,
     scalars: SortedMap<String, ValueId>,
     derived: SortedMap<&'static str, ValueId>,
-    /// Values of other learning rates, by the rates' names.
+    /// Shared values under other learning rates, by the name of the rate.
     rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
-    /// Prefix of the names of numbers.
+    /// Prefix of the names of hyperparameters.
     prefix: String,
-    /// Values of groups of parameters, by their prefixes.
+    /// Shared values of groups of parameters, by the prefix of the group.
     groups: SortedMap<String, Derived>,
-    /// True if the gradients are finite; `None` without a loss scale.
+    /// Bool value that is true if the gradients are finite; `None` without a loss scale.
     fits: Option<ValueId>,
 }
 
-/// Values that are built once: for all parameters, and for those of other rates.
+/// Values that are built once: those for all parameters, and those under other learning rates.
 type Derived = (SortedMap<&'static str, ValueId>, SortedMap<&'static str, SortedMap<&'static str, ValueId>>);
 
 impl StepBuilder<'_, '_> {
-    /// Returns a number of the per-step block, of rank 0.
+    /// Returns the per-step scalar of a hyperparameter, adding it at the first use.
     pub fn scalar(&mut self, name: &str) -> ValueId {
         let name = format!("{}{name}", self.prefix);
         if let Some(&known) = self.scalars.get(&name) {
@@ -193,7 +195,7 @@ impl StepBuilder<'_, '_> {
         value
     }
 
-    /// Returns a rank-0 value that is the same for all parameters, and builds it once.
+    /// Returns a rank-0 value that is the same for all parameters, building it at the first use.
     pub fn shared(&mut self, key: &'static str, build: impl FnOnce(&mut Self) -> ValueId) -> ValueId {
         if let Some(&known) = self.derived.get(key) {
             return known;
@@ -203,14 +205,14 @@ impl StepBuilder<'_, '_> {
         value
     }
 
-    /// Appends `x op s` with a rank-0 `s`.
+    /// Appends `x op s`, where `s` has rank 0.
     pub fn with_scalar(&mut self, op: BinaryOp, x: ValueId, s: ValueId) -> ValueId {
         let shape = self.builder.shape(x);
         let s = self.builder.broadcast(s, &shape);
         self.builder.binary(op, x, s)
     }
 
-    /// Adds a state `optim.{kind}.{parameter}` of the parameter's type that starts at 0; returns its
+    /// Adds a state `optim.{kind}.{parameter}` that has the parameter's type and starts at 0. Returns its
     /// current value.
     pub fn state(&mut self, kind: &str, parameter: &Trainable) -> ValueId {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
@@ -218,13 +220,14 @@ impl StepBuilder<'_, '_> {
         self.builder.op(OpKind::State { name, ty, init: Number::Float(0.0) }, &[])
     }
 
-    /// Adds a state `optim.{kind}.{parameter}` of another type; returns its current value.
+    /// Adds a state `optim.{kind}.{parameter}` with the given type and initial value. Returns its current
+    /// value.
     pub fn state_of(&mut self, kind: &str, parameter: &Trainable, ty: Type, init: f64) -> ValueId {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
         self.builder.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
     }
 
-    /// Appends `from + (to - from) · rate`, with the number of this name for the rate.
+    /// Appends `from + (to - from) · rate`, where `rate` names a hyperparameter.
     pub fn moved(&mut self, from: ValueId, to: ValueId, rate: &str) -> ValueId {
         let difference = self.builder.sub(to, from);
         let rate = self.scalar(rate);
@@ -232,15 +235,15 @@ impl StepBuilder<'_, '_> {
         self.builder.add(from, change)
     }
 
-    /// Adds a running mean of x, as a state: [`StepBuilder::moved`] towards x. Returns its next value.
+    /// Adds a state with the running mean of x, which is updated by [`StepBuilder::moved`] towards x. Returns
+    /// its next value.
     pub fn running_mean(&mut self, kind: &str, parameter: &Trainable, x: ValueId, rate: &str) -> ValueId {
         let state = self.state(kind, parameter);
         let next = self.moved(state, x, rate);
         self.assign(state, next)
     }
 
-    /// Returns the parameter's gradient, with the number `weight_decay` times the parameter where the rule
-    /// applies.
+    /// Returns the parameter's gradient, plus `weight_decay` times the parameter where the rule applies.
     pub fn with_decay(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
         if !rule.applies(self.builder.graph, parameter) {
             return parameter.gradient;
@@ -250,7 +253,7 @@ impl StepBuilder<'_, '_> {
         self.builder.add(parameter.gradient, pull)
     }
 
-    /// Returns the parameter, times 1 less the numbers `lr` and `weight_decay` where the rule applies.
+    /// Returns the parameter, multiplied by `1 - lr · weight_decay` where the rule applies.
     pub fn shrunk(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
         if !rule.applies(self.builder.graph, parameter) {
             return parameter.value;
@@ -264,14 +267,14 @@ impl StepBuilder<'_, '_> {
         self.with_scalar(BinaryOp::Mul, parameter.value, keep)
     }
 
-    /// Appends `from` less the number `lr` times a direction.
+    /// Appends `from - lr · direction`.
     pub fn descend(&mut self, from: ValueId, direction: ValueId) -> ValueId {
         let lr = self.scalar("lr");
         let change = self.with_scalar(BinaryOp::Mul, direction, lr);
         self.builder.sub(from, change)
     }
 
-    /// Builds with another learning rate. What is shared within is shared with what else has this `name`.
+    /// Runs `build` with another learning rate. Shared values are separate for each `name`.
     pub fn at_rate<R>(&mut self, name: &'static str, lr: ValueId, build: impl FnOnce(&mut Self) -> R) -> R {
         let own = self.scalar("lr");
         let key = format!("{}lr", self.prefix);
@@ -284,8 +287,8 @@ impl StepBuilder<'_, '_> {
         result
     }
 
-    /// Builds with the numbers whose names begin with a prefix. What is shared within is shared with what
-    /// else has the prefix.
+    /// Runs `build` with the hyperparameters whose names begin with a prefix. Shared values are separate for
+    /// each prefix.
     fn in_group<R>(&mut self, prefix: &str, build: impl FnOnce(&mut Self) -> R) -> R {
         let outer = std::mem::replace(&mut self.prefix, prefix.to_string());
         let own = self.groups.get(prefix).cloned().unwrap_or_default();
@@ -298,8 +301,9 @@ impl StepBuilder<'_, '_> {
         result
     }
 
-    /// Gives a state or parameter its next value, which comes back: with a loss scale, it is the value of
-    /// before where gradients overflowed. What follows reads that one, so that one kernel makes all of it.
+    /// Records the next value of a state or parameter, and returns it. With a loss scale, the recorded value
+    /// is the current one if gradients overflowed. Later ops should read the returned value, so that one
+    /// kernel computes all of them.
     pub fn assign(&mut self, target: ValueId, value: ValueId) -> ValueId {
         let value = self.unless_overflown(value, target);
         self.builder.graph.updates.push(Update { target, region: None, value, must_alias: false });
@@ -314,7 +318,7 @@ impl StepBuilder<'_, '_> {
     }
 }
 
-/// Sets a number; allocates only for a new name.
+/// Sets a hyperparameter, allocating only for a new name.
 pub fn set_number(numbers: &mut Hyperparameters, name: &str, value: f64) {
     match numbers.get_mut(name) {
         Some(number) => *number = value,
@@ -324,16 +328,15 @@ pub fn set_number(numbers: &mut Hyperparameters, name: &str, value: f64) {
     }
 }
 
-/// Returns the name of the per-step scalar behind one of the optimizer's numbers.
+/// Returns the name of the per-step scalar of a hyperparameter.
 pub fn scalar_name(number: &str) -> String {
     format!("{STATE_PREFIX}{number}")
 }
 
-/// Choice of the parameters that decay: those that say so themselves, else all, none, or those of rank 2
-/// and more.
+/// The choice of parameters to which weight decay applies, unless [`Trainable::decay`] overrides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DecayRule {
-    /// Matrices, tables and kernels, but not biases and gains.
+    /// Parameters of rank 2 or higher: matrices, tables and kernels, but not biases and gains.
     #[default]
     Matrices,
     /// Every parameter.
@@ -341,7 +344,7 @@ pub enum DecayRule {
 }
 
 impl DecayRule {
-    /// Returns whether a parameter decays.
+    /// Returns whether weight decay applies to a parameter.
     pub fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
         parameter.decay.unwrap_or(match self {
             DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
@@ -350,13 +353,13 @@ impl DecayRule {
     }
 }
 
-/// Appends the optimizer: gradient norm (an output, and a guard of the commit), what the settings do with
-/// gradients and parameters, updates, step counter. If the backward pass began with [`loss_scale`], it
-/// adapts.
+/// Appends the optimizer: the gradient norm (an output, and a guard of the commit), the changes of gradients
+/// and parameters that the settings request, the updates, and the step counter. If the backward pass began
+/// with [`loss_scale`], the scale is adapted.
 ///
 /// # Errors
-/// When there is nothing to train, or a pattern is the name of no parameter; with a loss scale, when the
-/// model updates a part of a state.
+/// Returns an error if there is no parameter to train, or if a pattern matches no parameter; with a loss
+/// scale, also if the model updates a part of a state.
 pub fn attach(
     mut graph: Graph,
     parameters: &[Trainable],
@@ -394,7 +397,7 @@ pub fn attach(
         None => norm,
     };
     for (parameter, gradient) in parameters.iter().zip(gradients) {
-        // Of 16 bits, it is rounded once.
+        // A 16-bit parameter is updated in f32 and rounded once.
         let (leaf, dtype) = (parameter.value, state.builder.ty(parameter.value).dtype);
         let value = state.builder.cast(leaf, dtype.computed());
         let parameter = Trainable { gradient, value, ..parameter.clone() };
@@ -415,17 +418,17 @@ pub fn attach(
     Ok(graph)
 }
 
-/// Largest learning rate and weight decay. A gradient of which the norm is finite has elements up to 1.8e19,
-/// so that the step that it makes is finite, too: no weight becomes infinite at once, and nothing needs to be
-/// looked for on the device.
+/// Largest learning rate and weight decay. The elements of a gradient with a finite norm are at most 1.8e19,
+/// so the step that it causes is finite, too: no weight becomes infinite in one step, and the device need not
+/// check for it.
 pub const LARGEST_RATE: f64 = 1e18;
 
-/// Returns a number that must lie in a range, or an error that names it.
+/// Returns a hyperparameter, or an error that names it if it is out of range.
 fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str) -> Result<f64> {
     let value = numbers.get(name).copied().unwrap_or(f64::NAN);
     let most = match name {
         "lr" | "weight_decay" | "others_rate" => LARGEST_RATE,
-        // The device computes in float32.
+        // The device computes in f32.
         _ => f32::MAX.into(),
     };
     if ok(value) && value.abs() <= most {
@@ -444,30 +447,29 @@ fn check_rates(numbers: &Hyperparameters) -> Result<()> {
     ["lr", "weight_decay"].into_iter().try_for_each(|name| check_size(numbers, name).map(drop))
 }
 
-/// Checks a number that must be finite and not negative.
+/// Checks that a number is finite and not negative.
 fn check_size(numbers: &Hyperparameters, name: &str) -> Result<f64> {
     check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")
 }
 
-/// Checks a number that must be at least 0 and less than 1.
+/// Checks that a number is at least 0 and less than 1.
 fn check_share(numbers: &Hyperparameters, name: &str) -> Result<f64> {
     check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")
 }
 
-/// Collects numbers by their names.
+/// Returns a map from names to numbers.
 fn named<const N: usize>(numbers: [(&str, f64); N]) -> Hyperparameters {
     numbers.map(|(name, value)| (name.to_string(), value)).into()
 }
 
-/// Returns an error unless a number is finite and above 0 as a float32, of which the device has no smaller
-/// ones.
+/// Checks that a number is finite and positive as a normal f32; the device has no smaller numbers.
 fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
     let range = "finite and greater than 0, as a float32";
     check(numbers, name, |v| v >= f32::MIN_POSITIVE.into(), range).map(drop)
 }
 
-/// Checks a number that keeps a divisor from being 0. So that 0 divided by 0 makes no weight NaN, it is at
-/// least 1e-19, whose square is a float32, too.
+/// Checks a number that keeps a divisor from being 0, and raises it to at least 1e-19, whose square is still
+/// representable in f32. Otherwise 0 divided by 0 could make a weight NaN.
 fn check_epsilon(numbers: &mut Hyperparameters, name: &str) -> Result<()> {
     let value = check_size(numbers, name)?;
     set_number(numbers, name, value.max(1e-19));

@@ -1,4 +1,4 @@
-//! Learning rates over time.
+//! Learning-rate schedules.
 
 use super::words::{Words, wrong};
 use crate::error::Error;
@@ -7,10 +7,10 @@ use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
-/// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known
-/// only on the device, and the schedule does not wait for it.
+/// A learning rate as a function of the attempted step, counted from 0. It does not depend on whether steps
+/// took effect, which is known only on the device.
 ///
-/// As a text, which checkpoints have, it is its kind and its numbers in order:
+/// Its text, which checkpoints contain, is its kind followed by its numbers in order:
 ///
 /// ```
 /// # use gradloom_core::optim::Schedule;
@@ -23,105 +23,105 @@ use std::str::FromStr;
 pub enum Schedule {
     /// The same rate at every step.
     Constant(f64),
-    /// Straight from `from` (step 0) to `to` (step `steps` and after).
+    /// Linear from `from` (step 0) to `to` (step `steps` and later).
     Linear {
         /// Rate at step 0.
         from: f64,
-        /// Rate from step `steps` on.
+        /// Rate at step `steps` and later.
         to: f64,
-        /// Number of steps.
+        /// Number of steps from `from` to `to`.
         steps: u64,
     },
-    /// Half a cosine from `from` (step 0) to `to` (step `steps` and after). Loshchilov and Hutter, 2017,
-    /// without restarts.
+    /// Half a period of a cosine from `from` (step 0) to `to` (step `steps` and later). Loshchilov and
+    /// Hutter, 2017, without restarts.
     Cosine {
         /// Rate at step 0.
         from: f64,
-        /// Rate from step `steps` on.
+        /// Rate at step `steps` and later.
         to: f64,
-        /// Number of steps.
+        /// Number of steps from `from` to `to`.
         steps: u64,
     },
     /// `peak · (step + 1) / steps` for `steps` steps, then another schedule from its own step 0.
     Warmup {
-        /// Reached at step `steps - 1`.
+        /// Rate at step `steps - 1`.
         peak: f64,
-        /// Length of the warm-up.
+        /// Length of the warm-up in steps.
         steps: u64,
-        /// The schedule after the warm-up.
+        /// Schedule after the warm-up.
         then: Box<Schedule>,
     },
-    /// `peak · gamma^n`, where `n` is the number of times that `every` steps have passed (PyTorch's
-    /// `StepLR`).
+    /// `peak · gamma^n`, where `n` is `step / every`, rounded down (PyTorch's `StepLR`).
     Staircase {
         /// Rate at step 0.
         peak: f64,
-        /// Length of a stair, at least 1.
+        /// Number of steps with the same rate, at least 1.
         every: u64,
-        /// Factor from one stair to the next.
+        /// Factor by which the rate is multiplied every `every` steps.
         gamma: f64,
     },
-    /// `peak · gamma^n`, where `n` is the number of milestones that were reached (PyTorch's `MultiStepLR`).
+    /// `peak · gamma^n`, where `n` is the number of milestones up to the current step (PyTorch's
+    /// `MultiStepLR`).
     Milestones {
         /// Rate at step 0.
         peak: f64,
-        /// Steps from which on there is a factor more.
+        /// Steps at which the rate is multiplied by another factor.
         milestones: Vec<u64>,
-        /// Factor from one milestone to the next.
+        /// Factor by which the rate is multiplied at each milestone.
         gamma: f64,
     },
     /// `peak · gamma^step` (PyTorch's `ExponentialLR`).
     Exponential {
         /// Rate at step 0.
         peak: f64,
-        /// Factor from one step to the next.
+        /// Factor by which the rate is multiplied at each step.
         gamma: f64,
     },
     /// One schedule for `steps` steps, then another from its own step 0 (PyTorch's `SequentialLR`).
     Chained {
-        /// The schedule of the first steps.
+        /// Schedule of the first steps.
         first: Box<Schedule>,
-        /// Number of first steps.
+        /// Number of steps with the first schedule.
         steps: u64,
-        /// The schedule after them.
+        /// Schedule of the later steps.
         then: Box<Schedule>,
     },
-    /// A schedule that starts again after every so many steps (with a cosine, `CosineAnnealingWarmRestarts`).
+    /// A schedule that restarts every `every` steps (with a cosine, PyTorch's `CosineAnnealingWarmRestarts`).
     Repeated {
-        /// Length of a round, at least 1.
+        /// Number of steps between restarts, at least 1.
         every: u64,
-        /// The schedule of a round.
+        /// Schedule to repeat.
         then: Box<Schedule>,
     },
-    /// Another schedule's step 0 until step `start`, and from there on that schedule from its own step 0.
+    /// The rate of another schedule's step 0 until step `start`, then that schedule from its own step 0.
     Delayed {
-        /// The first step of the schedule.
+        /// Step at which the schedule starts.
         start: u64,
-        /// The schedule after the delay.
+        /// Schedule to delay.
         then: Box<Schedule>,
     },
     /// Another schedule without its first `by` steps.
     Advanced {
-        /// The step of that schedule that is step 0 here.
+        /// Number of steps to skip.
         by: u64,
-        /// The schedule that is begun late.
+        /// Schedule whose first steps are skipped.
         then: Box<Schedule>,
     },
 }
 
 impl Schedule {
-    /// Creates a warm-up to `peak` over `warmup` steps, then half a cosine down to `floor`, reached at step
-    /// `total`.
+    /// Creates a warm-up to `peak` over `warmup` steps, followed by half a period of a cosine down to
+    /// `floor`, which is reached at step `total`.
     pub fn warmup_cosine(peak: f64, warmup: u64, total: u64, floor: f64) -> Self {
         let then = Schedule::Cosine { from: peak, to: floor, steps: total.saturating_sub(warmup) };
         Schedule::Warmup { peak, steps: warmup, then: Box::new(then) }
     }
 
-    /// Creates one cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half
-    /// a cosine down to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and
-    /// Topin, 2018.
+    /// Creates one cycle: half a period of a cosine from `peak / 25` up to `peak` over 30% of `total` steps,
+    /// then half a period down to `peak / 250,000`, which is reached at step `total - 1`. PyTorch's
+    /// `OneCycleLR`. Smith and Topin, 2018.
     pub fn one_cycle(peak: f64, total: u64) -> Self {
-        // PyTorch's turning point, which may lie between two steps, at the nearest step.
+        // PyTorch's turning point, which may lie between two steps, is rounded to the nearest step.
         let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;
         let up = Schedule::Cosine { from: peak / 25.0, to: peak, steps: rise.max(1) };
         let down = Schedule::Cosine {
@@ -164,7 +164,7 @@ impl Schedule {
     }
 }
 
-/// Schedules within each other in a text at most: a reader goes into each.
+/// Maximum nesting depth of schedules in a text, which bounds the reader's recursion.
 const MOST_NESTED: usize = 500;
 
 impl fmt::Display for Schedule {
@@ -192,7 +192,7 @@ impl fmt::Display for Schedule {
 impl FromStr for Schedule {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses a text that [`Display`](fmt::Display) wrote.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut words = Words::of("schedule", text);
         let schedule = Self::read(&mut words, 0, text)?;
@@ -216,7 +216,7 @@ impl Schedule {
             }
             "milestones" => {
                 let (peak, count) = (words.number()?, words.number::<usize>()?);
-                // Not reserved: the text may say any number.
+                // The capacity is not reserved, as the text may contain any count.
                 let milestones = (0..count).map(|_| words.number()).collect::<Result<_, _>>()?;
                 Self::Milestones { peak, milestones, gamma: words.number()? }
             }
